@@ -1,0 +1,150 @@
+//! One error type for the whole product: a stable code, one sentence, and where it was.
+
+use std::fmt;
+
+/// What went wrong, in the words that all three languages share.
+///
+/// The text of [`ErrorKind::code`] is part of the public contract and never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A policy, a limit, a notation or a policy file does not make sense.
+    PolicyInvalid,
+    /// The name is no policy of this limiter and no notation either.
+    PolicyUnknown,
+    /// A cost is no whole number from 1 to 2^53 - 1.
+    CostInvalid,
+    /// A key is too long, or no text.
+    KeyInvalid,
+    /// A store URL or an option does not make sense.
+    ConfigInvalid,
+    /// The store could not be reached.
+    StoreUnavailable,
+    /// The store did not answer in time.
+    StoreTimeout,
+    /// The store answered with an error.
+    StoreRejected,
+    /// The limiter was closed before.
+    Closed,
+}
+
+impl ErrorKind {
+    /// Every kind, for tables and tests.
+    pub const ALL: [Self; 9] = [
+        Self::PolicyInvalid,
+        Self::PolicyUnknown,
+        Self::CostInvalid,
+        Self::KeyInvalid,
+        Self::ConfigInvalid,
+        Self::StoreUnavailable,
+        Self::StoreTimeout,
+        Self::StoreRejected,
+        Self::Closed,
+    ];
+
+    /// The stable code, the same in Rust, Python and Node.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::PolicyInvalid => "policy_invalid",
+            Self::PolicyUnknown => "policy_unknown",
+            Self::CostInvalid => "cost_invalid",
+            Self::KeyInvalid => "key_invalid",
+            Self::ConfigInvalid => "config_invalid",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::StoreTimeout => "store_timeout",
+            Self::StoreRejected => "store_rejected",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// Whether the store is to blame, so that `on_store_error` applies.
+    #[must_use]
+    pub const fn is_store(self) -> bool {
+        matches!(
+            self,
+            Self::StoreUnavailable | Self::StoreTimeout | Self::StoreRejected
+        )
+    }
+}
+
+/// Where in a file or a text an error was found; lines and columns count from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file, when there is one.
+    pub file: Option<String>,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1, in characters.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}:")?;
+        }
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Why a call could not be answered. A denial is no error: it is a [`Decision`](crate::Decision).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    place: Option<Place>,
+}
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of a kind with a sentence that says what was wrong and what to do.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), place: None }
+    }
+
+    /// The same error, found at a place. The message begins with the place when it names a file.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        if place.file.is_some() {
+            self.message = format!("{place}: {}", self.message);
+        }
+        self.place = Some(place);
+        self
+    }
+
+    pub(crate) fn policy(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::PolicyInvalid, message)
+    }
+
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::ConfigInvalid, message)
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The stable code of [`Error::kind`].
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        self.kind.code()
+    }
+
+    /// The sentence.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Where it was found, for texts and files.
+    #[must_use]
+    pub const fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+}

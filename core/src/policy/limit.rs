@@ -1,0 +1,243 @@
+//! One limit: an algorithm with its numbers, validated once, here.
+
+use std::fmt;
+
+use super::period::Period;
+use crate::error::{Error, Result};
+
+/// The largest count and the largest burst.
+pub const MAX_COUNT: u64 = 1_000_000_000_000;
+/// The granules of a `sliding-window` when nothing else is said.
+pub const DEFAULT_PRECISION: u32 = 20;
+/// The most granules a `sliding-window` may have.
+pub const MAX_PRECISION: u32 = 1_000;
+/// The longest a bucket may take from empty to full: 100 years, in microseconds. Keeps every moment below 2^53.
+const MAX_DRAIN: u128 = 100 * 366 * 86_400 * 1_000_000;
+
+/// How a limit counts. The names are those of the notation, with `-`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// A window that the first admitted check opens.
+    FixedWindow,
+    /// A window aligned to the UTC calendar.
+    CalendarWindow,
+    /// The exact sum over the last period, one entry an admitted check.
+    SlidingLog,
+    /// The sum over the last period in granules; never more than the count in any window.
+    SlidingWindow,
+    /// The estimate from two aligned counters.
+    SlidingCounter,
+    /// Tokens that refill continuously.
+    TokenBucket,
+    /// The generic cell rate algorithm.
+    Gcra,
+    /// A queue that lets one unit go every period/count.
+    LeakyBucket,
+    /// Units in progress at the same time.
+    Concurrency,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 9] = [
+        Self::FixedWindow,
+        Self::CalendarWindow,
+        Self::SlidingLog,
+        Self::SlidingWindow,
+        Self::SlidingCounter,
+        Self::TokenBucket,
+        Self::Gcra,
+        Self::LeakyBucket,
+        Self::Concurrency,
+    ];
+
+    /// The name in the notation.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed-window",
+            Self::CalendarWindow => "calendar-window",
+            Self::SlidingLog => "sliding-log",
+            Self::SlidingWindow => "sliding-window",
+            Self::SlidingCounter => "sliding-counter",
+            Self::TokenBucket => "token-bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky-bucket",
+            Self::Concurrency => "concurrency",
+        }
+    }
+
+    /// The algorithm of that name; case does not matter and `_` is accepted for `-`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.trim().to_ascii_lowercase().replace('_', "-");
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Whether it is a bucket, so that `burst` means something.
+    #[must_use]
+    pub const fn has_burst(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One limit: `count` units per `period`, counted by an algorithm.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Limit {
+    algorithm: Algorithm,
+    count: u64,
+    period: Period,
+    burst: Option<u64>,
+    initial: Option<u64>,
+    precision: u32,
+}
+
+impl Limit {
+    /// A limit with the defaults of its algorithm. For `concurrency` the period is the holds' ttl.
+    ///
+    /// # Errors
+    /// `policy_invalid` when the count is too large.
+    pub fn new(algorithm: Algorithm, count: u64, period: Period) -> Result<Self> {
+        Self::bounded("count", count)?;
+        Ok(Self { algorithm, count, period, burst: None, initial: None, precision: DEFAULT_PRECISION })
+    }
+
+    /// The same limit with room for `burst` units at once; only buckets have one.
+    ///
+    /// # Errors
+    /// `policy_invalid` when the algorithm has no burst, or filling it would take over 100 years.
+    pub fn with_burst(mut self, burst: u64) -> Result<Self> {
+        if !self.algorithm.has_burst() {
+            return Err(Error::policy(format!(
+                "burst means nothing to {}: only token-bucket, gcra and leaky-bucket have one",
+                self.algorithm
+            )));
+        }
+        Self::bounded("burst", burst)?;
+        if self.count > 0
+            && u128::from(burst) * u128::from(self.period.micros()) / u128::from(self.count) > MAX_DRAIN
+        {
+            return Err(Error::policy(format!(
+                "burst {burst} would take over 100 years to come back at {} per {}: lower the burst",
+                self.count, self.period
+            )));
+        }
+        self.burst = Some(burst);
+        Ok(self)
+    }
+
+    /// The same token bucket, starting with `initial` tokens instead of full.
+    ///
+    /// # Errors
+    /// `policy_invalid` when it is no token bucket, or `initial` is above its capacity.
+    pub fn with_initial(mut self, initial: u64) -> Result<Self> {
+        if self.algorithm != Algorithm::TokenBucket {
+            return Err(Error::policy(format!(
+                "initial means nothing to {}: only token-bucket starts with tokens",
+                self.algorithm
+            )));
+        }
+        if initial > self.capacity() {
+            return Err(Error::policy(format!(
+                "initial {initial} is more than the bucket holds ({})",
+                self.capacity()
+            )));
+        }
+        self.initial = Some(initial);
+        Ok(self)
+    }
+
+    /// The same sliding window in `precision` granules.
+    ///
+    /// # Errors
+    /// `policy_invalid` when it is no sliding window, or the precision is not from 1 to 1000.
+    pub fn with_precision(mut self, precision: u32) -> Result<Self> {
+        if self.algorithm != Algorithm::SlidingWindow {
+            return Err(Error::policy(format!(
+                "precision means nothing to {}: only sliding-window has granules",
+                self.algorithm
+            )));
+        }
+        if !(1..=MAX_PRECISION).contains(&precision) {
+            return Err(Error::policy(format!(
+                "precision {precision} is out of range: it must be from 1 to {MAX_PRECISION}"
+            )));
+        }
+        self.precision = precision;
+        Ok(self)
+    }
+
+    fn bounded(what: &str, number: u64) -> Result<()> {
+        if number > MAX_COUNT {
+            return Err(Error::policy(format!("{what} {number} is too large: it must be at most 10^12")));
+        }
+        Ok(())
+    }
+
+    /// How it counts.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Units per period.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The period; the ttl of the holds for `concurrency`.
+    #[must_use]
+    pub const fn period(&self) -> Period {
+        self.period
+    }
+
+    /// The burst that was asked for.
+    #[must_use]
+    pub const fn burst(&self) -> Option<u64> {
+        self.burst
+    }
+
+    /// The tokens a token bucket starts with, when that was said.
+    #[must_use]
+    pub const fn initial(&self) -> Option<u64> {
+        self.initial
+    }
+
+    /// The granules of a sliding window.
+    #[must_use]
+    pub const fn precision(&self) -> u32 {
+        self.precision
+    }
+
+    /// The most units that are ever admitted at once. A count of 0 always denies, whatever the burst.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        if self.count == 0 { 0 } else { self.burst.unwrap_or(self.count) }
+    }
+}
+
+/// The canonical notation, which parses back to the same limit as long as it has no `initial` or `precision`.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.algorithm {
+            Algorithm::Concurrency => {
+                let period = self.period;
+                return write!(f, "concurrency {} ttl {} {}", self.count, period.multiple(), period.unit().name());
+            }
+            Algorithm::SlidingWindow => {}
+            algorithm => write!(f, "{algorithm} ")?,
+        }
+        write!(f, "{}/{}", self.count, self.period)?;
+        match self.burst {
+            Some(burst) => write!(f, " burst {burst}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is limited and how: policies, limits, their notation and their file. Parsing and validation end here.
+
+mod file;
+mod limit;
+mod lint;
+mod notation;
+mod options;
+mod period;
+
+pub use file::PolicyFile;
+pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
+pub use lint::{Warning, lint};
+pub use options::{MAX_JOURNAL, OnStoreError, Options};
+pub use period::{Period, Unit};
+pub(crate) use period::{DAY, SECOND};
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// The most limits one policy may have.
+pub const MAX_LIMITS: usize = 15;
+/// The longest name a policy may have, in bytes.
+pub const MAX_NAME: usize = 256;
+
+/// A named, immutable list of limits that must all admit, plus options.
+///
+/// A policy that was given no name is known by its canonical notation, so that the same notation written in two
+/// places is the same policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    name: String,
+    limits: Vec<Limit>,
+    options: Options,
+}
+
+impl Policy {
+    /// A policy of these limits with these options.
+    ///
+    /// # Errors
+    /// `policy_invalid` when there is no limit or more than 15, or an option is out of range.
+    pub fn new(limits: Vec<Limit>, options: Options) -> Result<Self> {
+        if limits.is_empty() || limits.len() > MAX_LIMITS {
+            return Err(Error::policy(format!(
+                "a policy has {} limits: it must have from 1 to {MAX_LIMITS}",
+                limits.len()
+            )));
+        }
+        options.validate()?;
+        let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
+        Ok(Self { name, limits, options })
+    }
+
+    /// The policy that a notation such as `20/minute; 5/3s` means.
+    ///
+    /// # Errors
+    /// `policy_invalid` with the text, the column and what was expected there.
+    pub fn parse(text: &str) -> Result<Self> {
+        Self::new(notation::parse(text)?, Options::default())
+    }
+
+    /// The same policy under a name.
+    ///
+    /// # Errors
+    /// `policy_invalid` when the name is empty or longer than 256 bytes.
+    pub fn named(mut self, name: impl Into<String>) -> Result<Self> {
+        let name = name.into();
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(Error::policy(format!(
+                "a policy's name has {} bytes: it must have from 1 to {MAX_NAME}",
+                name.len()
+            )));
+        }
+        self.name = name;
+        Ok(self)
+    }
+
+    /// The name, or the canonical notation when no name was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The limits, in the order they were written.
+    #[must_use]
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> &Options {
+        &self.options
+    }
+}
+
+/// The notation of its limits.
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, limit) in self.limits.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Policy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}

@@ -1,0 +1,78 @@
+//! What a policy does besides its limits.
+
+use std::fmt;
+
+use super::period::Period;
+use crate::error::{Error, Result};
+
+/// The most attempts a journal remembers.
+pub const MAX_JOURNAL: u32 = 10_000;
+
+/// What a check answers when the store fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnStoreError {
+    /// An error.
+    Raise,
+    /// Allowed, source `fallback`.
+    Open,
+    /// Denied, source `fallback`.
+    Closed,
+    /// The same policy, enforced in this process's memory until the store is back.
+    #[default]
+    Local,
+}
+
+impl OnStoreError {
+    /// Every choice.
+    pub const ALL: [Self; 4] = [Self::Raise, Self::Open, Self::Closed, Self::Local];
+
+    /// The word in files and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raise => "raise",
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Local => "local",
+        }
+    }
+
+    /// The choice of that word.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.name() == name)
+    }
+}
+
+impl fmt::Display for OnStoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The options of a policy; the default is none of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Overrides the limiter's choice.
+    pub on_store_error: Option<OnStoreError>,
+    /// Evaluate and count, but never deny.
+    pub shadow: bool,
+    /// Once denied, the key stays denied this long.
+    pub block_for: Option<Period>,
+    /// Charge denied checks too.
+    pub count_denied: bool,
+    /// Remember the newest so many attempts with their metadata; 0 is none.
+    pub journal: u32,
+}
+
+impl Options {
+    pub(super) fn validate(&self) -> Result<()> {
+        if self.journal > MAX_JOURNAL {
+            return Err(Error::policy(format!(
+                "journal {} is too long: it must be at most {MAX_JOURNAL} attempts",
+                self.journal
+            )));
+        }
+        Ok(())
+    }
+}
