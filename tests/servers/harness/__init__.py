@@ -1,0 +1,1 @@
+"""Starts real Redis servers for the tests and leaves nothing behind."""

@@ -1,0 +1,59 @@
+"""Child processes that never outlive the harness."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+# Loaded before any fork: between fork and exec the child had better not load libraries.
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
+
+
+def spawn(command: list[str], log: str) -> subprocess.Popen[bytes]:
+    """Starts a program that the kernel kills when the harness dies, even by SIGKILL (on Linux)."""
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        if _libc is None:
+            return
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            # The harness died before the request above was made: nobody is left to send the signal.
+            os._exit(1)
+
+    with open(log, "ab") as output:
+        # A session of its own, so that Ctrl-C reaches the harness only, and it ends them in order.
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends the process now, stopped or not, and waits until it is gone.
+
+    SIGKILL throughout: there is nothing to save, and a polite Redis waits for replicas that may be stopped.
+    """
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Freezes the process; returns once it is frozen."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+
+
+def resume(process: subprocess.Popen[bytes]) -> None:
+    """Lets a frozen process run on."""
+    process.send_signal(signal.SIGCONT)

@@ -1,0 +1,112 @@
+// Real Redis servers for Node tests.
+//
+//     const servers = await Servers.start('single', { tls: true });
+//     try { await servers.stop(0); } finally { await servers.close(); }
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const PROGRAM = fileURLToPath(new URL('servers.py', import.meta.url));
+
+/** A harness as a child process. Its servers live until `close`, or until this process ends in whatever way. */
+export class Servers {
+  #child;
+  #lines;
+  #queue = Promise.resolve();
+
+  /** Starts servers of a kind: single, replica, sentinel or cluster. */
+  static async start(kind = 'single', options = {}) {
+    const servers = new Servers(JSON.stringify({ kind, options }));
+    try {
+      servers.json = await servers.#answer();
+    } catch (error) {
+      await servers.close();
+      throw error;
+    }
+    return servers;
+  }
+
+  constructor(request) {
+    this.#child = spawn('python3', [PROGRAM, request], { stdio: ['pipe', 'pipe', 'inherit'] });
+    // Writing to a harness that has died is reported by the missing answer, with a better message.
+    this.#child.stdin.on('error', () => {});
+    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+  }
+
+  /** The URL of the whole arrangement. */
+  get url() {
+    return this.json.url;
+  }
+
+  /** Every way in, by name: tcp, tls, unix, primary, replicas, … */
+  get urls() {
+    return this.json.urls;
+  }
+
+  /** The plain TCP port of one server. */
+  port(server = 0) {
+    return this.json.servers[server].port;
+  }
+
+  /** Ends a server at once. */
+  async kill(server = 0) {
+    await this.#order({ do: 'kill', server });
+  }
+
+  /** Freezes a server: its connections stay open and silent. */
+  async stop(server = 0) {
+    await this.#order({ do: 'stop', server });
+  }
+
+  /** Lets a frozen server run on. */
+  async cont(server = 0) {
+    await this.#order({ do: 'cont', server });
+  }
+
+  /** Starts a killed server again: same port, no data. */
+  async start(server = 0) {
+    await this.#order({ do: 'start', server });
+  }
+
+  /** Kills a server and starts it again: same port, no data. */
+  async restart(server = 0) {
+    await this.#order({ do: 'restart', server });
+  }
+
+  /** Runs a Redis command as the harness's own user, whatever users and passwords the server has. */
+  async command(words, server = 0) {
+    return (await this.#order({ do: 'command', server, args: words.map(String) })).reply;
+  }
+
+  /** Ends the servers and waits until nothing of them is left. */
+  async close() {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const ended = once(this.#child, 'exit');
+    this.#child.stdin.end();
+    await ended;
+  }
+
+  async [Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')]() {
+    await this.close();
+  }
+
+  // One order at a time: the answers carry no names, so their sequence is what tells them apart.
+  #order(order) {
+    const answer = this.#queue.then(() => {
+      this.#child.stdin.write(`${JSON.stringify(order)}\n`);
+      return this.#answer();
+    });
+    this.#queue = answer.catch(() => {});
+    return answer;
+  }
+
+  async #answer() {
+    const { done, value } = await this.#lines.next();
+    if (done) throw new Error('the server harness ended unexpectedly; its complaint is on stderr');
+    const answer = JSON.parse(value);
+    if (!answer.ok) throw new Error(answer.error);
+    return answer;
+  }
+}

@@ -1,0 +1,21 @@
+"""Real Redis servers for the tests of every language.
+
+    python3 tests/servers/servers.py '{"kind": "single", "options": {"tls": true}}'
+
+Kinds are single, replica, sentinel and cluster; the options are listed in harness/options.py. Once the servers answer,
+one JSON line on stdout says where they are. Then orders are read from stdin, one JSON object per line, and each gets
+one JSON line back:
+
+    {"do": "kill", "server": 0}     also stop, cont, start, restart (same port, no data)
+    {"do": "command", "server": 0, "args": ["CONFIG", "SET", "maxmemory", "1mb"]}
+
+When stdin closes, every server is killed and every file removed; so too on SIGTERM, SIGINT and even SIGKILL.
+TIDEGATE_REDIS_SERVER names another server program, valkey-server say.
+"""
+
+import sys
+
+from harness.control import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

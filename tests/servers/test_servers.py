@@ -1,0 +1,315 @@
+"""The harness itself: it starts what it says, and nothing of it remains."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from typing import Any, Callable
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from client import PROGRAM, Servers, ServersError
+from harness.options import Options as HarnessOptions
+from harness.ports import free_port
+from harness.server import Server, Shared
+
+WITHIN = 10.0  # seconds for anything to come true on a loaded machine
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + WITHIN
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        # An orphan waits for init to bury it, which is init's affair: dead is gone.
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return not Path("/proc").exists()
+
+
+def says(port: int, *lines: str) -> list[str]:
+    """The first line of each reply to inline commands over TCP."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        return converse(connection, *lines)
+
+
+def converse(connection: socket.socket, *lines: str) -> list[str]:
+    reader = connection.makefile("r", newline="\r\n")
+    replies = []
+    for line in lines:
+        connection.sendall(f"{line}\r\n".encode())
+        replies.append(reader.readline().strip())
+    reader.close()
+    return replies
+
+
+class Gone(unittest.TestCase):
+    """Checks that nothing of a harness remains."""
+
+    def assert_gone(self, described: dict[str, Any]) -> None:
+        pids = [server["pid"] for server in described["servers"]] + [described["pid"]]
+        self.assertTrue(eventually(lambda: not any(map(exists, pids))), f"of the processes {pids} some remain")
+        self.assertTrue(eventually(lambda: not os.path.exists(described["dir"])), "files remain")
+
+
+class Kinds(Gone):
+    def test_single(self) -> None:
+        with Servers() as servers:
+            self.assertEqual(servers.url, f"redis://127.0.0.1:{servers.port()}/0")
+            self.assertEqual(says(servers.port(), "PING"), ["+PONG"])
+            self.assertEqual(servers.command("CONFIG", "GET", "save"), ["save", ""])
+        self.assert_gone(servers.json)
+
+    def test_replica(self) -> None:
+        with Servers("replica", replicas=2) as servers:
+            self.assertEqual(len(servers.urls["replicas"]), 2)
+            servers.command("SET", "k", "v")
+            servers.command("WAIT", 2, 5_000)
+            self.assertEqual([servers.command("GET", "k", server=i) for i in (1, 2)], ["v", "v"])
+        self.assert_gone(servers.json)
+
+    def test_sentinel_fails_over(self) -> None:
+        with Servers("sentinel", password="secret", down_after_ms=300) as servers:
+            roles = [server["role"] for server in servers.servers]
+            self.assertEqual(roles, ["primary", "replica", "replica", "sentinel", "sentinel", "sentinel"])
+
+            def primary() -> int:
+                address = servers.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "tidegate", server=3)
+                return int(address[1])
+
+            self.assertEqual(primary(), servers.port(0))
+            servers.kill(0)
+            self.assertTrue(eventually(lambda: primary() in (servers.port(1), servers.port(2))))
+        self.assert_gone(servers.json)
+
+    def test_cluster(self) -> None:
+        with Servers("cluster") as servers:
+            self.assertEqual(len(servers.servers), 6)
+            for i in range(6):
+                info = servers.command("CLUSTER", "INFO", server=i)
+                self.assertIn("cluster_state:ok", info)
+                self.assertIn("cluster_slots_ok:16384", info)
+            # {06S} hashes to slot 0, the first primary's.
+            self.assertEqual(says(servers.port(0), "SET {06S} v"), ["+OK"])
+            self.assertIn("MOVED 0", says(servers.port(2), "SET {06S} v")[0])
+            # A restarted node has lost its data and still knows the cluster.
+            servers.restart(0)
+            self.assertTrue(eventually(lambda: "cluster_state:ok" in servers.command("CLUSTER", "INFO")))
+        self.assert_gone(servers.json)
+
+    def test_cluster_with_tls(self) -> None:
+        with Servers("cluster", tls=True) as servers:
+            self.assertTrue(servers.url.startswith("rediss+cluster://"))
+        self.assert_gone(servers.json)
+
+
+class Options(Gone):
+    def test_tls_wants_the_clients_certificate(self) -> None:
+        with Servers(tls=True, client_certs=True) as servers:
+            files = servers.json["tls"]
+            port = servers.servers[0]["tls_port"]
+            context = ssl.create_default_context(cafile=files["ca"])
+            # What a refused client sees depends on when it looks: the alert, or only the end of the connection.
+            with self.assertRaises((ssl.SSLError, ConnectionError)):
+                self.ping(context, port)
+            context.load_cert_chain(files["client_cert"], files["client_key"])
+            self.assertEqual(self.ping(context, port), ["+PONG"])
+        self.assert_gone(servers.json)
+
+    def test_tls_expired(self) -> None:
+        with Servers(tls="expired") as servers:
+            context = ssl.create_default_context(cafile=servers.json["tls"]["ca"])
+            with self.assertRaisesRegex(ssl.SSLError, "expired"):
+                self.ping(context, servers.servers[0]["tls_port"])
+
+    def test_password_users_databases_config(self) -> None:
+        users = {"app": "on >app-secret ~tg:* +get"}
+        with Servers(password="p w/@", users=users, databases=3, config={"maxmemory": "10mb"}) as servers:
+            self.assertIn("redis://:p%20w%2F%40@127.0.0.1", servers.url)
+            replies = says(servers.port(), "PING", "AUTH app app-secret", "GET tg:1", "GET other", "SET tg:1 v")
+            self.assertIn("NOAUTH", replies[0])
+            self.assertEqual(replies[1:3], ["+OK", "$-1"])
+            self.assertTrue(all("NOPERM" in reply for reply in replies[3:]), replies)
+            self.assertEqual(servers.command("CONFIG", "GET", "databases"), ["databases", "3"])
+            self.assertEqual(servers.command("CONFIG", "GET", "maxmemory"), ["maxmemory", "10485760"])
+
+    def test_unix_socket(self) -> None:
+        with Servers() as servers:
+            path = servers.servers[0]["unix"]
+            self.assertEqual(servers.urls["unix"], f"redis+unix://{path}")
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(path)
+                self.assertEqual(converse(connection, "PING"), ["+PONG"])
+
+    def ping(self, context: ssl.SSLContext, port: int) -> list[str]:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
+            with context.wrap_socket(raw, server_hostname="127.0.0.1") as connection:
+                return converse(connection, "PING")
+
+
+class Orders(Gone):
+    def test_kill_start_restart(self) -> None:
+        with Servers() as servers:
+            port = servers.port()
+            servers.command("SET", "k", "v")
+            servers.kill()
+            with self.assertRaises(ConnectionRefusedError):
+                says(port, "PING")
+            servers.start()
+            self.assertEqual(says(port, "EXISTS k"), [":0"], "it comes back on its port, and empty")
+            servers.command("SET", "k", "v")
+            servers.restart()
+            self.assertEqual(says(port, "EXISTS k"), [":0"])
+
+    def test_stop_and_cont(self) -> None:
+        with Servers() as servers:
+            servers.stop()
+            with socket.create_connection(("127.0.0.1", servers.port()), timeout=0.2) as connection:
+                with self.assertRaises(socket.timeout):
+                    converse(connection, "PING")
+            servers.cont()
+            self.assertEqual(says(servers.port(), "PING"), ["+PONG"])
+
+    def test_mistakes_are_answered(self) -> None:
+        with Servers() as servers:
+            for mistake in (
+                lambda: servers.kill(7),
+                lambda: servers.start(0),
+                lambda: servers.command("NONSENSE"),
+                lambda: servers._order("dance", 0),
+            ):
+                with self.assertRaises(ServersError):
+                    mistake()
+            self.assertEqual(servers.command("PING"), "PONG", "and the harness goes on")
+
+    def test_bad_requests(self) -> None:
+        for kind, options, text in (
+            ("ring", {}, "unknown kind"),
+            ("single", {"pasword": "x"}, "unknown option 'pasword'"),
+            ("single", {"config": {"no-such-setting": 1}}, "no-such-setting"),
+        ):
+            with self.assertRaisesRegex(ServersError, text):
+                Servers(kind, **options)
+
+    def test_missing_program(self) -> None:
+        os.environ["TIDEGATE_REDIS_SERVER"] = "no-such-redis"
+        try:
+            with self.assertRaisesRegex(ServersError, "no-such-redis was not found: run `make setup`"):
+                Servers()
+        finally:
+            del os.environ["TIDEGATE_REDIS_SERVER"]
+
+
+class Endings(Gone):
+    """Whatever ends a harness, nothing of it remains."""
+
+    def start(self) -> subprocess.Popen[str]:
+        request = json.dumps({"kind": "replica"})
+        child = subprocess.Popen(
+            [sys.executable, str(PROGRAM), request],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        self.addCleanup(self.bury, child)
+        return child
+
+    def bury(self, child: subprocess.Popen[str]) -> None:
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                stream.close()
+        child.wait()
+
+    def described(self, child: subprocess.Popen[str]) -> dict[str, Any]:
+        assert child.stdin is not None and child.stdout is not None
+        described: dict[str, Any] = json.loads(child.stdout.readline())
+        # With one server frozen, which no polite request would end.
+        child.stdin.write('{"do":"stop","server":1}\n')
+        child.stdin.flush()
+        self.assertTrue(json.loads(child.stdout.readline())["ok"])
+        return described
+
+    def test_stdin_closes(self) -> None:
+        child = self.start()
+        described = self.described(child)
+        assert child.stdin is not None
+        child.stdin.close()
+        self.assertEqual(child.wait(WITHIN), 0)
+        # By then, not a moment later.
+        self.assertFalse(os.path.exists(described["dir"]))
+        self.assert_gone(described)
+
+    def test_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            child = self.start()
+            described = self.described(child)
+            child.send_signal(number)
+            self.assertEqual(child.wait(WITHIN), 128 + number)
+            self.assert_gone(described)
+
+    @unittest.skipUnless(sys.platform.startswith("linux"), "only Linux ends children with their parent")
+    def test_sigkill(self) -> None:
+        child = self.start()
+        described = self.described(child)
+        child.kill()
+        child.wait()
+        self.assert_gone(described)
+
+    def test_parent_leaves_during_the_start(self) -> None:
+        child = self.start()
+        self.bury(child)
+        self.assertEqual(child.returncode, 0)
+
+
+class SideBySide(Gone):
+    def test_a_port_lost_to_another_process(self) -> None:
+        with tempfile.TemporaryDirectory() as directory, socket.socket() as rival:
+            rival.bind(("127.0.0.1", 0))
+            rival.listen()
+            taken = rival.getsockname()[1]
+            free = free_port()
+            shared = Shared("redis-server", directory, "secret", HarnessOptions({}), None)
+            server = Server(shared, 0, "primary")
+            with mock.patch("harness.server.free_port", side_effect=[taken, free]):
+                server.launch()
+                try:
+                    server.wait_ready()
+                    self.assertEqual(server.port, free)
+                    self.assertEqual(says(free, "PING"), ["+PONG"])
+                finally:
+                    server.kill()
+
+    def test_many_at_once(self) -> None:
+        several = [Servers() for _ in range(8)]
+        try:
+            ports = {servers.port() for servers in several}
+            self.assertEqual(len(ports), 8)
+        finally:
+            for servers in several:
+                servers.close()
+        for servers in several:
+            self.assert_gone(servers.json)
+
+
+if __name__ == "__main__":
+    unittest.main()
