@@ -1,0 +1,3 @@
+//! What the Rust tests of Tidegate share.
+
+pub mod servers;

@@ -1,0 +1,190 @@
+//! Real Redis servers for Rust tests: a thin client of the harness in `tests/servers`.
+//!
+//! A failure to start or to obey panics with the harness's own words: in a test there is nothing better to do.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../servers/servers.py");
+
+/// An arrangement of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One server.
+    Single,
+    /// A primary and its replicas.
+    Replica,
+    /// A primary, two replicas and three sentinels.
+    Sentinel,
+    /// Three primaries that share the slots, and a replica of each.
+    Cluster,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Replica => "replica",
+            Self::Sentinel => "sentinel",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+/// Running servers. They live until this value is dropped or this process ends, in whatever way; so one may rest in a
+/// `static` and be shared by all tests of a binary.
+pub struct Servers {
+    child: Child,
+    description: Value,
+    // One order and its answer at a time: the answers carry no names, so their sequence is what tells them apart.
+    talk: Mutex<Talk>,
+}
+
+impl Servers {
+    /// Starts servers with the usual options.
+    #[must_use]
+    #[track_caller]
+    pub fn start(kind: Kind) -> Self {
+        Self::start_with(kind, json!({}))
+    }
+
+    /// Starts servers with options: `json!({"tls": true, "password": "…"})`. All are listed in
+    /// `tests/servers/harness/options.py`.
+    #[must_use]
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "callers write json!({…}) in place")]
+    pub fn start_with(kind: Kind, options: Value) -> Self {
+        let mut child = Command::new("python3")
+            .arg(PROGRAM)
+            .arg(json!({"kind": kind.name(), "options": options}).to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 runs the server harness");
+        let mut talk =
+            Talk { orders: child.stdin.take(), answers: BufReader::new(child.stdout.take().expect("stdout is piped")) };
+        let description = talk.answer();
+        Self { child, description, talk: Mutex::new(talk) }
+    }
+
+    /// The URL of the whole arrangement.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.text("/url")
+    }
+
+    /// The URL of one way in: `tcp`, `tls`, `unix`, `primary`, …
+    #[must_use]
+    #[track_caller]
+    pub fn url_of(&self, way: &str) -> &str {
+        self.text(&format!("/urls/{way}"))
+    }
+
+    /// The plain TCP port of one server.
+    #[must_use]
+    #[track_caller]
+    pub fn port(&self, server: usize) -> u16 {
+        self.description
+            .pointer(&format!("/servers/{server}/port"))
+            .and_then(Value::as_u64)
+            .and_then(|port| u16::try_from(port).ok())
+            .unwrap_or_else(|| panic!("there is no server {server}"))
+    }
+
+    /// Everything the harness said about its servers when they were ready.
+    #[must_use]
+    pub fn json(&self) -> &Value {
+        &self.description
+    }
+
+    /// Ends a server at once.
+    #[track_caller]
+    pub fn kill(&self, server: usize) {
+        self.order(&json!({"do": "kill", "server": server}));
+    }
+
+    /// Freezes a server: its connections stay open and silent.
+    #[track_caller]
+    pub fn stop(&self, server: usize) {
+        self.order(&json!({"do": "stop", "server": server}));
+    }
+
+    /// Lets a frozen server run on.
+    #[track_caller]
+    pub fn cont(&self, server: usize) {
+        self.order(&json!({"do": "cont", "server": server}));
+    }
+
+    /// Starts a killed server again: same port, no data.
+    #[track_caller]
+    pub fn start_again(&self, server: usize) {
+        self.order(&json!({"do": "start", "server": server}));
+    }
+
+    /// Kills a server and starts it again: same port, no data.
+    #[track_caller]
+    pub fn restart(&self, server: usize) {
+        self.order(&json!({"do": "restart", "server": server}));
+    }
+
+    /// Runs a Redis command as the harness's own user, whatever users and passwords the server has.
+    #[track_caller]
+    pub fn command(&self, server: usize, words: &[&str]) -> Value {
+        self.order(&json!({"do": "command", "server": server, "args": words}))["reply"].take()
+    }
+
+    #[track_caller]
+    fn order(&self, order: &Value) -> Value {
+        // A refused order panics while it holds the lock; the talk is in step all the same.
+        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        talk.say(order);
+        talk.answer()
+    }
+
+    #[track_caller]
+    fn text(&self, pointer: &str) -> &str {
+        self.description
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_else(|| panic!("these servers have no {pointer}"))
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let talk = self.talk.get_mut().unwrap_or_else(PoisonError::into_inner);
+        talk.orders = None;
+        // Until the last file is gone, so that the next test finds a clean machine.
+        let _ = self.child.wait();
+    }
+}
+
+struct Talk {
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    #[track_caller]
+    fn say(&mut self, order: &Value) {
+        let orders = self.orders.as_mut().expect("open until dropped");
+        writeln!(orders, "{order}").expect("the server harness takes orders");
+    }
+
+    #[track_caller]
+    fn answer(&mut self) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the server harness answers");
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            panic!("the server harness ended unexpectedly; its complaint is on stderr. It said: {line:?}")
+        });
+        if answer["ok"] != true {
+            let reason = answer["error"].as_str().unwrap_or("no reason given");
+            panic!("the server harness: {reason}");
+        }
+        answer
+    }
+}
