@@ -1,0 +1,41 @@
+# Every command of the house. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# Recipes of one target depend on the order of their lines and share the machine's servers and cores.
+.NOTPARALLEL:
+
+# Caches stay inside the repository, where `make clean` finds them.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/python
+export RUFF_CACHE_DIR := $(CURDIR)/.cache/ruff
+export MYPY_CACHE_DIR := $(CURDIR)/.cache/mypy
+
+.PHONY: help setup toolchain demo test check bench clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what the tests need where that is allowed, or say what to do
+	@scripts/setup.sh
+
+toolchain:
+	@scripts/toolchain.sh
+
+demo: toolchain ## Show a policy of two limits admit, refuse, explain and admit again
+	@echo "Building the demo (the first time takes a minute) …"
+	@cargo run --release --locked -p tidegate --example demo
+
+test: setup ## Run all tests of all languages
+	@scripts/test.sh
+
+check: toolchain ## Check format, lints, types, licenses and advisories
+	@scripts/check.sh
+
+bench: setup ## Measure rules, stores and scripts on this machine
+	@echo "Benchmarks (a quiet machine gives steadier figures) …"
+	@cargo bench --locked -p tidegate
+
+clean: ## Remove everything that was built
+	@echo "Removing target, .cache and dist …"
+	@rm -rf target .cache dist
