@@ -1,0 +1,66 @@
+"""One version for the crates, the Python package, the npm package and the changelog."""
+
+from __future__ import annotations
+
+import json
+import re
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def table(toml: str, name: str) -> str:
+    """The lines of one TOML table. Python 3.8 reads no TOML, and our manifests keep to plain `key = value` lines."""
+    found = re.search(rf"^\[{re.escape(name)}\]\n(.*?)(?=^\[|\Z)", toml, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise AssertionError(f"no [{name}]")
+    return found.group(1)
+
+
+def value(lines: str, key: str) -> str:
+    found = re.search(rf'^{re.escape(key)} = "([^"]*)"', lines, re.MULTILINE)
+    if found is None:
+        raise AssertionError(f"no {key}")
+    return found.group(1)
+
+
+VERSION = value(table(read("Cargo.toml"), "workspace.package"), "version")
+
+
+class Versions(unittest.TestCase):
+    def test_every_crate_takes_the_workspaces(self) -> None:
+        manifests = [ROOT / member / "Cargo.toml" for member in self.members()]
+        self.assertTrue(manifests)
+        for manifest in manifests:
+            package = table(manifest.read_text(encoding="utf-8"), "package")
+            self.assertRegex(package, r"(?m)^version\.workspace = true$", f"in {manifest}")
+
+    def test_lock_file(self) -> None:
+        names = [value(table(read(f"{member}/Cargo.toml"), "package"), "name") for member in self.members()]
+        lock = read("Cargo.lock")
+        for name in names:
+            self.assertIn(f'name = "{name}"\nversion = "{VERSION}"\n', lock)
+
+    def test_python_package(self) -> None:
+        self.assertEqual(value(table(read("pyproject.toml"), "project"), "version"), VERSION)
+
+    def test_npm_package(self) -> None:
+        self.assertEqual(json.loads(read("package.json"))["version"], VERSION)
+
+    def test_changelog_begins_with_it(self) -> None:
+        entries = re.findall(r"^## \[(\d[^\]]*)\]", read("CHANGELOG.md"), re.MULTILINE)
+        self.assertEqual(entries[:1], [VERSION])
+
+    def members(self) -> list[str]:
+        line = re.search(r"^members = \[(.*?)\]", read("Cargo.toml"), re.MULTILINE | re.DOTALL)
+        assert line is not None
+        return re.findall(r'"([^"]+)"', line.group(1))
+
+
+if __name__ == "__main__":
+    unittest.main()
