@@ -16,7 +16,7 @@ part "Rust: unit, integration and documentation tests" cargo test --workspace --
 part "Python: the server harness" python3 -m unittest discover -s tests/servers
 part "Python: one version everywhere" python3 -m unittest discover -s tests -p 'test_versions.py'
 if command -v node >/dev/null; then
-    part "Node: the server harness" node --test tests/servers/
+    part "Node: the server harness" node --test tests/servers/servers.test.mjs
 else
     printf '\n== Node: skipped, node was not found\n'
 fi
