@@ -120,9 +120,7 @@ impl Limit {
             )));
         }
         Self::bounded("burst", burst)?;
-        if self.count > 0
-            && u128::from(burst) * u128::from(self.period.micros()) / u128::from(self.count) > MAX_DRAIN
-        {
+        if self.count > 0 && u128::from(burst) * u128::from(self.period.micros()) / u128::from(self.count) > MAX_DRAIN {
             return Err(Error::policy(format!(
                 "burst {burst} would take over 100 years to come back at {} per {}: lower the burst",
                 self.count, self.period

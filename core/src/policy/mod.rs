@@ -3,16 +3,17 @@
 mod file;
 mod limit;
 mod lint;
+mod nearest;
 mod notation;
 mod options;
 mod period;
 
-pub use file::PolicyFile;
+pub use file::{Format, PolicyFile};
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
 pub use lint::{Warning, lint};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
-pub use period::{Period, Unit};
 pub(crate) use period::{DAY, SECOND};
+pub use period::{Period, Unit};
 
 use std::fmt;
 

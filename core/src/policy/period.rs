@@ -39,16 +39,8 @@ pub enum Unit {
 
 impl Unit {
     /// Every unit, from short to long.
-    pub const ALL: [Self; 8] = [
-        Self::Millisecond,
-        Self::Second,
-        Self::Minute,
-        Self::Hour,
-        Self::Day,
-        Self::Week,
-        Self::Month,
-        Self::Year,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Millisecond, Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
 
     /// The unit's length in microseconds, months of 30 and years of 360 days.
     #[must_use]
@@ -163,5 +155,14 @@ impl fmt::Display for Period {
             (n, Unit::Millisecond | Unit::Second) => write!(f, "{n}{}", unit.name()),
             (n, unit) => write!(f, "{n} {}s", unit.name()),
         }
+    }
+}
+
+/// `10m`, `1 day`, `month`.
+impl std::str::FromStr for Period {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        super::notation::parse_duration(text)
     }
 }

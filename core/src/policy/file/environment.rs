@@ -1,0 +1,88 @@
+//! `${NAME}` and `${NAME:-default}` in the texts of a file.
+
+use super::tree::{Fault, Node, Spot, Text, Value};
+
+/// How the value of an environment variable is looked up; tests bring their own.
+pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Replaces every reference in every text below a node. Names of entries stay as they are.
+pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>) -> Result<(), Fault> {
+    match &mut node.value {
+        Value::Text(text) if text.text.contains("${") => {
+            let expanded = replace(text, node.spot, lookup)?;
+            *text = expanded;
+        }
+        Value::List(nodes) => {
+            for node in nodes {
+                expand(node, lookup)?;
+            }
+        }
+        Value::Map(entries) => {
+            for (_, node) in entries {
+                expand(node, lookup)?;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => {}
+    }
+    Ok(())
+}
+
+fn replace(text: &Text, spot: Spot, lookup: Lookup<'_>) -> Result<Text, Fault> {
+    let source = text.text.as_str();
+    let mut result = String::with_capacity(source.len());
+    let mut from_environment = false;
+    let mut column = 0;
+    let mut rest = source;
+    while let Some(at) = rest.find("${") {
+        let (before, reference) = rest.split_at(at);
+        column += before.chars().count();
+        // `$${` is a way to write `${` itself.
+        if let Some(before) = before.strip_suffix('$') {
+            result.push_str(before);
+            result.push_str("${");
+            column += 2;
+            rest = &reference[2..];
+            continue;
+        }
+        result.push_str(before);
+        let here = text.body.map_or(spot, |body| Spot { column: body.column + column, ..body });
+        let inside = reference[2..].split_once('}').map(|(inside, _)| inside).ok_or_else(|| {
+            Fault::new(here, "`${` has no `}`: write ${NAME}, ${NAME:-default}, or $${ for the characters themselves")
+        })?;
+        result.push_str(&value(inside, here, lookup)?);
+        from_environment = true;
+        let taken = &reference[..inside.len() + 3];
+        column += taken.chars().count();
+        rest = &reference[taken.len()..];
+    }
+    result.push_str(rest);
+    Ok(Text { text: result, body: None, from_environment })
+}
+
+fn value(inside: &str, spot: Spot, lookup: Lookup<'_>) -> Result<String, Fault> {
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty();
+    if !is_name {
+        return Err(Fault::new(
+            spot,
+            "`${` must hold the name of an environment variable: write ${NAME} or ${NAME:-default}",
+        ));
+    }
+    match (lookup(name), default) {
+        // As in a shell, an empty variable counts as missing when there is a default.
+        (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
+        (Some(value), _) => Ok(value),
+        (None, Some(default)) => Ok(default.to_owned()),
+        (None, None) => Err(Fault::new(
+            spot,
+            format!(
+                "the environment variable {name} is not set: set it, or write a default, as in ${{{name}:-default}}"
+            ),
+        )),
+    }
+}

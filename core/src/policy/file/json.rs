@@ -1,0 +1,135 @@
+//! JSON, with places.
+
+use super::ruler::Ruler;
+use super::tree::{Entries, Fault, Key, Node, Text, Value};
+
+/// The tree of a JSON text.
+pub(super) fn tree(ruler: &Ruler<'_>) -> Result<Node, Fault> {
+    // serde_json says best what is no JSON, and bounds the nesting, but does not say where values stand. So the
+    // text is read again below, where little can go wrong any more.
+    if let Err(error) = serde_json::from_str::<serde_json::Value>(ruler.text()) {
+        return Err(syntax(ruler, &error));
+    }
+    let mut reader = Reader { ruler, at: 0 };
+    reader.value()
+}
+
+fn syntax(ruler: &Ruler<'_>, error: &serde_json::Error) -> Fault {
+    let text = ruler.text();
+    // Its columns count bytes from 1, and 0 is the line break before the line.
+    let start = match error.line() {
+        0 | 1 => 0,
+        line => text.match_indices('\n').nth(line - 2).map_or(text.len(), |(at, _)| at + 1),
+    };
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    Fault::new(ruler.spot(start + error.column().saturating_sub(1)), format!("this is no JSON: {message}"))
+}
+
+struct Reader<'r, 'a> {
+    ruler: &'r Ruler<'a>,
+    at: usize,
+}
+
+impl Reader<'_, '_> {
+    fn value(&mut self) -> Result<Node, Fault> {
+        self.blanks();
+        let spot = self.ruler.spot(self.at);
+        let value = match self.peek() {
+            Some(b'{') => self.map()?,
+            Some(b'[') => self.list()?,
+            Some(b'"') => {
+                let start = self.at;
+                let text = self.string()?;
+                Value::Text(Text { body: self.ruler.body(start, &text), text, from_environment: false })
+            }
+            _ => self.word()?,
+        };
+        Ok(Node { value, spot })
+    }
+
+    fn map(&mut self) -> Result<Value, Fault> {
+        let mut entries = Entries::default();
+        self.open(b'{')?;
+        while !self.close(b'}') {
+            let key = Key { spot: self.ruler.spot(self.at), name: self.string()? };
+            entries.claim(&key)?;
+            self.open(b':')?;
+            let node = self.value()?;
+            entries.push(key, node);
+            self.close(b',');
+        }
+        Ok(entries.into_value())
+    }
+
+    fn list(&mut self) -> Result<Value, Fault> {
+        let mut nodes = Vec::new();
+        self.open(b'[')?;
+        while !self.close(b']') {
+            nodes.push(self.value()?);
+            self.close(b',');
+        }
+        Ok(Value::List(nodes))
+    }
+
+    fn string(&mut self) -> Result<String, Fault> {
+        let start = self.at;
+        self.open(b'"')?;
+        self.at = start + 1;
+        while let Some(byte) = self.peek() {
+            self.at += if byte == b'\\' { 2 } else { 1 };
+            if byte == b'"' {
+                break;
+            }
+        }
+        let written = self.ruler.text().get(start..self.at).unwrap_or_default();
+        serde_json::from_str(written).map_err(|_| self.broken())
+    }
+
+    fn word(&mut self) -> Result<Value, Fault> {
+        let rest = self.ruler.text().get(self.at..).unwrap_or_default();
+        let end = rest.find([',', ']', '}', ' ', '\n', '\r', '\t']).unwrap_or(rest.len());
+        let word = &rest[..end];
+        let value = match word {
+            "null" => Value::Null,
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            _ => match (word.parse(), word.parse()) {
+                (Ok(number), _) => Value::Integer(number),
+                (Err(_), Ok(number)) => Value::Float(number),
+                (Err(_), Err(_)) => return Err(self.broken()),
+            },
+        };
+        self.at += end;
+        Ok(value)
+    }
+
+    fn open(&mut self, byte: u8) -> Result<(), Fault> {
+        if self.close(byte) { Ok(()) } else { Err(self.broken()) }
+    }
+
+    /// Takes the byte and the blanks around it, when it comes next.
+    fn close(&mut self, byte: u8) -> bool {
+        self.blanks();
+        let found = self.peek() == Some(byte);
+        if found {
+            self.at += 1;
+            self.blanks();
+        }
+        found
+    }
+
+    fn blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.ruler.text().as_bytes().get(self.at).copied()
+    }
+
+    fn broken(&self) -> Fault {
+        Fault::new(self.ruler.spot(self.at), "this is no JSON")
+    }
+}

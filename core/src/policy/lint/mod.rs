@@ -1,0 +1,170 @@
+//! What is valid in a policy file and still not what its author meant.
+
+mod useless;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::limit::{Algorithm, DEFAULT_PRECISION, Limit};
+use super::options::OnStoreError;
+use super::period::{DAY, Unit};
+use super::{Policy, PolicyFile};
+use crate::error::Place;
+
+/// Something in a policy file that probably does not do what it seems to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The policy's name.
+    pub policy: String,
+    /// Where it stands in the file.
+    pub place: Option<Place>,
+    /// What is odd, and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        write!(f, "{}: {}", self.policy, self.message)
+    }
+}
+
+/// Every warning about a file, in the order of its policies.
+#[must_use]
+pub fn lint(file: &PolicyFile) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut folded: HashMap<String, &str> = HashMap::new();
+    for (index, policy) in file.policies().iter().enumerate() {
+        let mut warn = |limit: Option<usize>, message: String| {
+            let place = limit.and_then(|limit| file.limit_place(index, limit)).or_else(|| file.policy_place(index));
+            warnings.push(Warning { policy: policy.name().to_owned(), place: place.cloned(), message });
+        };
+        names(policy, &mut folded, |message| warn(None, message));
+        options(policy, |message| warn(None, message));
+        for (at, limit) in policy.limits().iter().enumerate() {
+            numbers(limit, |message| warn(Some(at), message));
+        }
+        useless::among(policy.limits(), |at, message| warn(Some(at), message));
+    }
+    warnings
+}
+
+fn names<'a>(policy: &'a Policy, folded: &mut HashMap<String, &'a str>, mut warn: impl FnMut(String)) {
+    let name = policy.name();
+    let fold = |c: char| !matches!(c, '-' | '_' | '.') && !c.is_whitespace();
+    let key = name.chars().filter(|c| fold(*c)).flat_map(char::to_lowercase).collect();
+    if let Some(other) = folded.get(&key) {
+        warn(format!(
+            "the name differs from `{other}` only in case or separators: rename one, so that no call takes the wrong one"
+        ));
+    } else {
+        folded.insert(key, name);
+    }
+    if Policy::parse(name).is_ok_and(|notation| notation.limits() != policy.limits()) {
+        warn("the name reads as a notation but the policy has other limits: rename it".to_owned());
+    }
+}
+
+fn options(policy: &Policy, mut warn: impl FnMut(String)) {
+    let options = policy.options();
+    if options.shadow && options.block_for.is_some() {
+        warn("`block_for` does nothing in a shadow policy, which never denies: remove one of them".to_owned());
+    }
+    if options.shadow && options.on_store_error == Some(OnStoreError::Closed) {
+        warn("a shadow policy never denies, but `on_store_error: closed` denies when the store fails: use `open` or `local`".to_owned());
+    }
+    if options.count_denied && policy.limits().iter().all(|limit| limit.algorithm() == Algorithm::Concurrency) {
+        warn("`count_denied` does nothing here: a hold that was denied is not in progress; remove it".to_owned());
+    }
+    let Some(block) = options.block_for else { return };
+    // Only when the block is over before any of the limits can be: otherwise it is what the author wants it to be.
+    let shortest = policy
+        .limits()
+        .iter()
+        .filter(|limit| limit.algorithm() != Algorithm::Concurrency && limit.count() > 0)
+        .min_by_key(|limit| wait(limit));
+    if let Some(limit) = shortest.filter(|limit| block.micros() < wait(limit)) {
+        warn(format!(
+            "`block_for: {block}` is over before {limit} has room again: make it longer than that, or remove it"
+        ));
+    }
+}
+
+/// How long a caller who used everything at once typically waits, in microseconds.
+fn wait(limit: &Limit) -> u64 {
+    let period = limit.period().micros();
+    if limit.algorithm().has_burst() { period / limit.count().max(1) } else { period }
+}
+
+fn numbers(limit: &Limit, mut warn: impl FnMut(String)) {
+    let (algorithm, count, period) = (limit.algorithm(), limit.count(), limit.period());
+    if count == 0 {
+        warn("a count of 0 always denies: fine for a switch, otherwise raise it".to_owned());
+        return;
+    }
+    match limit.burst() {
+        Some(0) => warn("a burst of 0 always denies: raise it to at least 1, or leave it out".to_owned()),
+        Some(burst) if burst < count && matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket) => warn(format!(
+            "burst {burst} is below the count of {count}: at most {burst} pass at once, and a check that costs more never \
+             passes; fine for even pacing, otherwise leave the burst out"
+        )),
+        _ => {}
+    }
+    if algorithm == Algorithm::SlidingWindow {
+        precision(limit, &mut warn);
+    }
+    if algorithm == Algorithm::CalendarWindow {
+        calendar(limit, &mut warn);
+    } else if algorithm != Algorithm::Concurrency {
+        match period.unit() {
+            Unit::Month => warn(format!(
+                "a month is 30 days in {algorithm}: use calendar-window for real months, or write it in days"
+            )),
+            Unit::Year => warn(format!(
+                "a year is 360 days in {algorithm}: use calendar-window for real years, or write 365 days"
+            )),
+            _ => {}
+        }
+    }
+}
+
+fn precision(limit: &Limit, warn: &mut impl FnMut(String)) {
+    let precision = limit.precision();
+    if precision == 1 && limit.count() > 1 {
+        warn(format!(
+            "with a precision of 1, room comes back up to {} late: raise the precision, the default is {DEFAULT_PRECISION}",
+            limit.period()
+        ));
+    }
+    if precision > DEFAULT_PRECISION && u64::from(precision) > limit.count() {
+        warn(format!(
+            "a precision of {precision} is more than the {} units to keep: sliding-log is exact and no larger",
+            limit.count()
+        ));
+    }
+}
+
+/// Windows that do not fill the next longer unit of the calendar begin at moments that nobody expects.
+fn calendar(limit: &Limit, warn: &mut impl FnMut(String)) {
+    let period = limit.period();
+    let multiple = period.multiple();
+    let (fits, advice) = match period.unit() {
+        Unit::Year => (multiple == 1, "1 year"),
+        Unit::Month => (12_u64.is_multiple_of(multiple), "1, 2, 3, 4, 6 or 12 months"),
+        Unit::Week => (multiple == 1, "1 week"),
+        Unit::Day => (multiple == 1, "1 day, `week` for weeks from Monday, or `month` for real months"),
+        Unit::Hour | Unit::Minute | Unit::Second | Unit::Millisecond => {
+            (DAY.is_multiple_of(period.micros()), "a period that divides a day, such as 1, 2, 3, 4, 6, 8 or 12 hours")
+        }
+    };
+    if !fits {
+        warn(format!(
+            "a calendar-window of {period} does not line up with the calendar: its windows begin on odd dates; use {advice}"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests;

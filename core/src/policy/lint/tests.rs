@@ -1,0 +1,105 @@
+use super::super::{Format, PolicyFile};
+use super::*;
+
+fn warnings(policies: &str) -> Vec<String> {
+    let text = format!("policies: {policies}");
+    let file = PolicyFile::parse(&text, Format::Yaml, Some("t")).unwrap_or_else(|error| panic!("{text}\n{error}"));
+    lint(&file).iter().map(Warning::to_string).collect()
+}
+
+fn warns(policies: &str, words: &str) {
+    let found = warnings(policies);
+    assert!(found.len() == 1 && found[0].contains(words), "{policies}\n{found:#?}");
+}
+
+fn quiet(policies: &str) {
+    let found = warnings(policies);
+    assert!(found.is_empty(), "{policies}\n{found:#?}");
+}
+
+#[test]
+fn a_limit_that_another_makes_useless() {
+    assert_eq!(
+        warnings("\n  a: [10/10s, 600/600s]"),
+        [
+            "t:2:15: a: 600/10 minutes never decides anything: 10/10s never lets more than 600 pass in that time; remove it, \
+          or lower its count below 600"
+        ]
+    );
+    for useless in [
+        "5/s; 10/s",
+        "5/s; 5/s",
+        "10/s; 10/minute",
+        "fixed-window 10/10s; fixed-window 600/600s",
+        "calendar-window 10/minute; calendar-window 600/hour",
+        "calendar-window 10/day; calendar-window 310/month",
+        "calendar-window 10/month; calendar-window 120/year",
+        "gcra 5/s burst 10; gcra 6/s burst 10",
+        "gcra 1/s burst 10; 70/minute",
+        "5/s; gcra 5/s burst 5",
+        "concurrency 3; concurrency 5",
+        "leaky-bucket 5/s burst 3; leaky-bucket 5/s burst 4",
+        "gcra 5/s; leaky-bucket 5/s",
+    ] {
+        warns(&format!("{{a: '{useless}'}}"), "never decides anything");
+    }
+    for useful in [
+        "20/minute; 5/3s",
+        "10/10s; 599/600s",
+        "5/s; 100/minute; 1000/hour",
+        "gcra 100/s burst 200",
+        "gcra 1/s burst 10; 69/minute",
+        "fixed-window 10/10s; 600/600s",
+        "calendar-window 10/day; calendar-window 309/month",
+        "calendar-window 70/week; calendar-window 300/month",
+        "10/day; calendar-window 300/month",
+        "gcra 4/s; leaky-bucket 5/s burst 3",
+        "concurrency 5; 5/s",
+        "concurrency 3 ttl 1s; concurrency 5 ttl 1h",
+    ] {
+        quiet(&format!("{{a: '{useful}'}}"));
+    }
+}
+
+#[test]
+fn overlapping_names() {
+    warns("{auth.create-token: 5/s, AuthCreate_Token: 5/s}", "differs from `auth.create-token` only in case");
+    warns("{5/minute: 6/minute}", "reads as a notation");
+    quiet("{auth: 5/s, auth2: 5/s, 5/minute: 5/minute}");
+}
+
+#[test]
+fn numbers_that_do_not_do_what_they_seem_to() {
+    warns("{a: 0/s}", "always denies");
+    warns("{a: gcra 5/s burst 0}", "a burst of 0 always denies");
+    warns("{a: token-bucket 100/s burst 10}", "below the count");
+    warns("{a: [{count: 5, period: 1, precision: 1}]}", "late");
+    warns("{a: [{count: 30, period: 1, precision: 60}]}", "sliding-log");
+    warns("{a: calendar-window 5/5 months}", "line up");
+    warns("{a: calendar-window 5/7 hours}", "line up");
+    warns("{a: calendar-window 5/30 days}", "line up");
+    warns("{a: 5/month}", "30 days");
+    warns("{a: fixed-window 5/year}", "360 days");
+    quiet(
+        "{a: calendar-window 5/3 months, b: calendar-window 5/8h, c: leaky-bucket 100/s burst 10, d: calendar-window 5/w, e: concurrency 5 ttl 1 month}",
+    );
+}
+
+#[test]
+fn options_that_contradict() {
+    warns("{a: {limits: 5/hour, block_for: 10m}}", "is over before 5/hour");
+    warns("{a: {limits: 5/s, block_for: 10m, shadow: true}}", "`block_for` does nothing");
+    warns("{a: {limits: 5/s, on_store_error: closed, shadow: true}}", "denies when the store fails");
+    warns("{a: {limits: concurrency 5, count_denied: true}}", "`count_denied` does nothing");
+    quiet(
+        "{a: {limits: 5/hour; 1/s, block_for: 10m}, b: {limits: 'gcra 100/hour', block_for: 1m, journal: 5, count_denied: true}}",
+    );
+}
+
+#[test]
+fn bounds_do_not_overflow() {
+    let count = 1_000_000_000_000_u64;
+    warnings(&format!(
+        "{{a: 'gcra {count}/10 years burst {count}; {count}/1ms; calendar-window {count}/10 years; fixed-window 1/1ms'}}"
+    ));
+}
