@@ -27,7 +27,9 @@ python_programs=(tests/test_versions.py tests/servers/servers.py tests/servers/c
 
 part "Rust: format" cargo fmt --all --check
 part "Rust: lints" cargo clippy --workspace --all-targets --locked -- -D warnings
-optional cargo-deny "Rust: licenses, advisories, sources" cargo deny --locked check
+optional cargo-deny "Rust: licenses, sources" cargo deny --locked check bans licenses sources
+# On its own, since only this one needs the network: it fetches the list of known advisories.
+optional cargo-deny "Rust: advisories" cargo deny --locked check advisories
 optional ruff "Python: lints" ruff check tests
 optional ruff "Python: format" ruff format --check tests
 optional mypy "Python: types" mypy "${python_programs[@]}"
