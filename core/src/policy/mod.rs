@@ -12,12 +12,16 @@ pub use file::{Format, PolicyFile};
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
 pub use lint::{Warning, lint};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
-pub(crate) use period::{DAY, SECOND};
+pub(crate) use period::DAY;
 pub use period::{Period, Unit};
 
 use std::fmt;
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
 
 use crate::error::{Error, Result};
+use crate::plan::Plan;
 
 /// The most limits one policy may have.
 pub const MAX_LIMITS: usize = 15;
@@ -28,12 +32,22 @@ pub const MAX_NAME: usize = 256;
 ///
 /// A policy that was given no name is known by its canonical notation, so that the same notation written in two
 /// places is the same policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     name: String,
     limits: Vec<Limit>,
     options: Options,
+    /// Made when it is first applied.
+    plan: OnceCell<Arc<Plan>>,
 }
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.limits, &self.options) == (&other.name, &other.limits, &other.options)
+    }
+}
+
+impl Eq for Policy {}
 
 impl Policy {
     /// A policy of these limits with these options.
@@ -49,7 +63,7 @@ impl Policy {
         }
         options.validate()?;
         let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
-        Ok(Self { name, limits, options })
+        Ok(Self { name, limits, options, plan: OnceCell::new() })
     }
 
     /// The policy that a notation such as `20/minute; 5/3s` means.
@@ -72,8 +86,14 @@ impl Policy {
                 name.len()
             )));
         }
-        self.name = name;
+        (self.name, self.plan) = (name, OnceCell::new());
         Ok(self)
+    }
+
+    /// The policy, ready to be applied.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        let bare = || Self { plan: OnceCell::new(), ..self.clone() };
+        Arc::clone(self.plan.get_or_init(|| Arc::new(Plan::new(bare()))))
     }
 
     /// The name, or the canonical notation when no name was given.

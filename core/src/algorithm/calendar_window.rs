@@ -1,0 +1,145 @@
+//! `calendar-window`: at most n units in a window of the UTC calendar.
+
+use super::{MAX, View};
+use crate::policy::{DAY, Limit, Unit};
+
+/// The UTC calendar begins on a Thursday; weeks begin on the Monday four days later.
+const FIRST_MONDAY: u64 = 4 * DAY;
+
+/// How instants are numbered into windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grid {
+    /// Windows of one length; `shift` is where one of them begins.
+    Even { length: u64, shift: u64 },
+    /// Windows of that many real months, counted from January 1970.
+    Months(u64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) count: u64,
+    pub(crate) grid: Grid,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    /// The window's number.
+    pub(crate) index: u64,
+    /// Units charged in it.
+    pub(crate) used: u64,
+}
+
+impl Rule {
+    pub(crate) fn new(limit: &Limit) -> Self {
+        let period = limit.period();
+        let grid = match period.unit() {
+            Unit::Year => Grid::Months(12 * period.multiple()),
+            Unit::Month => Grid::Months(period.multiple()),
+            // Shifted forward by whole windows so that numbers never go below zero.
+            Unit::Week => Grid::Even { length: period.micros(), shift: period.micros() - FIRST_MONDAY },
+            _ => Grid::Even { length: period.micros(), shift: 0 },
+        };
+        Self { count: limit.count(), grid }
+    }
+
+    /// The number of the window that holds `now`, never earlier than the stored one.
+    #[inline]
+    fn at(&self, state: &State, now: u64) -> State {
+        let index = index_of(self.grid, now);
+        if state.used > 0 && index <= state.index { *state } else { State { index, used: 0 } }
+    }
+
+    #[inline]
+    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        self.at(state, now).used + cost <= self.count
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
+        let State { index, used } = self.at(state, now);
+        *state = State { index, used: (used + cost).min(MAX) };
+    }
+
+    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
+        let State { index, used } = self.at(state, now);
+        *state = match used.saturating_sub(cost) {
+            0 => State::default(),
+            used => State { index, used },
+        };
+    }
+
+    #[inline]
+    pub(crate) fn ends(&self, state: &State) -> u64 {
+        if state.used == 0 { 0 } else { index_starts(self.grid, state.index + 1) }
+    }
+
+    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+        let State { index, used } = self.at(state, now);
+        let closes = if used == 0 { now } else { index_starts(self.grid, index + 1) };
+        View {
+            remaining: self.count.saturating_sub(used),
+            admits_at: (cost <= self.count).then_some(if used + cost <= self.count { now } else { closes }),
+            resets_at: closes,
+            delay: 0,
+        }
+    }
+}
+
+/// The number of the window that holds an instant.
+pub(crate) fn index_of(grid: Grid, now: u64) -> u64 {
+    match grid {
+        Grid::Even { length, shift } => (now + shift) / length,
+        Grid::Months(months) => month_of(now / DAY) / months,
+    }
+}
+
+/// The instant a window begins.
+pub(crate) fn index_starts(grid: Grid, index: u64) -> u64 {
+    match grid {
+        Grid::Even { length, shift } => (index * length).saturating_sub(shift),
+        Grid::Months(months) => day_of(index * months) * DAY,
+    }
+}
+
+/// Months since January 1970 of a day since 1 January 1970, in the proleptic Gregorian calendar.
+///
+/// Years are taken to begin in March, so that the leap day is the last of its year.
+fn month_of(day: u64) -> u64 {
+    let day = day + 719_468;
+    let era = day / 146_097;
+    let day_of_era = day % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    (era * 400 + year_of_era) * 12 + month_from_march + 2 - 1970 * 12
+}
+
+/// The day since 1 January 1970 on which a month since January 1970 begins.
+fn day_of(month: u64) -> u64 {
+    let from_march = month + 1970 * 12 - 2;
+    let (year, month) = (from_march / 12, from_march % 12);
+    let era = year / 400;
+    let year_of_era = year % 400;
+    let day_of_era =
+        365 * year_of_era + year_of_era / 4 - year_of_era / 100 + (153 * month + 2) / 5;
+    era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{day_of, month_of};
+
+    #[test]
+    fn months_begin_on_their_first_day() {
+        // 1 March 2000 is day 11,017; 1 January 2026 is day 20,454.
+        assert_eq!((day_of(362), day_of(672)), (11_017, 20_454));
+        for month in 0..12 * 300 {
+            let first = day_of(month);
+            assert_eq!(month_of(first), month, "the first day of month {month}");
+            if first > 0 {
+                assert_eq!(month_of(first - 1), month - 1, "the day before month {month}");
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What the three buckets share: units that drain away at an exact, steady rate.
+//!
+//! A meter holds `units` whole units as of a moment and drains one every p/n. The moment may lie up to one unit's
+//! time in the past: the part of a unit that has drained since is kept there, as time, so that nothing is rounded. It
+//! has a fraction when p/n is no whole number of microseconds. The count is no part of the state, so a changed count
+//! leaves what was used as it was and drains it at the new rate.
+
+use super::{MAX, View};
+use crate::policy::Limit;
+
+/// The longest a debt may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
+const LONGEST_DEBT: u128 = 1 << 52;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meter {
+    pub(crate) capacity: u64,
+    /// One unit takes `rise / run` microseconds to drain, in lowest terms.
+    pub(crate) rise: u64,
+    pub(crate) run: u64,
+    /// The most units it can owe.
+    pub(crate) ceiling: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    /// The moment, in whole microseconds …
+    pub(crate) since: u64,
+    /// … the units that were in the meter then …
+    pub(crate) units: u64,
+    /// … and the moment's fraction, in parts of `run`.
+    pub(crate) part: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(limit: &Limit) -> Self {
+        let (count, period) = (limit.count().max(1), limit.period().micros());
+        let common = gcd(count, period);
+        let (rise, run) = (period / common, count / common);
+        let ceiling = (LONGEST_DEBT * u128::from(run) / u128::from(rise)).min(u128::from(MAX));
+        Self { capacity: limit.capacity(), rise, run, ceiling: ceiling as u64 }
+    }
+
+    /// Whole units drained between the state's moment and `now`, and the parts (of `run`) left over.
+    #[inline]
+    fn drained(&self, state: &State, now: u64) -> (u128, u128) {
+        let Some(elapsed) = now.checked_sub(state.since) else { return (0, 0) };
+        // Nearly always everything fits into 64 bits, where a division costs a tenth.
+        if let Some(parts) = elapsed.checked_mul(self.run) {
+            let parts = parts.saturating_sub(state.part);
+            return (u128::from(parts / self.rise), u128::from(parts % self.rise));
+        }
+        let parts = (u128::from(elapsed) * u128::from(self.run)).saturating_sub(u128::from(state.part));
+        (parts / u128::from(self.rise), parts % u128::from(self.rise))
+    }
+
+    /// The meter as it stands at `now`.
+    #[inline]
+    pub(crate) fn at(&self, state: &State, now: u64) -> State {
+        if state.units == 0 {
+            return State { since: now.max(state.since), units: 0, part: 0 };
+        }
+        let (units, rest) = self.drained(state, now);
+        if units >= u128::from(state.units) {
+            return State { since: now, units: 0, part: 0 };
+        }
+        if units == 0 {
+            return *state;
+        }
+        // Fits: fewer than `state.units`, and less than `rise`.
+        let (units, rest) = (units as u64, rest as u64);
+        let (whole, parts) = (rest / self.run, rest % self.run);
+        let (since, part) = if parts == 0 { (now - whole, 0) } else { (now - whole - 1, self.run - parts) };
+        State { since, units: state.units - units, part }
+    }
+
+    #[inline]
+    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        self.at(state, now).units + cost <= self.capacity
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.at(state, now);
+        state.units = (state.units + cost).min(self.ceiling);
+    }
+
+    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.at(state, now);
+        state.units = state.units.saturating_sub(cost);
+    }
+
+    /// The first whole microsecond at which `units` more have drained since the state's moment.
+    #[inline]
+    pub(crate) fn moment(&self, state: &State, units: u64) -> u64 {
+        let parts = u128::from(units) * u128::from(self.rise) + u128::from(state.part);
+        state.since + parts.div_ceil(u128::from(self.run)) as u64
+    }
+
+    #[inline]
+    pub(crate) fn ends(&self, state: &State) -> u64 {
+        if state.units == 0 { 0 } else { self.moment(state, state.units) }
+    }
+
+    #[inline]
+    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+        let state = self.at(state, now);
+        let wanted = state.units + cost;
+        let admits_at = if cost > self.capacity {
+            None
+        } else if wanted <= self.capacity {
+            Some(now)
+        } else {
+            Some(self.moment(&state, wanted - self.capacity))
+        };
+        View {
+            remaining: self.capacity.saturating_sub(state.units),
+            admits_at,
+            resets_at: self.ends(&state).max(now),
+            delay: 0,
+        }
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,90 @@
+//! `token-bucket`: `burst` tokens, refilled continuously at n/p; starts full, or with `initial` tokens.
+//!
+//! A meter counts the tokens that are missing. With `initial`, a full bucket differs from one never seen: it is
+//! remembered for as long as it takes to fill from empty, and the first call stores the moment it began, also when
+//! that call is denied (the tokens it waits for would never come otherwise).
+
+use super::View;
+use super::meter::{Meter, State};
+use crate::policy::Limit;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    meter: Meter,
+    pub(crate) capacity: u64,
+    /// Tokens missing at the start, when that is not none.
+    missing: u64,
+}
+
+impl Rule {
+    pub(crate) fn new(limit: &Limit) -> Self {
+        let meter = Meter::new(limit);
+        let capacity = meter.capacity;
+        let missing = limit.initial().map_or(0, |initial| capacity.saturating_sub(initial));
+        Self { meter, capacity, missing }
+    }
+
+    pub(crate) const fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    pub(crate) const fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Whether the bucket was never seen, or so long ago that it is forgotten.
+    #[inline]
+    fn unknown(&self, state: &State, now: u64) -> bool {
+        self.missing > 0 && now >= self.ends(state)
+    }
+
+    #[inline]
+    fn known(&self, state: &State, now: u64) -> State {
+        if self.unknown(state, now) {
+            State { since: now, units: self.missing, part: 0 }
+        } else {
+            *state
+        }
+    }
+
+    #[inline]
+    pub(crate) fn birth(&self, state: &mut State, now: u64) -> bool {
+        let unknown = self.unknown(state, now);
+        if unknown {
+            *state = self.known(state, now);
+        }
+        unknown
+    }
+
+    #[inline]
+    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        self.meter.admits(&self.known(state, now), now, cost)
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.known(state, now);
+        self.meter.add(state, now, cost);
+    }
+
+    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.known(state, now);
+        self.meter.take(state, now, cost);
+    }
+
+    #[inline]
+    pub(crate) fn ends(&self, state: &State) -> u64 {
+        if self.missing == 0 {
+            self.meter.ends(state)
+        } else if state.since == 0 {
+            0
+        } else {
+            self.meter.moment(state, state.units + self.capacity)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+        self.meter.view(&self.known(state, now), now, cost)
+    }
+}

@@ -1,0 +1,236 @@
+//! The answer, as data.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::algorithm::View;
+use crate::plan::Plan;
+use crate::policy::{Algorithm, Period};
+use crate::store::{Answer, Source};
+
+/// The answer to a check. A denial is a Decision, never an error.
+#[derive(Clone)]
+pub struct Decision {
+    plan: Arc<Plan>,
+    key: Box<str>,
+    cost: u64,
+    answer: Answer,
+    /// Units this call consumed.
+    charged: u64,
+    decisions: Vec<Decision>,
+}
+
+/// What one limit of the policy says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitState {
+    /// How it counts.
+    pub algorithm: Algorithm,
+    /// The most units it ever admits at once.
+    pub limit: u64,
+    /// Its period; the ttl of the holds for `concurrency`.
+    pub period: Period,
+    /// Units it would admit now.
+    pub remaining: u64,
+    /// When it would admit the cost; zero when it does now, `None` when it never will.
+    pub retry_after: Option<Duration>,
+    /// Until it is as if unused.
+    pub reset_after: Duration,
+    /// Whether it refused.
+    pub exceeded: bool,
+}
+
+impl Decision {
+    pub(crate) fn new(plan: Arc<Plan>, key: &str, cost: u64, charged: u64, answer: Answer) -> Self {
+        Self { plan, key: key.into(), cost, answer, charged, decisions: Vec::new() }
+    }
+
+    /// One Decision of several: the first refusal, else the one that binds most.
+    pub(crate) fn of_all(decisions: Vec<Self>) -> Option<Self> {
+        let first = decisions.iter().find(|decision| !decision.allowed());
+        let tightest = || {
+            decisions.iter().min_by(|a, b| {
+                let share = |decision: &Self| (u128::from(decision.remaining()) << 64) / u128::from(decision.limit().max(1));
+                share(a).cmp(&share(b))
+            })
+        };
+        let mut whole = first.or_else(tightest)?.clone();
+        whole.decisions = decisions;
+        Some(whole)
+    }
+
+    pub(crate) const fn charged(&self) -> u64 {
+        self.charged
+    }
+
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    fn blocked(&self) -> bool {
+        self.answer.blocked_until > self.answer.now
+    }
+
+    fn exceeds(&self, view: &View) -> bool {
+        !self.answer.applied && view.admits_at.is_none_or(|at| at > self.answer.now)
+    }
+
+    fn from_now(&self, moment: u64) -> Duration {
+        Duration::from_micros(moment.saturating_sub(self.answer.now))
+    }
+
+    /// The limit that binds: the one that refused and takes longest, else the one with least left in proportion.
+    fn binding(&self) -> (usize, &View) {
+        let rules = &self.plan.rules;
+        let weight = |(index, view): &(usize, &View)| {
+            if self.exceeds(view) {
+                (0, u128::MAX - view.admits_at.map_or(u128::MAX, u128::from))
+            } else {
+                (1, (u128::from(view.remaining) << 64) / u128::from(rules[*index].capacity().max(1)))
+            }
+        };
+        let views = self.answer.views.iter().enumerate();
+        views.min_by_key(weight).unwrap_or((0, &EMPTY))
+    }
+
+    /// May it go?
+    #[must_use]
+    pub fn allowed(&self) -> bool {
+        self.answer.applied || self.plan.policy.options().shadow
+    }
+
+    /// Whether a shadow policy would have denied.
+    #[must_use]
+    pub fn shadow(&self) -> bool {
+        !self.answer.applied && self.plan.policy.options().shadow
+    }
+
+    /// The policy's name.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        self.plan.policy.name()
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The units that were asked for.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// The most units the limit that binds ever admits at once.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.plan.rules[self.binding().0].capacity()
+    }
+
+    /// Units the limit that binds would admit now; 0 while the key is blocked.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        if self.blocked() { 0 } else { self.binding().1.remaining }
+    }
+
+    /// When the same check is admitted if nobody else touches the key: zero when allowed, `None` for never.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.allowed() {
+            return Some(Duration::ZERO);
+        }
+        let mut moment = self.answer.blocked_until;
+        for view in self.answer.views.iter().filter(|view| self.exceeds(view)) {
+            moment = moment.max(view.admits_at?);
+        }
+        Some(self.from_now(moment))
+    }
+
+    /// Until the limit that binds is as if unused.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.from_now(self.binding().1.resets_at)
+    }
+
+    /// The moment the limit that binds is as if unused; the same between calls.
+    #[must_use]
+    pub fn reset_at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.binding().1.resets_at)
+    }
+
+    /// `leaky-bucket`: wait this long before going.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        if !self.answer.applied {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(self.answer.views.iter().map(|view| view.delay).max().unwrap_or(0))
+    }
+
+    /// What each limit says, in the order of the policy.
+    pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitState> + '_ {
+        self.answer.views.iter().enumerate().map(|(index, view)| {
+            let limit = &self.plan.policy.limits()[index];
+            let exceeded = self.exceeds(view);
+            LimitState {
+                algorithm: limit.algorithm(),
+                limit: self.plan.rules[index].capacity(),
+                period: limit.period(),
+                remaining: view.remaining,
+                retry_after: if exceeded { view.admits_at.map(|at| self.from_now(at)) } else { Some(Duration::ZERO) },
+                reset_after: self.from_now(view.resets_at),
+                exceeded,
+            }
+        })
+    }
+
+    /// Who answered.
+    #[must_use]
+    pub const fn source(&self) -> Source {
+        self.answer.source
+    }
+
+    /// Of `check_all`: one for each entry. Empty otherwise.
+    #[must_use]
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// The store's time of the answer, since 1970.
+    #[must_use]
+    pub const fn at(&self) -> Duration {
+        Duration::from_micros(self.answer.now)
+    }
+}
+
+const EMPTY: View = View { remaining: 0, admits_at: None, resets_at: 0, delay: 0 };
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Decision");
+        shown
+            .field("allowed", &self.allowed())
+            .field("policy", &self.policy())
+            .field("key", &self.key())
+            .field("cost", &self.cost)
+            .field("limit", &self.limit())
+            .field("remaining", &self.remaining())
+            .field("retry_after", &self.retry_after())
+            .field("reset_after", &self.reset_after());
+        if !self.delay().is_zero() {
+            shown.field("delay", &self.delay());
+        }
+        if self.shadow() {
+            shown.field("shadow", &true);
+        }
+        shown.field("source", &self.source().name());
+        if self.decisions.is_empty() {
+            shown.field("limits", &self.limits().collect::<Vec<_>>());
+        } else {
+            shown.field("decisions", &self.decisions);
+        }
+        shown.finish()
+    }
+}

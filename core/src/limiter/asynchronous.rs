@@ -1,0 +1,256 @@
+//! The limiter for tasks. The same calls as [`Limiter`](super::Limiter), awaitable; a test holds the two together.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::hold::Hold;
+use super::patience::Patience;
+use super::{AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost};
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
+use crate::store::{Answer, Attempt, Entry, Op};
+
+/// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
+///
+/// ```
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = tidegate::Limiter::builder().policy("login", "20/minute; 5/3s")?.build_async()?;
+/// assert!(limiter.check("login", "alice").await?.allowed());
+/// # Ok::<(), tidegate::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct AsyncLimiter {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl AsyncLimiter {
+    /// The limiter a policy file describes.
+    ///
+    /// # Errors
+    /// `policy_invalid` with file, line and column; `config_invalid` for its store.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        Builder::from_file(path)?.build_async()
+    }
+
+    async fn answer(&self, plan: &Arc<Plan>, key: &str, op: Op) -> Result<Answer> {
+        let entry = Entry { plan, key, op };
+        if self.inner.store.is_immediate() {
+            return self.inner.store.ask(&entry, self.inner.now());
+        }
+        let (answer, answered) = oneshot::channel();
+        // Whoever dropped the call does not want to know.
+        self.inner.store.submit(&entry, self.inner.now(), Box::new(move |result| drop(answer.send(result))));
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
+        let plan = self.inner.plan(policy, key)?;
+        let answer = self.answer(&plan, key, op.clone()).await?;
+        Ok(decided(plan, key, &op, answer))
+    }
+
+    /// Asks and consumes one unit, in one atomic step.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and what the store says. A denial is no error.
+    pub async fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
+        self.decide(&policy, key, Op::Check { cost: 1, hold: 0, meta: None }).await
+    }
+
+    /// Asks and consumes `cost` units.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check`], and `cost_invalid`.
+    pub async fn check_n(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        self.decide(&policy, key, Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None }).await
+    }
+
+    /// Asks and consumes, with everything that can be said.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`], and `config_invalid` for metadata that is too long.
+    pub async fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
+        self.decide(&policy, key, check_op(options)?).await
+    }
+
+    /// Asks without consuming.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`].
+    pub async fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        self.decide(&policy, key, Op::Peek { cost: valid_cost(cost)? }).await
+    }
+
+    /// Consumes even past the limit: windows count it, buckets go into debt.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`].
+    pub async fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        self.decide(&policy, key, Op::Charge { cost: valid_cost(cost)? }).await
+    }
+
+    /// Gives units back; never above full, never creates credit.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`].
+    pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        let decision = self.decide(&policy, key, Op::Refund { cost: valid_cost(cost)? }).await?;
+        self.inner.lines.given_back(decision.plan(), key);
+        Ok(decision)
+    }
+
+    /// After the work: charges or refunds the difference between what a check consumed and what it should have.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`].
+    pub async fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
+        self.inner.open()?;
+        let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
+        for decision in each {
+            if let Some(op) = difference(decision.charged(), actual)? {
+                self.answer(decision.plan(), decision.key(), op).await?;
+                self.inner.lines.given_back(decision.plan(), decision.key());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks several policies and keys: all are charged, or none is.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`], and `config_invalid` for no entries or more than 256.
+    pub async fn check_all<P: AsPolicy>(&self, entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>) -> Result<Decision> {
+        let asked = super::asked(&self.inner, entries)?;
+        let (answer, answered) = oneshot::channel();
+        let done = Box::new(move |result| drop(answer.send(result)));
+        self.inner.store.submit_all(&self::entries(&asked), self.inner.now(), done);
+        let answers = answered.await.unwrap_or_else(|_| Err(gone()))?;
+        decided_all(asked, answers)
+    }
+
+    /// Waits until it is admitted, at most that long (`None`: as long as it takes); a denied Decision when it cannot be
+    /// in time. Those who wait for the same key are admitted in the order they came.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`].
+    pub async fn acquire(&self, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
+        let op = Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
+        let plan = self.inner.plan(&policy, key)?;
+        self.wait(&plan, key, &op, timeout).await
+    }
+
+    async fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
+        let patience = Patience::new(&self.inner, timeout);
+        let ticket = self.inner.lines.join(plan, key);
+        let signal = ticket.signal();
+        patience.listen(signal);
+        loop {
+            let count = signal.count();
+            if !ticket.is_first() {
+                if patience.is_over() {
+                    let op = Op::Peek { cost: op.cost() };
+                    let answer = self.answer(plan, key, op.clone()).await?;
+                    return Ok(decided(Arc::clone(plan), key, &op, Answer { applied: false, ..answer }));
+                }
+                signal.wait_async(count, patience.sleep(None)).await;
+            } else {
+                let answer = self.answer(plan, key, op.clone()).await?;
+                let decision = decided(Arc::clone(plan), key, op, answer);
+                let Some(pause) = patience.pause(&decision) else { return Ok(decision) };
+                signal.wait_async(count, patience.sleep(Some(pause))).await;
+            }
+            self.inner.open()?;
+        }
+    }
+
+    /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_n`]. A policy that is full is no error: it answers with the denied Decision.
+    pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Result<Hold, Decision>> {
+        let plan = self.inner.plan(&policy, key)?;
+        let id = self.inner.hold_id();
+        let op = Op::Check { cost: valid_cost(cost)?, hold: id, meta: None };
+        let answer = self.answer(&plan, key, op.clone()).await?;
+        let decision = decided(plan, key, &op, answer);
+        if !decision.allowed() {
+            return Ok(Err(decision));
+        }
+        Ok(Ok(Hold::new(&self.inner, id, decision, false)))
+    }
+
+    /// Denies the key for that long, whatever its usage.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check`], and `config_invalid` for no time or more than 10 years.
+    pub async fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
+        self.decide(&policy, key, block_op(length)?).await.map(drop)
+    }
+
+    /// Ends a block.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check`].
+    pub async fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
+        let decision = self.decide(&policy, key, Op::Block { micros: 0 }).await?;
+        self.inner.lines.given_back(decision.plan(), key);
+        Ok(())
+    }
+
+    /// Forgets a key's usage and ends its block. Its journal stays.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check`].
+    pub async fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
+        let decision = self.decide(&policy, key, Op::Clear).await?;
+        self.inner.lines.given_back(decision.plan(), key);
+        Ok(())
+    }
+
+    /// The newest attempts, newest first, of a policy with a `journal`.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check`].
+    pub async fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
+        let plan = self.inner.plan(&policy, key)?;
+        if plan.policy.options().journal == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(self.answer(&plan, key, Op::Journal).await?.attempts.map(|attempts| *attempts).unwrap_or_default())
+    }
+
+    /// Whether the store answers.
+    ///
+    /// # Errors
+    /// Why it does not, in one sentence.
+    pub async fn ping(&self) -> Result<()> {
+        self.inner.open()?;
+        let (answer, answered) = oneshot::channel();
+        self.inner.store.submit_ping(Box::new(move |result| drop(answer.send(result))));
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Takes the changed policy file, as a whole or not at all.
+    ///
+    /// # Errors
+    /// `policy_invalid` with file, line and column: then everything is as it was.
+    pub fn reload(&self) -> Result<()> {
+        self.inner.reload()
+    }
+
+    /// Ends the limiter; every later call says so. What is held is given back by its own drop or its ttl.
+    pub fn close(&self) {
+        self.inner.closes();
+    }
+}
+
+/// The store was closed while it owed an answer.
+fn gone() -> Error {
+    Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")
+}

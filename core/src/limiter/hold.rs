@@ -1,0 +1,139 @@
+//! Units in progress: renewed while the hold lives, given back when it is dropped, also by a panic.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Inner;
+use crate::decision::Decision;
+use crate::plan::Plan;
+use crate::policy::Algorithm;
+use crate::store::{Entry, HoldId, Op};
+
+/// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
+const RENEWALS: u32 = 3;
+
+/// Units of a `concurrency` limit. Drop it to give them back.
+#[must_use = "the units are given back when the hold is dropped"]
+pub struct Hold {
+    inner: Arc<Inner>,
+    id: HoldId,
+    decision: Decision,
+    /// Whether dropping it may block the thread.
+    blocking: bool,
+}
+
+impl Hold {
+    pub(super) fn new(inner: &Arc<Inner>, id: HoldId, decision: Decision, blocking: bool) -> Self {
+        inner.keeper.keep(inner, id, decision.plan(), decision.key());
+        Self { inner: Arc::clone(inner), id, decision, blocking }
+    }
+
+    /// The Decision that let it in.
+    #[must_use]
+    pub const fn decision(&self) -> &Decision {
+        &self.decision
+    }
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hold").field("decision", &self.decision).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.inner.keeper.forget(self.id);
+        let (plan, key) = (self.decision.plan(), self.decision.key());
+        let entry = Entry { plan, key, op: Op::Close { hold: self.id } };
+        // When the store cannot be reached the ttl gives it back.
+        if self.blocking || self.inner.store.is_immediate() {
+            drop(self.inner.store.ask(&entry, self.inner.now()));
+            self.inner.lines.given_back(plan, key);
+        } else {
+            let (inner, plan, key) = (Arc::clone(&self.inner), Arc::clone(plan), Box::<str>::from(key));
+            let done = Box::new(move |_| inner.lines.given_back(&plan, &key));
+            self.inner.store.submit(&entry, self.inner.now(), done);
+        }
+    }
+}
+
+/// One thread that renews all holds of a limiter; it starts with the first and ends with the limiter.
+#[derive(Default)]
+pub(super) struct Keeper {
+    shared: Arc<(Mutex<Kept>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Kept {
+    running: bool,
+    stopped: bool,
+    holds: BTreeMap<HoldId, Keep>,
+}
+
+struct Keep {
+    plan: Arc<Plan>,
+    key: Box<str>,
+    every: Duration,
+    next: Instant,
+}
+
+impl Keeper {
+    fn keep(&self, inner: &Arc<Inner>, id: HoldId, plan: &Arc<Plan>, key: &str) {
+        let limits = plan.policy.limits().iter().filter(|limit| limit.algorithm() == Algorithm::Concurrency);
+        // A policy without such a limit has nothing to renew.
+        let Some(ttl) = limits.map(|limit| limit.period().micros()).min() else { return };
+        let every = Duration::from_micros(ttl) / RENEWALS;
+        let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: Instant::now() + every };
+        let (kept, changed) = &*self.shared;
+        let mut kept = kept.lock();
+        kept.holds.insert(id, keep);
+        if !kept.running && !kept.stopped {
+            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&self.shared));
+            let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
+            // Without the thread the holds end with their ttl, as they would if the process died.
+            kept.running = thread.spawn(move || renew(&inner, &shared)).is_ok();
+        }
+        changed.notify_one();
+    }
+
+    fn forget(&self, id: HoldId) {
+        self.shared.0.lock().holds.remove(&id);
+    }
+
+    pub(super) fn stop(&self) {
+        self.shared.0.lock().stopped = true;
+        self.shared.1.notify_one();
+    }
+}
+
+fn renew(inner: &Weak<Inner>, shared: &(Mutex<Kept>, Condvar)) {
+    let (kept, changed) = shared;
+    loop {
+        let mut guard = kept.lock();
+        if guard.stopped {
+            return;
+        }
+        let now = Instant::now();
+        let due = guard.holds.iter().min_by_key(|(_, keep)| keep.next).map(|(id, keep)| (*id, keep.next));
+        match due {
+            None => changed.wait(&mut guard),
+            Some((_, next)) if next > now => {
+                changed.wait_for(&mut guard, next - now);
+            }
+            Some((id, _)) => {
+                let Some(keep) = guard.holds.get_mut(&id) else { continue };
+                keep.next = now + keep.every;
+                let (plan, key) = (Arc::clone(&keep.plan), keep.key.clone());
+                drop(guard);
+                let Some(inner) = inner.upgrade() else { return };
+                let entry = Entry { plan: &plan, key: &key, op: Op::Renew { hold: id } };
+                // A renewal that fails is tried again after a third of the ttl.
+                drop(inner.store.ask(&entry, inner.now()));
+            }
+        }
+    }
+}

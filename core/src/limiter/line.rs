@@ -1,0 +1,85 @@
+//! Where those wait who want the same key: one after the other, so that no two are told the same moment.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::clock::Signal;
+use crate::plan::Plan;
+
+/// Lines kept before those in which nobody stands any more are looked for.
+const TIDY: usize = 1_024;
+
+/// The waiters for one policy and key, in the order they came. Only the first asks the store.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: Mutex<(u64, VecDeque<u64>)>,
+    signal: Arc<Signal>,
+}
+
+/// A place in a line; whoever drops it leaves, and the next is told.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    line: Arc<Line>,
+    number: u64,
+}
+
+impl Ticket {
+    pub(super) fn is_first(&self) -> bool {
+        self.line.waiting.lock().1.front() == Some(&self.number)
+    }
+
+    /// Given when somebody left, and when something was given back.
+    pub(super) fn signal(&self) -> &Arc<Signal> {
+        &self.line.signal
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.line.waiting.lock().1.retain(|number| *number != self.number);
+        self.line.signal.give();
+    }
+}
+
+/// All lines in which somebody stands.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    open: Mutex<HashMap<(u128, Box<str>), Weak<Line>>>,
+}
+
+impl Lines {
+    /// Takes a place in the line for a key.
+    pub(super) fn join(&self, plan: &Plan, key: &str) -> Ticket {
+        let mut open = self.open.lock();
+        if open.len() > TIDY {
+            open.retain(|_, line| line.strong_count() > 0);
+        }
+        let place = open.entry((plan.identity, key.into())).or_default();
+        let line = place.upgrade().unwrap_or_else(|| {
+            let line = Arc::default();
+            *place = Arc::downgrade(&line);
+            line
+        });
+        let number = {
+            let mut waiting = line.waiting.lock();
+            waiting.0 += 1;
+            let number = waiting.0;
+            waiting.1.push_back(number);
+            number
+        };
+        Ticket { line, number }
+    }
+
+    /// Something was given back: the first in the line may ask again before its time.
+    pub(super) fn given_back(&self, plan: &Plan, key: &str) {
+        let open = self.open.lock();
+        if open.is_empty() {
+            return;
+        }
+        if let Some(line) = open.get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade) {
+            line.signal.give();
+        }
+    }
+}

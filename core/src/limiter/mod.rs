@@ -1,0 +1,205 @@
+//! What users hold: policies, a store and a clock.
+
+mod asynchronous;
+mod blocking;
+mod builder;
+mod hold;
+mod line;
+mod patience;
+mod policies;
+
+pub use asynchronous::AsyncLimiter;
+pub use blocking::Limiter;
+pub use builder::Builder;
+pub use hold::Hold;
+pub use policies::{AsPolicy, PolicyRef};
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::algorithm::MAX;
+use crate::clock::ManualClock;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
+use crate::policy::{OnStoreError, PolicyFile};
+use crate::store::{Answer, Entry, HoldId, Op, Store};
+use hold::Keeper;
+use line::Lines;
+use policies::Policies;
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 65_536;
+/// The longest metadata of an attempt, in bytes.
+pub const MAX_META: usize = 65_536;
+
+/// What a check is told besides policy and key.
+#[derive(Debug, Clone)]
+pub struct CheckOptions {
+    /// Units it consumes.
+    pub cost: u64,
+    /// What the journal remembers of it.
+    pub meta: Option<Vec<u8>>,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { cost: 1, meta: None }
+    }
+}
+
+/// What both limiters share.
+struct Inner {
+    store: Arc<dyn Store>,
+    policies: Policies,
+    clock: Option<Arc<ManualClock>>,
+    file: Option<PathBuf>,
+    lines: Lines,
+    keeper: Keeper,
+    closed: AtomicBool,
+    /// Mixed into the names of holds.
+    seed: u64,
+    holds: AtomicU64,
+    #[expect(dead_code, reason = "read by the fallback layer, which wraps the store")]
+    on_store_error: OnStoreError,
+}
+
+impl Inner {
+    #[inline]
+    fn open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the limiter is closed: make a new one"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn plan(&self, policy: &(impl AsPolicy + ?Sized), key: &str) -> Result<Arc<Plan>> {
+        self.open()?;
+        if key.len() > MAX_KEY {
+            return Err(Error::new(
+                ErrorKind::KeyInvalid,
+                format!("a key has {} bytes: it may have at most {MAX_KEY}", key.len()),
+            ));
+        }
+        self.policies.find(policy.as_policy())
+    }
+
+    #[inline]
+    fn now(&self) -> Option<u64> {
+        self.clock.as_ref().map(|clock| clock.micros())
+    }
+
+    fn hold_id(&self) -> HoldId {
+        let number = self.holds.fetch_add(1, Ordering::Relaxed);
+        let mixed = blake3::hash(&[self.seed.to_le_bytes(), number.to_le_bytes()].concat());
+        let (head, _) = mixed.as_bytes().split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+        (u64::from_le_bytes(*head) & MAX).max(1)
+    }
+
+    fn closes(&self) {
+        if !self.closed.swap(true, Ordering::Relaxed) {
+            self.keeper.stop();
+            self.store.close();
+        }
+    }
+
+    fn reload(&self) -> Result<()> {
+        self.open()?;
+        let path = self.file.as_ref().ok_or_else(|| {
+            Error::config("this limiter was not made from a file: there is nothing to reload")
+        })?;
+        let file = PolicyFile::read(path)?;
+        self.policies.replace(file.policies());
+        Ok(())
+    }
+}
+
+/// A cost that a call may have.
+#[inline]
+fn valid_cost(cost: u64) -> Result<u64> {
+    if cost == 0 || cost > MAX {
+        return Err(Error::new(
+            ErrorKind::CostInvalid,
+            format!("a cost of {cost} is out of range: it must be a whole number from 1 to 2^53 - 1"),
+        ));
+    }
+    Ok(cost)
+}
+
+fn check_op(options: &CheckOptions) -> Result<Op> {
+    let cost = valid_cost(options.cost)?;
+    if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
+        return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
+    }
+    Ok(Op::Check { cost, hold: 0, meta: options.meta.as_deref().map(Into::into) })
+}
+
+/// What an answer means to the caller.
+#[inline]
+fn decided(plan: Arc<Plan>, key: &str, op: &Op, answer: Answer) -> Decision {
+    let (cost, charged) = match *op {
+        Op::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),
+        Op::Charge { cost } => (cost, cost),
+        Op::Peek { cost } | Op::Refund { cost } => (cost, 0),
+        _ => (1, 0),
+    };
+    Decision::new(plan, key, cost, charged, answer)
+}
+
+/// What `settle` has to do: nothing, charge or refund.
+fn difference(charged: u64, actual: u64) -> Result<Option<Op>> {
+    if actual > MAX {
+        valid_cost(actual)?;
+    }
+    Ok(match actual {
+        _ if actual > charged => Some(Op::Charge { cost: actual - charged }),
+        _ if actual < charged => Some(Op::Refund { cost: charged - actual }),
+        _ => None,
+    })
+}
+
+/// The entries of a `check_all`.
+type Asked = Vec<(Arc<Plan>, String, u64)>;
+
+fn asked<P: AsPolicy>(inner: &Inner, entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>) -> Result<Asked> {
+    let asked: Asked = entries
+        .into_iter()
+        .map(|(policy, key, cost)| Ok((inner.plan(&policy, key.as_ref())?, key.as_ref().to_owned(), valid_cost(cost)?)))
+        .collect::<Result<_>>()?;
+    if asked.is_empty() || asked.len() > crate::script::MOST {
+        return Err(Error::config(format!(
+            "check_all was given {} entries: give from 1 to {}",
+            asked.len(),
+            crate::script::MOST
+        )));
+    }
+    Ok(asked)
+}
+
+fn entries(asked: &Asked) -> Vec<Entry<'_>> {
+    let op = |cost: u64| Op::Check { cost, hold: 0, meta: None };
+    asked.iter().map(|(plan, key, cost)| Entry { plan, key, op: op(*cost) }).collect()
+}
+
+fn decided_all(asked: Asked, answers: Vec<Answer>) -> Result<Decision> {
+    let stands = asked.iter().zip(&answers).all(|((plan, ..), answer)| answer.applied || plan.policy.options().shadow);
+    let decisions = asked.into_iter().zip(answers).map(|((plan, key, cost), answer)| {
+        let charged = if stands && answer.applied { cost } else { 0 };
+        Decision::new(plan, &key, cost, charged, answer)
+    });
+    Decision::of_all(decisions.collect())
+        .ok_or_else(|| Error::new(ErrorKind::StoreRejected, "the store answered without an answer"))
+}
+
+/// A block's length in microseconds.
+fn block_op(length: Duration) -> Result<Op> {
+    let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+    let longest = Duration::from_secs(3_660 * 86_400);
+    if micros == 0 || length > longest {
+        return Err(Error::config(format!("a block of {length:?} is out of range: it must be up to 10 years")));
+    }
+    Ok(Op::Block { micros })
+}

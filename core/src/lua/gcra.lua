@@ -1,0 +1,2 @@
+-- gcra: a meter.
+rules[7] = meter

@@ -1,0 +1,23 @@
+-- Tidegate: every check of every policy, in two phases: ask every limit, then charge every limit.
+--
+-- KEYS     for each run, `stride` keys of one slot: the value; with stride 3 also the log's chunks and the journal.
+-- ARGV[1]  '<dBBHH': the time in µs (below 0: the server's), stride, 1 when all entries stand or fall together,
+--          the number of asks, the number of runs.
+-- ARGV[2]  '' when run i is one entry of ask 1; else '<H…' for each run: its entries, then the ask of each.
+-- ARGV[3…] the asks: an operation with the numbers of its policy, as script.rs writes them.
+-- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), then for each
+--          entry the value as it stands after it. A refusal returns the stored value as it is: nothing is formatted.
+--
+-- A value is a header, the fields of all limits, for the full form the moment a block ends, and the limits' lists.
+-- The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
+-- 'aaaafwww' (algorithm, fractions, bytes of a count) and its period. docs/adr/0002 has the reasons.
+--
+-- `f` is a decoded value: f[1] the header, then the fields, then the lists. `L` holds a limit's numbers, `o` is the
+-- slot of its first field. Numbers are integers below 2^53, so that doubles hold them exactly.
+
+local pack, unpack_, sub, byte, floor, ceil = struct.pack, struct.unpack, string.sub, string.byte, math.floor, math.ceil
+local values, call, pcall_ = unpack, redis.call, redis.pcall
+local MAX = 9007199254740991
+
+-- By algorithm: a function that makes the four rules {ask, add, take, ends}, so that a call pays only for its own.
+local rules = {}

@@ -1,0 +1,302 @@
+//! Checks in, one script call out; its reply in, answers out. No I/O.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use once_cell::sync::Lazy;
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
+use crate::store::{Answer, Attempt, Entry, Op, Source};
+use crate::value::{self, Asked};
+
+/// The script: the same rules as `algorithm/`, file by file.
+static SOURCE: &str = concat!(
+    include_str!("lua/head.lua"),
+    include_str!("lua/meter.lua"),
+    include_str!("lua/fixed_window.lua"),
+    include_str!("lua/calendar_window.lua"),
+    include_str!("lua/sliding_log.lua"),
+    include_str!("lua/sliding_window.lua"),
+    include_str!("lua/sliding_counter.lua"),
+    include_str!("lua/token_bucket.lua"),
+    include_str!("lua/gcra.lua"),
+    include_str!("lua/leaky_bucket.lua"),
+    include_str!("lua/concurrency.lua"),
+    include_str!("lua/value.lua"),
+    include_str!("lua/main.lua"),
+);
+
+static SCRIPT: Lazy<redis::Script> = Lazy::new(|| redis::Script::new(SOURCE));
+
+/// The most entries that travel in one call: they hold the server for about half a millisecond.
+pub(crate) const MOST: usize = 256;
+
+/// The name of a policy and key in Redis: the prefix and 12 bytes of a digest. See docs/adr/0003.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Name(SmallVec<[u8; 24]>);
+
+impl Name {
+    pub(crate) fn new(prefix: &str, policy: &str, key: &str) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        // The length keeps ("a", "bc") and ("ab", "c") apart.
+        hasher.update(&(policy.len() as u32).to_le_bytes()).update(policy.as_bytes()).update(key.as_bytes());
+        let digest = hasher.finalize();
+        // Braces would change the hash slot, so bytes that are braces are passed over.
+        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(12);
+        Self(prefix.bytes().chain(bytes.copied()).collect())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A second key of the same slot.
+    fn companion(&self, prefix: &str, kind: u8) -> Vec<u8> {
+        [prefix.as_bytes(), &[b':', kind, b':', b'{'], &self.0, b"}"].concat()
+    }
+}
+
+/// One thing to do, ready to travel.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) name: Name,
+    pub(crate) op: Op,
+}
+
+impl Request {
+    pub(crate) fn new(prefix: &str, entry: &Entry<'_>) -> Self {
+        Self {
+            plan: Arc::clone(entry.plan),
+            name: Name::new(prefix, entry.plan.policy.name(), entry.key),
+            op: entry.op.clone(),
+        }
+    }
+}
+
+/// Requests that travel as one call.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    prefix: Arc<str>,
+    now: Option<u64>,
+    together: bool,
+    requests: Vec<Request>,
+    /// The distinct asks, as the number of the request that first made each.
+    asks: Vec<u16>,
+    /// For each key, in the order they appeared, its requests and their asks.
+    runs: Vec<SmallVec<[(u16, u16); 2]>>,
+}
+
+impl Batch {
+    /// `now` is the time to decide by, `None` the server's; `together` makes them stand or fall together.
+    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, together: bool, requests: Vec<Request>) -> Self {
+        let mut asks: Vec<u16> = Vec::new();
+        let mut runs: Vec<SmallVec<[(u16, u16); 2]>> = Vec::with_capacity(requests.len());
+        let mut known: HashMap<&Name, usize, foldhash::fast::RandomState> = HashMap::default();
+        for (index, request) in requests.iter().enumerate() {
+            let like = |other: &u16| {
+                let other = &requests[usize::from(*other)];
+                Arc::ptr_eq(&other.plan, &request.plan) && other.op == request.op
+            };
+            // The newest asks are the likely ones; a duplicate costs bytes, a search costs every entry.
+            let ask = asks.iter().enumerate().rev().take(8).find(|(_, other)| like(other)).map(|(at, _)| at);
+            let ask = ask.unwrap_or_else(|| {
+                asks.push(index as u16);
+                asks.len() - 1
+            });
+            let run = *known.entry(&request.name).or_insert_with(|| {
+                runs.push(SmallVec::new());
+                runs.len() - 1
+            });
+            runs[run].push((index as u16, ask as u16));
+        }
+        drop(known);
+        Self { prefix, now, together, requests, asks, runs }
+    }
+
+    fn has_companions(&self) -> bool {
+        self.requests.iter().any(|request| request.plan.has_companions())
+    }
+
+    /// The call, by the script's digest.
+    pub(crate) fn command(&self) -> Cmd {
+        self.call("EVALSHA", SCRIPT.get_hash())
+    }
+
+    /// The call with the whole script, for a server that does not know it.
+    pub(crate) fn command_in_full(&self) -> Cmd {
+        self.call("EVAL", SOURCE)
+    }
+
+    fn call(&self, verb: &str, script: &str) -> Cmd {
+        let mut cmd = redis::cmd(verb);
+        let stride = if self.has_companions() { 3 } else { 1 };
+        cmd.arg(script).arg(self.runs.len() * stride);
+        for run in &self.runs {
+            let name = &self.requests[usize::from(run[0].0)].name;
+            cmd.arg(name.as_bytes());
+            if stride == 3 {
+                cmd.arg(name.companion(&self.prefix, b'l')).arg(name.companion(&self.prefix, b'j'));
+            }
+        }
+        let mut head = Vec::with_capacity(14);
+        head.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
+        head.extend_from_slice(&[stride as u8, u8::from(self.together)]);
+        head.extend_from_slice(&(self.asks.len() as u16).to_le_bytes());
+        head.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
+        cmd.arg(head).arg(self.program());
+        for ask in &self.asks {
+            cmd.arg(written(&self.requests[usize::from(*ask)]));
+        }
+        cmd
+    }
+
+    /// Empty when every key has one entry of the only ask.
+    fn program(&self) -> Vec<u8> {
+        if self.asks.len() == 1 && self.runs.len() == self.requests.len() {
+            return Vec::new();
+        }
+        let mut program = Vec::with_capacity(2 * (self.runs.len() + self.requests.len()));
+        for run in &self.runs {
+            program.extend_from_slice(&(run.len() as u16).to_le_bytes());
+            for (_, ask) in run {
+                program.extend_from_slice(&(ask + 1).to_le_bytes());
+            }
+        }
+        program
+    }
+
+    /// The answers, in the order of the requests.
+    pub(crate) fn answers(&self, reply: Value) -> Result<Vec<Result<Answer>>> {
+        let mut items = match reply {
+            Value::Array(items) => items.into_iter(),
+            Value::ServerError(error) => return Err(rejected(&error)),
+            other => return Err(garbled(&format!("{other:?}"))),
+        };
+        let (Some(Value::Int(now)), Some(Value::Array(refused))) = (items.next(), items.next()) else {
+            return Err(garbled("no time and no list of refusals"));
+        };
+        let mut applied = vec![true; self.requests.len()];
+        for number in refused {
+            if let Value::Int(number) = number
+                && let Some(slot) = usize::try_from(number - 1).ok().and_then(|at| applied.get_mut(at))
+            {
+                *slot = false;
+            }
+        }
+        // While all stand or fall together, one that fails leaves nothing charged.
+        let stands = !self.together
+            || self.order().zip(&applied).all(|((index, _), applied)| {
+                *applied || self.requests[usize::from(index)].plan.policy.options().shadow
+            });
+        let mut answers: Vec<Option<Result<Answer>>> = self.requests.iter().map(|_| None).collect();
+        for ((index, _), applied) in self.order().zip(applied) {
+            let item = items.next().ok_or_else(|| garbled("too few answers"))?;
+            let request = &self.requests[usize::from(index)];
+            answers[usize::from(index)] = Some(answer(request, now as u64, applied, stands, item));
+        }
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(garbled("too few answers")))).collect())
+    }
+
+    /// Requests and asks in the order of the script.
+    fn order(&self) -> impl Iterator<Item = (u16, u16)> + '_ {
+        self.runs.iter().flatten().copied()
+    }
+}
+
+/// See `parse` in `lua/main.lua`.
+fn written(request: &Request) -> Vec<u8> {
+    let (plan, options) = (&request.plan, request.plan.policy.options());
+    let none: &[u8] = &[];
+    let block_for = options.block_for.map_or(0, crate::policy::Period::micros);
+    let (op, block, hold, meta) = match &request.op {
+        Op::Check { hold, meta, .. } => (1, block_for, *hold, meta.as_deref().unwrap_or(none)),
+        Op::Peek { .. } => (2, 0, 0, none),
+        Op::Charge { .. } => (3, 0, 0, none),
+        Op::Refund { .. } => (4, 0, 0, none),
+        Op::Block { micros } => (5, *micros, 0, none),
+        Op::Renew { hold } => (6, 0, *hold, none),
+        Op::Close { hold } => (7, 0, *hold, none),
+        Op::Clear => (8, 0, 0, none),
+        Op::Journal => (9, 0, 0, none),
+    };
+    let cost = match request.op {
+        Op::Charge { cost } | Op::Refund { cost } => cost,
+        ref op => op.cost(),
+    };
+    let slots = 1 + plan.layouts.iter().map(|layout| layout.fields.len()).sum::<usize>();
+    let flags = u8::from(options.shadow) | u8::from(options.count_denied) << 1 | u8::from(plan.births()) << 2;
+    let mut out = Vec::with_capacity(plan.ask.len() + meta.len() + 48);
+    out.extend_from_slice(&[op, flags, plan.rules.len() as u8, slots as u8]);
+    for number in [cost, block, hold] {
+        out.extend_from_slice(&(number as f64).to_le_bytes());
+    }
+    out.extend_from_slice(&(options.journal as u16).to_le_bytes());
+    out.extend_from_slice(&((plan.journal_life() / 1_000 + 500) as f64).to_le_bytes());
+    out.extend_from_slice(&plan.ask);
+    out.extend_from_slice(meta);
+    out
+}
+
+fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value) -> Result<Answer> {
+    let mut answer = Answer { applied, now, source: Source::Store, ..Answer::default() };
+    match (&request.op, item) {
+        (_, Value::ServerError(error)) => return Err(rejected(&error)),
+        (Op::Journal, Value::Array(items)) => {
+            answer.attempts = Some(Box::new(items.iter().filter_map(attempt).collect()));
+            Ok(answer)
+        }
+        (op, Value::BulkString(bytes)) => {
+            let charged = match op {
+                Op::Check { cost, .. } if applied && stands => *cost,
+                _ => 0,
+            };
+            let asked = Asked { now, cost: op.cost(), charged };
+            (answer.views, answer.blocked_until) = match op {
+                Op::Clear => (request.plan.rules.iter().map(|rule| rule.view(&rule.fresh(), now, 1, 0)).collect(), 0),
+                _ => value::read(&request.plan, &bytes, asked).ok_or_else(|| garbled("a state that cannot be read"))?,
+            };
+            Ok(answer)
+        }
+        (_, other) => Err(garbled(&format!("{other:?}"))),
+    }
+}
+
+/// See `note` in `lua/main.lua`.
+fn attempt(item: &Value) -> Option<Attempt> {
+    let Value::BulkString(bytes) = item else { return None };
+    let (at, rest) = bytes.split_first_chunk::<8>()?;
+    let (cost, rest) = rest.split_first_chunk::<8>()?;
+    let (allowed, meta) = rest.split_first()?;
+    Some(Attempt {
+        at: f64::from_le_bytes(*at) as u64,
+        cost: f64::from_le_bytes(*cost) as u64,
+        allowed: *allowed == 1,
+        meta: (!meta.is_empty()).then(|| meta.to_vec()),
+    })
+}
+
+fn garbled(what: &str) -> Error {
+    Error::new(
+        ErrorKind::StoreRejected,
+        format!("Redis answered with something that is no answer of Tidegate's script ({what}): is this a Redis or Valkey server?"),
+    )
+}
+
+/// What a server's error means to a caller. The text of the server tells no secret of ours.
+pub(crate) fn rejected(error: &redis::ServerError) -> Error {
+    let (code, detail) = (error.code(), error.details().unwrap_or_default());
+    let advice = match code {
+        "WRONGTYPE" => ": another program stores something else under this key; use another prefix",
+        "OOM" => ": the server is at its maxmemory and may not evict; raise it or set an eviction policy",
+        "READONLY" => ": this server is a replica; connect to the primary",
+        "NOPERM" => ": the ACL user lacks a command or a key pattern that Tidegate needs",
+        "NOAUTH" | "WRONGPASS" => ": give the right user and password in the store URL",
+        "TIDEGATE" => ": another program, or a newer Tidegate, writes under this prefix; use another prefix",
+        _ => "",
+    };
+    Error::new(ErrorKind::StoreRejected, format!("Redis refused: {code} {}{advice}", detail.trim()))
+}

@@ -1,0 +1,144 @@
+//! Where usage lives. Memory and Redis answer alike; the layers around them (deadline, breaker, fallback, deny cache,
+//! lease, rollout) wrap a store and are a store.
+
+mod memory;
+mod redis;
+mod url;
+
+pub(crate) use memory::Memory;
+pub(crate) use redis::Redis;
+pub(crate) use url::StoreUrl;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+pub(crate) use crate::algorithm::{HoldId, View};
+use crate::error::Result;
+use crate::plan::Plan;
+
+/// What the limits of a policy say, in order.
+pub(crate) type Views = SmallVec<[View; 1]>;
+
+/// What is to be done with a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
+    Check { cost: u64, hold: HoldId, meta: Option<Arc<[u8]>> },
+    /// Ask.
+    Peek { cost: u64 },
+    /// Consume, admitted or not.
+    Charge { cost: u64 },
+    /// Give back.
+    Refund { cost: u64 },
+    /// Deny for that many microseconds from now; 0 ends a block.
+    Block { micros: u64 },
+    /// Make a hold last another ttl.
+    Renew { hold: HoldId },
+    /// Give a hold back.
+    Close { hold: HoldId },
+    /// Forget the usage.
+    Clear,
+    /// Tell the newest attempts.
+    Journal,
+}
+
+impl Op {
+    /// The cost a limit is asked about.
+    pub(crate) const fn cost(&self) -> u64 {
+        match self {
+            Self::Check { cost, .. } | Self::Peek { cost } => *cost,
+            _ => 1,
+        }
+    }
+}
+
+/// One thing to do: a policy, a key, an operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry<'a> {
+    pub(crate) plan: &'a Arc<Plan>,
+    pub(crate) key: &'a str,
+    pub(crate) op: Op,
+}
+
+/// One remembered attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// When, in microseconds since 1970.
+    pub at: u64,
+    /// Whether it was allowed.
+    pub allowed: bool,
+    /// The units it asked for.
+    pub cost: u64,
+    /// What the caller said of it.
+    pub meta: Option<Vec<u8>>,
+}
+
+/// Who answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Source {
+    /// The store.
+    #[default]
+    Store,
+    /// This process, which knew that the key is still denied.
+    DenyCache,
+    /// This process, from a block of units it took in advance.
+    Lease,
+    /// Nobody could: `on_store_error` decided.
+    Fallback,
+}
+
+impl Source {
+    /// The word in Decisions.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::DenyCache => "deny-cache",
+            Self::Lease => "lease",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
+/// What came of an entry. For everything but a check and a peek, `applied` says whether there was something to do.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Answer {
+    pub(crate) applied: bool,
+    pub(crate) now: u64,
+    /// When a block ends; 0 is none.
+    pub(crate) blocked_until: u64,
+    pub(crate) views: Views,
+    pub(crate) source: Source,
+    #[expect(clippy::box_collection, reason = "nearly always absent: 8 bytes instead of 24 in every answer")]
+    pub(crate) attempts: Option<Box<Vec<Attempt>>>,
+}
+
+/// Called once with the answer, on whatever thread has it.
+pub(crate) type Done = Box<dyn FnOnce(Result<Answer>) + Send>;
+/// Called once with the answers of entries that stood or fell together.
+pub(crate) type AllDone = Box<dyn FnOnce(Result<Vec<Answer>>) + Send>;
+
+/// Called once when the store has answered a ping, or has not.
+pub(crate) type Pinged = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A place where usage lives. `now` is the time to decide by; without it the store uses its own clock.
+pub(crate) trait Store: Send + Sync {
+    /// Does one thing, on the calling thread.
+    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer>;
+    /// Checks several, all or nothing, on the calling thread.
+    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>>;
+    /// Does one thing without waiting; what waits at the same moment may travel together.
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done);
+    /// Checks several, all or nothing, without waiting.
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone);
+    /// Whether the store answers, and if not, why.
+    fn ping(&self) -> Result<()>;
+    /// The same without waiting.
+    fn submit_ping(&self, done: Pinged);
+    /// Ends what is open; what is pending is answered with `closed`.
+    fn close(&self);
+    /// Whether an answer needs no waiting, so that asynchronous callers may ask on their own thread.
+    fn is_immediate(&self) -> bool;
+}

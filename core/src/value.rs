@@ -1,0 +1,129 @@
+//! Reads a stored value, as `lua/head.lua` describes it, into what each limit says.
+
+use std::collections::VecDeque;
+
+use crate::algorithm::{Hold, Rule, State, View};
+use crate::plan::{Field, LENGTH, MOMENT, Plan};
+use crate::store::Views;
+
+/// Bytes that the script adds for each `sliding-log`: units used, when the cost is admitted, the end, as doubles.
+const DIGEST: usize = 24;
+
+/// What a call was about, as far as a limit's words depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) now: u64,
+    pub(crate) cost: u64,
+    /// Units of the call that were just charged.
+    pub(crate) charged: u64,
+}
+
+/// What the limits of `plan` say according to a stored value, and when a block ends (0: none).
+///
+/// `None` when the bytes are no value of this plan, which the script never sends.
+pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked) -> Option<(Views, u64)> {
+    let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
+    let (value, mut digests) = bytes.split_at_checked(bytes.len().checked_sub(logs * DIGEST)?)?;
+    let view = |rule: &Rule, state: &State| rule.view(state, asked.now, asked.cost, asked.charged);
+    if value.is_empty() {
+        return Some((plan.rules.iter().map(|rule| view(rule, &rule.fresh())).collect(), 0));
+    }
+    let (full, mut fields) = match value.strip_prefix(plan.header.as_slice()) {
+        Some(rest) => (false, rest),
+        None => (true, value.strip_prefix(plan.full_header.as_slice())?),
+    };
+    let mut numbers: Vec<[u64; 4]> = Vec::with_capacity(plan.rules.len());
+    for layout in &plan.layouts {
+        let mut slots = [0; 4];
+        for (slot, field) in slots.iter_mut().zip(&layout.fields) {
+            *slot = number(&mut fields, field.width(if full { MOMENT } else { layout.width }))?;
+        }
+        numbers.push(slots);
+    }
+    let blocked = if full { number(&mut fields, MOMENT)? } else { 0 };
+    let mut views = Views::new();
+    for (index, rule) in plan.rules.iter().enumerate() {
+        let layout = &plan.layouts[index];
+        let slots = numbers[index];
+        let list = match layout.fields.iter().position(|field| *field == Field::Length) {
+            Some(at) => {
+                let (list, rest) = fields.split_at_checked(slots[at] as usize)?;
+                fields = rest;
+                list
+            }
+            None => &[],
+        };
+        views.push(match rule {
+            Rule::SlidingLog(rule) => {
+                let (digest, rest) = digests.split_at_checked(DIGEST)?;
+                digests = rest;
+                logged(digest, rule.count, asked)?
+            }
+            _ => view(rule, &state(rule, slots, list)?),
+        });
+    }
+    Some((views, blocked))
+}
+
+/// A little-endian number of `width` bytes, taken off the front.
+fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
+    let (head, rest) = bytes.split_at_checked(usize::from(width))?;
+    *bytes = rest;
+    let mut wide = [0; 8];
+    wide[..head.len()].copy_from_slice(head);
+    Some(u64::from_le_bytes(wide))
+}
+
+fn state(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
+    let [a, b, c, _] = slots;
+    let mut state = rule.fresh();
+    match &mut state {
+        State::FixedWindow(state) => (state.opened, state.used) = (a, b),
+        State::CalendarWindow(state) => (state.index, state.used) = (a, b),
+        State::SlidingCounter(state) => (state.touched, state.previous, state.current) = (a, b, c),
+        State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
+            (state.since, state.units, state.part) = (a, b, c);
+        }
+        State::SlidingWindow(state) => {
+            (state.touched, state.newest, state.total) = (a, b, c);
+            state.older = items::<2>(list)?.map(|[last, units]| (last, units)).collect::<VecDeque<_>>();
+        }
+        State::Concurrency(state) => {
+            (state.touched, state.total) = (a, b);
+            state.holds = items::<3>(list)?.map(|[expires, id, units]| Hold { expires, id, units }).collect();
+        }
+        State::SlidingLog(_) => return None,
+    }
+    Some(state)
+}
+
+/// A list's items, each of `N` numbers of seven bytes.
+fn items<const N: usize>(list: &[u8]) -> Option<impl Iterator<Item = [u64; N]> + '_> {
+    let width = N * usize::from(MOMENT);
+    list.len().is_multiple_of(width).then(|| {
+        list.chunks_exact(width).map(|mut item| {
+            let mut numbers = [0; N];
+            for slot in &mut numbers {
+                *slot = number(&mut item, MOMENT).unwrap_or_default();
+            }
+            numbers
+        })
+    })
+}
+
+fn logged(digest: &[u8], count: u64, asked: Asked) -> Option<View> {
+    let mut doubles = digest.chunks_exact(8).map(|bytes| bytes.try_into().map(f64::from_le_bytes).ok());
+    let mut next = || doubles.next().flatten().map(|double| double as u64);
+    let (used, release, ends) = (next()?, next()?, next()?);
+    let admits_at = if asked.cost > count {
+        None
+    } else if used + asked.cost <= count {
+        Some(asked.now)
+    } else {
+        Some(release)
+    };
+    let resets_at = if used == 0 { asked.now } else { ends };
+    Some(View { remaining: count.saturating_sub(used), admits_at, resets_at, delay: 0 })
+}
+
+const _: () = assert!(LENGTH as usize <= 8);
