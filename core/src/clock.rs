@@ -22,18 +22,24 @@ use crate::algorithm::MAX;
 /// assert!(limiter.check("1/minute", "alice")?.allowed());
 /// # Ok::<(), tidegate::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct ManualClock {
     micros: Mutex<u64>,
-    /// Who wants to know that time has passed.
+    /// Who waits for time to pass …
     signals: Mutex<Vec<Weak<Signal>>>,
+    /// … and who has something to do when it has.
+    watchers: Mutex<Vec<Weak<dyn Watcher>>>,
+}
+
+/// Does what is due, on the thread that moved the clock.
+pub(crate) trait Watcher: Send + Sync {
+    fn time_passed(&self);
 }
 
 impl ManualClock {
     /// A clock that stands at that time since 1970.
     #[must_use]
     pub fn new(now: Duration) -> Self {
-        Self { micros: Mutex::new(bounded(now)), signals: Mutex::default() }
+        Self { micros: Mutex::new(bounded(now)), signals: Mutex::default(), watchers: Mutex::default() }
     }
 
     /// The time since 1970.
@@ -51,6 +57,9 @@ impl ManualClock {
     /// Sets it, also back.
     pub fn set(&self, now: Duration) {
         *self.micros.lock() = bounded(now);
+        self.watchers.lock().retain(|watcher| watcher.strong_count() > 0);
+        let watchers = self.watchers.lock().clone();
+        watchers.iter().filter_map(Weak::upgrade).for_each(|watcher| watcher.time_passed());
         self.signals.lock().retain(|signal| signal.upgrade().is_some_and(|signal| {
             signal.give();
             true
@@ -61,8 +70,18 @@ impl ManualClock {
         *self.micros.lock()
     }
 
+    pub(crate) fn watch(&self, watcher: Weak<dyn Watcher>) {
+        self.watchers.lock().push(watcher);
+    }
+
     pub(crate) fn tell(&self, signal: &Arc<Signal>) {
         self.signals.lock().push(Arc::downgrade(signal));
+    }
+}
+
+impl std::fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ManualClock").field("now", &self.now()).finish()
     }
 }
 

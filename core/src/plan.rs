@@ -83,7 +83,7 @@ impl Plan {
         self.policy.options().journal > 0 || self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)))
     }
 
-    /// How long the journal is kept after the newest attempt: as long as the attempt can matter to a limit or a block.
+    /// How long an attempt is remembered: as long as it can matter to a limit or a block.
     pub(crate) fn journal_life(&self) -> u64 {
         let limits = self.policy.limits().iter().map(|limit| limit.period().micros());
         let block = self.policy.options().block_for.map(Period::micros);

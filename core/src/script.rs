@@ -246,7 +246,9 @@ fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value)
     match (&request.op, item) {
         (_, Value::ServerError(error)) => return Err(rejected(&error)),
         (Op::Journal, Value::Array(items)) => {
-            answer.attempts = Some(Box::new(items.iter().filter_map(attempt).collect()));
+            // The list expires as a whole; what is too old is told by its own time.
+            let live = |attempt: &Attempt| attempt.at + request.plan.journal_life() > now;
+            answer.attempts = Some(Box::new(items.iter().filter_map(attempt).filter(live).collect()));
             Ok(answer)
         }
         (op, Value::BulkString(bytes)) => {

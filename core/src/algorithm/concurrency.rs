@@ -61,10 +61,13 @@ impl Rule {
         state.total += hold.units;
     }
 
-    fn remove(state: &mut State, id: HoldId) -> Option<Hold> {
-        let index = state.holds.iter().position(|hold| hold.id == id)?;
+    /// Takes a live hold out; without one nothing changes.
+    fn remove(&self, state: &mut State, now: u64, id: HoldId) -> Option<Hold> {
+        let (gone, _) = self.live(state, now);
+        let index = gone + state.holds[gone..].iter().position(|hold| hold.id == id)?;
         let hold = state.holds.remove(index);
         state.total -= hold.units;
+        self.roll(state, now);
         Some(hold)
     }
 
@@ -80,16 +83,14 @@ impl Rule {
 
     /// Makes a hold last another ttl; says whether it was still there.
     pub(crate) fn renew(&self, state: &mut State, now: u64, id: HoldId) -> bool {
-        self.roll(state, now);
-        let Some(hold) = Self::remove(state, id) else { return false };
+        let Some(hold) = self.remove(state, now, id) else { return false };
         Self::insert(state, Hold { expires: state.touched + self.ttl, ..hold });
         true
     }
 
     /// Gives a hold back; says whether it was still there.
     pub(crate) fn close(&self, state: &mut State, now: u64, id: HoldId) -> bool {
-        self.roll(state, now);
-        Self::remove(state, id).is_some()
+        self.remove(state, now, id).is_some()
     }
 
     /// Gives back units of holds that nobody renews, the last to expire first.

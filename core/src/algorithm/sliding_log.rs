@@ -1,6 +1,7 @@
 //! `sliding-log`: the exact sum of the units admitted in (t - p, t].
 //!
 //! Entries hold running totals, so that the units in any stretch are one subtraction and every search is a bisection.
+//! The totals wrap at 2^53; the units in the window stay below half of that, so differences are always right.
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,15 @@ pub(crate) struct State {
     pub(crate) base: u64,
     /// When units were admitted, oldest first, and the running total after each.
     pub(crate) entries: VecDeque<(u64, u64)>,
+}
+
+/// The most units a window counts.
+const MOST: u64 = MAX / 2;
+
+/// The units between two running totals.
+#[inline]
+fn between(before: u64, after: u64) -> u64 {
+    after.wrapping_sub(before) & MAX
 }
 
 impl State {
@@ -46,7 +56,7 @@ impl Rule {
 
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        state.total() - self.gone(state, now).1 + cost <= self.count
+        between(self.gone(state, now).1, state.total()) + cost <= self.count
     }
 
     /// Drops the entries that have left the window.
@@ -63,7 +73,8 @@ impl Rule {
     pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
         let now = now.max(state.touched());
         self.roll(state, now);
-        let total = (state.total() + cost).min(MAX);
+        let used = between(state.base, state.total());
+        let total = (state.total() + cost.min(MOST - used)) & MAX;
         match state.entries.back_mut() {
             Some(entry) if entry.0 == now => entry.1 = total,
             _ => state.entries.push_back((now, total)),
@@ -72,15 +83,15 @@ impl Rule {
 
     pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
         self.roll(state, now);
-        let total = state.total().saturating_sub(cost).max(state.base);
-        while let Some(&(at, _)) = state.entries.back() {
-            let before = state.entries.len().checked_sub(2).map_or(state.base, |index| state.entries[index].1);
-            state.entries.pop_back();
-            if before < total {
-                state.entries.push_back((at, total));
+        let base = state.base;
+        let left = between(base, state.total()).saturating_sub(cost);
+        while let Some((at, _)) = state.entries.pop_back() {
+            let before = between(base, state.total());
+            if before < left {
+                state.entries.push_back((at, (base + left) & MAX));
                 return;
             }
-            if before == total && !state.entries.is_empty() {
+            if before == left && left > 0 {
                 return;
             }
         }
@@ -94,18 +105,18 @@ impl Rule {
 
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let (gone, before) = self.gone(state, now);
-        let used = state.total() - before;
+        let (_, before) = self.gone(state, now);
+        let used = between(before, state.total());
         let admits_at = if cost > self.count {
             None
         } else if used + cost <= self.count {
             Some(now)
         } else {
-            let wanted = state.total() + cost - self.count;
-            let index = state.entries.partition_point(|&(_, total)| total < wanted);
+            let wanted = between(state.base, before) + used + cost - self.count;
+            let index = state.entries.partition_point(|&(_, total)| between(state.base, total) < wanted);
             state.entries.get(index).map(|&(at, _)| at + self.period)
         };
-        let resets_at = if gone == state.entries.len() { now } else { self.ends(state) };
+        let resets_at = if used == 0 { now } else { self.ends(state) };
         View { remaining: self.count.saturating_sub(used), admits_at, resets_at, delay: 0 }
     }
 }

@@ -68,8 +68,10 @@ impl Rule {
     }
 
     pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.known(state, now);
-        self.meter.take(state, now, cost);
+        // Nothing was charged to a bucket never seen: giving back must not fill it.
+        if !self.unknown(state, now) {
+            self.meter.take(state, now, cost);
+        }
     }
 
     #[inline]

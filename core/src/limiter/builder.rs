@@ -149,7 +149,7 @@ impl Builder {
             StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout)?),
         };
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
-        Ok(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             store,
             policies: Policies::new(&self.policies),
             clock: self.clock,
@@ -160,6 +160,11 @@ impl Builder {
             seed,
             holds: AtomicU64::new(0),
             on_store_error: self.on_store_error,
-        }))
+        });
+        if let Some(clock) = &inner.clock {
+            let watcher = Arc::downgrade(&inner);
+            clock.watch(watcher);
+        }
+        Ok(inner)
     }
 }

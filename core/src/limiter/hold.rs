@@ -61,10 +61,17 @@ impl Drop for Hold {
     }
 }
 
-/// One thread that renews all holds of a limiter; it starts with the first and ends with the limiter.
-#[derive(Default)]
+/// One thread that renews all holds of a limiter; it starts with the first and ends with the limiter. With a clock that
+/// is moved by hand whoever moves it renews what is due.
 pub(super) struct Keeper {
     shared: Arc<(Mutex<Kept>, Condvar)>,
+    began: Instant,
+}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Self { shared: Arc::default(), began: Instant::now() }
+    }
 }
 
 #[derive(Default)]
@@ -78,7 +85,8 @@ struct Keep {
     plan: Arc<Plan>,
     key: Box<str>,
     every: Duration,
-    next: Instant,
+    /// When it is due, since the keeper began.
+    next: Duration,
 }
 
 impl Keeper {
@@ -87,17 +95,40 @@ impl Keeper {
         // A policy without such a limit has nothing to renew.
         let Some(ttl) = limits.map(|limit| limit.period().micros()).min() else { return };
         let every = Duration::from_micros(ttl) / RENEWALS;
-        let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: Instant::now() + every };
+        let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: self.time(inner) + every };
         let (kept, changed) = &*self.shared;
         let mut kept = kept.lock();
         kept.holds.insert(id, keep);
-        if !kept.running && !kept.stopped {
+        if !kept.running && !kept.stopped && inner.clock.is_none() {
             let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&self.shared));
             let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
             // Without the thread the holds end with their ttl, as they would if the process died.
-            kept.running = thread.spawn(move || renew(&inner, &shared)).is_ok();
+            kept.running = thread.spawn(move || run(&inner, &shared)).is_ok();
         }
         changed.notify_one();
+    }
+
+    fn time(&self, inner: &Inner) -> Duration {
+        inner.clock.as_ref().map_or_else(|| self.began.elapsed(), |clock| clock.now())
+    }
+
+    /// Renews the holds that are due; says how long it is until the next is, if there is any.
+    pub(super) fn renew(&self, inner: &Inner) -> Option<Duration> {
+        loop {
+            let now = self.time(inner);
+            let (id, plan, key) = {
+                let mut kept = self.shared.0.lock();
+                let (id, keep) = kept.holds.iter_mut().min_by_key(|(_, keep)| keep.next)?;
+                if keep.next > now {
+                    return Some(keep.next - now);
+                }
+                keep.next = now + keep.every;
+                (*id, Arc::clone(&keep.plan), keep.key.clone())
+            };
+            let entry = Entry { plan: &plan, key: &key, op: Op::Renew { hold: id } };
+            // A renewal that fails is tried again after a third of the ttl.
+            drop(inner.store.ask(&entry, inner.now()));
+        }
     }
 
     fn forget(&self, id: HoldId) {
@@ -110,30 +141,19 @@ impl Keeper {
     }
 }
 
-fn renew(inner: &Weak<Inner>, shared: &(Mutex<Kept>, Condvar)) {
-    let (kept, changed) = shared;
-    loop {
-        let mut guard = kept.lock();
-        if guard.stopped {
-            return;
-        }
-        let now = Instant::now();
-        let due = guard.holds.iter().min_by_key(|(_, keep)| keep.next).map(|(id, keep)| (*id, keep.next));
-        match due {
-            None => changed.wait(&mut guard),
-            Some((_, next)) if next > now => {
-                changed.wait_for(&mut guard, next - now);
+fn run(inner: &Weak<Inner>, (kept, changed): &(Mutex<Kept>, Condvar)) {
+    while let Some(inner) = inner.upgrade() {
+        let pause = inner.keeper.renew(&inner);
+        // Asleep, the thread keeps no limiter alive.
+        drop(inner);
+        let mut kept = kept.lock();
+        match pause {
+            _ if kept.stopped => return,
+            Some(pause) => {
+                changed.wait_for(&mut kept, pause);
             }
-            Some((id, _)) => {
-                let Some(keep) = guard.holds.get_mut(&id) else { continue };
-                keep.next = now + keep.every;
-                let (plan, key) = (Arc::clone(&keep.plan), keep.key.clone());
-                drop(guard);
-                let Some(inner) = inner.upgrade() else { return };
-                let entry = Entry { plan: &plan, key: &key, op: Op::Renew { hold: id } };
-                // A renewal that fails is tried again after a third of the ttl.
-                drop(inner.store.ask(&entry, inner.now()));
-            }
+            None if kept.holds.is_empty() => changed.wait(&mut kept),
+            None => {}
         }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::algorithm::MAX;
-use crate::clock::ManualClock;
+use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
@@ -114,6 +114,18 @@ impl Inner {
         let file = PolicyFile::read(path)?;
         self.policies.replace(file.policies());
         Ok(())
+    }
+}
+
+impl Watcher for Inner {
+    fn time_passed(&self) {
+        self.keeper.renew(self);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.closes();
     }
 }
 

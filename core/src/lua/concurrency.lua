@@ -52,8 +52,9 @@ rules[9] = function()
     end
     f[L.s] = list
   end
-  -- Takes a hold out of the list: its units, or nil when it is not there.
+  -- Takes a live hold out of the list: its units. Without one nothing changes, and it returns nil.
   local function remove(f, o, t, L, id)
+    local touched, total, whole = f[o], f[o + 1], f[L.s]
     f[o] = roll(f, o, t, L)
     local list = f[L.s]
     for position = 1, #list, WIDTH do
@@ -64,6 +65,7 @@ rules[9] = function()
         return units
       end
     end
+    f[o], f[o + 1], f[L.s] = touched, total, whole
   end
   local function renew(f, o, t, L, id)
     local units = remove(f, o, t, L, id)

@@ -180,7 +180,7 @@ local function serve(run, entry, n, plan, at)
   local f, last, ends, changed = nil, nil, 0, false
   for i = 1, n do
     local ask = asks[plan and plan[at + i] or 1]
-    local slot = entry + i + 1
+    local slot = entry + i + 2
     local op = ask.op
     if failure then
       out[slot] = failure
@@ -215,7 +215,7 @@ local function serve(run, entry, n, plan, at)
   if changed then
     failure = store(key, s, ends)
     if failure then
-      for i = 1, n do out[entry + i + 1] = failure end
+      for i = 1, n do out[entry + i + 2] = failure end
     end
   end
 end

@@ -1,9 +1,14 @@
 -- sliding-log. Fields: head, tail, base, length of the list; L.s: the list's slot, L.k: names its chunks.
 -- The list: '<I7I7' for each of the newest entries: its moment and the running total after it. When it holds two
 -- chunks' worth, the older half moves to a field of the second key, numbered from head to tail: a check reads the
--- short list and bisects the chunks. base: the running total before the first entry that counts.
+-- short list and bisects the chunks. base: the running total before the first entry that counts; totals wrap at 2^53.
 rules[3] = function(keys)
-  local CHUNK = 36 * 14
+  local CHUNK, WRAP, MOST = 36 * 14, MAX + 1, (MAX - 1) / 2
+  -- The units that a running total is past another; none for one that lies before it.
+  local function past(before, total)
+    local units = (total - before) % WRAP
+    return units <= MOST and units or 0
+  end
   local function entry(list, i) return unpack_('<I7I7', list, i * 14 + 1) end
   -- A chunk that the server evicted reads as one whose entries have left; its units count until the list rolls on.
   local function chunk(L, i) return call('HGET', keys.log, L.k .. i) or '' end
@@ -32,12 +37,12 @@ rules[3] = function(keys)
     local i = first(n, function(i) return late(entry(body, i)) end)
     if i > 0 then
       local _, total = entry(body, i - 1)
-      if total > before then before = total end
+      if past(before, total) > 0 then before = total end
     elseif at > head then
       local older = chunk(L, at - 1)
       if older ~= '' then
         local _, total = entry(older, #older / 14 - 1)
-        if total > before then before = total end
+        if past(before, total) > 0 then before = total end
       end
     end
     return i < n and entry(body, i) or nil, before, at, i
@@ -70,7 +75,7 @@ rules[3] = function(keys)
   end
   local function ask(f, o, t, c, L)
     local total = trim(f, o, t, L)
-    return total - f[o + 2] + c <= L.n
+    return past(f[o + 2], total) + c <= L.n
   end
   -- Drops the chunks before head once the value is written: a refusal must find them where they were.
   local function drop(f, o, L)
@@ -95,8 +100,8 @@ rules[3] = function(keys)
     local touched = last(f, o, L)
     if t < touched then t = touched end
     if list == '' then total, f[o + 2] = 0, 0 end
-    total = total + c
-    if total > MAX then total = MAX end
+    local room = MOST - past(f[o + 2], total)
+    total = (total + (c < room and c or room)) % WRAP
     if list ~= '' and touched == t then
       list = sub(list, 1, #list - 14)
     elseif #list >= 2 * CHUNK then
@@ -113,8 +118,8 @@ rules[3] = function(keys)
     local total = trim(f, o, t, L)
     drop(f, o, L)
     local base = f[o + 2]
-    total = total - c
-    if total < base then total = base end
+    local left = past(base, total) - c
+    if left < 0 then left = 0 end
     local list = f[L.s]
     while list ~= '' do
       local moment = entry(list, #list / 14 - 1)
@@ -123,16 +128,16 @@ rules[3] = function(keys)
         f[o + 1] = f[o + 1] - 1
         list = chunk(L, f[o + 1])
       end
-      local before = base
+      local before = 0
       if list ~= '' then
         local _, sum = entry(list, #list / 14 - 1)
-        if sum > base then before = sum end
+        before = past(base, sum)
       end
-      if before < total then
-        f[L.s] = list .. pack('<I7I7', moment, total)
+      if before < left then
+        f[L.s] = list .. pack('<I7I7', moment, (base + left) % WRAP)
         return
       end
-      if before == total and total > base then
+      if before == left and left > 0 then
         f[L.s] = list
         return
       end
@@ -146,10 +151,11 @@ rules[3] = function(keys)
   -- What a Decision needs to know and the value alone does not tell: units used, when a cost is admitted, the end.
   local function digest(f, o, t, c, L)
     local total = trim(f, o, t, L)
-    local used, release = total - f[o + 2], 0
+    local base = f[o + 2]
+    local used, release = past(base, total), 0
     if used + c > L.n and c <= L.n then
-      local wanted = total + c - L.n
-      release = (find(f, o, L, function(_, sum) return sum >= wanted end) or 0) + L.p
+      local wanted = used + c - L.n
+      release = (find(f, o, L, function(_, sum) return past(base, sum) >= wanted end) or 0) + L.p
     end
     return pack('<ddd', used, release, used == 0 and 0 or ends(f, o, L))
   end

@@ -25,8 +25,8 @@ rules[6] = function()
       return add(f, o, t, c, L) + ceil(L.n * L.u)
     end,
     function(f, o, t, c, L)
-      birth(f, o, t, L)
-      take(f, o, t, c, L)
+      -- Nothing was charged to a bucket never seen: giving back must not fill it.
+      if L.y == 0 or not forgotten(f, o, t, L) then take(f, o, t, c, L) end
     end,
     function(f, o, L)
       if L.y == 0 then return ends(f, o, L) end

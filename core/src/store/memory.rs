@@ -140,10 +140,12 @@ impl Memory {
                     let at = shard.find(*hash, entry)?;
                     Some(shard.remove(at))
                 });
+                let was_stored = stored.is_some();
                 let mut usage = stored.unwrap_or_else(|| Usage::new(entry, *hash));
+                let stored = usage.kept();
                 usage.adopt(entry.plan);
-                let before = (usage.states.clone(), usage.blocked_until);
-                drafts.push(Draft { usage, before });
+                let asked = usage.kept();
+                drafts.push(Draft { usage, stored, asked, was_stored, changed: false });
                 drafts.len() - 1
             });
             let admits = drafts[owner].usage.admits(entry, now);
@@ -155,25 +157,32 @@ impl Memory {
         }
         let stands = entries.iter().zip(&admitted).all(|(entry, admits)| *admits || entry.plan.policy.options().shadow);
         if !stands {
-            for Draft { usage, before } in &mut drafts {
-                (usage.states, usage.blocked_until) = before.clone();
+            for Draft { usage, asked, .. } in &mut drafts {
+                usage.restore(asked.clone());
             }
         }
         for (index, entry) in entries.iter().enumerate() {
-            let usage = &mut drafts[owners[index]].usage;
-            if !admitted[index] {
-                usage.refuse(entry, now);
-            }
-            usage.ends = usage.meaning(&entry.plan.rules);
+            let Draft { usage, changed, .. } = &mut drafts[owners[index]];
+            *changed |= if admitted[index] { stands } else { usage.refuse(entry, now) };
             usage.note(entry, now, admitted[index] && stands);
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            let Draft { usage, changed, .. } = &mut drafts[owners[index]];
+            if *changed {
+                usage.renew(&entry.plan.rules, now);
+            }
         }
         let answers = entries.iter().enumerate().map(|(index, entry)| {
             let charged = if admitted[index] && stands { entry.op.cost() } else { 0 };
             drafts[owners[index]].usage.answer(entry, now, admitted[index], charged)
         });
         let answers = answers.collect();
-        for Draft { usage, .. } in drafts {
-            if let Some(shard) = shards.get_mut(&self.shard_of(usage.hash)).filter(|_| usage.matters(now)) {
+        for Draft { mut usage, stored, was_stored, changed, .. } in drafts {
+            if !changed {
+                usage.restore(stored);
+            }
+            let kept = usage.matters(now) || was_stored && !changed;
+            if let Some(shard) = shards.get_mut(&self.shard_of(usage.hash)).filter(|_| kept) {
                 shard.insert(usage, now, self.shard_keys);
             }
         }
@@ -181,10 +190,18 @@ impl Memory {
     }
 }
 
-/// A usage taken out of its shard, and what it was before.
+/// The parts of a usage that calls change.
+type Kept = (Arc<[Tag]>, SmallVec<[State; 1]>, u64);
+
+/// A usage taken out of its shard.
 struct Draft {
     usage: Usage,
-    before: (SmallVec<[State; 1]>, u64),
+    /// What it was, as it was stored …
+    stored: Kept,
+    /// … and as the policy at hand reads it.
+    asked: Kept,
+    was_stored: bool,
+    changed: bool,
 }
 
 /// Whether an entry about a key that is not stored can store something; if not, nothing needs to be made.
@@ -290,24 +307,37 @@ impl Usage {
         }
     }
 
-    /// What a denial changes: nothing, unless the policy says so.
-    fn refuse(&mut self, entry: &Entry<'_>, now: u64) {
+    /// What a denial changes: nothing, unless the policy says so. Says whether it did.
+    fn refuse(&mut self, entry: &Entry<'_>, now: u64) -> bool {
         let plan = entry.plan;
+        let Op::Check { cost, hold, .. } = entry.op else { return false };
         if !plan.denial_writes {
-            return;
+            return false;
         }
-        let Op::Check { cost, hold, .. } = entry.op else { return };
         let options = plan.policy.options();
         let blocked = self.blocked_until > now;
+        let mut changed = options.count_denied;
         for (rule, state) in plan.rules.iter().zip(&mut self.states) {
             if options.count_denied {
                 rule.add(state, now, cost, hold);
             } else if !blocked {
-                rule.birth(state, now);
+                changed |= rule.birth(state, now);
             }
         }
         if let (false, Some(period)) = (blocked, options.block_for) {
             self.blocked_until = now + period.micros();
+            changed = true;
+        }
+        changed
+    }
+
+    /// To be called after a change: what has lost its meaning is forgotten, as Redis forgets it.
+    #[inline]
+    fn renew(&mut self, rules: &[Rule], now: u64) {
+        self.ends = rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max);
+        if self.ends <= now {
+            self.states = rules.iter().map(Rule::fresh).collect();
+            (self.blocked_until, self.ends) = (0, 0);
         }
     }
 
@@ -318,9 +348,6 @@ impl Usage {
             return;
         }
         let journal = self.journal.get_or_insert_with(|| Box::new(Journal { attempts: Default::default(), ends: 0 }));
-        if journal.ends <= now {
-            journal.attempts.clear();
-        }
         journal.attempts.push_back(Attempt { at: now, allowed, cost: *cost, meta: meta.as_deref().map(<[u8]>::to_vec) });
         let surplus = journal.attempts.len().saturating_sub(most);
         journal.attempts.drain(..surplus);
@@ -329,18 +356,47 @@ impl Usage {
 
     #[inline]
     fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
+        if !Arc::ptr_eq(&self.shape, &entry.plan.shape) {
+            return self.apply_to_other(entry, now);
+        }
+        self.apply_to_own(entry, now).0
+    }
+
+    /// Another version of the policy reads the state its way; only when it writes does its way stay.
+    #[cold]
+    fn apply_to_other(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
+        let before = self.kept();
         self.adopt(entry.plan);
+        let (answer, changed) = self.apply_to_own(entry, now);
+        if !changed {
+            self.restore(before);
+        }
+        answer
+    }
+
+    fn kept(&self) -> Kept {
+        (Arc::clone(&self.shape), self.states.clone(), self.blocked_until)
+    }
+
+    fn restore(&mut self, kept: Kept) {
+        (self.shape, self.states, self.blocked_until) = kept;
+    }
+
+    /// The answer, and whether the usage changed.
+    #[inline]
+    fn apply_to_own(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         let rules = &entry.plan.rules;
         match &entry.op {
             Op::Check { cost, .. } => {
                 let admits = self.admits(entry, now);
-                if admits {
+                let changed = if admits {
                     self.charge(entry, now);
+                    true
                 } else {
-                    self.refuse(entry, now);
-                }
-                if admits || entry.plan.denial_writes {
-                    self.ends = self.meaning(rules);
+                    self.refuse(entry, now)
+                };
+                if changed {
+                    self.renew(rules, now);
                 }
                 if entry.plan.policy.options().journal > 0 {
                     self.note(entry, now, admits);
@@ -350,22 +406,25 @@ impl Usage {
                     let moments = answer.views.iter().filter_map(|view| view.admits_at);
                     self.denies_until = moments.fold(self.blocked_until, u64::max);
                 }
-                answer
+                (answer, changed)
             }
             Op::Peek { .. } => {
                 let admits = self.admits(entry, now);
-                self.answer(entry, now, admits, 0)
+                (self.answer(entry, now, admits, 0), false)
             }
             op => {
                 let applied = self.change(op, entry, now);
-                self.ends = self.meaning(rules);
+                let changed = applied && !matches!(op, Op::Journal);
+                if changed {
+                    self.renew(rules, now);
+                }
                 let mut answer = self.answer(entry, now, applied, 0);
                 if matches!(op, Op::Journal) {
-                    let live = self.journal.as_ref().filter(|journal| journal.ends > now);
-                    let newest_first = live.map(|journal| journal.attempts.iter().rev().cloned().collect());
-                    answer.attempts = Some(Box::new(newest_first.unwrap_or_default()));
+                    let attempts = self.journal.iter().flat_map(|journal| journal.attempts.iter().rev());
+                    let live = attempts.filter(|attempt| attempt.at + entry.plan.journal_life() > now);
+                    answer.attempts = Some(Box::new(live.cloned().collect()));
                 }
-                answer
+                (answer, changed)
             }
         }
     }
@@ -396,11 +455,6 @@ impl Usage {
             views.push(rule.view(state, now, cost, charged));
         }
         Answer { applied, now, blocked_until: self.blocked_until, views, source: Source::Store, attempts: None }
-    }
-
-    #[inline]
-    fn meaning(&self, rules: &[Rule]) -> u64 {
-        rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max)
     }
 
     fn matters(&self, now: u64) -> bool {

@@ -1,3 +1,4 @@
 //! What the Rust tests of Tidegate share.
 
+pub mod history;
 pub mod servers;

@@ -1,0 +1,36 @@
+//! The rules in Rust and the rules in Lua give identical Decisions for identical histories.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::{Limiter, ManualClock};
+use tidegate_tests::history;
+use tidegate_tests::servers::{Kind, Servers};
+
+/// Histories in a normal run; `TIDEGATE_HISTORIES` asks for more, `TIDEGATE_SEED` for one.
+const HISTORIES: u64 = 10_000;
+
+#[test]
+fn memory_and_redis_agree() {
+    let redis = Servers::start(Kind::Single);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let one = number("TIDEGATE_SEED");
+    let kept = include_str!("seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    let seeds: Vec<u64> = match one {
+        Some(seed) => vec![seed],
+        None => kept.chain(0..number("TIDEGATE_HISTORIES").unwrap_or(HISTORIES)).collect(),
+    };
+    let clock = || Arc::new(ManualClock::new(Duration::ZERO));
+    let (memory_clock, redis_clock) = (clock(), clock());
+    let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
+    let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).clock(Arc::clone(&redis_clock));
+    let store = store.build().expect("a redis limiter");
+    for seed in seeds {
+        let expected = history::run(seed, &memory, &memory_clock);
+        let found = history::run(seed, &store, &redis_clock);
+        if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {
+            let before = expected[..line].join("\n");
+            panic!("seed {seed}\n{before}\nmemory: {}\nredis:  {}", expected[line], found[line]);
+        }
+    }
+}
