@@ -25,7 +25,7 @@ local function parse(s)
     local four = made[algorithm] or rules[algorithm](keys)
     made[algorithm] = four
     L.ask, L.add, L.take, L.ends, L.birth, L.digest, L.renew, L.close = values(four, 1, 8)
-    L.id, L.o, L.fields, L.counts, L.u = algorithm .. L.id, o, fields, counts, L.p / L.d
+    L.id, L.o, L.fields, L.counts = algorithm .. L.id, o, fields, counts
     if list > 0 then
       L.s = list
       ask.lists = ask.lists or {}

@@ -1,11 +1,11 @@
 -- What the three buckets share. Fields: since, units and, where L.d > 1, part.
--- One unit drains in L.p / L.d µs; L.x: the most units it can owe; L.u: L.p / L.d, near enough for a TTL.
+-- One unit drains in L.p / L.d µs; L.x: the most units it can owe.
 local function meter()
-  -- floor(a * b / p) and what is left over, exactly: long division in digits of base 8 (p < 2^49, b < 2^42).
+  -- floor(a * b / p) and what is left over, exactly: long division in digits of base 8 (p < 2^49, b < 2^54).
   local function divided(a, b, p)
     local whole = floor(a / p)
     a = a - whole * p
-    local quotient, rest, power = 0, 0, 8 ^ 13
+    local quotient, rest, power = 0, 0, 8 ^ 17
     while power >= 1 do
       local digit = floor(b / power)
       b = b - digit * power
@@ -71,18 +71,26 @@ local function meter()
     end
     return k + c <= L.n
   end
+  -- The first whole µs at which k units have drained since f[o].
+  local function moment(f, o, k, L)
+    local p, d = L.p, L.d
+    if d == 1 then return f[o] + k * p end
+    if k * p <= MAX then return f[o] + ceil((k * p + f[o + 2]) / d) end
+    local units, rest, whole = divided(p, k, d)
+    return f[o] + units + whole * k + ceil((rest + f[o + 2]) / d)
+  end
   local function add(f, o, t, c, L)
     ask(f, o, t, c, L)
     local k = f[o + 1] + c
     if k > L.x then k = L.x end
     f[o + 1] = k
-    return f[o] + ceil(k * L.u) + 1
+    return moment(f, o, k, L)
   end
   local function take(f, o, t, c, L)
     ask(f, o, t, c, L)
     local k = f[o + 1] - c
     f[o + 1] = k > 0 and k or 0
   end
-  local function ends(f, o, L) return f[o + 1] == 0 and 0 or f[o] + ceil(f[o + 1] * L.u) + 1 end
-  return { ask, add, take, ends, drained = drained }
+  local function ends(f, o, L) return f[o + 1] == 0 and 0 or moment(f, o, f[o + 1], L) end
+  return { ask, add, take, ends, drained = drained, moment = moment }
 end

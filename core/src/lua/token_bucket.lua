@@ -22,7 +22,8 @@ rules[6] = function()
     function(f, o, t, c, L)
       if L.y == 0 then return add(f, o, t, c, L) end
       birth(f, o, t, L)
-      return add(f, o, t, c, L) + ceil(L.n * L.u)
+      add(f, o, t, c, L)
+      return four.moment(f, o, f[o + 1] + L.n, L)
     end,
     function(f, o, t, c, L)
       -- Nothing was charged to a bucket never seen: giving back must not fill it.
@@ -30,7 +31,7 @@ rules[6] = function()
     end,
     function(f, o, L)
       if L.y == 0 then return ends(f, o, L) end
-      return f[o] == 0 and 0 or f[o] + ceil((f[o + 1] + L.n) * L.u) + 1
+      return f[o] == 0 and 0 or four.moment(f, o, f[o + 1] + L.n, L)
     end,
     birth,
   }

@@ -89,6 +89,13 @@ impl Memory {
         self.started_at + self.clock.now().duration_since(self.started).as_micros() as u64
     }
 
+    /// The time to decide by, and how many entries a newcomer looks at. A clock that is given may run backwards: what
+    /// has expired by it stays, as it would in Redis, until a shard is full.
+    #[inline]
+    fn time(&self, given: Option<u64>) -> (u64, usize) {
+        given.map_or_else(|| (self.now(), SWEPT), |now| (now, 0))
+    }
+
     #[inline]
     fn hash(&self, entry: &Entry<'_>) -> u64 {
         // The identity is a digest already; the key is the caller's, so the hasher is seeded.
@@ -102,7 +109,7 @@ impl Memory {
     }
 
     #[inline]
-    fn run(&self, entry: &Entry<'_>, now: u64) -> Answer {
+    fn run(&self, entry: &Entry<'_>, now: u64, swept: usize) -> Answer {
         let hash = self.hash(entry);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry);
@@ -115,14 +122,14 @@ impl Memory {
                 let mut usage = Usage::new(entry, hash);
                 let answer = usage.apply(entry, now);
                 if usage.matters(now) {
-                    shard.insert(usage, now, self.shard_keys);
+                    shard.insert(usage, now, self.shard_keys, swept);
                 }
                 answer
             }
         }
     }
 
-    fn run_all(&self, entries: &[Entry<'_>], now: u64) -> Vec<Answer> {
+    fn run_all(&self, entries: &[Entry<'_>], now: u64, swept: usize) -> Vec<Answer> {
         let hashes: Vec<u64> = entries.iter().map(|entry| self.hash(entry)).collect();
         // One order for everybody, so that two calls never wait for each other.
         let needed: BTreeSet<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
@@ -183,7 +190,7 @@ impl Memory {
             }
             let kept = usage.matters(now) || was_stored && !changed;
             if let Some(shard) = shards.get_mut(&self.shard_of(usage.hash)).filter(|_| kept) {
-                shard.insert(usage, now, self.shard_keys);
+                shard.insert(usage, now, self.shard_keys, swept);
             }
         }
         answers
@@ -482,8 +489,8 @@ impl Shard {
     }
 
     /// Stores a newcomer, making room for it first.
-    fn insert(&mut self, usage: Usage, now: u64, most: usize) {
-        for _ in 0..SWEPT {
+    fn insert(&mut self, usage: Usage, now: u64, most: usize, swept: usize) {
+        for _ in 0..swept {
             let Some(at) = self.turn() else { break };
             if !self.usages[at].matters(now) {
                 self.remove(at);
@@ -545,11 +552,13 @@ impl Shard {
 impl Store for Memory {
     #[inline]
     fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        Ok(self.run(entry, now.unwrap_or_else(|| self.now())))
+        let (now, swept) = self.time(now);
+        Ok(self.run(entry, now, swept))
     }
 
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        Ok(self.run_all(entries, now.unwrap_or_else(|| self.now())))
+        let (now, swept) = self.time(now);
+        Ok(self.run_all(entries, now, swept))
     }
 
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
