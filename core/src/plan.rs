@@ -39,6 +39,19 @@ pub(crate) struct Layout {
     pub(crate) width: u8,
 }
 
+/// What `parse` in `lua/value.lua` and `complete` in `lua/other.lua` read of a policy.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// Slots of a decoded value before its lists.
+    pub(crate) slots: u8,
+    /// Header, format and the value of a key never seen.
+    pub(crate) form: Vec<u8>,
+    /// What only rare paths need.
+    pub(crate) rest: Vec<u8>,
+    /// The numbers of the limits.
+    pub(crate) limits: Vec<u8>,
+}
+
 /// A policy, its rules and its layout; made once, shared by every call.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -51,8 +64,8 @@ pub(crate) struct Plan {
     pub(crate) full_header: Vec<u8>,
     /// Whether a denial may change what is stored.
     pub(crate) denial_writes: bool,
-    /// The part of a script's ask that only depends on the policy.
-    pub(crate) ask: Vec<u8>,
+    /// The parts of a script's ask that only depend on the policy.
+    pub(crate) ask: Ask,
     /// Names the policy in stores: a digest of its name.
     pub(crate) identity: u128,
 }
@@ -67,7 +80,7 @@ impl Plan {
         let births = rules.iter().any(|rule| matches!(rule, Rule::TokenBucket(rule) if rule.missing() > 0));
         let options = policy.options();
         let denial_writes = births || options.count_denied || options.block_for.is_some();
-        let ask = ask(&policy, &rules, &shape, &layouts, &header, &full_header);
+        let ask = ask(&rules, &shape, &layouts, &header, &full_header);
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
         Self { policy, rules, shape, layouts, header, full_header, denial_writes, ask, identity }
@@ -189,60 +202,59 @@ fn numbers(rule: &Rule) -> [u64; 5] {
     }
 }
 
-/// What `parse` in `lua/main.lua` reads after the operation.
-fn ask(policy: &Policy, rules: &[Rule], shape: &[Tag], layouts: &[Layout], header: &[u8], full_header: &[u8]) -> Vec<u8> {
-    let text = |out: &mut Vec<u8>, bytes: &[u8]| {
-        out.push(bytes.len() as u8);
-        out.extend_from_slice(bytes);
-    };
-    let format = |full: bool| {
-        let mut format = format!("<c{}", header.len());
-        for layout in layouts {
-            for field in &layout.fields {
-                format += &format!("I{}", field.width(if full { FULL } else { layout.width }));
-            }
+fn format(header: &[u8], layouts: &[Layout], full: bool) -> Vec<u8> {
+    let mut format = format!("<c{}", header.len());
+    for layout in layouts {
+        for field in &layout.fields {
+            format += &format!("I{}", field.width(if full { FULL } else { layout.width }));
         }
-        if full {
-            format += &format!("I{MOMENT}");
-        }
-        format
-    };
+    }
+    if full {
+        format += &format!("I{MOMENT}");
+    }
+    format.into_bytes()
+}
+
+/// A text of up to 255 bytes after its length.
+fn short(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(bytes.len() as u8);
+    out.extend_from_slice(bytes);
+}
+
+fn ask(rules: &[Rule], shape: &[Tag], layouts: &[Layout], header: &[u8], full_header: &[u8]) -> Ask {
     let sizes = layouts.iter().flat_map(|layout| layout.fields.iter().map(|field| u16::from(field.width(layout.width))));
     let size = header.len() as u16 + sizes.sum::<u16>();
-    let slots = 1 + layouts.iter().map(|layout| layout.fields.len()).sum::<usize>();
+    let slots = 1 + layouts.iter().map(|layout| layout.fields.len()).sum::<usize>() as u8;
 
-    let mut out = Vec::new();
-    text(&mut out, header);
-    text(&mut out, full_header);
-    text(&mut out, format(false).as_bytes());
-    text(&mut out, format(true).as_bytes());
-    out.extend_from_slice(&size.to_le_bytes());
+    let mut form = Vec::new();
+    short(&mut form, header);
+    short(&mut form, &format(header, layouts, false));
+    form.extend_from_slice(&size.to_le_bytes());
+    form.extend_from_slice(header);
+    form.resize(form.len() + usize::from(size) - header.len(), 0);
+
+    let (mut rest, mut limits) = (Vec::new(), Vec::new());
+    short(&mut rest, full_header);
+    short(&mut rest, &format(header, layouts, true));
     let (mut slot, mut list) = (2, slots);
     for (index, (rule, layout)) in rules.iter().zip(layouts).enumerate() {
         let (algorithm, period, _) = &shape[index];
-        let counts = layout.fields.iter().filter(|field| **field == Field::Count).count();
+        let fields = layout.fields.len() as u8;
+        let counts = layout.fields.iter().filter(|field| **field == Field::Count).count() as u8;
         let listed = layout.fields.contains(&Field::Length);
-        if listed {
-            list += 1;
+        list += u8::from(listed);
+        limits.extend_from_slice(&[*algorithm, slot, if listed { list } else { 0 }, slot + fields - 1]);
+        for number in numbers(rule) {
+            limits.extend_from_slice(&(number as f64).to_le_bytes());
         }
-        out.extend_from_slice(&[
-            *algorithm,
-            slot,
-            layout.fields.len() as u8,
-            counts as u8,
-            if listed { list as u8 } else { 0 },
-        ]);
-        text(&mut out, period);
-        let twin = shape[..index].iter().filter(|tag| tag.0 == *algorithm && tag.1 == *period).count();
-        let mut chunks = period.to_vec();
-        chunks.extend_from_slice(format!("{twin}:").as_bytes());
-        text(&mut out, &chunks);
         let widest = (1u64 << (8 * layout.width)) - 1;
-        for number in std::iter::once(widest).chain(numbers(rule)) {
-            out.extend_from_slice(&(number as f64).to_le_bytes());
-        }
-        slot += layout.fields.len() as u8;
+        rest.extend_from_slice(&[fields, counts]);
+        rest.extend_from_slice(&(widest as f64).to_le_bytes());
+        short(&mut rest, &[algorithm.to_string().as_bytes(), period].concat());
+        // Two limits of one algorithm and period keep their logs apart.
+        let twin = shape[..index].iter().filter(|tag| tag.0 == *algorithm && tag.1 == *period).count();
+        short(&mut rest, &[period, format!("{twin}:").as_bytes()].concat());
+        slot += fields;
     }
-    debug_assert_eq!(policy.limits().len(), rules.len());
-    out
+    Ask { slots, form, rest, limits }
 }

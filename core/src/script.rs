@@ -26,6 +26,7 @@ static SOURCE: &str = concat!(
     include_str!("lua/leaky_bucket.lua"),
     include_str!("lua/concurrency.lua"),
     include_str!("lua/value.lua"),
+    include_str!("lua/other.lua"),
     include_str!("lua/main.lua"),
 );
 
@@ -207,7 +208,7 @@ impl Batch {
     }
 }
 
-/// See `parse` in `lua/main.lua`.
+/// See `parse` in `lua/value.lua`.
 fn written(request: &Request) -> Vec<u8> {
     let (plan, options) = (&request.plan, request.plan.policy.options());
     let none: &[u8] = &[];
@@ -227,16 +228,24 @@ fn written(request: &Request) -> Vec<u8> {
         Op::Charge { cost } | Op::Refund { cost } => cost,
         ref op => op.cost(),
     };
-    let slots = 1 + plan.layouts.iter().map(|layout| layout.fields.len()).sum::<usize>();
-    let flags = u8::from(options.shadow) | u8::from(options.count_denied) << 1 | u8::from(plan.births()) << 2;
-    let mut out = Vec::with_capacity(plan.ask.len() + meta.len() + 48);
-    out.extend_from_slice(&[op, flags, plan.rules.len() as u8, slots as u8]);
-    for number in [cost, block, hold] {
-        out.extend_from_slice(&(number as f64).to_le_bytes());
-    }
+    let flags = u8::from(options.shadow)
+        | u8::from(options.count_denied) << 1
+        | u8::from(plan.births()) << 2
+        | u8::from(block > 0) << 3
+        | u8::from(hold > 0) << 4;
+    let ask = &plan.ask;
+    let mut out = Vec::with_capacity(ask.form.len() + ask.rest.len() + ask.limits.len() + meta.len() + 40);
+    let double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
+    out.extend_from_slice(&[op, flags, plan.rules.len() as u8, ask.slots]);
+    double(&mut out, cost);
+    out.extend_from_slice(&ask.form);
+    out.extend_from_slice(&(ask.rest.len() as u16 + 26).to_le_bytes());
+    double(&mut out, block);
+    double(&mut out, hold);
     out.extend_from_slice(&(options.journal as u16).to_le_bytes());
-    out.extend_from_slice(&((plan.journal_life() / 1_000 + 500) as f64).to_le_bytes());
-    out.extend_from_slice(&plan.ask);
+    double(&mut out, plan.journal_life() / 1_000 + 500);
+    out.extend_from_slice(&ask.rest);
+    out.extend_from_slice(&ask.limits);
     out.extend_from_slice(meta);
     out
 }
@@ -267,7 +276,7 @@ fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value)
     }
 }
 
-/// See `note` in `lua/main.lua`.
+/// See `note` in `lua/other.lua`.
 fn attempt(item: &Value) -> Option<Attempt> {
     let Value::BulkString(bytes) = item else { return None };
     let (at, rest) = bytes.split_first_chunk::<8>()?;

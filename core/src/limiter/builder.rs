@@ -12,6 +12,7 @@ use super::{AsyncLimiter, Inner, Limiter};
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::policy::{OnStoreError, Policy, PolicyFile};
+use crate::script::MOST;
 use crate::store::{Memory, Redis, Store, StoreUrl};
 
 /// The longest prefix, in bytes.
@@ -26,6 +27,7 @@ pub struct Builder {
     prefix: String,
     timeout: Duration,
     on_store_error: OnStoreError,
+    fold: usize,
     clock: Option<Arc<ManualClock>>,
 }
 
@@ -38,6 +40,7 @@ impl Default for Builder {
             prefix: "tg".to_owned(),
             timeout: Duration::from_millis(250),
             on_store_error: OnStoreError::default(),
+            fold: MOST,
             clock: None,
         }
     }
@@ -108,6 +111,13 @@ impl Builder {
         self
     }
 
+    /// The most checks that travel to Redis in one call, up to 256; 1 sends each in a call of its own.
+    #[must_use]
+    pub fn fold(mut self, most: usize) -> Self {
+        self.fold = most.clamp(1, MOST);
+        self
+    }
+
     /// A clock for tests, whose time decides instead of the store's.
     #[must_use]
     pub fn clock(mut self, clock: Arc<ManualClock>) -> Self {
@@ -146,7 +156,7 @@ impl Builder {
         }
         let store: Arc<dyn Store> = match StoreUrl::parse(&self.store)? {
             StoreUrl::Memory { max_keys } => Arc::new(Memory::new(max_keys)),
-            StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout)?),
+            StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?),
         };
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let inner = Arc::new(Inner {

@@ -1,5 +1,5 @@
 -- calendar-window. Fields: index, used. L.p: length of a window, or 0 and L.d real months; L.x: shift.
-rules[2] = function()
+if algorithm == 2 then
   -- Years are taken to begin in March, so that the leap day is the last of its year.
   local function month_of(day)
     day = day + 719468
@@ -28,16 +28,15 @@ rules[2] = function()
     return L.p > 0 and index * L.p - L.x or day_of(index * L.d) * 86400000000
   end
   local function add(f, o, t, c, L)
-    ask(f, o, t, c, L)
     local used = f[o + 1] + c
     f[o + 1] = used < MAX and used or MAX
     return ends(f, o, L)
   end
   local function take(f, o, t, c, L)
-    ask(f, o, t, c, L)
+    ask(f, o, t, 0, L)
     local used = f[o + 1] - c
     if used <= 0 then f[o], used = 0, 0 end
     f[o + 1] = used
   end
-  return { ask, add, take, ends }
+  return ask, add, take, ends
 end

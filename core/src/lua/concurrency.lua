@@ -1,7 +1,7 @@
 -- concurrency. Fields: touched, total, length of the list; L.p: ttl; L.s: the list's slot.
 -- The list: '<I7I7I7' for each hold, the first to expire first: when it expires, its id (0: nobody renews it), its
 -- units.
-rules[9] = function()
+if algorithm == 9 then
   local WIDTH = 21
   local function hold(list, position) return unpack_('<I7I7I7', list, position) end
   local function roll(f, o, t, L)
@@ -72,5 +72,5 @@ rules[9] = function()
     if units then insert(f, o, L, f[o] + L.p, id, units) end
     return units
   end
-  return { ask, add, take, ends, nil, nil, renew, remove }
+  return ask, add, take, ends, nil, nil, renew, remove
 end

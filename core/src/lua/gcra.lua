@@ -1,2 +1,2 @@
 -- gcra: a meter.
-rules[7] = meter
+if algorithm == 7 then return ask, add, take, ends end

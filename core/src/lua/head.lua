@@ -12,12 +12,27 @@
 -- The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
 -- 'aaaafwww' (algorithm, fractions, bytes of a count) and its period. docs/adr/0002 has the reasons.
 --
--- `f` is a decoded value: f[1] the header, then the fields, then the lists. `L` holds a limit's numbers, `o` is the
--- slot of its first field. Numbers are integers below 2^53, so that doubles hold them exactly.
+-- A call pays for every table and every closure it makes, so it makes those it needs: the rules of the algorithms at
+-- hand, and what is rare (other.lua) only when it happens.
 
 local pack, unpack_, sub, byte, floor, ceil = struct.pack, struct.unpack, string.sub, string.byte, math.floor, math.ceil
 local values, call, pcall_ = unpack, redis.call, redis.pcall
 local MAX = 9007199254740991
 
--- By algorithm: a function that makes the four rules {ask, add, take, ends}, so that a call pays only for its own.
-local rules = {}
+local now, stride, together, asked, runs = unpack_('<dBBHH', ARGV[1])
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+-- The second and third key of the run at hand, and what is to be done once its value is written.
+local keys = { after = {} }
+
+-- The rules of an algorithm: ask, add, take, ends, and what only some have: birth, digest, renew, close.
+--   ask    brings the fields to the time t and says whether c is admitted; it comes before add
+--   add    charges c, and says when the state will be as good as none
+--   take   gives c back
+--   ends   says when the state will be as good as none
+-- `f` is a decoded value: f[1] the header, then the fields, then the lists. `o` is the slot of the limit's first
+-- field. `L` holds the limit's numbers: n, and p, d, x, y as its file says; s is the slot of its list.
+-- Numbers are integers below 2^53, so that doubles hold them exactly.
+local function rules(algorithm, whole, initial)

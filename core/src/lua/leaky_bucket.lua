@@ -1,2 +1,2 @@
 -- leaky-bucket: a meter; who is admitted reads its delay from the value.
-rules[8] = meter
+if algorithm == 8 then return ask, add, take, ends end

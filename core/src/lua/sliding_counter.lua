@@ -1,5 +1,5 @@
 -- sliding-counter. Fields: touched, previous, current.
-rules[5] = function()
+if algorithm == 5 then
   -- floor(a * b / p), exactly, also where a * b passes 2^53: long division in digits of base 8 (b <= p < 2^49).
   local function scaled(a, b, p)
     if a * b <= MAX then return floor(a * b / p) end
@@ -32,13 +32,12 @@ rules[5] = function()
     return counted == 0 and 0 or start + p - floor((p - 1) / counted)
   end
   local function add(f, o, t, c, L)
-    ask(f, o, t, c, L)
     local current = f[o + 2] + c
     f[o + 2] = current < MAX and current or MAX
     return ends(f, o, L)
   end
   local function take(f, o, t, c, L)
-    ask(f, o, t, c, L)
+    ask(f, o, t, 0, L)
     local current, previous = f[o + 2] - c, f[o + 1]
     if current < 0 then
       previous = previous + current
@@ -48,5 +47,5 @@ rules[5] = function()
     f[o + 1], f[o + 2] = previous, current
     if previous == 0 and current == 0 then f[o] = 0 end
   end
-  return { ask, add, take, ends }
+  return ask, add, take, ends
 end

@@ -2,7 +2,7 @@
 -- The list: '<I7I7' for each of the newest entries: its moment and the running total after it. When it holds two
 -- chunks' worth, the older half moves to a field of the second key, numbered from head to tail: a check reads the
 -- short list and bisects the chunks. base: the running total before the first entry that counts; totals wrap at 2^53.
-rules[3] = function(keys)
+if algorithm == 3 then
   local CHUNK, WRAP, MOST = 36 * 14, MAX + 1, (MAX - 1) / 2
   -- The units that a running total is past another; none for one that lies before it.
   local function past(before, total)
@@ -159,5 +159,5 @@ rules[3] = function(keys)
     end
     return pack('<ddd', used, release, used == 0 and 0 or ends(f, o, L))
   end
-  return { ask, add, take, ends, nil, digest }
+  return ask, add, take, ends, nil, digest
 end

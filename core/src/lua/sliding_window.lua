@@ -1,6 +1,6 @@
 -- sliding-window. Fields: touched, newest, total, length of the list; L.d: a granule's length; L.s: the list's slot.
 -- The list: '<I7I7' for each granule before the newest, oldest first: its last instant and its units.
-rules[4] = function()
+if algorithm == 4 then
   local function ask(f, o, t, c, L)
     local s, p, g = f[o], L.p, L.d
     if t < s then t = s end
@@ -23,7 +23,6 @@ rules[4] = function()
     return f[o + 2] + c <= L.n
   end
   local function roll(f, o, t, L)
-    ask(f, o, t, 0, L)
     local s, g = f[o], L.d
     if t > s then
       local last = s - s % g + g - 1
@@ -46,6 +45,7 @@ rules[4] = function()
     return f[o] - f[o] % L.d + L.d - 1 + L.p
   end
   local function take(f, o, t, c, L)
+    ask(f, o, t, 0, L)
     roll(f, o, t, L)
     if c >= f[o + 2] then
       f[o], f[o + 1], f[o + 2], f[L.s] = 0, 0, 0, ''
@@ -67,5 +67,5 @@ rules[4] = function()
     end
     f[L.s] = list
   end
-  return { ask, add, take, ends }
+  return ask, add, take, ends
 end

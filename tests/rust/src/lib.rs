@@ -1,4 +1,9 @@
 //! What the Rust tests of Tidegate share.
 
 pub mod history;
+pub mod model;
+pub mod random;
+pub mod said;
 pub mod servers;
+pub mod speaker;
+pub mod vectors;

@@ -16,11 +16,13 @@ use tokio::time::Instant;
 
 use super::{Target, failure, is_unknown_script};
 use crate::error::{Error, ErrorKind, Result};
-use crate::script::{Batch, MOST, Request};
+use crate::script::{Batch, Request};
 use crate::store::{AllDone, Answer, Done, Pinged};
 
-/// Calls in flight at once.
+/// Calls in flight at once when they fold …
 const FLIGHTS: usize = 4;
+/// … and when each travels alone.
+const LONE_FLIGHTS: usize = 1_024;
 /// While something is in flight, this many are worth a call of their own.
 const WORTH: usize = 32;
 
@@ -146,7 +148,7 @@ impl Loop {
                 }
                 () = expiry(oldest), if oldest.is_some() => self.expire(),
             }
-            while !self.waiting.is_empty() && flights.len() < FLIGHTS && (flights.is_empty() || self.waiting.len() >= WORTH) {
+            while self.departs(flights.len()) {
                 if !self.ready().await {
                     break;
                 }
@@ -164,6 +166,15 @@ impl Loop {
             if let Some(job) = job {
                 job.fail(&closed());
             }
+        }
+    }
+
+    /// Whether the next call goes now.
+    fn departs(&self, flights: usize) -> bool {
+        match self.waiting.len() {
+            0 => false,
+            _ if self.target.fold == 1 => flights < LONE_FLIGHTS,
+            waiting => flights == 0 || flights < FLIGHTS && waiting >= WORTH,
         }
     }
 
@@ -216,7 +227,7 @@ impl Loop {
         let (fold, now) = (first.fold(), first.now);
         let together = matches!(first.done, Waiter::All(_));
         let (mut requests, mut waiters) = (first.requests, vec![first.done]);
-        while fold.is_some() && waiters.len() < MOST {
+        while fold.is_some() && waiters.len() < self.target.fold {
             match self.waiting.pop_front_if(|job| job.fold() == fold) {
                 Some(job) => {
                     requests.extend(job.requests);

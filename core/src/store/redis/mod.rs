@@ -24,6 +24,8 @@ pub(crate) struct Target {
     pub(crate) client: Client,
     pub(crate) prefix: Arc<str>,
     pub(crate) timeout: Duration,
+    /// The most requests that travel in one call.
+    pub(crate) fold: usize,
     /// The URL without secrets, for messages.
     pub(crate) shown: String,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     /// A store on that server. Nothing is connected before the first call.
-    pub(crate) fn new(server: Server, prefix: &str, timeout: Duration) -> Result<Self> {
+    pub(crate) fn new(server: Server, prefix: &str, timeout: Duration, fold: usize) -> Result<Self> {
         let Server { info, certificates, shown } = server;
         let client = match certificates {
             Some(certificates) => {
@@ -50,7 +52,7 @@ impl Redis {
             None => Client::open(info),
         };
         let client = client.map_err(|error| Error::config(format!("{shown} cannot be used: {error}")))?;
-        let target = Target { client, prefix: prefix.into(), timeout, shown };
+        let target = Target { client, prefix: prefix.into(), timeout, fold, shown };
         Ok(Self { pool: Pool::new(target.clone()), target, engine: OnceCell::new(), closed: AtomicBool::new(false) })
     }
 

@@ -1,0 +1,324 @@
+-- What happens rarely, made when it first does: other forms of a value, refusals that change something, operations
+-- besides a check, keys with companions, entries that stand or fall together.
+local function others()
+  -- The fields of each algorithm: a moment (7 bytes), a count (as wide as the tag says), the length of a list.
+  local SHAPES = { 'MC', 'MC', 'MMMS', 'MCCS', 'MCC', 'MC', 'MC', 'MC', 'MCS' }
+
+  -- What of an ask only these paths need.
+  local function complete(ask)
+    if ask.complete then return end
+    ask.complete = true
+    ask.shadow, ask.charges = ask.flags % 2 == 1, floor(ask.flags / 2) % 2 == 1
+    local at
+    ask.block, ask.hold, ask.journal, ask.keep, ask.full_header, ask.full_format, at =
+      unpack_('<ddHdBc0Bc0', ask.rest)
+    for _, L in ipairs(ask.limits) do
+      local four = L.four
+      L.take, L.ends, L.birth, L.digest, L.renew, L.close = values(four, 3, 8)
+      L.fields, L.counts, L.w, L.id, L.k, at = unpack_('<BBdBc0Bc0', ask.rest, at)
+      if L.digest then ask.digests = true end
+    end
+  end
+
+  -- Reads a value that another version of the policy wrote: what was used stays used for each limit whose algorithm
+  -- and period are the same, the others begin afresh. Returns nil and why when it is no value at all.
+  local function adopt(s, ask)
+    local first = byte(s, 1)
+    if floor(first / 32) ~= 1 then return nil, 'is no state of this version of Tidegate' end
+    local full, position, tags, format = floor(first / 16) % 2 == 1, 2, {}, { '<' }
+    for i = 1, first % 16 do
+      local tag, period = byte(s, position, position + 1)
+      if not period then return nil, 'holds a broken state' end
+      local shape, length = SHAPES[floor(tag / 16)], period == 255 and 8 or 1
+      if not shape then return nil, 'holds a broken state' end
+      if floor(tag / 8) % 2 == 1 then shape = shape .. 'C' end
+      tags[i] = { id = floor(tag / 16) .. sub(s, position + 1, position + length), shape = shape, at = #format }
+      for field in shape:gmatch('.') do
+        local width = field == 'M' and 7 or field == 'S' and 4 or full and 7 or tag % 8
+        format[#format + 1] = 'I' .. width
+      end
+      position = position + 1 + length
+    end
+    if full then format[#format + 1] = 'I7' end
+    local fits, fields = pcall(function() return { unpack_(table.concat(format), s, position) } end)
+    if not fits then return nil, 'holds a broken state' end
+    position = fields[#format]
+    for _, tag in ipairs(tags) do
+      if tag.shape:sub(-1) == 'S' then
+        local length = fields[tag.at + #tag.shape - 1]
+        tag.list = sub(s, position, position + length - 1)
+        position = position + length
+      end
+    end
+    local f = { unpack_(ask.format, ask.blank) }
+    for _, L in ipairs(ask.limits) do
+      if L.s > 0 then f[L.s] = '' end
+      for i, tag in ipairs(tags) do
+        if tag.id == L.id then
+          for field = 0, L.fields - 1 do f[L.o + field] = fields[tag.at + field] or 0 end
+          if L.s > 0 then
+            f[L.s] = tag.list
+          elseif #tag.shape > L.fields then
+            if fields[tag.at + L.fields] > 0 then f[L.o] = f[L.o] + 1 end
+          elseif #tag.shape < L.fields then
+            f[L.o + 2] = 0
+          end
+          table.remove(tags, i)
+          break
+        end
+      end
+    end
+    f.slow, f.blocked = true, full and fields[#format - 1] or 0
+    return f
+  end
+
+  local function read(s, ask)
+    local f = decode(s, ask)
+    if f then return f end
+    complete(ask)
+    return adopt(s, ask)
+  end
+
+  -- In the compact form where every number fits and nothing is blocked, else in the full form.
+  local function write(f, ask)
+    complete(ask)
+    local full = f.blocked ~= nil and f.blocked > 0
+    for _, L in ipairs(ask.limits) do
+      for slot = L.o + 1, L.o + L.counts do full = full or f[slot] > L.w end
+    end
+    if not full then return encode(f, ask) end
+    for _, L in ipairs(ask.lists or {}) do f[L.len] = #f[L.s] end
+    local slot = ask.slots + 1
+    local header, kept = f[1], f[slot]
+    f[1], f[slot] = ask.full_header, f.blocked or 0
+    local s = pack(ask.full_format, values(f, 1, slot))
+    f[1], f[slot] = header, kept
+    for _, L in ipairs(ask.lists or {}) do s = s .. f[L.s] end
+    return s
+  end
+
+  local function ends_of(f, ask)
+    local ends = f.blocked or 0
+    for _, L in ipairs(ask.limits) do
+      local limit_ends = L.ends(f, L.o, L)
+      if limit_ends > ends then ends = limit_ends end
+    end
+    return ends
+  end
+
+  -- What a refusal changes: nothing, unless the policy says so. Returns the value to store, if any.
+  local function refuse(ask, s, blocked)
+    if ask.flags < 2 then return nil end
+    local f, changed = read(s, ask), false
+    for _, L in ipairs(ask.limits) do
+      if ask.charges then
+        L.ask(f, L.o, now, ask.cost, L)
+        L.add(f, L.o, now, ask.cost, L, ask.hold)
+        changed = true
+      elseif L.birth and not blocked and L.birth(f, L.o, now, L) then
+        changed = true
+      end
+    end
+    if ask.block > 0 and not blocked then
+      f.blocked, changed = now + ask.block, true
+    end
+    return changed and f or nil
+  end
+
+  -- Operations besides check and peek, by number: each changes `f` and returns whether it applied.
+  local operations = {
+    [3] = function(ask, f) -- charge
+      for _, L in ipairs(ask.limits) do
+        L.ask(f, L.o, now, ask.cost, L)
+        L.add(f, L.o, now, ask.cost, L)
+      end
+      return true
+    end,
+    [4] = function(ask, f) -- refund
+      for _, L in ipairs(ask.limits) do L.take(f, L.o, now, ask.cost, L) end
+      return true
+    end,
+    [5] = function(ask, f) -- block until then; 0 is unblock
+      f.blocked = ask.block > 0 and now + ask.block or 0
+      return true
+    end,
+    [6] = function(ask, f) -- renew
+      local found = false
+      for _, L in ipairs(ask.limits) do found = L.renew and L.renew(f, L.o, now, L, ask.hold) ~= nil or found end
+      return found
+    end,
+    [7] = function(ask, f) -- close
+      local found = false
+      for _, L in ipairs(ask.limits) do found = L.close and L.close(f, L.o, now, L, ask.hold) ~= nil or found end
+      return found
+    end,
+  }
+
+  -- Runs one entry on a decoded value: whether it was admitted, and the decoded value to store, if any. With `apart`
+  -- a refusal is left for later.
+  local function enter(ask, f, s, apart)
+    local op = ask.op
+    if op > 2 then
+      local applied = operations[op](ask, f)
+      if applied then return true, f end
+      return false, nil
+    end
+    local limits, cost = ask.limits, ask.cost
+    local blocked = f.blocked and f.blocked > now
+    local admitted = not blocked
+    for i = 1, #limits do
+      local L = limits[i]
+      admitted = admitted and L.ask(f, L.o, now, cost, L)
+    end
+    if op == 2 then return admitted, nil end
+    if not admitted then return false, not apart and refuse(ask, s, blocked) or nil end
+    if f.blocked then f.blocked = 0 end
+    for i = 1, #limits do
+      local L = limits[i]
+      L.add(f, L.o, now, cost, L, ask.hold)
+    end
+    return true, f
+  end
+
+  local function store(key, s, ends)
+    local reply
+    if ends > now then
+      reply = pcall_('SET', key, s, 'PX', life(ends))
+    else
+      reply = pcall_('DEL', key)
+    end
+    local after = keys.after
+    if #after > 0 then
+      keys.after = {}
+      for i = 1, #after do after[i]() end
+    end
+    return type(reply) == 'table' and reply.err and reply or nil
+  end
+
+  local function note(ask, admitted)
+    local entry = pack('<ddB', now, ask.cost, admitted and 1 or 0) .. sub(ask.text, ask.meta)
+    call('LPUSH', keys.journal, entry)
+    call('LTRIM', keys.journal, 0, ask.journal - 1)
+    call('PEXPIRE', keys.journal, ask.keep)
+  end
+
+  -- The value as the caller can read it: in this policy's form, with what only the script can tell of a log.
+  local function told(ask, s)
+    local f = read(s, ask)
+    if f.slow then s = write(f, ask) end
+    for _, L in ipairs(ask.limits) do
+      if L.digest then s = s .. L.digest(f, L.o, now, ask.cost, L) end
+    end
+    return s
+  end
+
+  local function open(run)
+    local base = (run - 1) * stride
+    if stride == 3 then keys.log, keys.journal = KEYS[base + 2], KEYS[base + 3] end
+    local s = pcall_('GET', KEYS[base + 1])
+    if type(s) == 'table' then return nil, s end
+    return s or ''
+  end
+
+  -- One key's entries: read once, written once.
+  local function serve(run, entry, n, plan, at)
+    local key = KEYS[(run - 1) * stride + 1]
+    local s, failure = open(run)
+    local f, last, ends, changed = nil, nil, 0, false
+    for i = 1, n do
+      local ask = asks[plan and plan[at + i] or 1]
+      local slot, op = entry + i + 2, ask.op
+      complete(ask)
+      if failure then
+        out[slot] = failure
+      elseif op == 8 then -- clear
+        s, f, changed = '', nil, false
+        call('DEL', key, stride == 3 and keys.log or key)
+        out[slot] = ''
+      elseif op == 9 then -- journal
+        out[slot] = call('LRANGE', keys.journal, 0, -1)
+      else
+        local why
+        if ask ~= last or not f then f, why = read(s, ask) end
+        last = ask
+        if not f then
+          out[slot] = { err = 'TIDEGATE the key ' .. why }
+        else
+          local slow = f.slow
+          local admitted, kept = enter(ask, f, s)
+          if kept then
+            s = write(kept, ask)
+            ends, changed = ends_of(kept, ask), true
+            if kept ~= f then f = nil end
+          end
+          if not admitted then refused[#refused + 1] = entry + i end
+          if ask.journal > 0 and op == 1 then note(ask, admitted) end
+          out[slot] = (ask.digests or slow) and told(ask, s) or s
+        end
+      end
+    end
+    if changed then
+      failure = store(key, s, ends)
+      if failure then
+        for i = 1, n do out[entry + i + 2] = failure end
+      end
+    end
+  end
+
+  -- All entries stand or fall together: nothing is written before every one was asked.
+  local function serve_together(plan)
+    local held, order, falls, entry, at = {}, {}, false, 0, 0
+    for run = 1, runs do
+      local n = plan and plan[at + 1] or 1
+      local s, failure = open(run)
+      if failure then return failure end
+      local slot = { raw = s }
+      for i = 1, n do
+        local ask = asks[plan and plan[at + 1 + i] or 1]
+        complete(ask)
+        local why
+        if not slot.f then
+          slot.f, why = read(s, ask)
+          if not slot.f then return { err = 'TIDEGATE the key ' .. why } end
+        end
+        local admitted, kept = enter(ask, slot.f, s, true)
+        if kept then slot.kept, slot.ask = kept, ask end
+        if not admitted then
+          refused[#refused + 1] = entry + i
+          if not ask.shadow then falls = true end
+        end
+        order[entry + i] = { slot = slot, ask = ask, admitted = admitted }
+      end
+      held[run] = slot
+      entry, at = entry + n, at + n + 1
+    end
+    for run = 1, runs do
+      local slot, base = held[run], (run - 1) * stride
+      local s, kept, ask = slot.raw, slot.kept, slot.ask
+      if stride == 3 then keys.log, keys.journal = KEYS[base + 2], KEYS[base + 3] end
+      if falls then
+        kept, keys.after = nil, {}
+      elseif kept then
+        s = write(kept, ask)
+      end
+      for _, item in ipairs(order) do
+        if item.slot == slot and not item.admitted then
+          local f = refuse(item.ask, s, (read(s, item.ask).blocked or 0) > now)
+          if f then s, kept, ask = write(f, item.ask), f, item.ask end
+        end
+      end
+      if kept then
+        local failure = store(KEYS[base + 1], s, ends_of(kept, ask))
+        if failure then return failure end
+      end
+      for i, item in ipairs(order) do
+        if item.slot == slot then
+          if item.ask.journal > 0 then note(item.ask, item.admitted and not falls) end
+          out[i + 2] = told(item.ask, s)
+        end
+      end
+    end
+  end
+
+  return serve, serve_together
+end

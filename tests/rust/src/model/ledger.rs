@@ -1,0 +1,308 @@
+//! One limit and key, in the words of the contract: everything that was ever charged, and how much of it counts.
+//!
+//! What a limit counts never grows by itself, so "when" is always found the same way: by looking for the first
+//! microsecond at which it is so.
+
+use tidegate::{Algorithm, Limit};
+
+use super::calendar::window_start;
+
+/// The largest number anything counts.
+const MOST: u128 = (1 << 53) - 1;
+/// A bucket owes at most what drains in 2^52 µs.
+const LONGEST_DEBT: u128 = 1 << 52;
+
+#[derive(Clone, Debug)]
+struct Charge {
+    at: u64,
+    units: u128,
+    /// `sliding-window`: the last instant of its granule.
+    last_instant: u64,
+}
+
+/// What is missing from a bucket at a moment, in parts of a unit: `period` of them are one.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    at: u64,
+    parts: u128,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    expires: u64,
+    /// 0 for units that were taken without a hold.
+    id: u64,
+    units: u128,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    pub(super) limit: Limit,
+    /// When it was last charged, or a bucket with `initial` began.
+    last: u64,
+    /// Windows.
+    charges: Vec<Charge>,
+    /// Buckets; none was never seen.
+    level: Option<Level>,
+    /// `concurrency`, in the order they expire.
+    held: Vec<Held>,
+}
+
+impl Ledger {
+    pub(super) fn new(limit: &Limit) -> Self {
+        Self { limit: limit.clone(), last: 0, charges: Vec::new(), level: None, held: Vec::new() }
+    }
+
+    fn period(&self) -> u64 {
+        self.limit.period().micros()
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        if self.limit.count() == 0 { 0 } else { self.limit.burst().unwrap_or(self.limit.count()) }
+    }
+
+    fn is_bucket(&self) -> bool {
+        matches!(self.limit.algorithm(), Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket)
+    }
+
+    /// Units a bucket regains in a period.
+    fn rate(&self) -> u128 {
+        u128::from(self.limit.count().max(1))
+    }
+
+    /// Time does not run backwards.
+    fn time(&self, now: u64) -> u64 {
+        now.max(self.last)
+    }
+
+    /// Whether a later version of the limit takes over what was used.
+    pub(super) fn is_same(&self, other: &Limit) -> bool {
+        let (mine, other_period) = (self.limit.period(), other.period());
+        self.limit.algorithm() == other.algorithm()
+            && match other.algorithm() {
+                Algorithm::Concurrency => true,
+                Algorithm::CalendarWindow => mine == other_period,
+                _ => mine.micros() == other_period.micros(),
+            }
+    }
+
+    /// Takes other numbers. What a bucket misses is whole units as of the moment there were just so many; from then on
+    /// they come back at the new rate.
+    pub(super) fn change(&mut self, limit: &Limit) {
+        let (old_rate, old_granule) = (self.rate(), self.granule());
+        self.limit = limit.clone();
+        if let Some(level) = &mut self.level {
+            let period = u128::from(limit.period().micros());
+            let whole = level.parts.div_ceil(period) * period;
+            let rate = u128::from(limit.count().max(1));
+            level.parts = whole.saturating_sub((whole - level.parts) * rate / old_rate);
+        }
+        if limit.algorithm() == Algorithm::SlidingWindow && self.granule() != old_granule {
+            // Only the granule that is still being filled is read anew.
+            let (newest, last) = (last_instant(self.last, old_granule), self.last);
+            let granule = self.granule();
+            for charge in self.charges.iter_mut().filter(|charge| charge.last_instant == newest) {
+                charge.last_instant = last_instant(last, granule);
+            }
+        }
+    }
+
+    fn granule(&self) -> u64 {
+        self.period() / u64::from(self.limit.precision())
+    }
+
+    /// Whether a charge still counts at a moment.
+    fn counts(&self, charge: &Charge, moment: u64) -> bool {
+        let period = self.period();
+        match self.limit.algorithm() {
+            Algorithm::FixedWindow => {
+                // Windows follow one another, each opened by the first charge that finds none open.
+                let mut opened: Option<u64> = None;
+                for other in self.charges.iter().filter(|other| other.units > 0) {
+                    if opened.is_none_or(|opened| other.at >= opened + period) {
+                        opened = Some(other.at);
+                    }
+                }
+                opened.is_some_and(|opened| charge.at >= opened && moment < opened + period)
+            }
+            Algorithm::CalendarWindow => {
+                let period = self.limit.period();
+                window_start(period, charge.at) == window_start(period, moment)
+            }
+            Algorithm::SlidingLog => charge.at + period > moment,
+            Algorithm::SlidingWindow => charge.last_instant + period > moment,
+            Algorithm::SlidingCounter => charge.at / period + 1 >= moment / period,
+            _ => false,
+        }
+    }
+
+    /// Parts that a bucket misses at a moment.
+    fn missing(&self, moment: u64) -> u128 {
+        self.level.map_or(0, |level| {
+            level.parts.saturating_sub(u128::from(moment.saturating_sub(level.at)) * self.rate())
+        })
+    }
+
+    /// Units that count at a moment at which nothing was charged since `last`.
+    fn used(&self, moment: u64) -> u128 {
+        let period = self.period();
+        match self.limit.algorithm() {
+            Algorithm::SlidingCounter => {
+                let sum = |window: u64| -> u128 {
+                    self.charges.iter().filter(|charge| charge.at / period == window).map(|charge| charge.units).sum()
+                };
+                let (window, elapsed) = (moment / period, moment % period);
+                let previous = window.checked_sub(1).map_or(0, sum);
+                previous * u128::from(period - elapsed) / u128::from(period) + sum(window)
+            }
+            Algorithm::Concurrency => {
+                self.held.iter().filter(|held| held.expires > moment).map(|held| held.units).sum()
+            }
+            _ if self.is_bucket() => self.missing(moment).div_ceil(u128::from(period)),
+            _ => self.charges.iter().filter(|charge| self.counts(charge, moment)).map(|charge| charge.units).sum(),
+        }
+    }
+
+    /// The first moment from `now` on at which at most so many units count.
+    fn first(&self, now: u64, most: u128) -> u64 {
+        let from = self.time(now);
+        if self.used(from) <= most {
+            return now;
+        }
+        let mut step = 1;
+        while self.used(from + step) > most {
+            step *= 2;
+        }
+        let (mut early, mut late) = (from, from + step);
+        while early + 1 < late {
+            let middle = early + (late - early) / 2;
+            if self.used(middle) > most { early = middle } else { late = middle }
+        }
+        late
+    }
+
+    /// A token bucket with `initial` begins with that when it is seen first, or again when it was full for so long that
+    /// it could have filled from empty.
+    pub(super) fn see(&mut self, now: u64) {
+        let Some(initial) = self.limit.initial().filter(|initial| *initial < self.capacity()) else { return };
+        let (period, capacity) = (u128::from(self.period()), u128::from(self.capacity()));
+        let known = self.level.is_some_and(|level| {
+            let life = (level.parts + capacity * period).div_ceil(self.rate());
+            u128::from(now) < u128::from(level.at) + life
+        });
+        if !known {
+            self.level = Some(Level { at: now, parts: (capacity - u128::from(initial)) * period });
+            self.last = now;
+        }
+    }
+
+    fn is_unseen(&self, now: u64) -> bool {
+        let mut seen = self.clone();
+        seen.see(now);
+        seen.level.map(|level| level.at) != self.level.map(|level| level.at)
+    }
+
+    pub(super) fn admits(&self, now: u64, cost: u64) -> bool {
+        self.used(self.time(now)) + u128::from(cost) <= u128::from(self.capacity())
+    }
+
+    /// The first moment a cost is admitted; `None` is never.
+    pub(super) fn admits_at(&self, now: u64, cost: u64) -> Option<u64> {
+        let room = self.capacity().checked_sub(cost)?;
+        Some(self.first(now, u128::from(room)))
+    }
+
+    pub(super) fn remaining(&self, now: u64) -> u64 {
+        let used = self.used(self.time(now));
+        u128::from(self.capacity()).saturating_sub(used) as u64
+    }
+
+    /// The moment it is as if unused.
+    pub(super) fn resets_at(&self, now: u64) -> u64 {
+        self.first(now, 0)
+    }
+
+    /// `leaky-bucket`: how long until everything before the newest `charged` units has drained.
+    pub(super) fn delay(&self, now: u64, charged: u64) -> u64 {
+        if self.limit.algorithm() != Algorithm::LeakyBucket {
+            return 0;
+        }
+        let time = self.time(now);
+        let before = self.missing(time).saturating_sub(u128::from(charged) * u128::from(self.period()));
+        if before == 0 { 0 } else { time - now + before.div_ceil(self.rate()) as u64 }
+    }
+
+    /// Charges, admitted or not.
+    pub(super) fn charge(&mut self, now: u64, cost: u64, hold: u64) {
+        let now = self.time(now);
+        let (cost, period) = (u128::from(cost), u128::from(self.period()));
+        if self.is_bucket() {
+            self.see(now);
+            let before = self.missing(now);
+            let most = (LONGEST_DEBT * self.rate() / period).min(MOST);
+            let drained = before.div_ceil(period) * period - before;
+            let units = (before.div_ceil(period) + cost).min(most);
+            self.level = Some(Level { at: now, parts: units * period - drained });
+        } else if self.limit.algorithm() == Algorithm::Concurrency {
+            self.held.retain(|held| held.expires > now);
+            self.held.push(Held { expires: now + self.period(), id: hold, units: cost });
+            self.held.sort_by_key(|held| held.expires);
+        } else {
+            let room = match self.limit.algorithm() {
+                Algorithm::SlidingLog => MOST / 2 - self.used(now).min(MOST / 2),
+                _ => MOST - self.used(now).min(MOST),
+            };
+            let last_instant = last_instant(now, self.granule());
+            self.charges.push(Charge { at: now, units: cost.min(room), last_instant });
+        }
+        self.last = now;
+    }
+
+    /// Gives back, newest first.
+    pub(super) fn refund(&mut self, now: u64, cost: u64) {
+        let now = self.time(now);
+        let mut left = u128::from(cost);
+        let mut take = |units: &mut u128| {
+            let taken = left.min(*units);
+            *units -= taken;
+            left -= taken;
+        };
+        if self.is_bucket() {
+            if self.is_unseen(now) {
+                return;
+            }
+            let parts = self.missing(now).saturating_sub(u128::from(cost) * u128::from(self.period()));
+            self.level = Some(Level { at: now, parts });
+        } else if self.limit.algorithm() == Algorithm::Concurrency {
+            let live = |held: &&mut Held| held.expires > now && held.id == 0;
+            self.held.iter_mut().rev().filter(live).for_each(|held| take(&mut held.units));
+            self.held.retain(|held| held.units > 0);
+        } else {
+            let counted: Vec<bool> = self.charges.iter().map(|charge| self.counts(charge, now)).collect();
+            for (charge, _) in self.charges.iter_mut().zip(counted).rev().filter(|(_, counted)| *counted) {
+                take(&mut charge.units);
+            }
+        }
+    }
+
+    /// Makes a hold last another ttl; says whether it was there.
+    pub(super) fn renew(&mut self, now: u64, id: u64, ttl: u64) -> bool {
+        let now = self.time(now);
+        let Some(held) = self.held.iter_mut().find(|held| held.id == id && held.expires > now) else { return false };
+        held.expires = now + ttl;
+        self.held.sort_by_key(|held| held.expires);
+        self.last = now;
+        true
+    }
+
+    /// Gives a hold back.
+    pub(super) fn release(&mut self, id: u64) {
+        self.held.retain(|held| held.id != id);
+    }
+}
+
+/// The last instant of the granule that holds a moment.
+fn last_instant(moment: u64, granule: u64) -> u64 {
+    (moment / granule + 1) * granule - 1
+}

@@ -1,0 +1,123 @@
+//! What a Decision says, as plain numbers: a limiter's, the model's and a vector's words become comparable.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::Decision;
+
+/// What a Decision says. Times are microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// May it go?
+    pub allowed: bool,
+    /// Would an enforced policy have denied?
+    pub shadow: bool,
+    /// Of the limit that binds.
+    pub limit: u64,
+    /// Of the limit that binds.
+    pub remaining: u64,
+    /// `None` is never.
+    pub retry_after: Option<u64>,
+    /// Of the limit that binds.
+    pub reset_after: u64,
+    /// `leaky-bucket`.
+    pub delay: u64,
+    /// In the order of the policy.
+    pub limits: Vec<LimitSaid>,
+    /// Of `check_all`.
+    pub decisions: Vec<Said>,
+}
+
+/// What it says of one limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitSaid {
+    /// Its name in the notation.
+    pub algorithm: String,
+    /// The most units it ever admits at once.
+    pub limit: u64,
+    /// Its nominal length.
+    pub period: u64,
+    /// Units it would admit now.
+    pub remaining: u64,
+    /// `None` is never.
+    pub retry_after: Option<u64>,
+    /// Until it is as if unused.
+    pub reset_after: u64,
+    /// Did it refuse?
+    pub exceeded: bool,
+}
+
+fn micros(length: Duration) -> u64 {
+    assert_eq!(length.subsec_nanos() % 1_000, 0, "{length:?} is whole microseconds");
+    u64::try_from(length.as_micros()).expect("below 2^53")
+}
+
+impl Said {
+    /// What a limiter's Decision says.
+    ///
+    /// # Panics
+    /// When a time is no whole number of microseconds, or `reset_at` is not `reset_after` from the time of the answer.
+    #[must_use]
+    pub fn of(decision: &Decision) -> Self {
+        let reset_at = decision.reset_at().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let expected = if decision.reset_after().is_zero() { reset_at } else { decision.at() + decision.reset_after() };
+        assert_eq!(reset_at, expected, "reset_at and reset_after are the same moment");
+        Self {
+            allowed: decision.allowed(),
+            shadow: decision.shadow(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            retry_after: decision.retry_after().map(micros),
+            reset_after: micros(decision.reset_after()),
+            delay: micros(decision.delay()),
+            limits: decision
+                .limits()
+                .map(|limit| LimitSaid {
+                    algorithm: limit.algorithm.name().to_owned(),
+                    limit: limit.limit,
+                    period: limit.period.micros(),
+                    remaining: limit.remaining,
+                    retry_after: limit.retry_after.map(micros),
+                    reset_after: micros(limit.reset_after),
+                    exceeded: limit.exceeded,
+                })
+                .collect(),
+            decisions: decision.decisions().iter().map(Self::of).collect(),
+        }
+    }
+
+    /// As a vector writes it.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let limits: Vec<Value> = self
+            .limits
+            .iter()
+            .map(|limit| {
+                json!({
+                    "algorithm": limit.algorithm, "limit": limit.limit, "period": limit.period,
+                    "remaining": limit.remaining, "retry_after": limit.retry_after,
+                    "reset_after": limit.reset_after, "exceeded": limit.exceeded,
+                })
+            })
+            .collect();
+        json!({
+            "allowed": self.allowed, "shadow": self.shadow, "limit": self.limit, "remaining": self.remaining,
+            "retry_after": self.retry_after, "reset_after": self.reset_after, "delay": self.delay,
+            "limits": limits, "decisions": self.decisions.iter().map(Self::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Whether a value says at least what is expected of it: maps may hold more, everything else is the same.
+#[must_use]
+pub fn says(found: &Value, expected: &Value) -> bool {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            expected.iter().all(|(name, value)| found.get(name).is_some_and(|found| says(found, value)))
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            found.len() == expected.len() && found.iter().zip(expected).all(|(found, expected)| says(found, expected))
+        }
+        (found, expected) => found == expected,
+    }
+}

@@ -1,0 +1,336 @@
+//! What is promised, checked directly: by a model that shares no code with the rules, and by plain arithmetic on what
+//! was admitted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use tidegate::{Algorithm, CheckOptions, Hold, Limiter, ManualClock, Policy};
+use tidegate_tests::model::{Model, Noted};
+use tidegate_tests::random::{self, Deed};
+use tidegate_tests::said::Said;
+use tidegate_tests::servers::{Kind, Servers};
+
+const START: u64 = 1_704_067_200_000_000;
+const WINDOWS: &[Algorithm] = &[Algorithm::SlidingLog, Algorithm::SlidingWindow];
+/// All that give units back by time alone, so that a wait can be told exactly.
+const TIMED: &[Algorithm] = &Algorithm::ALL;
+
+fn cases(cases: u32) -> ProptestConfig {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties.regressions");
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
+        ..ProptestConfig::default()
+    }
+}
+
+/// A limiter in memory whose clock is moved by hand.
+struct Timed {
+    limiter: Limiter,
+    clock: Arc<ManualClock>,
+    now: u64,
+}
+
+impl Timed {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
+        let limiter = Limiter::builder().clock(Arc::clone(&clock)).build().expect("a limiter");
+        Self { limiter, clock, now: START }
+    }
+
+    fn set(&mut self, now: u64) {
+        self.now = now;
+        self.clock.set(Duration::from_micros(now));
+    }
+
+    fn pass(&mut self, time: u64) {
+        self.set(self.now + time);
+    }
+
+    fn check(&self, policy: &Policy, cost: u64) -> Said {
+        Said::of(&self.limiter.check_n(policy, "key", cost).expect("a check"))
+    }
+
+    fn peek(&self, policy: &Policy, cost: u64) -> Said {
+        Said::of(&self.limiter.peek(policy, "key", cost).expect("a peek"))
+    }
+
+    fn refund(&self, policy: &Policy, cost: u64) {
+        self.limiter.refund(policy, "key", cost).expect("a refund");
+    }
+}
+
+/// Does the deeds with a limiter and with the model; every answer must be the same.
+fn agree(policy: &Policy, deeds: &[(i64, Deed)]) -> Result<(), TestCaseError> {
+    let mut real = Timed::new();
+    let mut model = Model::new(START);
+    let mut policy = policy.clone();
+    let mut holds: Vec<(Hold, u64, Policy)> = Vec::new();
+    let mut last = None;
+    for (index, (pace, deed)) in deeds.iter().enumerate() {
+        let now = real.now.saturating_add_signed(*pace).max(START / 2);
+        real.set(now);
+        model.set(now);
+        let limiter = &real.limiter;
+        match deed {
+            Deed::Check(cost) => {
+                let meta = Some(vec![index as u8]);
+                let options = CheckOptions { cost: *cost, meta: meta.clone() };
+                let decision = limiter.check_with(&policy, "key", &options).expect("a check");
+                let said = model.check(&policy, "key", *cost, meta.as_deref());
+                prop_assert_eq!(Said::of(&decision), said.clone(), "{}: {:?}", index, deed);
+                let charged = if said.allowed && !said.shadow { *cost } else { 0 };
+                last = Some((decision, charged));
+            }
+            Deed::Peek(cost) => {
+                prop_assert_eq!(real.peek(&policy, *cost), model.peek(&policy, "key", *cost), "{}: {:?}", index, deed);
+            }
+            Deed::Charge(cost) => {
+                limiter.charge(&policy, "key", *cost).expect("a charge");
+                model.charge(&policy, "key", *cost);
+            }
+            Deed::Refund(cost) => {
+                real.refund(&policy, *cost);
+                model.refund(&policy, "key", *cost);
+            }
+            Deed::Settle(actual) => {
+                if let Some((decision, charged)) = &last {
+                    limiter.settle(decision, *actual).expect("a settle");
+                    model.settle(&policy, "key", *charged, *actual);
+                }
+            }
+            Deed::Block(length) => {
+                limiter.block(&policy, "key", Duration::from_micros(*length)).expect("a block");
+                model.block(&policy, "key", *length);
+            }
+            Deed::Unblock => {
+                limiter.unblock(&policy, "key").expect("an unblock");
+                model.block(&policy, "key", 0);
+            }
+            Deed::Clear => {
+                limiter.clear(&policy, "key").expect("a clear");
+                model.clear(&policy, "key");
+            }
+            Deed::Hold(cost) => {
+                let (said, number) = model.hold(&policy, "key", *cost);
+                match (limiter.hold(&policy, "key", *cost).expect("a hold"), number) {
+                    (Ok(hold), Some(number)) => {
+                        prop_assert_eq!(Said::of(hold.decision()), said, "{}: {:?}", index, deed);
+                        holds.push((hold, number, policy.clone()));
+                    }
+                    (Err(decision), None) => prop_assert_eq!(Said::of(&decision), said, "{}: {:?}", index, deed),
+                    (found, _) => prop_assert!(false, "{}: {:?} gave {:?}, not {:?}", index, deed, found, said),
+                }
+            }
+            Deed::Release => {
+                if !holds.is_empty() {
+                    let (hold, number, policy) = holds.remove(0);
+                    drop(hold);
+                    model.release(&policy, "key", number);
+                }
+            }
+            Deed::CheckAll(one, two) => {
+                let entries = [(&policy, "key", *one), (&policy, "other", *two), (&policy, "key", 1)];
+                let decision = limiter.check_all(entries).expect("a check_all");
+                prop_assert_eq!(Said::of(&decision), model.check_all(&entries), "{}: {:?}", index, deed);
+            }
+            Deed::Journal => {
+                let attempts = limiter.journal(&policy, "key").expect("a journal");
+                let attempts = attempts.into_iter().map(|one| Noted {
+                    at: one.at,
+                    allowed: one.allowed,
+                    cost: one.cost,
+                    meta: one.meta,
+                });
+                prop_assert_eq!(attempts.collect::<Vec<_>>(), model.journal(&policy, "key"), "{}", index);
+            }
+            Deed::Change(counts) => {
+                // What a hold or a decision was made with is the old policy; vectors say what that means.
+                if holds.is_empty() {
+                    policy = random::changed(&policy, counts);
+                    last = None;
+                }
+            }
+        }
+    }
+    let (found, expected) = (real.peek(&policy, 1), model.peek(&policy, "key", 1));
+    prop_assert_eq!(found, expected, "in the end");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(1_500))]
+
+    #[test]
+    fn every_call_says_what_the_model_says(
+        policy in random::policy(&Algorithm::ALL, 3, random::any_options()),
+        deeds in proptest::collection::vec((random::pace(), random::any_deed()), 1..40),
+    ) {
+        let deeds: Vec<(i64, Deed)> = deeds.into_iter().map(|(pace, deed)| (pace as i64, deed)).collect();
+        agree(&policy, &deeds)?;
+    }
+
+    #[test]
+    fn time_does_not_run_backwards(
+        policy in random::policy(&Algorithm::ALL, 2, random::plain()),
+        deeds in proptest::collection::vec((random::pace(), any::<bool>(), random::consuming_deed()), 1..40),
+    ) {
+        let deeds: Vec<(i64, Deed)> = deeds
+            .into_iter()
+            .map(|(pace, back, deed)| (if back { -(pace as i64) } else { pace as i64 }, deed))
+            .collect();
+        agree(&policy, &deeds)?;
+    }
+}
+
+/// Panics when some stretch (t - p, t] holds more than n of the units that were admitted.
+fn assert_never_more(admitted: &[(u64, u64)], count: u64, period: u64) {
+    for (end, _) in admitted {
+        let within = |at: u64| at <= *end && at + period > *end;
+        let units: u64 = admitted.iter().filter(|(at, _)| within(*at)).map(|(_, units)| units).sum();
+        assert!(units <= count, "{units} of {count} in the {period} µs up to {end}: {admitted:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn no_window_holds_more_than_n(
+        policy in random::policy(WINDOWS, 1, random::plain()),
+        checks in proptest::collection::vec((random::pace(), 1u64..6), 1..150),
+    ) {
+        let limit = &policy.limits()[0];
+        let mut real = Timed::new();
+        let mut admitted = Vec::new();
+        for (pace, cost) in checks {
+            // Long paces would leave nothing to count.
+            real.pass(pace % (2 * limit.period().micros() / limit.count().clamp(1, 50)));
+            if real.check(&policy, cost).allowed {
+                admitted.push((real.now, cost));
+            }
+        }
+        assert_never_more(&admitted, limit.count(), limit.period().micros());
+    }
+
+    #[test]
+    fn a_wait_is_exact(
+        policy in random::policy(TIMED, 3, random::plain()),
+        before in proptest::collection::vec((random::pace(), 1u64..6), 1..30),
+        cost in 1u64..10,
+    ) {
+        let mut real = Timed::new();
+        for (pace, cost) in before {
+            real.pass(pace);
+            real.check(&policy, cost);
+        }
+        // Until it is refused.
+        for _ in 0..60 {
+            if !real.check(&policy, cost).allowed {
+                break;
+            }
+        }
+        let said = real.peek(&policy, cost);
+        let most = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
+        prop_assert_eq!(said.retry_after.is_none(), cost > most, "never is never, and only then");
+        if let Some(wait) = said.retry_after.filter(|_| !said.allowed) {
+            prop_assert!(wait > 0);
+            let now = real.now;
+            for earlier in [1, 2_000] {
+                real.set(now + wait.saturating_sub(earlier));
+                prop_assert!(!real.peek(&policy, cost).allowed, "{} µs before", earlier);
+            }
+            real.set(now + wait);
+            prop_assert!(real.peek(&policy, cost).allowed);
+            prop_assert!(real.check(&policy, cost).allowed);
+        }
+    }
+
+    #[test]
+    fn a_reset_stays_where_it_is(
+        policy in random::policy(&Algorithm::ALL, 1, random::plain()),
+        costs in proptest::collection::vec(1u64..6, 1..20),
+        paces in proptest::collection::vec(random::pace(), 1..20),
+    ) {
+        let mut real = Timed::new();
+        for cost in costs {
+            real.check(&policy, cost);
+        }
+        let first = real.peek(&policy, 1);
+        let resets_at = real.now + first.reset_after;
+        for pace in paces {
+            real.pass(pace);
+            let said = real.peek(&policy, 1);
+            prop_assert_eq!(said.reset_after, resets_at.saturating_sub(real.now));
+            if policy.limits()[0].capacity() == 0 {
+                prop_assert!(!real.check(&policy, 1).allowed);
+            }
+            if said.reset_after == 0 {
+                break;
+            }
+            prop_assert!(said.remaining >= first.remaining);
+        }
+    }
+
+    #[test]
+    fn giving_back_makes_no_credit(
+        policy in random::policy(&Algorithm::ALL, 2, random::plain()),
+        deeds in proptest::collection::vec((any::<bool>(), 1u64..12), 1..60),
+    ) {
+        // At one moment, what is out is what was admitted less what was given back of it; never more than fits.
+        let real = Timed::new();
+        let fits = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
+        let mut out = 0;
+        for (checks, units) in deeds {
+            if !checks {
+                real.refund(&policy, units);
+                out -= units.min(out);
+            } else if real.check(&policy, units).allowed {
+                out += units;
+            }
+            prop_assert!(out <= fits, "{} of {}", out, fits);
+        }
+        for limit in real.peek(&policy, 1).limits {
+            prop_assert!(limit.remaining <= limit.limit - out, "{:?} with {} out", limit, out);
+        }
+    }
+}
+
+/// Several threads check as fast as they can, by the store's own clock; the store's times of what it admitted must fit.
+fn live(store: &str) {
+    for notation in ["sliding-log 40/20ms", "sliding-window 40/20ms"] {
+        let builder = Limiter::builder().store(store).timeout(Duration::from_secs(10)).prefix("live");
+        let limiter = builder.build().expect("a limiter");
+        let policy = Policy::parse(notation).expect("a policy");
+        let mut admitted: Vec<(u64, u64)> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    let (limiter, policy) = (&limiter, &policy);
+                    scope.spawn(move || {
+                        let mut admitted = Vec::new();
+                        for check in 0..1_500u64 {
+                            let cost = (check + thread) % 3 + 1;
+                            let decision = limiter.check_n(policy, "key", cost).expect("a check");
+                            if decision.allowed() {
+                                admitted.push((decision.at().as_micros() as u64, cost));
+                            }
+                        }
+                        admitted
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("a thread")).collect()
+        });
+        admitted.sort_unstable();
+        assert!(!admitted.is_empty());
+        assert_never_more(&admitted, 40, 20_000);
+    }
+}
+
+#[test]
+fn no_window_of_live_traffic_holds_more_than_n() {
+    live("memory://");
+    live(Servers::start(Kind::Single).url());
+}
