@@ -1,0 +1,91 @@
+//! What a key costs the Redis server in memory (MEMORY USAGE), and what a check of a long log costs in CPU.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Commands, Connection};
+use tidegate::{Limiter, ManualClock};
+use tidegate_tests::servers::{Kind, Servers};
+
+const KEY: &str = "user:1234567";
+const LIMITS: [(&str, &str); 12] = [
+    ("gcra", "gcra 100/s burst 200"),
+    ("gcra, p/n no whole µs", "gcra 7/s"),
+    ("token-bucket", "token-bucket 1000/minute"),
+    ("leaky-bucket", "leaky-bucket 10/s"),
+    ("fixed-window", "fixed-window 1000/hour"),
+    ("calendar-window", "calendar-window 10000/day"),
+    ("sliding-counter", "sliding-counter 100/minute"),
+    ("sliding-counter, n > 255", "sliding-counter 1000/minute"),
+    ("gcra, fractions, n > 255", "gcra 700/s"),
+    ("sliding-window, one check", "20/minute"),
+    ("three O(1)", "gcra 100/s; fixed-window 1000/hour; token-bucket 100/minute"),
+    ("five O(1)", "gcra 100/s; fixed-window 1000/hour; token-bucket 100/minute; calendar-window 10000/day; leaky-bucket 10/s"),
+];
+
+/// The bytes of all keys there are, and how many.
+fn bytes(connection: &mut Connection) -> (u64, usize) {
+    let keys: Vec<Vec<u8>> = connection.keys("*").expect("KEYS answers");
+    let usage = |key: &Vec<u8>| -> u64 {
+        redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query(connection).expect("MEMORY USAGE answers")
+    };
+    (keys.iter().map(usage).sum(), keys.len())
+}
+
+fn cpu(connection: &mut Connection) -> f64 {
+    let info: String = redis::cmd("INFO").arg("cpu").query(connection).expect("INFO answers");
+    let fields = info.lines().filter(|line| line.starts_with("used_cpu_user:") || line.starts_with("used_cpu_sys:"));
+    fields.filter_map(|line| line.split(':').nth(1)?.trim().parse::<f64>().ok()).sum()
+}
+
+fn main() {
+    let servers = Servers::start(Kind::Single);
+    let client = redis::Client::open(servers.url()).expect("a URL");
+    let mut connection = client.get_connection().expect("a connection");
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_790_000_000)));
+    let limiter = Limiter::builder().store(servers.url()).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+    let limiter = limiter.build().expect("a limiter");
+
+    println!("bytes in Redis for the key {KEY} after some checks (MEMORY USAGE)");
+    for (name, policy) in LIMITS {
+        let _: () = connection.flushall().expect("FLUSHALL");
+        let checks = if name.ends_with("one check") { 1 } else { 5 };
+        for _ in 0..checks {
+            limiter.check(policy, KEY).expect("a decision");
+            clock.advance(Duration::from_micros(1_234));
+        }
+        println!("{name:<28}{:>6}", bytes(&mut connection).0);
+    }
+    let _: () = connection.flushall().expect("FLUSHALL");
+    for _ in 0..1_000 {
+        assert!(limiter.check("1000/hour", KEY).expect("a decision").allowed());
+        clock.advance(Duration::from_micros(3_590_000));
+    }
+    println!("{:<28}{:>6}", "sliding-window 1000/hour full", bytes(&mut connection).0);
+
+    println!("\nsliding-log: bytes for each admitted check, and server CPU for one more check (µs)");
+    println!("{:>9}{:>8}{:>8}{:>10}{:>10}", "entries", "bytes", "keys", "allowed", "denied");
+    for entries in [10, 100, 1_000, 10_000, 100_000_u64] {
+        let _: () = connection.flushall().expect("FLUSHALL");
+        let policy = format!("sliding-log {entries}/day");
+        let tick = Duration::from_secs(86_400) / u32::try_from(entries).expect("small") / 2;
+        for _ in 0..entries {
+            assert!(limiter.check(&policy, KEY).expect("a decision").allowed());
+            clock.advance(tick);
+        }
+        let (bytes, keys) = bytes(&mut connection);
+        let cost = |connection: &mut Connection, check: &dyn Fn()| {
+            let before = cpu(connection);
+            (0..2_000).for_each(|_| check());
+            (cpu(connection) - before) * 1e6 / 2_000.0
+        };
+        let denied = cost(&mut connection, &|| assert!(!limiter.check(&policy, KEY).expect("a decision").allowed()));
+        // Steadily full: one leaves, one comes.
+        clock.advance(Duration::from_secs(43_200));
+        let allowed = cost(&mut connection, &|| {
+            limiter.check(&policy, KEY).expect("a decision");
+            clock.advance(tick);
+        });
+        println!("{entries:>9}{:>8.1}{keys:>8}{allowed:>10.1}{denied:>10.1}", bytes as f64 / entries as f64);
+    }
+}
