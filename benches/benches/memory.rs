@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use tidegate::bench::Keyed;
 use tidegate::{Limiter, Policy};
 
 const KEYS: [usize; 3] = [1, 1_000, 1_000_000];
@@ -37,19 +38,23 @@ fn spread(threads: usize, rounds: u64, keys: &Arc<Vec<String>>, check: &Arc<dyn 
 }
 
 fn keyed(criterion: &mut Criterion) {
-    let rate = NonZeroU32::new(1_000_000).expect("not zero");
+    // So much burst that nothing is refused, and so long a period that every key stays in use: the steady state.
+    let burst = NonZeroU32::new(1_000_000_000).expect("not zero");
+    let quota = Quota::with_period(Duration::from_secs(1)).expect("not zero").allow_burst(burst);
     for threads in THREADS {
         for count in KEYS {
             let mut group = criterion.benchmark_group(format!("keyed check, {threads} threads, {count} keys"));
             group.throughput(Throughput::Elements(1));
             group.sample_size(20).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
             let keys = Arc::new(keys(count));
-            let governor: Arc<DefaultKeyedRateLimiter<String>> = Arc::new(RateLimiter::dashmap(Quota::per_second(rate)));
+            let governor: Arc<DefaultKeyedRateLimiter<String>> = Arc::new(RateLimiter::dashmap(quota));
             let tidegate = Limiter::builder().store("memory://?max_keys=2000000").build().expect("a limiter");
-            let policy = Policy::parse("gcra 1000000/s").expect("a policy").named("p").expect("a name");
-            let checks: [(&str, Arc<dyn Fn(&String) -> bool + Send + Sync>); 2] = [
+            let policy = Policy::parse("gcra 1/s burst 1000000000").expect("a policy").named("p").expect("a name");
+            let store = Keyed::new(&policy, 2_000_000);
+            let checks: [(&str, Arc<dyn Fn(&String) -> bool + Send + Sync>); 3] = [
                 ("governor", Arc::new(move |key| governor.check_key(key).is_ok())),
-                ("tidegate", Arc::new(move |key| tidegate.check(&policy, key).expect("a decision").allowed())),
+                ("tidegate's store", Arc::new(move |key| store.check(key).expect("an answer"))),
+                ("tidegate's limiter, with a Decision", Arc::new(move |key| tidegate.check(&policy, key).expect("a decision").allowed())),
             ];
             for (name, check) in checks {
                 // Every key is known before it counts.

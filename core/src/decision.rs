@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use compact_str::CompactString;
+
 use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::policy::{Algorithm, Period};
@@ -13,7 +15,7 @@ use crate::store::{Answer, Source};
 #[derive(Clone)]
 pub struct Decision {
     plan: Arc<Plan>,
-    key: Box<str>,
+    key: CompactString,
     cost: u64,
     answer: Answer,
     /// Units this call consumed.

@@ -1,6 +1,9 @@
 #![doc = include_str!("../../README.md")]
 
 mod algorithm;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench;
 mod clock;
 mod decision;
 mod error;

@@ -47,6 +47,9 @@ impl Meter {
         // Nearly always everything fits into 64 bits, where a division costs a tenth.
         if let Some(parts) = elapsed.checked_mul(self.run) {
             let parts = parts.saturating_sub(state.part);
+            if parts < self.rise {
+                return (0, u128::from(parts));
+            }
             return (u128::from(parts / self.rise), u128::from(parts % self.rise));
         }
         let parts = (u128::from(elapsed) * u128::from(self.run)).saturating_sub(u128::from(state.part));
@@ -78,6 +81,18 @@ impl Meter {
         self.at(state, now).units + cost <= self.capacity
     }
 
+    /// Asks and charges in one step.
+    #[inline]
+    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64) -> bool {
+        let mut current = self.at(state, now);
+        current.units += cost;
+        let admits = current.units <= self.capacity;
+        if admits {
+            *state = current;
+        }
+        admits
+    }
+
     #[inline]
     pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
         *state = self.at(state, now);
@@ -92,6 +107,9 @@ impl Meter {
     /// The first whole microsecond at which `units` more have drained since the state's moment.
     #[inline]
     pub(crate) fn moment(&self, state: &State, units: u64) -> u64 {
+        if let Some(parts) = units.checked_mul(self.rise).and_then(|parts| parts.checked_add(state.part)) {
+            return state.since + if self.run == 1 { parts } else { parts.div_ceil(self.run) };
+        }
         let parts = u128::from(units) * u128::from(self.rise) + u128::from(state.part);
         state.since + parts.div_ceil(u128::from(self.run)) as u64
     }

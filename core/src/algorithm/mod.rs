@@ -130,6 +130,19 @@ impl Rule {
         }
     }
 
+    /// Asks and charges in one step, for a policy of one limit.
+    #[inline]
+    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) -> bool {
+        if let (Self::Gcra(rule), State::Gcra(state)) = (self, &mut *state) {
+            return rule.try_add(state, now, cost);
+        }
+        let admits = self.admits(state, now, cost);
+        if admits {
+            self.add(state, now, cost, hold);
+        }
+        admits
+    }
+
     /// Gives `cost` back, newest first, never above full.
     pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
         with!(self, state, |rule, state| rule.take(state, now, cost));

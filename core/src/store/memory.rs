@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use compact_str::CompactString;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
@@ -31,7 +32,7 @@ const SHARD_KEYS: usize = 256;
 /// What is stored of one policy and key.
 struct Usage {
     identity: u128,
-    key: Box<str>,
+    key: CompactString,
     hash: u64,
     shape: Arc<[Tag]>,
     states: SmallVec<[State; 1]>,
@@ -62,7 +63,9 @@ pub(crate) struct Memory {
     hasher: RandomState,
     shard_keys: usize,
     clock: quanta::Clock,
-    started: quanta::Instant,
+    /// The clock's own count when the store was made …
+    started: u64,
+    /// … and the wall time then, in nanoseconds.
     started_at: u64,
 }
 
@@ -71,8 +74,8 @@ impl Memory {
     pub(crate) fn new(max_keys: usize) -> Self {
         let shards = (max_keys / SHARD_KEYS).clamp(1, SHARDS).next_power_of_two().min(SHARDS);
         let clock = quanta::Clock::new();
-        let started = clock.now();
-        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+        let started = clock.raw();
+        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         Self {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
@@ -86,7 +89,7 @@ impl Memory {
     /// Wall time when the store was made, monotonic from there on.
     #[inline]
     fn now(&self) -> u64 {
-        self.started_at + self.clock.now().duration_since(self.started).as_micros() as u64
+        (self.started_at + self.clock.delta_as_nanos(self.started, self.clock.raw())) / 1_000
     }
 
     /// The time to decide by, and how many entries a newcomer looks at. A clock that is given may run backwards: what
@@ -108,7 +111,7 @@ impl Memory {
         (hash >> 40) as usize & (self.shards.len() - 1)
     }
 
-    #[inline]
+    #[inline(always)]
     fn run(&self, entry: &Entry<'_>, now: u64, swept: usize) -> Answer {
         let hash = self.hash(entry);
         let mut shard = self.shards[self.shard_of(hash)].lock();
@@ -258,7 +261,7 @@ impl Usage {
 
     #[inline]
     fn is_of(&self, entry: &Entry<'_>) -> bool {
-        self.identity == entry.plan.identity && *self.key == *entry.key
+        self.identity == entry.plan.identity && self.key == entry.key
     }
 
     /// Takes over what another version of the policy left, limit by limit.
@@ -297,6 +300,20 @@ impl Usage {
         let cost = entry.op.cost();
         self.blocked_until <= now
             && entry.plan.rules.iter().zip(&self.states).all(|(rule, state)| rule.admits(state, now, cost))
+    }
+
+    #[inline(always)]
+    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> bool {
+        if let ([rule], [state], Op::Check { cost, hold, .. }, 0) =
+            (&*entry.plan.rules, &mut *self.states, &entry.op, self.blocked_until)
+        {
+            return rule.try_add(state, now, *cost, *hold);
+        }
+        let admits = self.admits(entry, now);
+        if admits {
+            self.charge(entry, now);
+        }
+        admits
     }
 
     #[inline]
@@ -339,13 +356,18 @@ impl Usage {
     }
 
     /// To be called after a change: what has lost its meaning is forgotten, as Redis forgets it.
-    #[inline]
+    #[inline(always)]
     fn renew(&mut self, rules: &[Rule], now: u64) {
         self.ends = rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max);
         if self.ends <= now {
-            self.states = rules.iter().map(Rule::fresh).collect();
-            (self.blocked_until, self.ends) = (0, 0);
+            self.forget(rules);
         }
+    }
+
+    #[cold]
+    fn forget(&mut self, rules: &[Rule]) {
+        self.states = rules.iter().map(Rule::fresh).collect();
+        (self.blocked_until, self.ends) = (0, 0);
     }
 
     fn note(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
@@ -361,7 +383,7 @@ impl Usage {
         journal.ends = now + entry.plan.journal_life();
     }
 
-    #[inline]
+    #[inline(always)]
     fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
         if !Arc::ptr_eq(&self.shape, &entry.plan.shape) {
             return self.apply_to_other(entry, now);
@@ -390,18 +412,13 @@ impl Usage {
     }
 
     /// The answer, and whether the usage changed.
-    #[inline]
+    #[inline(always)]
     fn apply_to_own(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         let rules = &entry.plan.rules;
         match &entry.op {
             Op::Check { cost, .. } => {
-                let admits = self.admits(entry, now);
-                let changed = if admits {
-                    self.charge(entry, now);
-                    true
-                } else {
-                    self.refuse(entry, now)
-                };
+                let admits = self.try_charge(entry, now);
+                let changed = admits || self.refuse(entry, now);
                 if changed {
                     self.renew(rules, now);
                 }
@@ -454,13 +471,14 @@ impl Usage {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: u64) -> Answer {
         let cost = entry.op.cost();
-        let mut views = Views::new();
-        for (rule, state) in entry.plan.rules.iter().zip(&self.states) {
-            views.push(rule.view(state, now, cost, charged));
-        }
+        let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
+        let views = match (&*entry.plan.rules, &*self.states) {
+            ([rule], [state]) => Views::from_buf([view((rule, state))]),
+            (rules, states) => rules.iter().zip(states).map(view).collect(),
+        };
         Answer { applied, now, blocked_until: self.blocked_until, views, source: Source::Store, attempts: None }
     }
 

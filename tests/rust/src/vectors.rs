@@ -166,6 +166,11 @@ impl Run {
         Ok(())
     }
 
+    fn set(&mut self, now: u64) {
+        self.clock.set(Duration::from_micros(now));
+        self.model.set(now);
+    }
+
     /// The policy of a name, or of a notation in place.
     fn policy(&self, name: &str) -> Result<Policy, Complaint> {
         match self.policies.get(name) {
@@ -176,16 +181,21 @@ impl Run {
 
     fn step(&mut self, step: &Value) -> Result<(), Complaint> {
         let known = [
-            "at", "do", "policy", "policies", "key", "cost", "meta", "as", "of", "for", "entries", "expect", "note",
+            "at", "do", "policy", "policies", "key", "cost", "meta", "as", "of", "for", "entries", "times", "every",
+            "expect", "note",
         ];
         let names = step.as_object().ok_or("a step is a map")?;
         if let Some(name) = names.keys().find(|name| !known.contains(&name.as_str())) {
             return Err(format!("a step has no {name:?}"));
         }
         if let Some(at) = step.get("at") {
-            let now = self.start.checked_add_signed(at.as_i64().ok_or("at is whole microseconds")?).ok_or("too early")?;
-            self.clock.set(Duration::from_micros(now));
-            self.model.set(now);
+            let at = at.as_i64().ok_or("at is whole microseconds")?;
+            self.set(self.start.checked_add_signed(at).ok_or("too early")?);
+        }
+        let number = |name: &str, default| step.get(name).map_or(Some(default), Value::as_u64).ok_or("a whole number");
+        for _ in 1..number("times", 1)? {
+            self.act(step["do"].as_str().unwrap_or_default(), step)?;
+            self.set(self.model.now() + number("every", 0)?);
         }
         let expected = step.get("expect");
         let action = step["do"].as_str().ok_or("a step says what to do")?;

@@ -168,7 +168,12 @@ proptest! {
         policy in random::policy(&Algorithm::ALL, 3, random::any_options()),
         deeds in proptest::collection::vec((random::pace(), random::any_deed()), 1..40),
     ) {
-        let deeds: Vec<(i64, Deed)> = deeds.into_iter().map(|(pace, deed)| (pace as i64, deed)).collect();
+        let begins = policy.limits().iter().any(|limit| limit.initial().is_some());
+        let deeds: Vec<(i64, Deed)> = deeds
+            .into_iter()
+            .filter(|(_, deed)| !(random::PENDING && begins && matches!(deed, Deed::Block(_))))
+            .map(|(pace, deed)| (pace as i64, deed))
+            .collect();
         agree(&policy, &deeds)?;
     }
 
@@ -250,7 +255,9 @@ proptest! {
 
     #[test]
     fn a_reset_stays_where_it_is(
-        policy in random::policy(&Algorithm::ALL, 1, random::plain()),
+        // A bucket with `initial` is forgotten when it was full for long, and then begins anew.
+        policy in random::policy(&Algorithm::ALL, 1, random::plain())
+            .prop_filter("no initial", |policy| policy.limits()[0].initial().is_none()),
         costs in proptest::collection::vec(1u64..6, 1..20),
         paces in proptest::collection::vec(random::pace(), 1..20),
     ) {

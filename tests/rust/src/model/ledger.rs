@@ -20,11 +20,39 @@ struct Charge {
     last_instant: u64,
 }
 
-/// What is missing from a bucket at a moment, in parts of a unit: `period` of them are one.
+/// What is missing from a bucket: whole units, as of the exact moment there were just so many.
 #[derive(Clone, Copy, Debug)]
 struct Level {
+    units: u128,
+    /// The moment, `part / of` µs later.
     at: u64,
-    parts: u128,
+    part: u128,
+    of: u128,
+}
+
+impl Level {
+    /// Units missing from now on.
+    const fn new(at: u64, units: u128) -> Self {
+        Self { units, at, part: 0, of: 1 }
+    }
+
+    /// Units regained until `moment` at `rate` per `period`, were there enough to regain; and the time since the last
+    /// of them, in µs / rate, rounded down.
+    fn regained(&self, moment: u64, rate: u128, period: u128) -> (u128, u128) {
+        let elapsed = u128::from(moment.saturating_sub(self.at)) * self.of;
+        let Some(parts) = elapsed.saturating_sub(self.part).checked_mul(rate) else { return (u128::MAX, 0) };
+        (parts / (self.of * period), parts % (self.of * period) / self.of)
+    }
+
+    /// The same units in fewer words, as of `moment`.
+    fn at(&self, moment: u64, rate: u128, period: u128) -> Self {
+        let (units, rest) = self.regained(moment, rate, period);
+        if units >= self.units {
+            return Self::new(moment, 0);
+        }
+        let (micros, part) = (rest.div_ceil(rate), rest.div_ceil(rate) * rate - rest);
+        Self { units: self.units - units, at: moment - micros as u64, part, of: rate }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -87,17 +115,10 @@ impl Ledger {
             }
     }
 
-    /// Takes other numbers. What a bucket misses is whole units as of the moment there were just so many; from then on
-    /// they come back at the new rate.
+    /// Takes other numbers. What a bucket misses comes back at the new rate from the moment there were just so many.
     pub(super) fn change(&mut self, limit: &Limit) {
-        let (old_rate, old_granule) = (self.rate(), self.granule());
+        let old_granule = self.granule();
         self.limit = limit.clone();
-        if let Some(level) = &mut self.level {
-            let period = u128::from(limit.period().micros());
-            let whole = level.parts.div_ceil(period) * period;
-            let rate = u128::from(limit.count().max(1));
-            level.parts = whole.saturating_sub((whole - level.parts) * rate / old_rate);
-        }
         if limit.algorithm() == Algorithm::SlidingWindow && self.granule() != old_granule {
             // Only the granule that is still being filled is read anew.
             let (newest, last) = (last_instant(self.last, old_granule), self.last);
@@ -137,13 +158,6 @@ impl Ledger {
         }
     }
 
-    /// Parts that a bucket misses at a moment.
-    fn missing(&self, moment: u64) -> u128 {
-        self.level.map_or(0, |level| {
-            level.parts.saturating_sub(u128::from(moment.saturating_sub(level.at)) * self.rate())
-        })
-    }
-
     /// Units that count at a moment at which nothing was charged since `last`.
     fn used(&self, moment: u64) -> u128 {
         let period = self.period();
@@ -159,7 +173,10 @@ impl Ledger {
             Algorithm::Concurrency => {
                 self.held.iter().filter(|held| held.expires > moment).map(|held| held.units).sum()
             }
-            _ if self.is_bucket() => self.missing(moment).div_ceil(u128::from(period)),
+            _ if self.is_bucket() => self.level.map_or(0, |level| {
+                let (regained, _) = level.regained(moment, self.rate(), u128::from(period));
+                level.units.saturating_sub(regained)
+            }),
             _ => self.charges.iter().filter(|charge| self.counts(charge, moment)).map(|charge| charge.units).sum(),
         }
     }
@@ -182,25 +199,33 @@ impl Ledger {
         late
     }
 
-    /// A token bucket with `initial` begins with that when it is seen first, or again when it was full for so long that
-    /// it could have filled from empty.
-    pub(super) fn see(&mut self, now: u64) {
-        let Some(initial) = self.limit.initial().filter(|initial| *initial < self.capacity()) else { return };
-        let (period, capacity) = (u128::from(self.period()), u128::from(self.capacity()));
-        let known = self.level.is_some_and(|level| {
-            let life = (level.parts + capacity * period).div_ceil(self.rate());
-            u128::from(now) < u128::from(level.at) + life
-        });
-        if !known {
-            self.level = Some(Level { at: now, parts: (capacity - u128::from(initial)) * period });
-            self.last = now;
-        }
+    /// The moment from which nothing counts any more.
+    pub(super) fn counts_until(&self) -> u64 {
+        self.first(self.last, 0)
     }
 
-    fn is_unseen(&self, now: u64) -> bool {
-        let mut seen = self.clone();
-        seen.see(now);
-        seen.level.map(|level| level.at) != self.level.map(|level| level.at)
+    /// Whether it is a token bucket that begins with fewer tokens than it holds, and was never seen or is forgotten:
+    /// for as long as it takes to fill from empty nothing of the policy and key has meant anything since `idle`.
+    pub(super) fn is_unseen(&self, now: u64, idle: u64) -> bool {
+        if self.limit.initial().is_none_or(|initial| initial >= self.capacity()) {
+            return false;
+        }
+        let (period, capacity) = (u128::from(self.period()), u128::from(self.capacity()));
+        let filled = idle + (capacity * period).div_ceil(self.rate()) as u64;
+        now >= filled
+            && self.level.is_none_or(|level| level.regained(now, self.rate(), period).0 >= level.units + capacity)
+    }
+
+    /// Such a bucket begins.
+    pub(super) fn begin(&mut self, now: u64) {
+        let missing = self.capacity().saturating_sub(self.limit.initial().unwrap_or(u64::MAX));
+        self.level = Some(Level::new(now, u128::from(missing)));
+        self.last = now;
+    }
+
+    /// Whether it was ever used.
+    pub(super) const fn is_blank(&self) -> bool {
+        self.last == 0
     }
 
     pub(super) fn admits(&self, now: u64, cost: u64) -> bool {
@@ -228,9 +253,7 @@ impl Ledger {
         if self.limit.algorithm() != Algorithm::LeakyBucket {
             return 0;
         }
-        let time = self.time(now);
-        let before = self.missing(time).saturating_sub(u128::from(charged) * u128::from(self.period()));
-        if before == 0 { 0 } else { time - now + before.div_ceil(self.rate()) as u64 }
+        self.first(now, u128::from(charged)) - now
     }
 
     /// Charges, admitted or not.
@@ -238,12 +261,10 @@ impl Ledger {
         let now = self.time(now);
         let (cost, period) = (u128::from(cost), u128::from(self.period()));
         if self.is_bucket() {
-            self.see(now);
-            let before = self.missing(now);
             let most = (LONGEST_DEBT * self.rate() / period).min(MOST);
-            let drained = before.div_ceil(period) * period - before;
-            let units = (before.div_ceil(period) + cost).min(most);
-            self.level = Some(Level { at: now, parts: units * period - drained });
+            let mut level = self.level.unwrap_or(Level::new(now, 0)).at(now, self.rate(), period);
+            level.units = (level.units + cost).min(most);
+            self.level = Some(level);
         } else if self.limit.algorithm() == Algorithm::Concurrency {
             self.held.retain(|held| held.expires > now);
             self.held.push(Held { expires: now + self.period(), id: hold, units: cost });
@@ -269,11 +290,11 @@ impl Ledger {
             left -= taken;
         };
         if self.is_bucket() {
-            if self.is_unseen(now) {
-                return;
+            if let Some(level) = self.level {
+                let mut level = level.at(now, self.rate(), u128::from(self.period()));
+                level.units = level.units.saturating_sub(u128::from(cost));
+                self.level = Some(level);
             }
-            let parts = self.missing(now).saturating_sub(u128::from(cost) * u128::from(self.period()));
-            self.level = Some(Level { at: now, parts });
         } else if self.limit.algorithm() == Algorithm::Concurrency {
             let live = |held: &&mut Held| held.expires > now && held.id == 0;
             self.held.iter_mut().rev().filter(live).for_each(|held| take(&mut held.units));
@@ -286,14 +307,14 @@ impl Ledger {
         }
     }
 
-    /// Makes a hold last another ttl; says whether it was there.
-    pub(super) fn renew(&mut self, now: u64, id: u64, ttl: u64) -> bool {
-        let now = self.time(now);
-        let Some(held) = self.held.iter_mut().find(|held| held.id == id && held.expires > now) else { return false };
-        held.expires = now + ttl;
-        self.held.sort_by_key(|held| held.expires);
-        self.last = now;
-        true
+    /// Makes a hold last another ttl, when it is still there.
+    pub(super) fn renew(&mut self, now: u64, id: u64) {
+        let (now, ttl) = (self.time(now), self.period());
+        if let Some(held) = self.held.iter_mut().find(|held| held.id == id && held.expires > now) {
+            held.expires = now + ttl;
+            self.held.sort_by_key(|held| held.expires);
+            self.last = now;
+        }
     }
 
     /// Gives a hold back.

@@ -69,17 +69,53 @@ impl Usage {
         Self { ledgers: ledgers.collect(), blocked_until: self.blocked_until }
     }
 
+    /// The buckets that begin when they are seen now, by number.
+    fn unseen(&self, now: u64) -> Vec<usize> {
+        let blank = self.ledgers.iter().all(Ledger::is_blank) && self.blocked_until == 0;
+        let idle = self.ledgers.iter().map(Ledger::counts_until).fold(self.blocked_until, u64::max);
+        let unseen = |ledger: &Ledger| ledger.is_unseen(now, if blank || ledger.is_blank() { 0 } else { idle });
+        (0..self.ledgers.len()).filter(|index| unseen(&self.ledgers[*index])).collect()
+    }
+
+    /// With those buckets begun.
+    fn see(&mut self, now: u64) {
+        for index in self.unseen(now) {
+            self.ledgers[index].begin(now);
+        }
+    }
+
+    fn seen(&self, now: u64) -> Self {
+        let mut seen = self.clone();
+        seen.see(now);
+        seen
+    }
+
+    fn has_ended(&self, now: u64) -> bool {
+        let buckets = self.ledgers.iter().filter(|ledger| {
+            ledger.limit.initial().is_some_and(|initial| initial < ledger.capacity())
+        });
+        self.blocked_until <= now
+            && self.ledgers.iter().all(|ledger| ledger.counts_until() <= now)
+            && buckets.count() == self.unseen(now).len()
+    }
+
     fn admits(&self, now: u64, cost: u64) -> bool {
-        let admits = |ledger: &Ledger| {
-            let mut seen = ledger.clone();
-            seen.see(now);
-            seen.admits(now, cost)
-        };
-        self.blocked_until <= now && self.ledgers.iter().all(admits)
+        self.blocked_until <= now && self.seen(now).ledgers.iter().all(|ledger| ledger.admits(now, cost))
     }
 
     fn charge(&mut self, now: u64, cost: u64, hold: u64) {
+        self.see(now);
         self.ledgers.iter_mut().for_each(|ledger| ledger.charge(now, cost, hold));
+    }
+
+    fn refund(&mut self, now: u64, cost: u64) {
+        let unseen = self.unseen(now);
+        for (index, ledger) in self.ledgers.iter_mut().enumerate() {
+            // Nothing was charged to a bucket that was never seen.
+            if !unseen.contains(&index) {
+                ledger.refund(now, cost);
+            }
+        }
     }
 
     /// What a denial leaves behind.
@@ -89,7 +125,7 @@ impl Usage {
         if options.count_denied {
             self.charge(now, cost, hold);
         } else if !blocked {
-            self.ledgers.iter_mut().for_each(|ledger| ledger.see(now));
+            self.see(now);
         }
         if let (false, Some(period)) = (blocked, options.block_for) {
             self.blocked_until = now + period.micros();
@@ -99,13 +135,12 @@ impl Usage {
     fn said(&self, policy: &Policy, now: u64, cost: u64, admitted: bool, charged: u64) -> Said {
         let shadow = policy.options().shadow && !admitted;
         let views: Vec<(Ledger, Option<u64>)> = self
+            .seen(now)
             .ledgers
-            .iter()
+            .into_iter()
             .map(|ledger| {
-                let mut seen = ledger.clone();
-                seen.see(now);
-                let admits_at = seen.admits_at(now, cost);
-                (seen, admits_at)
+                let admits_at = ledger.admits_at(now, cost);
+                (ledger, admits_at)
             })
             .collect();
         let limits: Vec<LimitSaid> = views
@@ -187,7 +222,7 @@ impl Model {
         for kept in self.kept.iter_mut().filter(|kept| kept.due <= u128::from(now) * 1_000) {
             kept.due = u128::from(now) * 1_000 + u128::from(kept.ttl) * 1_000 / 3;
             if let Some(usage) = self.usages.get_mut(&kept.place) {
-                let _ = usage.ledgers.iter_mut().any(|ledger| ledger.renew(now, kept.id, kept.ttl));
+                usage.ledgers.iter_mut().for_each(|ledger| ledger.renew(now, kept.id));
             }
         }
     }
@@ -202,7 +237,18 @@ impl Model {
 
     /// Keeps a usage, unless nothing of it means anything any more.
     fn keep(&mut self, policy: &Policy, key: &str, usage: Usage) {
-        self.usages.insert(Self::place(policy, key), usage);
+        if usage.has_ended(self.now) {
+            self.usages.remove(&Self::place(policy, key));
+        } else {
+            self.usages.insert(Self::place(policy, key), usage);
+        }
+    }
+
+    /// A denial that leaves nothing behind leaves the state in the words of the policy that wrote it.
+    fn keep_if_changed(&mut self, policy: &Policy, key: &str, usage: Usage, before: &Usage) {
+        if format!("{usage:?}") != format!("{before:?}") {
+            self.keep(policy, key, usage);
+        }
     }
 
     fn note(&mut self, policy: &Policy, key: &str, allowed: bool, cost: u64, meta: Option<&[u8]>) {
@@ -230,9 +276,10 @@ impl Model {
             usage.deny(policy, self.now, cost, hold);
         }
         let said = usage.said(policy, self.now, cost, admitted, if admitted { cost } else { 0 });
-        // A denial that leaves nothing behind leaves the state in the words of the policy that wrote it.
-        if admitted || format!("{usage:?}") != format!("{before:?}") {
+        if admitted {
             self.keep(policy, key, usage);
+        } else {
+            self.keep_if_changed(policy, key, usage, &before);
         }
         self.note(policy, key, admitted, cost, meta);
         (said, admitted)
@@ -255,7 +302,7 @@ impl Model {
     /// Gives back.
     pub fn refund(&mut self, policy: &Policy, key: &str, cost: u64) {
         let mut usage = self.usage(policy, key);
-        usage.ledgers.iter_mut().for_each(|ledger| ledger.refund(self.now, cost));
+        usage.refund(self.now, cost);
         self.keep(policy, key, usage);
     }
 
@@ -336,8 +383,9 @@ impl Model {
         for ((policy, key, cost), admitted) in entries.iter().zip(&admitted) {
             if !admitted {
                 let mut usage = self.usage(policy, key);
+                let before = usage.clone();
                 usage.deny(policy, now, *cost, 0);
-                self.keep(policy, key, usage);
+                self.keep_if_changed(policy, key, usage, &before);
             }
             self.note(policy, key, *admitted && stands, *cost, None);
         }

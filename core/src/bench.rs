@@ -1,0 +1,64 @@
+//! Doors for the benchmarks of this repository, behind the feature `bench`: what users cannot call, measured alone.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use crate::algorithm::{Rule, State};
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::policy::Policy;
+use crate::script::{Batch, Request};
+use crate::store::{Entry, Memory, Op, Store};
+
+const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
+
+/// The memory store with one policy, without a limiter around it.
+pub struct Keyed {
+    store: Memory,
+    plan: Arc<Plan>,
+}
+
+impl Keyed {
+    /// A store of at most that many keys.
+    #[must_use]
+    pub fn new(policy: &Policy, max_keys: usize) -> Self {
+        Self { store: Memory::new(max_keys), plan: policy.plan() }
+    }
+
+    /// Whether a key is admitted.
+    ///
+    /// # Errors
+    /// None.
+    pub fn check(&self, key: &str) -> Result<bool> {
+        let answer = self.store.ask(&Entry { plan: &self.plan, key, op: CHECK }, None)?;
+        Ok(black_box(answer).applied)
+    }
+}
+
+/// The first limit of a policy alone: rule and state, no store.
+pub struct Ruled {
+    rule: Rule,
+    state: State,
+}
+
+impl Ruled {
+    /// A fresh state.
+    #[must_use]
+    pub fn new(policy: &Policy) -> Self {
+        let rule = Rule::new(&policy.limits()[0]);
+        Self { state: rule.fresh(), rule }
+    }
+
+    /// Whether a unit is admitted at a moment.
+    pub fn check(&mut self, now: u64) -> bool {
+        self.rule.try_add(&mut self.state, now, 1, 0)
+    }
+}
+
+/// Writes checks of these keys as one command; the bytes on the wire.
+#[must_use]
+pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
+    let plan = policy.plan();
+    let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, op: CHECK });
+    Batch::new("tg".into(), None, false, keys.iter().map(request).collect()).command().get_packed_command()
+}
