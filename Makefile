@@ -34,7 +34,9 @@ check: toolchain ## Check format, lints, types, licenses and advisories
 
 bench: setup ## Measure rules, stores and scripts on this machine
 	@echo "Benchmarks (a quiet machine gives steadier figures) …"
-	@cargo bench --locked -p tidegate
+	@cargo bench --locked -p tidegate-benches
+	@cargo run --release --locked -p tidegate-benches --bin server-cost
+	@cargo run --release --locked -p tidegate-benches --bin server-memory
 
 clean: ## Remove everything that was built
 	@echo "Removing target, .cache and dist …"

@@ -60,10 +60,12 @@ impl ManualClock {
         self.watchers.lock().retain(|watcher| watcher.strong_count() > 0);
         let watchers = self.watchers.lock().clone();
         watchers.iter().filter_map(Weak::upgrade).for_each(|watcher| watcher.time_passed());
-        self.signals.lock().retain(|signal| signal.upgrade().is_some_and(|signal| {
-            signal.give();
-            true
-        }));
+        self.signals.lock().retain(|signal| {
+            signal.upgrade().is_some_and(|signal| {
+                signal.give();
+                true
+            })
+        });
     }
 
     pub(crate) fn micros(&self) -> u64 {

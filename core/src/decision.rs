@@ -1,5 +1,6 @@
 //! The answer, as data.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -52,7 +53,8 @@ impl Decision {
         let first = decisions.iter().find(|decision| !decision.allowed());
         let tightest = || {
             decisions.iter().min_by(|a, b| {
-                let share = |decision: &Self| (u128::from(decision.remaining()) << 64) / u128::from(decision.limit().max(1));
+                let share =
+                    |decision: &Self| (u128::from(decision.remaining()) << 64) / u128::from(decision.limit().max(1));
                 share(a).cmp(&share(b))
             })
         };
@@ -77,22 +79,19 @@ impl Decision {
         !self.answer.applied && view.admits_at.is_none_or(|at| at > self.answer.now)
     }
 
-    fn from_now(&self, moment: u64) -> Duration {
+    fn until(&self, moment: u64) -> Duration {
         Duration::from_micros(moment.saturating_sub(self.answer.now))
     }
 
     /// The limit that binds: the one that refused and takes longest, else the one with least left in proportion.
     fn binding(&self) -> (usize, &View) {
-        let rules = &self.plan.rules;
-        let weight = |(index, view): &(usize, &View)| {
-            if self.exceeds(view) {
-                (0, u128::MAX - view.admits_at.map_or(u128::MAX, u128::from))
-            } else {
-                (1, (u128::from(view.remaining) << 64) / u128::from(rules[*index].capacity().max(1)))
-            }
+        let share = |(index, view): &(usize, &View)| (view.remaining, self.plan.rules[*index].capacity());
+        let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(a.1), self.exceeds(b.1)) {
+            (true, true) => b.1.admits_at.unwrap_or(u64::MAX).cmp(&a.1.admits_at.unwrap_or(u64::MAX)),
+            (false, false) => by_share(share(a), share(b)),
+            (one, other) => other.cmp(&one),
         };
-        let views = self.answer.views.iter().enumerate();
-        views.min_by_key(weight).unwrap_or((0, &EMPTY))
+        self.answer.views.iter().enumerate().min_by(order).unwrap_or((0, &EMPTY))
     }
 
     /// May it go?
@@ -147,13 +146,13 @@ impl Decision {
         for view in self.answer.views.iter().filter(|view| self.exceeds(view)) {
             moment = moment.max(view.admits_at?);
         }
-        Some(self.from_now(moment))
+        Some(self.until(moment))
     }
 
     /// Until the limit that binds is as if unused.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        self.from_now(self.binding().1.resets_at)
+        self.until(self.binding().1.resets_at)
     }
 
     /// The moment the limit that binds is as if unused; the same between calls.
@@ -181,8 +180,8 @@ impl Decision {
                 limit: self.plan.rules[index].capacity(),
                 period: limit.period(),
                 remaining: view.remaining,
-                retry_after: if exceeded { view.admits_at.map(|at| self.from_now(at)) } else { Some(Duration::ZERO) },
-                reset_after: self.from_now(view.resets_at),
+                retry_after: if exceeded { view.admits_at.map(|at| self.until(at)) } else { Some(Duration::ZERO) },
+                reset_after: self.until(view.resets_at),
                 exceeded,
             }
         })
@@ -205,6 +204,11 @@ impl Decision {
     pub const fn at(&self) -> Duration {
         Duration::from_micros(self.answer.now)
     }
+}
+
+/// Compares what is left in proportion to the limit, without rounding.
+fn by_share((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) -> Ordering {
+    (u128::from(left) * u128::from(other_limit.max(1))).cmp(&(u128::from(other_left) * u128::from(limit.max(1))))
 }
 
 const EMPTY: View = View { remaining: 0, admits_at: None, resets_at: 0, delay: 0 };

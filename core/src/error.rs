@@ -61,10 +61,7 @@ impl ErrorKind {
     /// Whether the store is to blame, so that `on_store_error` applies.
     #[must_use]
     pub const fn is_store(self) -> bool {
-        matches!(
-            self,
-            Self::StoreUnavailable | Self::StoreTimeout | Self::StoreRejected
-        )
+        matches!(self, Self::StoreUnavailable | Self::StoreTimeout | Self::StoreRejected)
     }
 }
 

@@ -183,9 +183,8 @@ fn header(shape: &[Tag], layouts: &[Layout], full: bool) -> Vec<u8> {
 /// The numbers of one rule, as its Lua file names them: n, p, d, x, y.
 fn numbers(rule: &Rule) -> [u64; 5] {
     use crate::algorithm::Grid;
-    let meter = |meter: &crate::algorithm::Meter, missing: u64| {
-        [meter.capacity, meter.rise, meter.run, meter.ceiling, missing]
-    };
+    let meter =
+        |meter: &crate::algorithm::Meter, missing: u64| [meter.capacity, meter.rise, meter.run, meter.ceiling, missing];
     match rule {
         Rule::FixedWindow(rule) => [rule.count, rule.period, 0, 0, 0],
         Rule::CalendarWindow(rule) => match rule.grid {
@@ -222,7 +221,8 @@ fn short(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn ask(rules: &[Rule], shape: &[Tag], layouts: &[Layout], header: &[u8], full_header: &[u8]) -> Ask {
-    let sizes = layouts.iter().flat_map(|layout| layout.fields.iter().map(|field| u16::from(field.width(layout.width))));
+    let sizes =
+        layouts.iter().flat_map(|layout| layout.fields.iter().map(|field| u16::from(field.width(layout.width))));
     let size = header.len() as u16 + sizes.sum::<u16>();
     let slots = 1 + layouts.iter().map(|layout| layout.fields.len()).sum::<usize>() as u8;
 

@@ -253,7 +253,7 @@ fn written(request: &Request) -> Vec<u8> {
 fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value) -> Result<Answer> {
     let mut answer = Answer { applied, now, source: Source::Store, ..Answer::default() };
     match (&request.op, item) {
-        (_, Value::ServerError(error)) => return Err(rejected(&error)),
+        (_, Value::ServerError(error)) => Err(rejected(&error)),
         (Op::Journal, Value::Array(items)) => {
             // The list expires as a whole; what is too old is told by its own time.
             let live = |attempt: &Attempt| attempt.at + request.plan.journal_life() > now;
@@ -293,7 +293,9 @@ fn attempt(item: &Value) -> Option<Attempt> {
 fn garbled(what: &str) -> Error {
     Error::new(
         ErrorKind::StoreRejected,
-        format!("Redis answered with something that is no answer of Tidegate's script ({what}): is this a Redis or Valkey server?"),
+        format!(
+            "Redis answered with something that is no answer of Tidegate's script ({what}): is this a Redis or Valkey server?"
+        ),
     )
 }
 

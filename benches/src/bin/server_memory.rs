@@ -20,14 +20,23 @@ const LIMITS: [(&str, &str); 12] = [
     ("gcra, fractions, n > 255", "gcra 700/s"),
     ("sliding-window, one check", "20/minute"),
     ("three O(1)", "gcra 100/s; fixed-window 1000/hour; token-bucket 100/minute"),
-    ("five O(1)", "gcra 100/s; fixed-window 1000/hour; token-bucket 100/minute; calendar-window 10000/day; leaky-bucket 10/s"),
+    (
+        "five O(1)",
+        "gcra 100/s; fixed-window 1000/hour; token-bucket 100/minute; calendar-window 10000/day; leaky-bucket 10/s",
+    ),
 ];
 
 /// The bytes of all keys there are, and how many.
 fn bytes(connection: &mut Connection) -> (u64, usize) {
     let keys: Vec<Vec<u8>> = connection.keys("*").expect("KEYS answers");
     let usage = |key: &Vec<u8>| -> u64 {
-        redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query(connection).expect("MEMORY USAGE answers")
+        redis::cmd("MEMORY")
+            .arg("USAGE")
+            .arg(key)
+            .arg("SAMPLES")
+            .arg(0)
+            .query(connection)
+            .expect("MEMORY USAGE answers")
     };
     (keys.iter().map(usage).sum(), keys.len())
 }

@@ -108,8 +108,7 @@ fn month_of(day: u64) -> u64 {
     let day = day + 719_468;
     let era = day / 146_097;
     let day_of_era = day % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     (era * 400 + year_of_era) * 12 + month_from_march + 2 - 1970 * 12
@@ -121,8 +120,7 @@ fn day_of(month: u64) -> u64 {
     let (year, month) = (from_march / 12, from_march % 12);
     let era = year / 400;
     let year_of_era = year % 400;
-    let day_of_era =
-        365 * year_of_era + year_of_era / 4 - year_of_era / 100 + (153 * month + 2) / 5;
+    let day_of_era = 365 * year_of_era + year_of_era / 4 - year_of_era / 100 + (153 * month + 2) / 5;
     era * 146_097 + day_of_era - 719_468
 }
 

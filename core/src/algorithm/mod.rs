@@ -183,9 +183,7 @@ impl Rule {
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
         match (self, state) {
-            (Self::LeakyBucket(rule), State::LeakyBucket(state)) => {
-                rule.queued(state, now, cost, charged)
-            }
+            (Self::LeakyBucket(rule), State::LeakyBucket(state)) => rule.queued(state, now, cost, charged),
             (rule, state) => with!(rule, state, |rule, state| rule.view(state, now, cost)),
         }
     }

@@ -98,11 +98,6 @@ impl Rule {
         } else {
             Some(self.fades(start + self.period, state.current, self.count - cost))
         };
-        View {
-            remaining: self.count.saturating_sub(used),
-            admits_at,
-            resets_at: self.ends(&state).max(now),
-            delay: 0,
-        }
+        View { remaining: self.count.saturating_sub(used), admits_at, resets_at: self.ends(&state).max(now), delay: 0 }
     }
 }

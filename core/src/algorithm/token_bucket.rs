@@ -40,11 +40,7 @@ impl Rule {
 
     #[inline]
     fn known(&self, state: &State, now: u64) -> State {
-        if self.unknown(state, now) {
-            State { since: now, units: self.missing, part: 0 }
-        } else {
-            *state
-        }
+        if self.unknown(state, now) { State { since: now, units: self.missing, part: 0 } } else { *state }
     }
 
     #[inline]

@@ -8,7 +8,9 @@ use tokio::sync::oneshot;
 
 use super::hold::Hold;
 use super::patience::Patience;
-use super::{AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost};
+use super::{
+    AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost,
+};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
@@ -125,7 +127,10 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for no entries or more than 256.
-    pub async fn check_all<P: AsPolicy>(&self, entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>) -> Result<Decision> {
+    pub async fn check_all<P: AsPolicy>(
+        &self,
+        entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
+    ) -> Result<Decision> {
         let asked = super::asked(&self.inner, entries)?;
         let (answer, answered) = oneshot::channel();
         let done = Box::new(move |result| drop(answer.send(result)));
@@ -139,7 +144,13 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
-    pub async fn acquire(&self, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
+    pub async fn acquire(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        cost: u64,
+        timeout: Option<Duration>,
+    ) -> Result<Decision> {
         let op = Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
         let plan = self.inner.plan(&policy, key)?;
         self.wait(&plan, key, &op, timeout).await

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::hold::Hold;
 use super::patience::Patience;
-use super::{AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost};
+use super::{
+    AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost,
+};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
@@ -131,7 +133,10 @@ impl Limiter {
     ///
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for no entries or more than 256.
-    pub fn check_all<P: AsPolicy>(&self, entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>) -> Result<Decision> {
+    pub fn check_all<P: AsPolicy>(
+        &self,
+        entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
+    ) -> Result<Decision> {
         let asked = super::asked(&self.inner, entries)?;
         let answers = self.inner.store.ask_all(&self::entries(&asked), self.inner.now())?;
         decided_all(asked, answers)

@@ -84,7 +84,10 @@ impl Builder {
     /// `policy_invalid` for a name that is taken.
     pub fn named(mut self, policy: Policy) -> Result<Self> {
         if self.policies.iter().any(|other| other.name() == policy.name()) {
-            return Err(Error::policy(format!("there are two policies of the name {:?}: give one another", policy.name())));
+            return Err(Error::policy(format!(
+                "there are two policies of the name {:?}: give one another",
+                policy.name()
+            )));
         }
         self.policies.push(policy);
         Ok(self)

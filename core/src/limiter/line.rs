@@ -43,10 +43,13 @@ impl Drop for Ticket {
     }
 }
 
+/// A policy's identity and a key.
+type Wanted = (u128, Box<str>);
+
 /// All lines in which somebody stands.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    open: Mutex<HashMap<(u128, Box<str>), Weak<Line>>>,
+    open: Mutex<HashMap<Wanted, Weak<Line>>>,
 }
 
 impl Lines {

@@ -108,9 +108,10 @@ impl Inner {
 
     fn reload(&self) -> Result<()> {
         self.open()?;
-        let path = self.file.as_ref().ok_or_else(|| {
-            Error::config("this limiter was not made from a file: there is nothing to reload")
-        })?;
+        let path = self
+            .file
+            .as_ref()
+            .ok_or_else(|| Error::config("this limiter was not made from a file: there is nothing to reload"))?;
         let file = PolicyFile::read(path)?;
         self.policies.replace(file.policies());
         Ok(())

@@ -105,7 +105,8 @@ impl Policies {
             let mut names: Vec<String> = self.named.load().keys().map(|name| format!("{name:?}")).collect();
             names.sort_unstable();
             let shown: String = text.chars().take(80).collect();
-            let known = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+            let known =
+                if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
             Error::new(
                 ErrorKind::PolicyUnknown,
                 format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\""),

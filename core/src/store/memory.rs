@@ -279,9 +279,8 @@ impl Usage {
                 self.shape.iter().zip(self.states.drain(..)).map(|(tag, state)| (tag, Some(state))).collect();
             let mut states = SmallVec::new();
             for (tag, rule) in plan.shape.iter().zip(&plan.rules) {
-                let same = old.iter_mut().find(|(other, state)| {
-                    state.is_some() && other.0 == tag.0 && other.1 == tag.1
-                });
+                let same =
+                    old.iter_mut().find(|(other, state)| state.is_some() && other.0 == tag.0 && other.1 == tag.1);
                 states.push(match same {
                     Some((other, state)) => match state.take() {
                         Some(state) => refitted(state, other.2, tag.2),
@@ -358,7 +357,8 @@ impl Usage {
     /// To be called after a change: what has lost its meaning is forgotten, as Redis forgets it.
     #[inline(always)]
     fn renew(&mut self, rules: &[Rule], now: u64) {
-        self.ends = rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max);
+        self.ends =
+            rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max);
         if self.ends <= now {
             self.forget(rules);
         }
@@ -377,7 +377,12 @@ impl Usage {
             return;
         }
         let journal = self.journal.get_or_insert_with(|| Box::new(Journal { attempts: Default::default(), ends: 0 }));
-        journal.attempts.push_back(Attempt { at: now, allowed, cost: *cost, meta: meta.as_deref().map(<[u8]>::to_vec) });
+        journal.attempts.push_back(Attempt {
+            at: now,
+            allowed,
+            cost: *cost,
+            meta: meta.as_deref().map(<[u8]>::to_vec),
+        });
         let surplus = journal.attempts.len().saturating_sub(most);
         journal.attempts.drain(..surplus);
         journal.ends = now + entry.plan.journal_life();
@@ -460,8 +465,12 @@ impl Usage {
             Op::Charge { .. } => self.charge(entry, now),
             Op::Refund { cost } => rules.for_each(|(rule, state)| rule.take(state, now, cost)),
             Op::Block { micros } => self.blocked_until = if micros == 0 { 0 } else { (now + micros).min(MAX) },
-            Op::Renew { hold } => return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found),
-            Op::Close { hold } => return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found),
+            Op::Renew { hold } => {
+                return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found);
+            }
+            Op::Close { hold } => {
+                return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
+            }
             Op::Clear => {
                 rules.for_each(|(rule, state)| *state = rule.fresh());
                 self.blocked_until = 0;

@@ -191,9 +191,13 @@ impl Loop {
         true
     }
 
+    fn next_if(&mut self, wanted: impl FnOnce(&Job) -> bool) -> Option<Job> {
+        self.waiting.front().is_some_and(wanted).then(|| self.waiting.pop_front()).flatten()
+    }
+
     fn expire(&mut self) {
         let now = Instant::now();
-        while let Some(job) = self.waiting.pop_front_if(|job| job.deadline <= now) {
+        while let Some(job) = self.next_if(|job| job.deadline <= now) {
             job.fail(&failure::late(&self.target.shown, self.target.timeout));
         }
     }
@@ -204,7 +208,8 @@ impl Loop {
             return true;
         }
         let timeout = self.target.timeout;
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
         match self.target.client.get_multiplexed_async_connection_with_config(&config).await {
             Ok(connection) => {
                 self.connection = Some(connection);
@@ -228,7 +233,7 @@ impl Loop {
         let together = matches!(first.done, Waiter::All(_));
         let (mut requests, mut waiters) = (first.requests, vec![first.done]);
         while fold.is_some() && waiters.len() < self.target.fold {
-            match self.waiting.pop_front_if(|job| job.fold() == fold) {
+            match self.next_if(|job| job.fold() == fold) {
                 Some(job) => {
                     requests.extend(job.requests);
                     waiters.push(job.done);
@@ -268,12 +273,7 @@ async fn expiry(oldest: Option<Instant>) {
     }
 }
 
-async fn fly(
-    target: Arc<Target>,
-    mut connection: MultiplexedConnection,
-    batch: Batch,
-    waiters: Vec<Waiter>,
-) -> Flight {
+async fn fly(target: Arc<Target>, mut connection: MultiplexedConnection, batch: Batch, waiters: Vec<Waiter>) -> Flight {
     let reply = async {
         if matches!(waiters[..], [Waiter::Ping(_)]) {
             connection.send_packed_command(&redis::cmd("PING")).await?;

@@ -23,10 +23,7 @@ pub(super) fn of(error: &RedisError, shown: &str, timeout: Duration) -> Error {
 
 /// The server did not answer in time.
 pub(super) fn late(shown: &str, timeout: Duration) -> Error {
-    Error::new(
-        ErrorKind::StoreTimeout,
-        format!("{shown} did not answer within {} ms", timeout.as_millis()),
-    )
+    Error::new(ErrorKind::StoreTimeout, format!("{shown} did not answer within {} ms", timeout.as_millis()))
 }
 
 /// The server's answer had no answer to this call.
