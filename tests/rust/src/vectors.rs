@@ -63,7 +63,10 @@ fn read(path: &Path) -> Vec<Case> {
     let file: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}.json: {error}"));
     assert!(file["about"].is_string(), "{name}.json says what it is about");
     let cases = file["cases"].as_array().unwrap_or_else(|| panic!("{name}.json has cases"));
-    cases.iter().map(|case| Case { name: format!("{name}: {}", case["name"].as_str().expect("a name")), value: case.clone() }).collect()
+    cases
+        .iter()
+        .map(|case| Case { name: format!("{name}: {}", case["name"].as_str().expect("a name")), value: case.clone() })
+        .collect()
 }
 
 /// Something that a step of a case did not say as expected.
@@ -223,7 +226,9 @@ impl Run {
             return Err(format!("expected {wanted}\nsaid     {found}\nmodel    {}", modelled.unwrap_or(Value::Null)));
         }
         match modelled {
-            Some(modelled) if !says(&modelled, &wanted) => Err(format!("the vector is wrong: the model says {modelled}")),
+            Some(modelled) if !says(&modelled, &wanted) => {
+                Err(format!("the vector is wrong: the model says {modelled}"))
+            }
             Some(modelled) if modelled != found => Err(format!("said  {found}\nmodel {modelled}")),
             _ => Ok(()),
         }
@@ -270,7 +275,9 @@ impl Run {
             },
             "peek" => match self.speaker.peek(&*name, &key, cost) {
                 Err(error) => Err(error),
-                Ok(decision) => Ok((decided(&decision), Some(self.model.peek(&self.policy(&name)?, &key, cost).json()))),
+                Ok(decision) => {
+                    Ok((decided(&decision), Some(self.model.peek(&self.policy(&name)?, &key, cost).json())))
+                }
             },
             "hold" => match self.speaker.hold(&*name, &key, cost) {
                 Err(error) => Err(error),
@@ -390,8 +397,11 @@ impl Run {
             Ok(decision) => {
                 let policies: Vec<Policy> =
                     entries.iter().map(|(name, ..)| self.policy(name)).collect::<Result<_, _>>()?;
-                let asked: Vec<(&Policy, &str, u64)> =
-                    policies.iter().zip(&entries).map(|(policy, (_, key, cost))| (policy, key.as_str(), *cost)).collect();
+                let asked: Vec<(&Policy, &str, u64)> = policies
+                    .iter()
+                    .zip(&entries)
+                    .map(|(policy, (_, key, cost))| (policy, key.as_str(), *cost))
+                    .collect();
                 Ok((Said::of(&decision).json(), Some(self.model.check_all(&asked).json())))
             }
         })

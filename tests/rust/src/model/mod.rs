@@ -91,9 +91,10 @@ impl Usage {
     }
 
     fn has_ended(&self, now: u64) -> bool {
-        let buckets = self.ledgers.iter().filter(|ledger| {
-            ledger.limit.initial().is_some_and(|initial| initial < ledger.capacity())
-        });
+        let buckets = self
+            .ledgers
+            .iter()
+            .filter(|ledger| ledger.limit.initial().is_some_and(|initial| initial < ledger.capacity()));
         self.blocked_until <= now
             && self.ledgers.iter().all(|ledger| ledger.counts_until() <= now)
             && buckets.count() == self.unseen(now).len()
@@ -341,9 +342,8 @@ impl Model {
         self.holds += 1;
         let id = self.holds;
         let (said, _) = self.checked(policy, key, cost, None, id);
-        let ttl = |limit: &tidegate::Limit| {
-            (limit.algorithm() == Algorithm::Concurrency).then(|| limit.period().micros())
-        };
+        let ttl =
+            |limit: &tidegate::Limit| (limit.algorithm() == Algorithm::Concurrency).then(|| limit.period().micros());
         if !said.allowed {
             return (said, None);
         }
