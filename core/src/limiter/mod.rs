@@ -147,7 +147,9 @@ fn check_op(options: &CheckOptions) -> Result<Op> {
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
     }
-    Ok(Op::Check { cost, hold: 0, meta: options.meta.as_deref().map(Into::into) })
+    // Redis stores nothing for both; so they are the same everywhere.
+    let meta = options.meta.as_deref().filter(|meta| !meta.is_empty());
+    Ok(Op::Check { cost, hold: 0, meta: meta.map(Into::into) })
 }
 
 /// What an answer means to the caller.

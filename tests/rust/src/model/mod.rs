@@ -256,7 +256,7 @@ impl Model {
         let most = policy.options().journal as usize;
         if most > 0 {
             let journal = self.journals.entry(Self::place(policy, key)).or_default();
-            journal.insert(0, Noted { at: self.now, allowed, cost, meta: meta.map(<[u8]>::to_vec) });
+            journal.insert(0, Noted { at: self.now, allowed, cost, meta: meta.filter(|meta| !meta.is_empty()).map(<[u8]>::to_vec) });
             journal.truncate(most);
         }
     }
