@@ -180,6 +180,11 @@ impl AsyncLimiter {
         }
     }
 
+    /// How many of this limiter's callers wait for a key in `acquire`; 0 for a policy that is none.
+    pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
+        self.inner.plan(&policy, key).map_or(0, |plan| self.inner.lines.waiting(&plan, key))
+    }
+
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors

@@ -75,6 +75,12 @@ impl Lines {
         Ticket { line, number }
     }
 
+    /// How many stand in the line for a key.
+    pub(super) fn waiting(&self, plan: &Plan, key: &str) -> usize {
+        let line = self.open.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
+        line.map_or(0, |line| line.waiting.lock().1.len())
+    }
+
     /// Something was given back: the first in the line may ask again before its time.
     pub(super) fn given_back(&self, plan: &Plan, key: &str) {
         let open = self.open.lock();

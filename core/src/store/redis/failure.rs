@@ -12,6 +12,12 @@ pub(super) fn of(error: &RedisError, shown: &str, timeout: Duration) -> Error {
     if error.is_timeout() {
         return late(shown, timeout);
     }
+    if error.kind() == redis::ErrorKind::AuthenticationFailed {
+        return Error::new(
+            ErrorKind::StoreRejected,
+            format!("{shown} refused the user or the password: give the right ones in the store URL"),
+        );
+    }
     if let Ok(server) = ServerError::try_from(error.clone()) {
         return script::rejected(&server);
     }

@@ -1,0 +1,148 @@
+//! However many ask at once, from however many threads, tasks and processes: exactly the limit is admitted.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate::{AsyncLimiter, Limiter};
+use tidegate_tests::servers::{Kind, Servers};
+
+/// Limits of 1,000 that do not give anything back within a test.
+const POLICIES: [&str; 4] = [
+    "fixed-window 1000/hour",
+    "1000/day",
+    "gcra 1000/year; sliding-log 1000/day; sliding-counter 2000/year",
+    "token-bucket 1000/year; concurrency 1000 ttl 1 hour; leaky-bucket 1200/year; fixed-window 1000/day",
+];
+const TRIES: u64 = 1_600;
+
+fn limiter(url: &str) -> Limiter {
+    Limiter::builder().store(url).timeout(Duration::from_secs(10)).build().expect("a limiter")
+}
+
+fn tasks(url: &str) -> AsyncLimiter {
+    Limiter::builder().store(url).timeout(Duration::from_secs(10)).build_async().expect("a limiter")
+}
+
+/// Eight threads ask until all tries are spent; how many were admitted.
+fn threads(limiter: &Limiter, policy: &str, key: &str) -> u64 {
+    let admitted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..TRIES / 8 {
+                    let allowed = limiter.check(policy, key).expect("a decision").allowed();
+                    admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    admitted.into_inner()
+}
+
+#[test]
+fn threads_share_a_limit_in_memory() {
+    for policy in POLICIES {
+        assert_eq!(threads(&limiter("memory://"), policy, "k"), 1_000, "{policy}");
+    }
+}
+
+#[test]
+fn threads_share_a_limit_in_redis() {
+    let redis = Servers::start(Kind::Single);
+    for policy in POLICIES {
+        assert_eq!(threads(&limiter(redis.url()), policy, "k"), 1_000, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn tasks_that_fold_share_a_limit() {
+    let redis = Servers::start(Kind::Single);
+    let limiter = tasks(redis.url());
+    for policy in POLICIES {
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..2 * TRIES {
+            let limiter = limiter.clone();
+            // Two keys, so that calls hold some entries of one key and some of another.
+            let key = if number % 2 == 0 { "even" } else { "odd" };
+            waiting.spawn(async move { (key, limiter.check(policy, key).await.expect("a decision").allowed()) });
+        }
+        let mut admitted = [0, 0];
+        while let Some(done) = waiting.join_next().await {
+            let (key, allowed) = done.expect("a task ends");
+            admitted[usize::from(key == "odd")] += u64::from(allowed);
+        }
+        assert_eq!(admitted, [1_000, 1_000], "{policy}");
+    }
+}
+
+/// The part of a process: it asks what the environment says and prints how many were admitted.
+#[test]
+fn process_part() {
+    let Ok(url) = std::env::var("TIDEGATE_PART_URL") else { return };
+    let policy = std::env::var("TIDEGATE_PART_POLICY").expect("a policy");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let limiter = tasks(&url);
+    let blocking = self::limiter(&url);
+    let admitted = runtime.block_on(async {
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..TRIES / 2 {
+            let (limiter, policy) = (limiter.clone(), policy.clone());
+            waiting.spawn(async move { limiter.check(&policy, "k").await.expect("a decision").allowed() });
+        }
+        waiting.join_all().await.into_iter().map(u64::from).sum::<u64>()
+    });
+    println!("admitted {}", admitted + threads(&blocking, &policy, "k"));
+}
+
+#[test]
+fn processes_share_a_limit() {
+    let redis = Servers::start(Kind::Single);
+    let program = std::env::current_exe().expect("this program");
+    for policy in POLICIES {
+        let _ = redis.command(0, &["FLUSHALL"]);
+        let start = || {
+            let mut command = Command::new(&program);
+            command.args(["--exact", "process_part", "--nocapture"]);
+            command.env("TIDEGATE_PART_URL", redis.url()).env("TIDEGATE_PART_POLICY", policy);
+            command.stdout(std::process::Stdio::piped()).spawn().expect("a process")
+        };
+        let parts = [start(), start(), start()];
+        let admitted: u64 = parts.map(|part| part.wait_with_output().expect("it ends")).iter().map(told).sum();
+        assert_eq!(admitted, 1_000, "{policy}");
+    }
+}
+
+fn told(output: &std::process::Output) -> u64 {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = text.lines().find_map(|line| line.split_once("admitted ")?.1.trim().parse().ok());
+    number.unwrap_or_else(|| panic!("the process said: {text}"))
+}
+
+#[test]
+fn several_keys_are_charged_together_or_not_at_all() {
+    let redis = Servers::start(Kind::Single);
+    for url in ["memory://", redis.url()] {
+        let limiter = Arc::new(limiter(url));
+        let admitted = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (limiter, admitted) = (&limiter, &admitted);
+                scope.spawn(move || {
+                    let own = format!("user {thread}");
+                    for _ in 0..200 {
+                        let asked = [("fixed-window 180/hour", own.as_str(), 1), ("fixed-window 1000/hour", "all", 1)];
+                        let allowed = limiter.check_all(asked).expect("a decision").allowed();
+                        admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(admitted.into_inner(), 1_000, "{url}");
+        let used: u64 = (0..8)
+            .map(|thread| 180 - limiter.peek("fixed-window 180/hour", &format!("user {thread}"), 1).expect("a peek").remaining())
+            .sum();
+        assert_eq!(used, 1_000, "refusals by the shared limit burned nothing of the others ({url})");
+    }
+}

@@ -1,0 +1,121 @@
+//! What waits at the same moment travels together; what goes wrong with one goes wrong with that one alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate::{AsyncLimiter, ErrorKind, Limiter, ManualClock};
+use tidegate_tests::history::words;
+use tidegate_tests::servers::{Kind, Servers};
+
+fn tasks(redis: &Servers) -> AsyncLimiter {
+    Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).build_async().expect("a limiter")
+}
+
+/// How often the server ran a command.
+fn calls(redis: &Servers, command: &str) -> u64 {
+    let stats = redis.command(0, &["INFO", "commandstats"]);
+    let stats = stats.as_str().expect("text").to_owned();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
+    line.map_or(0, |number| number.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn many_checks_are_few_calls_and_each_key_is_read_and_written_once() {
+    let redis = Servers::start(Kind::Single);
+    let limiter = tasks(&redis);
+    limiter.check("1000/minute", "warm").await.expect("a decision");
+    let _ = redis.command(0, &["CONFIG", "RESETSTAT"]);
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..1_000 {
+        let limiter = limiter.clone();
+        waiting.spawn(async move { limiter.check("1000/minute", ["a", "b"][number % 2]).await });
+    }
+    while let Some(done) = waiting.join_next().await {
+        assert!(done.expect("a task ends").expect("a decision").allowed());
+    }
+    let (scripts, reads, writes) = (calls(&redis, "evalsha"), calls(&redis, "get"), calls(&redis, "set"));
+    assert!(scripts <= 40, "1,000 checks in {scripts} calls");
+    assert!(reads <= 2 * scripts && writes <= 2 * scripts, "{reads} reads and {writes} writes in {scripts} calls");
+}
+
+#[tokio::test]
+async fn one_bad_entry_fails_alone() {
+    let redis = Servers::start(Kind::Single);
+    let limiter = tasks(&redis);
+    limiter.check("5/minute", "bad").await.expect("a decision");
+    let keys = redis.command(0, &["KEYS", "*"]);
+    assert_eq!(keys.as_array().map(Vec::len), Some(1));
+    // The name is bytes: the server itself puts something else under it.
+    let swap = "local key = redis.call('KEYS', '*')[1] redis.call('DEL', key) redis.call('RPUSH', key, 'x') return 1";
+    assert_eq!(redis.command(0, &["EVAL", swap, "0"]), Value::from(1));
+    for policy in ["5/minute", "5/minute; gcra 100/s; sliding-log 9/s"] {
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let limiter = limiter.clone();
+            let key = if number == 77 { "bad".to_owned() } else { format!("good {number}") };
+            waiting.spawn(async move { (number, limiter.check(policy, &key).await) });
+        }
+        while let Some(done) = waiting.join_next().await {
+            match done.expect("a task ends") {
+                (77, Err(error)) => {
+                    assert_eq!(error.kind(), ErrorKind::StoreRejected);
+                    assert!(error.message().contains("WRONGTYPE"), "{error}");
+                }
+                (77, Ok(_)) => assert_ne!(policy, "5/minute", "a list is no state"),
+                (_, other) => assert!(other.expect("a neighbour's decision").allowed()),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_check_is_one_round_trip_also_after_the_scripts_are_flushed() {
+    let redis = Servers::start(Kind::Single);
+    let limiter = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).build().expect("a limiter");
+    let policy = "20/minute; gcra 100/s burst 200; calendar-window 1000/day; sliding-counter 50/minute";
+    for key in ["a", "b"] {
+        let _ = redis.command(0, &["SCRIPT", "FLUSH"]);
+        assert!(limiter.check(policy, key).expect("a decision").allowed(), "the script is sent again by itself");
+    }
+    let _ = redis.command(0, &["CONFIG", "RESETSTAT"]);
+    for _ in 0..30 {
+        limiter.check(policy, "a").expect("a decision");
+    }
+    assert_eq!((calls(&redis, "evalsha"), calls(&redis, "eval"), calls(&redis, "get")), (30, 0, 30));
+    assert_eq!(calls(&redis, "set"), 19, "a denial writes nothing");
+}
+
+#[tokio::test]
+async fn different_policies_costs_and_operations_travel_together_and_each_gets_its_own_answer() {
+    let redis = Servers::start(Kind::Single);
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
+    let builder = || Limiter::builder().timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+    let limiter = builder().store(redis.url()).build_async().expect("a limiter");
+    let model = builder().build().expect("a limiter");
+    let policies = ["90/minute", "gcra 7/s burst 60; fixed-window 50/hour", "token-bucket 30/minute", "sliding-counter 40/s"];
+    let wanted = |number: u64| (policies[number as usize % 4], ["a", "b", "c"][number as usize % 3], number % 3 + 1);
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..400 {
+        let limiter = limiter.clone();
+        let (policy, key, cost) = wanted(number);
+        waiting.spawn(async move {
+            let decision = match number % 5 {
+                0 => limiter.refund(policy, key, 1).await,
+                _ => limiter.check_n(policy, key, cost).await,
+            };
+            (number, decision.expect("a decision"))
+        });
+    }
+    let mut found = waiting.join_all().await;
+    found.sort_by_key(|(number, _)| *number);
+    // One after the other in memory: the tasks were started in this order, and a key's entries keep theirs.
+    for (number, decision) in found {
+        let (policy, key, cost) = wanted(number);
+        let expected = match number % 5 {
+            0 => model.refund(policy, key, 1),
+            _ => model.check_n(policy, key, cost),
+        };
+        assert_eq!(words(&decision), words(&expected.expect("a decision")), "call {number}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Waiting for a limit, and holding units of one.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tidegate::{AsyncLimiter, Limiter, ManualClock};
+use tidegate_tests::servers::{Kind, Servers};
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)))
+}
+
+fn limiter(url: &str, clock: &Arc<ManualClock>) -> Limiter {
+    let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).clock(Arc::clone(clock));
+    builder.build().expect("a limiter")
+}
+
+/// Both stores, with a server that lives as long as the test.
+fn stores() -> (Servers, [String; 2]) {
+    let redis = Servers::start(Kind::Single);
+    let urls = ["memory://".to_owned(), redis.url().to_owned()];
+    (redis, urls)
+}
+
+#[test]
+fn waiters_are_admitted_one_at_a_time_in_the_order_they_came() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let clock = clock();
+        let limiter = limiter(&url, &clock);
+        assert!(limiter.check("gcra 1/s", "k").expect("a decision").allowed());
+        let (sender, admitted) = mpsc::channel();
+        let mut waiters = Vec::new();
+        for number in 0..5 {
+            let (waiter, sender) = (limiter.clone(), sender.clone());
+            waiters.push(std::thread::spawn(move || {
+                let decision = waiter.acquire("gcra 1/s", "k", 1, None).expect("a decision");
+                sender.send((number, decision.allowed(), decision.at())).expect("somebody listens");
+            }));
+            // The next one comes when this one stands in the line.
+            while limiter.waiting("gcra 1/s", "k") <= number {
+                std::thread::yield_now();
+            }
+        }
+        for expected in 0..5 {
+            assert!(admitted.try_recv().is_err(), "nobody is admitted before time has passed");
+            clock.advance(Duration::from_secs(1));
+            let (number, allowed, at) = admitted.recv().expect("one is admitted");
+            assert_eq!((number, allowed, at), (expected, true, clock.now()), "{url}");
+        }
+        waiters.into_iter().for_each(|waiter| waiter.join().expect("it ends"));
+    }
+}
+
+#[test]
+fn a_wait_that_cannot_end_in_time_is_denied_at_once() {
+    let clock = clock();
+    let limiter = limiter("memory://", &clock);
+    limiter.check("1/minute", "k").expect("a decision");
+    let denied = limiter.acquire("1/minute", "k", 1, Some(Duration::from_secs(5))).expect("a decision");
+    assert!(!denied.allowed());
+    let never = limiter.acquire("1/minute", "k", 2, None).expect("a decision");
+    assert!(!never.allowed() && never.retry_after().is_none());
+}
+
+#[test]
+fn what_is_given_back_wakes_who_waits() {
+    let clock = clock();
+    let limiter = limiter("memory://", &clock);
+    limiter.check("1/day", "k").expect("a decision");
+    let waiter = {
+        let limiter = limiter.clone();
+        std::thread::spawn(move || limiter.acquire("1/day", "k", 1, None).expect("a decision").allowed())
+    };
+    while limiter.waiting("1/day", "k") == 0 {
+        std::thread::yield_now();
+    }
+    limiter.refund("1/day", "k", 1).expect("a refund");
+    assert!(waiter.join().expect("it ends"));
+}
+
+#[tokio::test]
+async fn tasks_wait_as_threads_do_and_may_give_up() {
+    let redis = Servers::start(Kind::Single);
+    let clock = clock();
+    let builder = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+    let limiter: AsyncLimiter = builder.build_async().expect("a limiter");
+    limiter.check("gcra 1/s", "k").await.expect("a decision");
+    let wait = |limiter: AsyncLimiter| async move { limiter.acquire("gcra 1/s", "k", 1, None).await.expect("a decision") };
+    let first = tokio::spawn(wait(limiter.clone()));
+    let second = tokio::spawn(wait(limiter.clone()));
+    let third = tokio::spawn(wait(limiter.clone()));
+    while limiter.waiting("gcra 1/s", "k") < 3 {
+        tokio::task::yield_now().await;
+    }
+    // Who gives up leaves the line without a trace.
+    second.abort();
+    assert!(second.await.is_err());
+    clock.advance(Duration::from_secs(1));
+    assert!(first.await.expect("it ends").allowed());
+    clock.advance(Duration::from_secs(1));
+    assert!(third.await.expect("it ends").allowed());
+    assert_eq!(limiter.peek("gcra 1/s", "k", 1).await.expect("a peek").remaining(), 0);
+}
+
+#[test]
+fn a_hold_is_given_back_when_it_is_dropped_also_by_a_panic() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let clock = clock();
+        let limiter = limiter(&url, &clock);
+        let policy = "concurrency 2 ttl 30s; fixed-window 100/hour";
+        let first = limiter.hold(policy, "k", 1).expect("an answer").expect("room");
+        let holder = limiter.clone();
+        let panicked = std::thread::spawn(move || {
+            let _second = holder.hold(policy, "k", 1).expect("an answer").expect("room");
+            assert!(holder.hold(policy, "k", 1).expect("an answer").is_err(), "it is full");
+            std::panic::panic_any("the holder dies");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!(limiter.peek(policy, "k", 1).expect("a peek").limits().next().map(|limit| limit.remaining), Some(1));
+        drop(first);
+        let left: Vec<u64> = limiter.peek(policy, "k", 1).expect("a peek").limits().map(|limit| limit.remaining).collect();
+        assert_eq!(left, [2, 98], "holds come back, the window's units do not ({url})");
+    }
+}
+
+#[test]
+fn a_hold_renews_itself_and_one_that_nobody_renews_ends_with_its_ttl() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let clock = clock();
+        let limiter = limiter(&url, &clock);
+        let hold = limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").expect("room");
+        // A check takes a hold that nobody renews, as if its process had died.
+        limiter.check("concurrency 1 ttl 30s", "nobody's").expect("a decision");
+        for _ in 0..12 {
+            clock.advance(Duration::from_secs(10));
+            assert!(limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").is_err(), "still held ({url})");
+        }
+        let free = limiter.hold("concurrency 1 ttl 30s", "nobody's", 1).expect("an answer");
+        assert!(free.is_ok(), "its ttl is over ({url})");
+        drop(hold);
+        assert!(limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").is_ok(), "given back ({url})");
+    }
+}
+
+#[test]
+fn both_limiters_have_the_same_calls() {
+    let calls = |source: &str| -> Vec<String> {
+        let mut calls: Vec<String> = source
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("pub fn ").or(line.trim().strip_prefix("pub async fn ")))
+            .map(|line| line.split(['(', '<']).next().unwrap_or_default().to_owned())
+            .filter(|name| name != "builder")
+            .collect();
+        calls.sort();
+        calls
+    };
+    let blocking = calls(include_str!("../../../core/src/limiter/blocking.rs"));
+    let asynchronous = calls(include_str!("../../../core/src/limiter/asynchronous.rs"));
+    assert_eq!(blocking, asynchronous);
+    assert!(blocking.len() >= 18, "{blocking:?}");
+}

@@ -1,0 +1,153 @@
+//! Every way to a server, and every way it can be refused: clear errors with their codes, and no password in any.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tidegate::{Error, ErrorKind, Limiter};
+use tidegate_tests::servers::{Kind, Servers};
+
+const SECRET: &str = "hunter2";
+/// The least an application's user may do. `docs` say the same.
+const LEAST: &str = "on >hunter2 ~tg* -@all +evalsha +eval +get +set +del +time +ping";
+
+fn limiter(url: &str) -> Result<Limiter, Error> {
+    Limiter::builder().store(url).timeout(Duration::from_secs(5)).build()
+}
+
+/// Checks by a blocking and by an asynchronous limiter.
+fn check(url: &str) -> Result<u64, Error> {
+    let blocking = limiter(url)?;
+    let remaining = blocking.check("5/minute", "k")?.remaining();
+    blocking.ping()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let limiter = Limiter::builder().store(url).timeout(Duration::from_secs(5)).build_async()?;
+        limiter.ping().await?;
+        assert_eq!(limiter.check("5/minute", "k").await?.remaining(), remaining - 1);
+        Ok(remaining)
+    })
+}
+
+fn refused(url: &str, kind: ErrorKind) -> Error {
+    let error = check(url).expect_err(url);
+    assert_eq!(error.kind(), kind, "{error}");
+    let shown = format!("{error} {error:?} {:?}", error.message());
+    assert!(!shown.contains(SECRET), "{shown}");
+    error
+}
+
+#[test]
+fn tcp_unix_databases_and_both_protocols() {
+    let redis = Servers::start(Kind::Single);
+    let tcp = redis.url_of("tcp").trim_end_matches("/0").to_owned();
+    let unix = redis.url_of("unix").to_owned();
+    assert_eq!(check(&tcp), Ok(4));
+    assert_eq!(check(&format!("{tcp}/0?protocol=3")), Ok(2), "the same database, whatever the protocol");
+    assert_eq!(check(&format!("{}/3", tcp.replace("redis://", "valkey://"))), Ok(4), "another database");
+    let path = unix.split_once("://").map_or("", |(_, path)| path).split('?').next().unwrap_or_default();
+    assert_eq!(check(&format!("redis+unix://{path}?db=5")), Ok(4), "the socket, and yet another database");
+    assert_eq!(check(&format!("redis+unix://{path}?db=3&protocol=3")), Ok(2), "the database seen before by tcp");
+}
+
+#[test]
+fn users_and_passwords() {
+    let redis = Servers::start_with(Kind::Single, json!({"password": SECRET, "users": {"app": LEAST, "blind": "on >hunter2 ~tg* -@all +ping"}}));
+    let address = format!("127.0.0.1:{}", redis.port(0));
+    assert_eq!(check(&format!("redis://:{SECRET}@{address}/0")), Ok(4));
+    assert_eq!(check(&format!("redis://app:{SECRET}@{address}/0")), Ok(2), "the least set of commands is enough");
+    let error = refused(&format!("redis://{address}/0"), ErrorKind::StoreRejected);
+    assert!(error.message().contains("NOAUTH"), "{error}");
+    refused(&format!("redis://:{SECRET}x@{address}/0"), ErrorKind::StoreRejected);
+    let error = refused(&format!("redis://blind:{SECRET}@{address}/0"), ErrorKind::StoreRejected);
+    assert!(error.message().contains("NOPERM"), "{error}");
+}
+
+#[test]
+fn tls_with_and_without_client_certificates() {
+    for client_certs in [false, true] {
+        let redis = Servers::start_with(Kind::Single, json!({"tls": true, "client_certs": client_certs}));
+        let tls = |name: &str| redis.json().pointer(&format!("/tls/{name}")).and_then(|path| path.as_str()).expect("a file").to_owned();
+        let url = redis.url_of("tls").split('?').next().expect("a URL").to_owned();
+        let trusted = format!("{url}?ssl_ca_certs={}", tls("ca"));
+        let shown = format!("{trusted}&ssl_certfile={}&ssl_keyfile={}", tls("client_cert"), tls("client_key"));
+        assert_eq!(check(&shown), Ok(4));
+        if client_certs {
+            refused(&trusted, ErrorKind::StoreUnavailable);
+        } else {
+            assert_eq!(check(&trusted), Ok(2));
+        }
+        refused(&url, ErrorKind::StoreUnavailable);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_or_silent_is_an_error_in_time() {
+    let redis = Servers::start(Kind::Single);
+    redis.stop(0);
+    let silent = Limiter::builder().store(redis.url()).timeout(Duration::from_millis(100)).build().expect("a limiter");
+    let start = Instant::now();
+    let error = silent.check("5/minute", "k").expect_err("it is silent");
+    // No claim about speed: without its deadline the call would never return.
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
+    redis.kill(0);
+    let url = format!("redis://user:{SECRET}@127.0.0.1:{}/0", redis.port(0));
+    refused(&url, ErrorKind::StoreUnavailable);
+}
+
+#[test]
+fn urls_that_make_no_sense() {
+    let wrong = [
+        "",
+        "localhost",
+        "http://user:hunter2@localhost",
+        "redis://user:hunter2@localhost:port/0",
+        "redis://user:hunter2@localhost/zero",
+        "redis://user:hunter2@localhost/0?tls=yes",
+        "redis://user:hunter2@localhost/0?protocol=4",
+        "redis://user:hunter2@localhost/0?protocol=2&protocol=3",
+        "rediss://user:hunter2@localhost/0?ssl_ca_certs=/no/such/file",
+        "rediss://user:hunter2@localhost/0?ssl_certfile=/dev/null",
+        "redis+unix://",
+        "redis+sentinel://user:hunter2@localhost:26379/primary/0",
+        "memory://?max_keys=0",
+        "memory://?max_keys=many",
+        "memory://host",
+        "memory://?keys=3",
+    ];
+    for url in wrong {
+        refused(url, ErrorKind::ConfigInvalid);
+    }
+    for prefix in ["", "a{b", "}", &"x".repeat(200)] {
+        let error = Limiter::builder().prefix(prefix).build().err().expect("a prefix that cannot be");
+        assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{error}");
+    }
+}
+
+#[test]
+fn keys_costs_and_metadata() {
+    let redis = Servers::start(Kind::Single);
+    for url in ["memory://", redis.url()] {
+        let limiter = limiter(url).expect("a limiter");
+        let odd = ["", " ", "a b", "{a}", "{", "}", "}{", "line\nbreak", "nul\0", "ключ", "🗝", &"k".repeat(10_000)];
+        for key in odd {
+            assert_eq!(limiter.check("2/minute", key).expect("a decision").remaining(), 1, "{key:?} is a key of its own");
+        }
+        let kind = |result: Result<tidegate::Decision, Error>| result.expect_err("it is refused").kind();
+        assert_eq!(kind(limiter.check("2/minute", &"k".repeat(70_000))), ErrorKind::KeyInvalid);
+        for cost in [0, 1 << 53, u64::MAX] {
+            assert_eq!(kind(limiter.check_n("2/minute", "cost", cost)), ErrorKind::CostInvalid);
+            assert_eq!(kind(limiter.charge("2/minute", "cost", cost)), ErrorKind::CostInvalid);
+        }
+        let never = limiter.check_n("2/minute", "cost", (1 << 53) - 1).expect("a decision");
+        assert!(!never.allowed() && never.retry_after().is_none());
+        let options = tidegate::CheckOptions { cost: 1, meta: Some(vec![b'm'; 1 << 20]) };
+        assert_eq!(kind(limiter.check_with("2/minute", "meta", &options)), ErrorKind::ConfigInvalid);
+        assert_eq!(limiter.peek("2/minute", "meta", 1).expect("a peek").remaining(), 2, "nothing is half made");
+        assert_eq!(kind(limiter.check("login", "k")), ErrorKind::PolicyUnknown);
+        assert_eq!(kind(limiter.check("5/fortnight", "k")), ErrorKind::PolicyInvalid);
+        assert_eq!(kind(limiter.check_all(Vec::<(&str, &str, u64)>::new())), ErrorKind::ConfigInvalid);
+        limiter.close();
+        assert_eq!(kind(limiter.check("2/minute", "k")), ErrorKind::Closed);
+    }
+}
