@@ -1,0 +1,351 @@
+//! What is left in Redis: which keys, in which slot, which bytes, and for how long.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use redis::Connection;
+use tidegate::{Algorithm, CheckOptions, Decision, Limiter, ManualClock, Options, Policy};
+use tidegate_tests::model::Model;
+use tidegate_tests::random::{self, Deed};
+use tidegate_tests::said::Said;
+use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::speaker::fresh_prefix;
+
+const START: u64 = 1_704_067_200_000_000;
+const ALL_NINE: &str = "fixed-window 5/minute; calendar-window 5/minute; sliding-log 5/minute; 5/minute; \
+    sliding-counter 5/minute; token-bucket 5/minute; gcra 5/minute; leaky-bucket 5/minute; concurrency 5";
+
+/// One server, and one connection beside the limiters', for all tests here.
+static SERVER: LazyLock<(Servers, Mutex<Connection>)> = LazyLock::new(|| {
+    let servers = Servers::start(Kind::Single);
+    let client = redis::Client::open(servers.url()).expect("a URL");
+    let connection = client.get_connection().expect("a connection");
+    (servers, Mutex::new(connection))
+});
+
+fn ask<T: redis::FromRedisValue>(command: &redis::Cmd) -> T {
+    let mut connection = SERVER.1.lock().unwrap_or_else(PoisonError::into_inner);
+    command.query(&mut connection).expect("an answer")
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stored.regressions");
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
+        ..ProptestConfig::default()
+    }
+}
+
+/// A limiter of its own on the server.
+struct Stored {
+    limiter: Limiter,
+    clock: Arc<ManualClock>,
+    prefix: String,
+    now: u64,
+}
+
+impl Stored {
+    fn new() -> Self {
+        let (clock, prefix) = (Arc::new(ManualClock::new(Duration::from_micros(START))), fresh_prefix());
+        let limiter = Limiter::builder().store(SERVER.0.url()).prefix(&prefix).clock(Arc::clone(&clock));
+        let limiter = limiter.timeout(Duration::from_secs(10)).build().expect("a limiter");
+        Self { limiter, clock, prefix, now: START }
+    }
+
+    fn pass(&mut self, time: u64) {
+        self.now += time;
+        self.clock.set(Duration::from_micros(self.now));
+    }
+
+    fn check(&self, policy: &Policy, cost: u64) -> Decision {
+        self.limiter.check_n(policy, "key", cost).expect("a check")
+    }
+
+    fn keys(&self) -> BTreeSet<Vec<u8>> {
+        ask(redis::cmd("KEYS").arg(format!("{}*", self.prefix)))
+    }
+
+    /// Every key with its bytes.
+    fn bytes(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.keys().into_iter().map(|key| (key.clone(), ask(redis::cmd("DUMP").arg(key)))).collect()
+    }
+
+    /// Every key with the milliseconds it has left.
+    fn lives(&self) -> BTreeMap<Vec<u8>, i64> {
+        self.keys().into_iter().map(|key| (key.clone(), ask(redis::cmd("PTTL").arg(key)))).collect()
+    }
+
+    /// When everything but a block has lost its meaning, in microseconds from now.
+    fn meaning(&self, policy: &Policy) -> u64 {
+        let peek = self.limiter.peek(policy, "key", 1).expect("a peek");
+        peek.limits().map(|limit| limit.reset_after.as_micros() as u64).max().unwrap_or(0)
+    }
+}
+
+fn policy(notation: &str, options: Options) -> Policy {
+    let limits = Policy::parse(notation).expect("a notation").limits().to_vec();
+    Policy::new(limits, options).expect("in range").named("p").expect("short")
+}
+
+proptest! {
+    #![proptest_config(cases(120))]
+
+    #[test]
+    fn a_denial_leaves_every_byte(
+        policy in random::policy(&Algorithm::ALL, 3, random::plain())
+            .prop_filter("a bucket with initial begins with the first denial", |policy| {
+                policy.limits().iter().all(|limit| limit.initial().is_none_or(|initial| initial == limit.capacity()))
+            }),
+        before in proptest::collection::vec((random::pace(), 1u64..6), 0..20),
+        later in proptest::collection::vec((random::pace(), 1u64..50), 1..6),
+    ) {
+        let mut stored = Stored::new();
+        for (pace, cost) in before {
+            stored.pass(pace);
+            stored.check(&policy, cost);
+        }
+        for (pace, cost) in later {
+            stored.pass(pace);
+            let bytes = stored.bytes();
+            stored.limiter.peek(&policy, "key", cost).expect("a peek");
+            prop_assert_eq!(&stored.bytes(), &bytes, "a peek");
+            if stored.check(&policy, cost).allowed() {
+                continue;
+            }
+            prop_assert_eq!(&stored.bytes(), &bytes, "a check");
+            let both = [(&policy, "other", 1), (&policy, "key", cost)];
+            prop_assert!(!stored.limiter.check_all(both).expect("a check_all").allowed());
+            prop_assert_eq!(&stored.bytes(), &bytes, "a check_all");
+        }
+    }
+
+    #[test]
+    fn every_key_ends_within_a_second_after_its_meaning(
+        policy in random::policy(&Algorithm::ALL, 3, random::any_options())
+            .prop_filter("a bucket with initial means something for as long again", |policy| {
+                policy.limits().iter().all(|limit| limit.initial().is_none_or(|initial| initial == limit.capacity()))
+            }),
+        deeds in proptest::collection::vec((random::pace(), random::any_deed()), 1..15),
+    ) {
+        let mut stored = Stored::new();
+        let mut blocked_until = 0;
+        for (pace, deed) in deeds {
+            stored.pass(pace);
+            let began = Instant::now();
+            let limiter = &stored.limiter;
+            match deed {
+                Deed::Check(cost) => {
+                    let decision = stored.check(&policy, cost);
+                    if !decision.allowed() || decision.shadow() {
+                        continue;
+                    }
+                    blocked_until = 0;
+                }
+                Deed::Charge(cost) => drop(limiter.charge(&policy, "key", cost).expect("a charge")),
+                Deed::Refund(cost) => drop(limiter.refund(&policy, "key", cost).expect("a refund")),
+                Deed::Unblock => {
+                    limiter.unblock(&policy, "key").expect("an unblock");
+                    blocked_until = 0;
+                }
+                Deed::Block(length) => {
+                    limiter.block(&policy, "key", Duration::from_micros(length)).expect("a block");
+                    blocked_until = stored.now + length;
+                }
+                _ => continue,
+            }
+            // A denied check of this policy blocks; its time is not known here.
+            if policy.options().block_for.is_some() {
+                continue;
+            }
+            let meaning = stored.meaning(&policy).max(blocked_until.saturating_sub(stored.now));
+            for (key, life) in stored.lives() {
+                let journal = key.starts_with(format!("{}:j:", stored.prefix).as_bytes());
+                let log = key.starts_with(format!("{}:l:", stored.prefix).as_bytes());
+                prop_assert!(life > 0, "{:?} has a TTL", String::from_utf8_lossy(&key));
+                if journal {
+                    continue;
+                }
+                let longest = meaning.div_ceil(1_000) as i64 + 1_000;
+                prop_assert!(life <= longest, "{} ms for {} µs", life, meaning);
+                let lived = began.elapsed().as_millis() as i64 + 1;
+                prop_assert!(log || life + lived >= (meaning / 1_000) as i64, "{} ms for {} µs", life, meaning);
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_never_share(
+        pairs in proptest::collection::btree_set(("[ab:{}\u{0}]{1,3}", "[ab:{}\u{0}]{0,3}"), 2..40),
+    ) {
+        let policies: BTreeMap<&str, Policy> = pairs
+            .iter()
+            .map(|(name, _)| (name.as_str(), Policy::parse("fixed-window 1/day").unwrap().named(name.as_str()).unwrap()))
+            .collect();
+        let stored = Stored::new();
+        let memory = Limiter::builder().build().expect("a limiter");
+        for allowed in [true, false] {
+            for (name, key) in &pairs {
+                for limiter in [&stored.limiter, &memory] {
+                    let decision = limiter.check(&policies[name.as_str()], key).expect("a check");
+                    prop_assert_eq!(decision.allowed(), allowed, "{:?} {:?}", name, key);
+                }
+            }
+        }
+        prop_assert_eq!(stored.keys().len(), pairs.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(12))]
+
+    #[test]
+    fn a_long_log_says_what_the_model_says(
+        count in 150u64..400,
+        twin in prop_oneof![Just(""), Just("; sliding-log 500/10s"), Just("; sliding-log 250/9s; gcra 1000/s")],
+        deeds in proptest::collection::vec((0u64..60_000, 0u8..100, 1u64..4, 1u64..200), 300..500),
+    ) {
+        let mut stored = Stored::new();
+        let mut model = Model::new(START);
+        let mut policy = policy(&format!("sliding-log {count}/10s{twin}"), Options::default());
+        for (pace, kind, cost, many) in deeds {
+            stored.pass(if kind == 0 { pace * 100 } else { pace });
+            model.set(stored.now);
+            match kind {
+                0..=1 => {
+                    let counts: Vec<u64> = policy.limits().iter().map(|_| 100 + many).collect();
+                    policy = random::changed(&policy, &counts);
+                }
+                2..=4 => {
+                    stored.limiter.refund(&policy, "key", many).expect("a refund");
+                    model.refund(&policy, "key", many);
+                }
+                5..=6 => {
+                    stored.limiter.charge(&policy, "key", cost).expect("a charge");
+                    model.charge(&policy, "key", cost);
+                }
+                7..=12 => {
+                    let found = Said::of(&stored.limiter.peek(&policy, "key", many).expect("a peek"));
+                    prop_assert_eq!(found, model.peek(&policy, "key", many));
+                }
+                13..=18 => prop_assert_eq!(Said::of(&stored.check(&policy, many)), model.check(&policy, "key", many, None)),
+                _ => prop_assert_eq!(Said::of(&stored.check(&policy, cost)), model.check(&policy, "key", cost, None)),
+            }
+        }
+    }
+}
+
+/// Redis Cluster's CRC16 (XMODEM), bit by bit.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
+        })
+    })
+}
+
+/// The hash slot of a key: of what stands in its first braces, when that is not empty.
+fn slot(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        rest.iter().position(|byte| *byte == b'}').filter(|length| *length > 0).map(|length| &rest[..length])
+    });
+    crc16(tag.unwrap_or(key)) % 16_384
+}
+
+#[test]
+fn a_slot_is_what_redis_says_it_is() {
+    assert_eq!((slot(b"123456789"), slot(b"foo{bar}baz"), slot(b"bar")), (12_739, 5_061, 5_061));
+}
+
+#[test]
+fn a_policy_and_key_have_one_slot_whatever_their_bytes() {
+    let policy = policy("sliding-log 200/minute; fixed-window 200/minute", Options { journal: 5, ..Options::default() });
+    let long = "{".repeat(10_000);
+    let mut slots = BTreeSet::new();
+    for key in ["", "a", "{", "}", "{}", "{a}", "{a}b", "}{", "\0", "\n", " ", "☂", "{{{}}}", &long] {
+        let stored = Stored::new();
+        // Enough for chunks of the log.
+        for time in 0..150 {
+            stored.clock.set(Duration::from_micros(START + time));
+            assert!(stored.limiter.check(&policy, key).expect("a check").allowed());
+        }
+        let keys = stored.keys();
+        assert_eq!(keys.len(), 3, "a value, chunks and a journal");
+        let own: BTreeSet<u16> = keys.iter().map(|key| slot(key)).collect();
+        assert_eq!(own.len(), 1, "{key:?}: {own:?}");
+        slots.extend(own);
+    }
+    assert!(slots.len() > 10, "and different keys have different slots");
+}
+
+#[test]
+fn chunks_of_a_log_and_journals_end_too() {
+    let mut stored = Stored::new();
+    let policy = policy("sliding-log 300/10s", Options { journal: 5, ..Options::default() });
+    for _ in 0..250 {
+        stored.pass(1_000);
+        assert!(stored.check(&policy, 1).allowed());
+    }
+    let lives = stored.lives();
+    assert_eq!(lives.len(), 3);
+    for (key, life) in lives {
+        // All entries are of the last quarter of a second.
+        assert!((9_000..=11_000).contains(&life), "{} has {life} ms", String::from_utf8_lossy(&key));
+    }
+    let bytes = stored.bytes();
+    let full = stored.check(&policy, 100);
+    assert!(!full.allowed());
+    let journal = format!("{}:j:", stored.prefix).into_bytes();
+    let after = stored.bytes();
+    for (key, bytes) in bytes {
+        assert_eq!(key.starts_with(&journal), after[&key] != bytes, "only the journal notes a denial");
+    }
+    stored.limiter.refund(&policy, "key", 250).expect("a refund");
+    assert!(!stored.keys().iter().any(|key| !key[stored.prefix.len()..].starts_with(b":")), "the value is gone");
+    assert!(stored.lives().values().all(|life| (1..=11_000).contains(life)), "and the rest goes");
+}
+
+#[test]
+fn a_lost_expiry_changes_no_answer() {
+    let mut stored = Stored::new();
+    let policy = policy(ALL_NINE, Options { block_for: Some("10 minutes".parse().expect("a period")), ..Options::default() });
+    assert!(stored.check(&policy, 5).allowed());
+    for round in 0..3 {
+        assert!(!stored.check(&policy, 1).allowed());
+        for key in stored.keys() {
+            let _: i64 = ask(redis::cmd("PERSIST").arg(key));
+        }
+        // Past every limit and the block.
+        stored.pass(3_600_000_000);
+        let peek = stored.limiter.peek(&policy, "key", 5).expect("a peek");
+        assert!(peek.allowed(), "round {round}: {peek:?}");
+        assert!(peek.limits().all(|limit| limit.remaining == 5 && limit.reset_after.is_zero()), "{peek:?}");
+        assert!(stored.check(&policy, 5).allowed());
+        assert!(stored.lives().values().all(|life| *life > 0), "it ends again");
+    }
+}
+
+#[test]
+fn nothing_is_written_outside_the_prefix() {
+    let own = Servers::start(Kind::Single);
+    let limiter = Limiter::builder().store(own.url()).prefix("mine").timeout(Duration::from_secs(10));
+    let limiter = limiter.build().expect("a limiter");
+    let noted = policy(ALL_NINE, Options { journal: 3, ..Options::default() });
+    for key in ["a", "b", ""] {
+        let options = CheckOptions { meta: Some(b"words".to_vec()), ..CheckOptions::default() };
+        limiter.check_with(&noted, key, &options).expect("a check");
+        limiter.block(&noted, key, Duration::from_secs(9)).expect("a block");
+    }
+    let keys = own.command(0, &["KEYS", "mine*"]);
+    assert_eq!(own.command(0, &["DBSIZE"]), keys.as_array().expect("a list").len());
+    for key in ["a", "b", ""] {
+        limiter.clear(&noted, key).expect("a clear");
+    }
+    let left = own.command(0, &["KEYS", "mine*"]);
+    let left = left.as_array().expect("a list");
+    assert!(left.len() == 3 && left.iter().all(|key| key.as_str().is_some_and(|key| key.starts_with("mine:j:"))), "{left:?}");
+}
