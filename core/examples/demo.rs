@@ -48,7 +48,7 @@ fn two_limits(limiter: &Limiter, screen: &mut Screen) -> Result<(), Box<dyn Erro
     let row = |screen: &mut Screen, number: &str, decision: &Decision| {
         let left: String = decision.limits().map(|limit| format!("{:>16}", limit.remaining)).collect();
         screen.line(
-            &format!("  {number:>5}   {}{left}   {}", screen.verdict(decision), reason(decision, &limits)).trim_end(),
+            format!("  {number:>5}   {}{left}   {}", screen.verdict(decision), reason(decision, &limits)).trim_end(),
         )
     };
     let heads: String = limits.iter().map(|limit| format!("{:>16}", format!("{limit} left"))).collect();
@@ -128,7 +128,7 @@ fn several_keys(limiter: &Limiter, screen: &mut Screen) -> Result<(), Box<dyn Er
             .collect();
         let why = if all.allowed() { String::new() } else { format!("{} refused", all.policy()) };
         let what = format!("{user} at acme, cost {cost}");
-        screen.line(&format!("  {what:<23}{}   {}{why}", screen.verdict(&all), left.concat()).trim_end())?;
+        screen.line(format!("  {what:<23}{}   {}{why}", screen.verdict(&all), left.concat()).trim_end())?;
     }
     screen.line(&screen.dim("\n  The refusal took nothing from bob, and left acme what alice then used."))?;
     Ok(())
