@@ -79,13 +79,11 @@ pub fn limit(algorithms: &'static [Algorithm]) -> impl Strategy<Value = Limit> {
 }
 
 /// No options.
-#[must_use]
 pub fn plain() -> BoxedStrategy<Options> {
     Just(Options::default()).boxed()
 }
 
 /// Any options.
-#[must_use]
 pub fn any_options() -> BoxedStrategy<Options> {
     let block_for = prop_oneof![4 => Just(None), 1 => (1_000u64..30_000).prop_map(Some)];
     let rarely = || prop_oneof![5 => Just(false), 1 => Just(true)];
@@ -168,7 +166,7 @@ pub fn consuming_deed() -> BoxedStrategy<Deed> {
 
 /// Whether units come back a whole number of microseconds after one another.
 fn is_even(limit: &Limit) -> bool {
-    limit.count() == 0 || limit.period().micros() % limit.count() == 0
+    limit.count() == 0 || limit.period().micros().is_multiple_of(limit.count())
 }
 
 /// The policy with other counts; buckets keep their burst, and where that is impossible lose it. A bucket whose units

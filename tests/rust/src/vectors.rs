@@ -14,12 +14,15 @@ use crate::model::Model;
 use crate::said::{Said, says};
 use crate::speaker::{Speaker, fresh_prefix};
 
+/// What a call said, in words of a step's `expect`, and what else it gave; or why it failed.
+type Outcome = Result<(Value, Option<Value>), Error>;
+
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors");
 /// 2024-01-01T00:00:00Z: a Monday, and the first moment of an hour, a day, a week, a month and a year.
 const START: u64 = 1_704_067_200_000_000;
-/// Keys in Redis end in real time, no earlier than half a second after their meaning by the clock that was given: a run
+/// Keys in Redis end in real time, no earlier than a quarter of a second after their meaning by the clock that was given: a run
 /// that took longer on a busy machine says nothing.
-const SURE: Duration = Duration::from_millis(400);
+const SURE: Duration = Duration::from_millis(200);
 
 /// A store, and how to talk to it.
 #[derive(Clone, Debug)]
@@ -235,8 +238,7 @@ impl Run {
     }
 
     /// What a limiter and the model say. `None`: nothing that Rust can express.
-    #[expect(clippy::type_complexity, reason = "read in one place")]
-    fn act(&mut self, action: &str, step: &Value) -> Result<Option<Result<(Value, Option<Value>), Error>>, Complaint> {
+    fn act(&mut self, action: &str, step: &Value) -> Result<Option<Outcome>, Complaint> {
         if action == "change" {
             let policies = policies(step).ok_or("a change has a policy or policies")?;
             let text = self.file.write(&policies);
@@ -352,13 +354,7 @@ impl Run {
     }
 
     /// `settle` and `release`, which are about what an earlier step named.
-    #[expect(clippy::type_complexity, reason = "read in one place")]
-    fn after(
-        &mut self,
-        action: &str,
-        of: &str,
-        step: &Value,
-    ) -> Result<Option<Result<(Value, Option<Value>), Error>>, Complaint> {
+    fn after(&mut self, action: &str, of: &str, step: &Value) -> Result<Option<Outcome>, Complaint> {
         match action {
             "settle" => {
                 let Some(actual) = step["cost"].as_u64() else { return Ok(None) };
@@ -384,8 +380,7 @@ impl Run {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "read in one place")]
-    fn check_all(&mut self, step: &Value) -> Result<Result<(Value, Option<Value>), Error>, Complaint> {
+    fn check_all(&mut self, step: &Value) -> Result<Outcome, Complaint> {
         let mut entries: Vec<(String, String, u64)> = Vec::new();
         for entry in step["entries"].as_array().ok_or("check_all has entries")? {
             let policy = entry["policy"].as_str().ok_or("an entry names a policy")?.to_owned();

@@ -141,7 +141,9 @@ fn several_keys_are_charged_together_or_not_at_all() {
         });
         assert_eq!(admitted.into_inner(), 1_000, "{url}");
         let used: u64 = (0..8)
-            .map(|thread| 180 - limiter.peek("fixed-window 180/hour", &format!("user {thread}"), 1).expect("a peek").remaining())
+            .map(|thread| {
+                180 - limiter.peek("fixed-window 180/hour", &format!("user {thread}"), 1).expect("a peek").remaining()
+            })
             .sum();
         assert_eq!(used, 1_000, "refusals by the shared limit burned nothing of the others ({url})");
     }

@@ -16,7 +16,8 @@ fn tasks(redis: &Servers) -> AsyncLimiter {
 fn calls(redis: &Servers, command: &str) -> u64 {
     let stats = redis.command(0, &["INFO", "commandstats"]);
     let stats = stats.as_str().expect("text").to_owned();
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
     line.map_or(0, |number| number.parse().expect("a number"))
 }
 
@@ -93,7 +94,8 @@ async fn different_policies_costs_and_operations_travel_together_and_each_gets_i
     let builder = || Limiter::builder().timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
     let limiter = builder().store(redis.url()).build_async().expect("a limiter");
     let model = builder().build().expect("a limiter");
-    let policies = ["90/minute", "gcra 7/s burst 60; fixed-window 50/hour", "token-bucket 30/minute", "sliding-counter 40/s"];
+    let policies =
+        ["90/minute", "gcra 7/s burst 60; fixed-window 50/hour", "token-bucket 30/minute", "sliding-counter 40/s"];
     let wanted = |number: u64| (policies[number as usize % 4], ["a", "b", "c"][number as usize % 3], number % 3 + 1);
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..400 {

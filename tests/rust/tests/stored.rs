@@ -241,9 +241,7 @@ proptest! {
 /// Redis Cluster's CRC16 (XMODEM), bit by bit.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
-        })
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
     })
 }
 
@@ -263,7 +261,8 @@ fn a_slot_is_what_redis_says_it_is() {
 
 #[test]
 fn a_policy_and_key_have_one_slot_whatever_their_bytes() {
-    let policy = policy("sliding-log 200/minute; fixed-window 200/minute", Options { journal: 5, ..Options::default() });
+    let policy =
+        policy("sliding-log 200/minute; fixed-window 200/minute", Options { journal: 5, ..Options::default() });
     let long = "{".repeat(10_000);
     let mut slots = BTreeSet::new();
     for key in ["", "a", "{", "}", "{}", "{a}", "{a}b", "}{", "\0", "\n", " ", "☂", "{{{}}}", &long] {
@@ -312,7 +311,8 @@ fn chunks_of_a_log_and_journals_end_too() {
 #[test]
 fn a_lost_expiry_changes_no_answer() {
     let mut stored = Stored::new();
-    let policy = policy(ALL_NINE, Options { block_for: Some("10 minutes".parse().expect("a period")), ..Options::default() });
+    let policy =
+        policy(ALL_NINE, Options { block_for: Some("10 minutes".parse().expect("a period")), ..Options::default() });
     assert!(stored.check(&policy, 5).allowed());
     for round in 0..3 {
         assert!(!stored.check(&policy, 1).allowed());
@@ -347,5 +347,8 @@ fn nothing_is_written_outside_the_prefix() {
     }
     let left = own.command(0, &["KEYS", "mine*"]);
     let left = left.as_array().expect("a list");
-    assert!(left.len() == 3 && left.iter().all(|key| key.as_str().is_some_and(|key| key.starts_with("mine:j:"))), "{left:?}");
+    assert!(
+        left.len() == 3 && left.iter().all(|key| key.as_str().is_some_and(|key| key.starts_with("mine:j:"))),
+        "{left:?}"
+    );
 }

@@ -87,7 +87,8 @@ async fn tasks_wait_as_threads_do_and_may_give_up() {
     let builder = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
     let limiter: AsyncLimiter = builder.build_async().expect("a limiter");
     limiter.check("gcra 1/s", "k").await.expect("a decision");
-    let wait = |limiter: AsyncLimiter| async move { limiter.acquire("gcra 1/s", "k", 1, None).await.expect("a decision") };
+    let wait =
+        |limiter: AsyncLimiter| async move { limiter.acquire("gcra 1/s", "k", 1, None).await.expect("a decision") };
     let first = tokio::spawn(wait(limiter.clone()));
     let second = tokio::spawn(wait(limiter.clone()));
     let third = tokio::spawn(wait(limiter.clone()));
@@ -121,7 +122,8 @@ fn a_hold_is_given_back_when_it_is_dropped_also_by_a_panic() {
         assert!(panicked.join().is_err());
         assert_eq!(limiter.peek(policy, "k", 1).expect("a peek").limits().next().map(|limit| limit.remaining), Some(1));
         drop(first);
-        let left: Vec<u64> = limiter.peek(policy, "k", 1).expect("a peek").limits().map(|limit| limit.remaining).collect();
+        let left: Vec<u64> =
+            limiter.peek(policy, "k", 1).expect("a peek").limits().map(|limit| limit.remaining).collect();
         assert_eq!(left, [2, 98], "holds come back, the window's units do not ({url})");
     }
 }
@@ -137,7 +139,10 @@ fn a_hold_renews_itself_and_one_that_nobody_renews_ends_with_its_ttl() {
         limiter.check("concurrency 1 ttl 30s", "nobody's").expect("a decision");
         for _ in 0..12 {
             clock.advance(Duration::from_secs(10));
-            assert!(limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").is_err(), "still held ({url})");
+            assert!(
+                limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").is_err(),
+                "still held ({url})"
+            );
         }
         let free = limiter.hold("concurrency 1 ttl 30s", "nobody's", 1).expect("an answer");
         assert!(free.is_ok(), "its ttl is over ({url})");

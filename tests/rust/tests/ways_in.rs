@@ -51,7 +51,10 @@ fn tcp_unix_databases_and_both_protocols() {
 
 #[test]
 fn users_and_passwords() {
-    let redis = Servers::start_with(Kind::Single, json!({"password": SECRET, "users": {"app": LEAST, "blind": "on >hunter2 ~tg* -@all +ping"}}));
+    let redis = Servers::start_with(
+        Kind::Single,
+        json!({"password": SECRET, "users": {"app": LEAST, "blind": "on >hunter2 ~tg* -@all +ping"}}),
+    );
     let address = format!("127.0.0.1:{}", redis.port(0));
     assert_eq!(check(&format!("redis://:{SECRET}@{address}/0")), Ok(4));
     assert_eq!(check(&format!("redis://app:{SECRET}@{address}/0")), Ok(2), "the least set of commands is enough");
@@ -66,7 +69,9 @@ fn users_and_passwords() {
 fn tls_with_and_without_client_certificates() {
     for client_certs in [false, true] {
         let redis = Servers::start_with(Kind::Single, json!({"tls": true, "client_certs": client_certs}));
-        let tls = |name: &str| redis.json().pointer(&format!("/tls/{name}")).and_then(|path| path.as_str()).expect("a file").to_owned();
+        let tls = |name: &str| {
+            redis.json().pointer(&format!("/tls/{name}")).and_then(|path| path.as_str()).expect("a file").to_owned()
+        };
         let url = redis.url_of("tls").split('?').next().expect("a URL").to_owned();
         let trusted = format!("{url}?ssl_ca_certs={}", tls("ca"));
         let shown = format!("{trusted}&ssl_certfile={}&ssl_keyfile={}", tls("client_cert"), tls("client_key"));
@@ -131,7 +136,11 @@ fn keys_costs_and_metadata() {
         let limiter = limiter(url).expect("a limiter");
         let odd = ["", " ", "a b", "{a}", "{", "}", "}{", "line\nbreak", "nul\0", "ключ", "🗝", &"k".repeat(10_000)];
         for key in odd {
-            assert_eq!(limiter.check("2/minute", key).expect("a decision").remaining(), 1, "{key:?} is a key of its own");
+            assert_eq!(
+                limiter.check("2/minute", key).expect("a decision").remaining(),
+                1,
+                "{key:?} is a key of its own"
+            );
         }
         let kind = |result: Result<tidegate::Decision, Error>| result.expect_err("it is refused").kind();
         assert_eq!(kind(limiter.check("2/minute", &"k".repeat(70_000))), ErrorKind::KeyInvalid);

@@ -160,8 +160,8 @@ impl Usage {
             })
             .collect();
         let blocked = self.blocked_until.saturating_sub(now);
-        let waits = limits.iter().filter(|limit| limit.exceeded).map(|limit| limit.retry_after);
-        let wait = waits.fold(Some(blocked), |longest, wait| Some(longest?.max(wait?)));
+        let mut waits = limits.iter().filter(|limit| limit.exceeded).map(|limit| limit.retry_after);
+        let wait = waits.try_fold(blocked, |longest, wait| wait.map(|wait| longest.max(wait)));
         let binding = binding(&limits);
         let delay = views.iter().map(|(ledger, _)| ledger.delay(now, charged)).max();
         Said {
@@ -256,7 +256,10 @@ impl Model {
         let most = policy.options().journal as usize;
         if most > 0 {
             let journal = self.journals.entry(Self::place(policy, key)).or_default();
-            journal.insert(0, Noted { at: self.now, allowed, cost, meta: meta.filter(|meta| !meta.is_empty()).map(<[u8]>::to_vec) });
+            journal.insert(
+                0,
+                Noted { at: self.now, allowed, cost, meta: meta.filter(|meta| !meta.is_empty()).map(<[u8]>::to_vec) },
+            );
             journal.truncate(most);
         }
     }
