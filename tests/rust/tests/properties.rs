@@ -223,8 +223,8 @@ proptest! {
     #[test]
     fn a_wait_is_exact(
         policy in random::policy(TIMED, 3, random::plain()),
-        before in proptest::collection::vec((random::pace(), 1u64..6), 1..30),
-        cost in 1u64..10,
+        before in proptest::collection::vec((random::pace(), random::cost()), 1..30),
+        cost in random::cost(),
     ) {
         let mut real = Timed::new();
         for (pace, cost) in before {

@@ -39,8 +39,13 @@ impl Level {
     /// Units regained until `moment` at `rate` per `period`, were there enough to regain; and the time since the last
     /// of them, in µs / rate, rounded down.
     fn regained(&self, moment: u64, rate: u128, period: u128) -> (u128, u128) {
-        let elapsed = u128::from(moment.saturating_sub(self.at)) * self.of;
-        let Some(parts) = elapsed.saturating_sub(self.part).checked_mul(rate) else { return (u128::MAX, 0) };
+        let elapsed = u128::from(moment.saturating_sub(self.at));
+        if self.part == 0 || self.of == rate {
+            let parts = (elapsed * rate).saturating_sub(self.part);
+            return (parts / period, parts % period);
+        }
+        // The rate was another when the moment was written down.
+        let parts = (elapsed * self.of).saturating_sub(self.part) * rate;
         (parts / (self.of * period), parts % (self.of * period) / self.of)
     }
 
