@@ -40,19 +40,25 @@ impl Meter {
         Self { capacity: limit.capacity(), rise, run, ceiling: ceiling as u64 }
     }
 
+    /// The state's fraction. One that another count left may not fit this one's denominator: it is less than 1 µs.
+    #[inline]
+    fn part(&self, state: &State) -> u64 {
+        state.part.min(self.run - 1)
+    }
+
     /// Whole units drained between the state's moment and `now`, and the parts (of `run`) left over.
     #[inline]
     fn drained(&self, state: &State, now: u64) -> (u128, u128) {
         let Some(elapsed) = now.checked_sub(state.since) else { return (0, 0) };
         // Nearly always everything fits into 64 bits, where a division costs a tenth.
         if let Some(parts) = elapsed.checked_mul(self.run) {
-            let parts = parts.saturating_sub(state.part);
+            let parts = parts.saturating_sub(self.part(state));
             if parts < self.rise {
                 return (0, u128::from(parts));
             }
             return (u128::from(parts / self.rise), u128::from(parts % self.rise));
         }
-        let parts = (u128::from(elapsed) * u128::from(self.run)).saturating_sub(u128::from(state.part));
+        let parts = (u128::from(elapsed) * u128::from(self.run)).saturating_sub(u128::from(self.part(state)));
         (parts / u128::from(self.rise), parts % u128::from(self.rise))
     }
 
@@ -107,10 +113,10 @@ impl Meter {
     /// The first whole microsecond at which `units` more have drained since the state's moment.
     #[inline]
     pub(crate) fn moment(&self, state: &State, units: u64) -> u64 {
-        if let Some(parts) = units.checked_mul(self.rise).and_then(|parts| parts.checked_add(state.part)) {
+        if let Some(parts) = units.checked_mul(self.rise).and_then(|parts| parts.checked_add(self.part(state))) {
             return state.since + if self.run == 1 { parts } else { parts.div_ceil(self.run) };
         }
-        let parts = u128::from(units) * u128::from(self.rise) + u128::from(state.part);
+        let parts = u128::from(units) * u128::from(self.rise) + u128::from(self.part(state));
         state.since + parts.div_ceil(u128::from(self.run)) as u64
     }
 

@@ -116,7 +116,7 @@ impl AsyncLimiter {
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(op) = difference(decision.charged(), actual)? {
-                self.answer(decision.plan(), decision.key(), op).await?;
+                self.answer(&self.inner.policies.current(decision.plan()), decision.key(), op).await?;
                 self.inner.lines.given_back(decision.plan(), decision.key());
             }
         }

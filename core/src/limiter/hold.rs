@@ -47,7 +47,7 @@ impl std::fmt::Debug for Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.inner.keeper.forget(self.id);
-        let (plan, key) = (self.decision.plan(), self.decision.key());
+        let (plan, key) = (&self.inner.policies.current(self.decision.plan()), self.decision.key());
         let entry = Entry { plan, key, op: Op::Close { hold: self.id } };
         // When the store cannot be reached the ttl gives it back.
         if self.blocking || self.inner.store.is_immediate() {
@@ -125,6 +125,7 @@ impl Keeper {
                 keep.next = now + keep.every;
                 (*id, Arc::clone(&keep.plan), keep.key.clone())
             };
+            let plan = inner.policies.current(&plan);
             let entry = Entry { plan: &plan, key: &key, op: Op::Renew { hold: id } };
             // A renewal that fails is tried again after a third of the ttl.
             drop(inner.store.ask(&entry, inner.now()));

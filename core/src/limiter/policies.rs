@@ -84,6 +84,11 @@ impl Policies {
         }
     }
 
+    /// The version of a policy that is in force: what outlives a reload must not bring the old one back.
+    pub(super) fn current(&self, plan: &Arc<Plan>) -> Arc<Plan> {
+        Arc::clone(self.named.load().get(plan.policy.name()).unwrap_or(plan))
+    }
+
     #[inline]
     fn named(&self, text: &str) -> Result<Arc<Plan>> {
         if let Some(plan) = self.named.load().get(text) {

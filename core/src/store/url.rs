@@ -41,7 +41,10 @@ impl StoreUrl {
             "memory" => memory(&parsed(text)?),
             "redis" | "valkey" => tcp(&parsed(text)?, false),
             "rediss" | "valkeys" => tcp(&parsed(text)?, true),
-            "redis+unix" | "valkey+unix" | "unix" => unix(&parsed(text)?),
+            "redis+unix" | "valkey+unix" | "unix" => {
+                // A user without a host is none to the parser.
+                unix(&parsed(&text.replacen("@/", "@localhost/", 1))?)
+            }
             "redis+sentinel" | "redis+cluster" | "valkey+sentinel" | "valkey+cluster" => Err(Error::config(format!(
                 "a store of {scheme}:// is not available yet: connect to one server with {known}"
             ))),

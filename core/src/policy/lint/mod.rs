@@ -75,9 +75,6 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     if options.shadow && options.on_store_error == Some(OnStoreError::Closed) {
         warn("a shadow policy never denies, but `on_store_error: closed` denies when the store fails: use `open` or `local`".to_owned());
     }
-    if options.count_denied && policy.limits().iter().all(|limit| limit.algorithm() == Algorithm::Concurrency) {
-        warn("`count_denied` does nothing here: a hold that was denied is not in progress; remove it".to_owned());
-    }
     let Some(block) = options.block_for else { return };
     // Only when the block is over before any of the limits can be: otherwise it is what the author wants it to be.
     let shortest = policy

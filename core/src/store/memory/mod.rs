@@ -156,7 +156,10 @@ impl Memory {
             let charged = if admitted[index] && stands { entry.op.cost() } else { 0 };
             drafts[owners[index]].usage.answer(entry, now, admitted[index], charged)
         });
-        let answers = answers.collect();
+        let answers: Vec<Answer> = answers.collect();
+        for (answer, owner) in answers.iter().zip(&owners).filter(|(answer, _)| !answer.applied) {
+            drafts[*owner].usage.denied(answer);
+        }
         for Draft { mut usage, stored, was_stored, changed, .. } in drafts {
             if !changed {
                 usage.restore(stored);

@@ -144,6 +144,12 @@ impl Usage {
         changed
     }
 
+    /// Remembers until when the refusal lasts.
+    pub(super) fn denied(&mut self, answer: &Answer) {
+        let moments = answer.views.iter().filter_map(|view| view.admits_at);
+        self.denies_until = moments.fold(self.blocked_until, u64::max);
+    }
+
     /// To be called after a change: what has lost its meaning is forgotten, as Redis forgets it.
     #[inline(always)]
     pub(super) fn renew(&mut self, rules: &[Rule], now: u64) {
@@ -222,8 +228,7 @@ impl Usage {
                 }
                 let answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
                 if !admits {
-                    let moments = answer.views.iter().filter_map(|view| view.admits_at);
-                    self.denies_until = moments.fold(self.blocked_until, u64::max);
+                    self.denied(&answer);
                 }
                 (answer, changed)
             }
