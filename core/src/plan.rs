@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) full_header: Vec<u8>,
     /// Whether a denial may change what is stored.
     pub(crate) denial_writes: bool,
+    /// How long a key is remembered after everything else about it is over; for buckets with `initial`.
+    pub(crate) grace: u64,
     /// The parts of a script's ask that only depend on the policy.
     pub(crate) ask: Ask,
     /// Names the policy in stores: a digest of its name.
@@ -77,18 +79,13 @@ impl Plan {
         let layouts: Vec<Layout> = rules.iter().map(layout).collect();
         let header = header(&shape, &layouts, false);
         let full_header = self::header(&shape, &layouts, true);
-        let births = rules.iter().any(|rule| matches!(rule, Rule::TokenBucket(rule) if rule.missing() > 0));
+        let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
         let options = policy.options();
-        let denial_writes = births || options.count_denied || options.block_for.is_some();
+        let denial_writes = grace > 0 || options.count_denied || options.block_for.is_some();
         let ask = ask(&rules, &shape, &layouts, &header, &full_header);
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
-        Self { policy, rules, shape, layouts, header, full_header, denial_writes, ask, identity }
-    }
-
-    /// Whether a bucket of this policy starts with a number of tokens of its own.
-    pub(crate) fn births(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule, Rule::TokenBucket(rule) if rule.missing() > 0))
+        Self { policy, rules, shape, layouts, header, full_header, denial_writes, grace, ask, identity }
     }
 
     /// Whether its keys need a log's chunks and a journal beside the value.

@@ -230,7 +230,7 @@ fn written(request: &Request) -> Vec<u8> {
     };
     let flags = u8::from(options.shadow)
         | u8::from(options.count_denied) << 1
-        | u8::from(plan.births()) << 2
+        | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4;
     let ask = &plan.ask;
@@ -239,11 +239,12 @@ fn written(request: &Request) -> Vec<u8> {
     out.extend_from_slice(&[op, flags, plan.rules.len() as u8, ask.slots]);
     double(&mut out, cost);
     out.extend_from_slice(&ask.form);
-    out.extend_from_slice(&(ask.rest.len() as u16 + 26).to_le_bytes());
+    out.extend_from_slice(&(ask.rest.len() as u16 + 34).to_le_bytes());
     double(&mut out, block);
     double(&mut out, hold);
     out.extend_from_slice(&(options.journal as u16).to_le_bytes());
     double(&mut out, plan.journal_life() / 1_000 + 500);
+    double(&mut out, plan.grace);
     out.extend_from_slice(&ask.rest);
     out.extend_from_slice(&ask.limits);
     out.extend_from_slice(meta);

@@ -173,6 +173,11 @@ impl Rule {
         }
     }
 
+    /// How long the limit is to be remembered once everything about its key is over.
+    pub(crate) fn grace(&self) -> u64 {
+        if let Self::TokenBucket(rule) = self { rule.grace() } else { 0 }
+    }
+
     /// The moment from which the state is as good as none.
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {

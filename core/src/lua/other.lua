@@ -10,8 +10,8 @@ local function others()
     ask.complete = true
     ask.shadow, ask.charges = ask.flags % 2 == 1, floor(ask.flags / 2) % 2 == 1
     local at
-    ask.block, ask.hold, ask.journal, ask.keep, ask.full_header, ask.full_format, at =
-      unpack_('<ddHdBc0Bc0', ask.rest)
+    ask.block, ask.hold, ask.journal, ask.keep, ask.grace, ask.full_header, ask.full_format, at =
+      unpack_('<ddHddBc0Bc0', ask.rest)
     for _, L in ipairs(ask.limits) do
       local four = L.four
       L.take, L.ends, L.birth, L.digest, L.renew, L.close = values(four, 3, 8)
@@ -72,11 +72,31 @@ local function others()
     return f
   end
 
+  local function ends_of(f, ask)
+    local ends = f.blocked or 0
+    for _, L in ipairs(ask.limits) do
+      local limit_ends = L.ends(f, L.o, L)
+      if limit_ends > ends then ends = limit_ends end
+    end
+    -- A bucket that did not start full is remembered for a while after all is over: else it would start again.
+    return ends > 0 and ends + ask.grace or 0
+  end
+
+  -- A decoded value. When all of it is over, buckets that do not start full read as never seen.
   local function read(s, ask)
-    local f = decode(s, ask)
-    if f then return f end
+    local f, why = decode(s, ask), nil
+    if f and ask.flags % 8 < 4 then return f end
     complete(ask)
-    return adopt(s, ask)
+    if not f then f, why = adopt(s, ask) end
+    if f and ask.grace > 0 then
+      if ends_of(f, ask) <= now then
+        for _, L in ipairs(ask.limits) do
+          for slot = L.o, L.birth and L.o + L.fields - 1 or 0 do f[slot] = 0 end
+        end
+      end
+      f.slow = true
+    end
+    return f, why
   end
 
   -- In the compact form where every number fits and nothing is blocked, else in the full form.
@@ -95,15 +115,6 @@ local function others()
     f[1], f[slot] = header, kept
     for _, L in ipairs(ask.lists or {}) do s = s .. f[L.s] end
     return s
-  end
-
-  local function ends_of(f, ask)
-    local ends = f.blocked or 0
-    for _, L in ipairs(ask.limits) do
-      local limit_ends = L.ends(f, L.o, L)
-      if limit_ends > ends then ends = limit_ends end
-    end
-    return ends
   end
 
   -- What a refusal changes: nothing, unless the policy says so. Returns the value to store, if any.

@@ -123,7 +123,7 @@ impl Memory {
                 let was_stored = stored.is_some();
                 let mut usage = stored.unwrap_or_else(|| Usage::new(entry, *hash));
                 let stored = usage.kept();
-                usage.adopt(entry.plan);
+                usage.read(entry.plan, now);
                 let asked = usage.kept();
                 drafts.push(Draft { usage, stored, asked, was_stored, changed: false });
                 drafts.len() - 1
@@ -149,7 +149,7 @@ impl Memory {
         for (index, entry) in entries.iter().enumerate() {
             let Draft { usage, changed, .. } = &mut drafts[owners[index]];
             if *changed {
-                usage.renew(&entry.plan.rules, now);
+                usage.renew(entry.plan, now);
             }
         }
         let answers = entries.iter().enumerate().map(|(index, entry)| {

@@ -152,11 +152,30 @@ impl Usage {
 
     /// To be called after a change: what has lost its meaning is forgotten, as Redis forgets it.
     #[inline(always)]
-    pub(super) fn renew(&mut self, rules: &[Rule], now: u64) {
-        self.ends =
-            rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max);
+    pub(super) fn renew(&mut self, plan: &Plan, now: u64) {
+        self.ends = self.meaning(plan);
         if self.ends <= now {
-            self.forget(rules);
+            self.forget(&plan.rules);
+        }
+    }
+
+    #[inline]
+    fn meaning(&self, plan: &Plan) -> u64 {
+        let states = plan.rules.iter().zip(&self.states);
+        let ends = states.map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max);
+        if ends == 0 { 0 } else { ends + plan.grace }
+    }
+
+    /// Reads the usage as this policy does: what another version left, and when all is over, buckets that do not start
+    /// full as never seen.
+    pub(super) fn read(&mut self, plan: &Plan, now: u64) {
+        self.adopt(plan);
+        if plan.grace > 0 && self.meaning(plan) <= now {
+            for (rule, state) in plan.rules.iter().zip(&mut self.states) {
+                if rule.grace() > 0 {
+                    *state = rule.fresh();
+                }
+            }
         }
     }
 
@@ -186,7 +205,7 @@ impl Usage {
 
     #[inline(always)]
     pub(super) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
-        if !Arc::ptr_eq(&self.shape, &entry.plan.shape) {
+        if !Arc::ptr_eq(&self.shape, &entry.plan.shape) || entry.plan.grace > 0 {
             return self.apply_to_other(entry, now);
         }
         self.apply_to_own(entry, now).0
@@ -196,7 +215,7 @@ impl Usage {
     #[cold]
     pub(super) fn apply_to_other(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
         let before = self.kept();
-        self.adopt(entry.plan);
+        self.read(entry.plan, now);
         let (answer, changed) = self.apply_to_own(entry, now);
         if !changed {
             self.restore(before);
@@ -215,13 +234,12 @@ impl Usage {
     /// The answer, and whether the usage changed.
     #[inline(always)]
     pub(super) fn apply_to_own(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
-        let rules = &entry.plan.rules;
         match &entry.op {
             Op::Check { cost, .. } => {
                 let admits = self.try_charge(entry, now);
                 let changed = admits || self.refuse(entry, now);
                 if changed {
-                    self.renew(rules, now);
+                    self.renew(entry.plan, now);
                 }
                 if entry.plan.policy.options().journal > 0 {
                     self.note(entry, now, admits);
@@ -240,7 +258,7 @@ impl Usage {
                 let applied = self.change(op, entry, now);
                 let changed = applied && !matches!(op, Op::Journal);
                 if changed {
-                    self.renew(rules, now);
+                    self.renew(entry.plan, now);
                 }
                 let mut answer = self.answer(entry, now, applied, 0);
                 if matches!(op, Op::Journal) {

@@ -274,8 +274,8 @@ impl Model {
         let admitted = usage.admits(self.now, cost);
         let before = usage.clone();
         if admitted {
-            usage.blocked_until = 0;
             usage.charge(self.now, cost, hold);
+            usage.blocked_until = 0;
         } else {
             usage.deny(policy, self.now, cost, hold);
         }
@@ -374,8 +374,8 @@ impl Model {
             let mut usage = self.usage(policy, key);
             admitted.push(usage.admits(now, *cost));
             if admitted[admitted.len() - 1] {
-                usage.blocked_until = 0;
                 usage.charge(now, *cost, 0);
+                usage.blocked_until = 0;
                 self.keep(policy, key, usage);
             }
         }
