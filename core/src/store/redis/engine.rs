@@ -1,7 +1,7 @@
 //! One thread and one connection for all calls that do not block.
 //!
 //! What waits at the same moment travels as one script call. A call that is alone is sent at once; while calls are in
-//! flight newcomers gather, and go when there are enough of them or when an answer has come back. Sending before the
+//! flight newcomers gather, and go when there are enough of them or when nothing is in flight any more. Sending before the
 //! answer is back keeps the server busy while the callers work.
 
 use std::collections::VecDeque;
