@@ -18,7 +18,7 @@ const FULL: u8 = 7;
 /// Bytes of a moment.
 pub(crate) const MOMENT: u8 = 7;
 /// Bytes of a list's length.
-pub(crate) const LENGTH: u8 = 4;
+const LENGTH: u8 = 4;
 
 /// What makes a stored limit the same limit after a change of numbers.
 pub(crate) type Tag = (u8, SmallVec<[u8; 8]>, bool);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::algorithm::{Hold, Rule, State, View};
-use crate::plan::{Field, LENGTH, MOMENT, Plan};
+use crate::plan::{Field, MOMENT, Plan};
 use crate::store::Views;
 
 /// Bytes that the script adds for each `sliding-log`: units used, when the cost is admitted, the end, as doubles.
@@ -125,5 +125,3 @@ fn logged(digest: &[u8], count: u64, asked: Asked) -> Option<View> {
     let resets_at = if used == 0 { asked.now } else { ends };
     Some(View { remaining: count.saturating_sub(used), admits_at, resets_at, delay: 0 })
 }
-
-const _: () = assert!(LENGTH as usize <= 8);

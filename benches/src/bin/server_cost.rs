@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use redis::{Commands, Connection};
+use redis::Commands;
 use tidegate::{AsyncLimiter, Limiter};
+use tidegate_benches::server_cpu;
 use tidegate_tests::servers::{Kind, Servers};
 
 const IN_FLIGHT: usize = 256;
@@ -27,15 +28,6 @@ const POLICIES: [(&str, &str); 6] = [
          leaky-bucket 1000000/s",
     ),
 ];
-
-fn cpu(connection: &mut Connection) -> f64 {
-    let info: String = redis::cmd("INFO").arg("cpu").query(connection).expect("INFO answers");
-    let field = |name: &str| -> f64 {
-        let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("the field is there");
-        line.trim().parse().expect("a number")
-    };
-    field("used_cpu_user:") + field("used_cpu_sys:")
-}
 
 async fn checks(limiter: &AsyncLimiter, policy: &str, keys: &[String]) {
     let mut tasks = tokio::task::JoinSet::new();
@@ -78,10 +70,10 @@ fn main() {
         let mut spent = [Vec::new(), Vec::new()];
         for round in 0..=ROUNDS {
             for (way, (_, limiter)) in ways.iter().enumerate() {
-                let before = cpu(&mut connection);
+                let before = server_cpu(&mut connection);
                 let local = tokio::task::LocalSet::new();
                 runtime.block_on(local.run_until(checks(limiter, policy, &keys)));
-                let cost = (cpu(&mut connection) - before) * 1e6 / CHECKS as f64;
+                let cost = (server_cpu(&mut connection) - before) * 1e6 / CHECKS as f64;
                 if round > 0 {
                     spent[way].push(cost);
                 }

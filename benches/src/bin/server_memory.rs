@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{Commands, Connection};
 use tidegate::{Limiter, ManualClock};
+use tidegate_benches::server_cpu;
 use tidegate_tests::servers::{Kind, Servers};
 
 const KEY: &str = "user:1234567";
@@ -39,12 +40,6 @@ fn bytes(connection: &mut Connection) -> (u64, usize) {
             .expect("MEMORY USAGE answers")
     };
     (keys.iter().map(usage).sum(), keys.len())
-}
-
-fn cpu(connection: &mut Connection) -> f64 {
-    let info: String = redis::cmd("INFO").arg("cpu").query(connection).expect("INFO answers");
-    let fields = info.lines().filter(|line| line.starts_with("used_cpu_user:") || line.starts_with("used_cpu_sys:"));
-    fields.filter_map(|line| line.split(':').nth(1)?.trim().parse::<f64>().ok()).sum()
 }
 
 fn main() {
@@ -84,9 +79,9 @@ fn main() {
         }
         let (bytes, keys) = bytes(&mut connection);
         let cost = |connection: &mut Connection, check: &dyn Fn()| {
-            let before = cpu(connection);
+            let before = server_cpu(connection);
             (0..2_000).for_each(|_| check());
-            (cpu(connection) - before) * 1e6 / 2_000.0
+            (server_cpu(connection) - before) * 1e6 / 2_000.0
         };
         let denied = cost(&mut connection, &|| assert!(!limiter.check(&policy, KEY).expect("a decision").allowed()));
         // Steadily full: one leaves, one comes.

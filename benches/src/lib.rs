@@ -1,0 +1,16 @@
+//! What the benchmarks share.
+
+use redis::Connection;
+
+/// Seconds of CPU the server has used so far, as it counts them itself.
+///
+/// # Panics
+/// When the server does not say.
+pub fn server_cpu(connection: &mut Connection) -> f64 {
+    let info: String = redis::cmd("INFO").arg("cpu").query(connection).expect("INFO answers");
+    let field = |name: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("the field is there");
+        line.trim().parse().expect("a number")
+    };
+    field("used_cpu_user:") + field("used_cpu_sys:")
+}
