@@ -63,7 +63,9 @@ impl Decision {
         Some(whole)
     }
 
-    pub(crate) const fn charged(&self) -> u64 {
+    /// The units this call consumed: what `settle` starts from.
+    #[must_use]
+    pub const fn charged(&self) -> u64 {
         self.charged
     }
 

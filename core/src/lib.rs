@@ -7,16 +7,22 @@ pub mod bench;
 mod clock;
 mod decision;
 mod error;
+mod fork;
 mod limiter;
 mod plan;
 pub mod policy;
 mod script;
 mod store;
+mod tasks;
 mod value;
 
 pub use clock::ManualClock;
 pub use decision::{Decision, LimitState};
 pub use error::{Error, ErrorKind, Place, Result};
-pub use limiter::{AsPolicy, AsyncLimiter, Builder, CheckOptions, Hold, Limiter, MAX_KEY, MAX_META, PolicyRef};
+pub use fork::after_fork_in_child;
+pub use limiter::{
+    AsPolicy, AsyncLimiter, Builder, Call, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome, PolicyRef,
+};
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
-pub use store::{Attempt, Source};
+pub use store::{Attempt, Source, Wake};
+pub use tasks::Task;

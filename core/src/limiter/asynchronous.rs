@@ -14,7 +14,7 @@ use super::{
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::store::{Answer, Attempt, Entry, Op};
+use crate::store::{Answer, Attempt, Entry, Home, Op};
 
 /// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
 ///
@@ -42,13 +42,11 @@ impl AsyncLimiter {
 
     async fn answer(&self, plan: &Arc<Plan>, key: &str, op: Op) -> Result<Answer> {
         let entry = Entry { plan, key, op };
-        if self.inner.store.is_immediate() {
-            return self.inner.store.ask(&entry, self.inner.now());
+        let now = self.inner.now();
+        if let Some(answer) = self.inner.store.at_hand(&entry, now) {
+            return answer;
         }
-        let (answer, answered) = oneshot::channel();
-        // Whoever dropped the call does not want to know.
-        self.inner.store.submit(&entry, self.inner.now(), Box::new(move |result| drop(answer.send(result))));
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        awaited(|done| self.inner.store.submit(&entry, now, done)).await
     }
 
     async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
@@ -132,10 +130,8 @@ impl AsyncLimiter {
         entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
     ) -> Result<Decision> {
         let asked = super::asked(&self.inner, entries)?;
-        let (answer, answered) = oneshot::channel();
-        let done = Box::new(move |result| drop(answer.send(result)));
-        self.inner.store.submit_all(&self::entries(&asked), self.inner.now(), done);
-        let answers = answered.await.unwrap_or_else(|_| Err(gone()))?;
+        let answers =
+            awaited(|done| self.inner.store.submit_all(&self::entries(&asked), self.inner.now(), done)).await?;
         decided_all(asked, answers)
     }
 
@@ -247,9 +243,7 @@ impl AsyncLimiter {
     /// Why it does not, in one sentence.
     pub async fn ping(&self) -> Result<()> {
         self.inner.open()?;
-        let (answer, answered) = oneshot::channel();
-        self.inner.store.submit_ping(Box::new(move |result| drop(answer.send(result))));
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        awaited(|done| self.inner.store.submit_ping(done)).await
     }
 
     /// Takes the changed policy file, as a whole or not at all.
@@ -266,7 +260,14 @@ impl AsyncLimiter {
     }
 }
 
-/// The store was closed while it owed an answer.
-fn gone() -> Error {
-    Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")
+/// What the store says to a call that is submitted.
+async fn awaited<T: Send + 'static>(submit: impl FnOnce(Box<dyn FnOnce(Result<T>) -> Home + Send>)) -> Result<T> {
+    let (answer, answered) = oneshot::channel();
+    submit(Box::new(move |result| {
+        // Whoever dropped the call does not want to know.
+        drop(answer.send(result));
+        None
+    }));
+    let gone = || Error::new(ErrorKind::Closed, "the limiter was closed before the store answered");
+    answered.await.unwrap_or_else(|_| Err(gone()))
 }

@@ -50,12 +50,15 @@ impl Drop for Hold {
         let (plan, key) = (&self.inner.policies.current(self.decision.plan()), self.decision.key());
         let entry = Entry { plan, key, op: Op::Close { hold: self.id } };
         // When the store cannot be reached the ttl gives it back.
-        if self.blocking || self.inner.store.is_immediate() {
+        if self.blocking {
             drop(self.inner.store.ask(&entry, self.inner.now()));
             self.inner.lines.given_back(plan, key);
         } else {
             let (inner, plan, key) = (Arc::clone(&self.inner), Arc::clone(plan), Box::<str>::from(key));
-            let done = Box::new(move |_| inner.lines.given_back(&plan, &key));
+            let done = Box::new(move |_| {
+                inner.lines.given_back(&plan, &key);
+                None
+            });
             self.inner.store.submit(&entry, self.inner.now(), done);
         }
     }

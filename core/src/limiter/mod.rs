@@ -4,6 +4,7 @@ mod asynchronous;
 mod blocking;
 mod builder;
 mod hold;
+mod inbox;
 mod line;
 mod patience;
 mod policies;
@@ -12,6 +13,7 @@ pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
 pub use hold::Hold;
+pub use inbox::{Call, Inbox, Outcome};
 pub use policies::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;
@@ -162,6 +164,22 @@ fn decided(plan: Arc<Plan>, key: &str, op: &Op, answer: Answer) -> Decision {
         _ => (1, 0),
     };
     Decision::new(plan, key, cost, charged, answer)
+}
+
+impl Limiter {
+    /// The same limiter for tasks.
+    #[must_use]
+    pub fn to_async(&self) -> AsyncLimiter {
+        AsyncLimiter { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl AsyncLimiter {
+    /// The same limiter for threads.
+    #[must_use]
+    pub fn to_blocking(&self) -> Limiter {
+        Limiter { inner: Arc::clone(&self.inner) }
+    }
 }
 
 /// What `settle` has to do: nothing, charge or refund.

@@ -115,13 +115,48 @@ pub(crate) struct Answer {
     pub(crate) attempts: Option<Box<Vec<Attempt>>>,
 }
 
+/// Somebody who collects answers and is told once when all that came together are there.
+pub trait Wake: Send + Sync {
+    /// More answers are there. Called on whatever thread has them.
+    fn wake(&self);
+}
+
+/// Whom to wake when all answers that came together are given out.
+pub(crate) type Home = Option<Arc<dyn Wake>>;
+
 /// Called once with the answer, on whatever thread has it.
-pub(crate) type Done = Box<dyn FnOnce(Result<Answer>) + Send>;
+pub(crate) type Done = Box<dyn FnOnce(Result<Answer>) -> Home + Send>;
 /// Called once with the answers of entries that stood or fell together.
-pub(crate) type AllDone = Box<dyn FnOnce(Result<Vec<Answer>>) + Send>;
+pub(crate) type AllDone = Box<dyn FnOnce(Result<Vec<Answer>>) -> Home + Send>;
 
 /// Called once when the store has answered a ping, or has not.
-pub(crate) type Pinged = Box<dyn FnOnce(Result<()>) + Send>;
+pub(crate) type Pinged = Box<dyn FnOnce(Result<()>) -> Home + Send>;
+
+/// Those who are to be woken, each once.
+#[derive(Default)]
+pub(crate) struct Homes(SmallVec<[Arc<dyn Wake>; 2]>);
+
+impl Homes {
+    #[inline]
+    pub(crate) fn add(&mut self, home: Home) {
+        if let Some(home) = home
+            && !self.0.iter().any(|known| Arc::ptr_eq(known, &home))
+        {
+            self.0.push(home);
+        }
+    }
+}
+
+impl Drop for Homes {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|home| home.wake());
+    }
+}
+
+/// Gives out an answer that came alone.
+pub(crate) fn tell(home: Home) {
+    Homes::default().add(home);
+}
 
 /// A place where usage lives. `now` is the time to decide by; without it the store uses its own clock.
 pub(crate) trait Store: Send + Sync {
@@ -139,6 +174,7 @@ pub(crate) trait Store: Send + Sync {
     fn submit_ping(&self, done: Pinged);
     /// Ends what is open; what is pending is answered with `closed`.
     fn close(&self);
-    /// Whether an answer needs no waiting, so that asynchronous callers may ask on their own thread.
-    fn is_immediate(&self) -> bool;
+    /// The answer, if it needs no waiting, so that asynchronous callers get it on their own thread. Nothing was done when
+    /// there is none.
+    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>>;
 }

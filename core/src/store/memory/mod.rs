@@ -17,7 +17,7 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Source, Store, Views};
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, Source, Store, Views, tell};
 use crate::error::Result;
 
 /// Entries a newcomer looks at for expired ones.
@@ -227,11 +227,11 @@ impl Store for Memory {
     }
 
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        done(self.ask(entry, now));
+        tell(done(self.ask(entry, now)));
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        done(self.ask_all(entries, now));
+        tell(done(self.ask_all(entries, now)));
     }
 
     fn ping(&self) -> Result<()> {
@@ -239,13 +239,13 @@ impl Store for Memory {
     }
 
     fn submit_ping(&self, done: Pinged) {
-        done(Ok(()));
+        tell(done(Ok(())));
     }
 
     fn close(&self) {}
 
-    fn is_immediate(&self) -> bool {
-        true
+    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        Some(self.ask(entry, now))
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{Target, failure, is_unknown_script};
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::{Batch, Request};
-use crate::store::{AllDone, Answer, Done, Pinged};
+use crate::store::{AllDone, Answer, Done, Home, Homes, Pinged, tell};
 
 /// Calls in flight at once when they fold …
 const FLIGHTS: usize = 4;
@@ -41,7 +41,7 @@ enum Waiter {
 }
 
 impl Waiter {
-    fn fail(self, error: &Error) {
+    fn fail(self, error: &Error) -> Home {
         match self {
             Self::One(done) => done(Err(error.clone())),
             Self::All(done) => done(Err(error.clone())),
@@ -63,8 +63,8 @@ impl Job {
         Self { requests: Vec::new(), now: None, deadline: Instant::now() + timeout, done: Waiter::Ping(done) }
     }
 
-    pub(super) fn fail(self, error: &Error) {
-        self.done.fail(error);
+    pub(super) fn fail(self, error: &Error) -> Home {
+        self.done.fail(error)
     }
 
     /// What must agree for two jobs to travel together: nothing for a job that stands or falls as a whole.
@@ -97,7 +97,7 @@ impl Engine {
         if let Err(refused) = self.jobs.send(Some(job))
             && let Some(job) = refused.0
         {
-            job.fail(&closed());
+            tell(job.fail(&closed()));
         }
     }
 
@@ -105,6 +105,12 @@ impl Engine {
     pub(super) fn stop(&self) {
         // The thread is gone already when this fails.
         let _ = self.jobs.send(None);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -158,13 +164,14 @@ impl Loop {
                 }
             }
         }
+        let mut homes = Homes::default();
         for job in self.waiting.drain(..) {
-            job.fail(&closed());
+            homes.add(job.fail(&closed()));
         }
         jobs.close();
         while let Some(job) = jobs.recv().await {
             if let Some(job) = job {
-                job.fail(&closed());
+                homes.add(job.fail(&closed()));
             }
         }
     }
@@ -197,8 +204,9 @@ impl Loop {
 
     fn expire(&mut self) {
         let now = Instant::now();
+        let mut homes = Homes::default();
         while let Some(job) = self.next_if(|job| job.deadline <= now) {
-            job.fail(&failure::late(&self.target.shown, self.target.timeout));
+            homes.add(job.fail(&failure::late(&self.target.shown, self.target.timeout)));
         }
     }
 
@@ -217,8 +225,9 @@ impl Loop {
             }
             Err(error) => {
                 let error = failure::of(&error, &self.target.shown, timeout);
+                let mut homes = Homes::default();
                 for job in self.waiting.drain(..) {
-                    job.fail(&error);
+                    homes.add(job.fail(&error));
                 }
                 false
             }
@@ -249,18 +258,20 @@ impl Loop {
             self.connection = None;
         }
         let Flight { batch, waiters, reply, .. } = flight;
+        // Woken when all answers of the flight are given out, not once for each.
+        let mut homes = Homes::default();
         match reply.and_then(|reply| batch.answers(reply)) {
-            Err(error) => waiters.into_iter().for_each(|waiter| waiter.fail(&error)),
+            Err(error) => waiters.into_iter().for_each(|waiter| homes.add(waiter.fail(&error))),
             Ok(answers) => {
                 let mut answers = answers.into_iter();
                 for waiter in waiters {
-                    match waiter {
+                    homes.add(match waiter {
                         Waiter::One(done) => {
-                            done(answers.next().unwrap_or_else(|| Err(failure::silence(&self.target.shown))));
+                            done(answers.next().unwrap_or_else(|| Err(failure::silence(&self.target.shown))))
                         }
                         Waiter::All(done) => done(answers.by_ref().collect::<Result<Vec<Answer>>>()),
                         Waiter::Ping(done) => done(Ok(())),
-                    }
+                    });
                 }
             }
         }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use once_cell::sync::OnceCell;
 use redis::{Client, Value};
 
 use super::url::Server;
-use super::{AllDone, Answer, Done, Entry, Pinged, Store};
+use super::{AllDone, Answer, Done, Entry, Pinged, Store, tell};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fork::PerProcess;
 use crate::script::{Batch, Request};
 use engine::{Engine, Job};
 use pool::Pool;
@@ -33,9 +33,9 @@ pub(crate) struct Target {
 /// See the module.
 pub(crate) struct Redis {
     target: Target,
-    pool: Pool,
+    pool: PerProcess<Pool>,
     /// Started by the first call that does not block: a blocking program has no thread of ours.
-    engine: OnceCell<Engine>,
+    engine: PerProcess<Engine>,
     closed: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl Redis {
         };
         let client = client.map_err(|error| Error::config(format!("{shown} cannot be used: {error}")))?;
         let target = Target { client, prefix: prefix.into(), timeout, fold, shown };
-        Ok(Self { pool: Pool::new(target.clone()), target, engine: OnceCell::new(), closed: AtomicBool::new(false) })
+        Ok(Self { target, pool: PerProcess::new(), engine: PerProcess::new(), closed: AtomicBool::new(false) })
     }
 
     fn open(&self) -> Result<()> {
@@ -63,21 +63,26 @@ impl Redis {
         Ok(())
     }
 
+    fn pool(&self) -> Result<Arc<(u64, Pool)>> {
+        self.open()?;
+        self.pool.get_or_try_init(|| Ok(Pool::new(self.target.clone())))
+    }
+
     fn requests(&self, entries: &[Entry<'_>]) -> Vec<Request> {
         entries.iter().map(|entry| Request::new(&self.target.prefix, entry)).collect()
     }
 
     fn run(&self, requests: Vec<Request>, now: Option<u64>, together: bool) -> Result<Vec<Result<Answer>>> {
-        self.open()?;
+        let pool = self.pool()?;
         let batch = Batch::new(Arc::clone(&self.target.prefix), now, together, requests);
-        batch.answers(self.pool.call(&batch)?)
+        batch.answers(pool.1.call(&batch)?)
     }
 
     fn enqueue(&self, job: Job) {
         let engine = self.open().and_then(|()| self.engine.get_or_try_init(|| Engine::start(self.target.clone())));
         match engine {
-            Ok(engine) => engine.enqueue(job),
-            Err(error) => job.fail(&error),
+            Ok(engine) => engine.1.enqueue(job),
+            Err(error) => tell(job.fail(&error)),
         }
     }
 }
@@ -106,8 +111,7 @@ impl Store for Redis {
     }
 
     fn ping(&self) -> Result<()> {
-        self.open()?;
-        self.pool.ping()
+        self.pool()?.1.ping()
     }
 
     fn submit_ping(&self, done: Pinged) {
@@ -116,14 +120,16 @@ impl Store for Redis {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        self.pool.clear();
+        if let Some(pool) = self.pool.get() {
+            pool.1.clear();
+        }
         if let Some(engine) = self.engine.get() {
-            engine.stop();
+            engine.1.stop();
         }
     }
 
-    fn is_immediate(&self) -> bool {
-        false
+    fn at_hand(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+        None
     }
 }
 

@@ -1,0 +1,108 @@
+//! Calls whose answers are delivered to a list instead of a waiting thread or task: the way into an event loop that is
+//! not Rust's. One wake-up brings all answers that came together.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::{AsPolicy, AsyncLimiter, CheckOptions, Hold, check_op, decided, valid_cost};
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::store::{Attempt, Home, Op, Wake};
+use crate::tasks::{self, Task};
+
+/// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
+pub trait Inbox: Wake {
+    /// An answer to the call with that ticket, on whatever thread has it. Must only put it on a list.
+    fn deliver(&self, ticket: u64, outcome: Result<Outcome>);
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Of `check`, `peek`, `charge`, `refund`, `check_all`, `acquire`.
+    Decision(Decision),
+    /// Of `hold`, when there was room.
+    Hold(Hold),
+    /// Of `journal`.
+    Attempts(Vec<Attempt>),
+    /// Of what only has to be done.
+    Nothing,
+}
+
+/// A call about one policy and key that a Decision answers.
+#[derive(Debug, Clone)]
+pub enum Call {
+    /// Asks and consumes.
+    Check(CheckOptions),
+    /// Asks.
+    Peek(u64),
+    /// Consumes even past the limit.
+    Charge(u64),
+    /// Gives back.
+    Refund(u64),
+}
+
+impl Call {
+    fn op(&self) -> Result<Op> {
+        Ok(match self {
+            Self::Check(options) => check_op(options)?,
+            Self::Peek(cost) => Op::Peek { cost: valid_cost(*cost)? },
+            Self::Charge(cost) => Op::Charge { cost: valid_cost(*cost)? },
+            Self::Refund(cost) => Op::Refund { cost: valid_cost(*cost)? },
+        })
+    }
+}
+
+impl AsyncLimiter {
+    /// Makes a call. An answer that needs no waiting is returned; any other is delivered to the inbox, once.
+    pub fn post(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        call: &Call,
+        ticket: u64,
+        inbox: &Arc<dyn Inbox>,
+    ) -> Option<Result<Decision>> {
+        let (plan, op) = match self.inner.plan(&policy, key).and_then(|plan| Ok((plan, call.op()?))) {
+            Ok(made) => made,
+            Err(error) => return Some(Err(error)),
+        };
+        let refunds = matches!(op, Op::Refund { .. });
+        let now = self.inner.now();
+        let entry = crate::store::Entry { plan: &plan, key, op };
+        if let Some(answer) = self.inner.store.at_hand(&entry, now) {
+            if refunds {
+                self.inner.lines.given_back(&plan, key);
+            }
+            return Some(answer.map(|answer| decided(Arc::clone(&plan), key, &entry.op, answer)));
+        }
+        let (inner, inbox) = (refunds.then(|| Arc::clone(&self.inner)), Arc::clone(inbox));
+        let (asked, op, held) = (Arc::clone(&plan), entry.op.clone(), compact_str::CompactString::from(key));
+        let done = Box::new(move |answer: Result<_>| -> Home {
+            if let Some(inner) = inner {
+                inner.lines.given_back(&asked, &held);
+            }
+            inbox.deliver(ticket, answer.map(|answer| Outcome::Decision(decided(asked, &held, &op, answer))));
+            Some(inbox)
+        });
+        self.inner.store.submit(&entry, now, done);
+        None
+    }
+
+    /// Does anything else that this limiter can do: what comes of the future is delivered to the inbox, once, unless the
+    /// task is cancelled before.
+    ///
+    /// # Errors
+    /// `store_unavailable` when the thread for tasks cannot be started.
+    pub fn post_task(
+        ticket: u64,
+        inbox: &Arc<dyn Inbox>,
+        task: impl Future<Output = Result<Outcome>> + Send + 'static,
+    ) -> Result<Task> {
+        let inbox = Arc::clone(inbox);
+        tasks::spawn(async move {
+            inbox.deliver(ticket, task.await);
+            inbox.wake();
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Answers delivered to a list: once each, one wake-up for all that came together, nothing after a cancelled task.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use tidegate::{AsyncLimiter, Call, CheckOptions, Inbox, Limiter, ManualClock, Outcome, Result, Wake};
+use tidegate_tests::servers::{Kind, Servers};
+
+#[derive(Default)]
+struct Letters {
+    delivered: Mutex<HashMap<u64, Result<Outcome>>>,
+    woken: AtomicUsize,
+    changed: Condvar,
+}
+
+impl Wake for Letters {
+    fn wake(&self) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+        let _delivered = self.delivered.lock().expect("no panic");
+        self.changed.notify_all();
+    }
+}
+
+impl Inbox for Letters {
+    fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
+        assert!(
+            self.delivered.lock().expect("no panic").insert(ticket, outcome).is_none(),
+            "{ticket} was delivered twice"
+        );
+    }
+}
+
+impl Letters {
+    fn wait_for(&self, count: usize) {
+        let mut delivered = self.delivered.lock().expect("no panic");
+        while delivered.len() < count {
+            let (now, result) = self.changed.wait_timeout(delivered, Duration::from_secs(20)).expect("no panic");
+            delivered = now;
+            assert!(!result.timed_out(), "{} of {count} were delivered", delivered.len());
+        }
+    }
+}
+
+fn check() -> Call {
+    Call::Check(CheckOptions::default())
+}
+
+#[test]
+fn memory_answers_at_hand() {
+    let limiter = Limiter::builder().build_async().expect("a limiter");
+    let letters = Arc::new(Letters::default());
+    let inbox: Arc<dyn Inbox> = letters.clone();
+    let mut allowed =
+        || limiter.post("2/hour", "a", &check(), 1, &inbox).expect("an answer").expect("no error").allowed();
+    assert_eq!([allowed(), allowed(), allowed()], [true, true, false]);
+    let refused = limiter.post("2/hour", "a", &Call::Peek(0), 1, &inbox).expect("an answer");
+    assert_eq!(refused.expect_err("a cost of 0").code(), "cost_invalid");
+    assert_eq!(letters.woken.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn redis_delivers_each_once_and_wakes_once_for_many() {
+    let server = Servers::start(Kind::Single);
+    let limiter = Limiter::builder().store(server.url()).timeout(Duration::from_secs(20)).build_async().expect("one");
+    let letters = Arc::new(Letters::default());
+    let inbox: Arc<dyn Inbox> = letters.clone();
+    for ticket in 0..5_000 {
+        assert!(limiter.post("1000/hour", "a", &check(), ticket, &inbox).is_none());
+    }
+    letters.wait_for(5_000);
+    let allowed = |outcome: &Result<Outcome>| matches!(outcome, Ok(Outcome::Decision(decision)) if decision.allowed());
+    assert_eq!(letters.delivered.lock().expect("no panic").values().filter(|outcome| allowed(outcome)).count(), 1_000);
+    let woken = letters.woken.load(Ordering::Relaxed);
+    assert!(woken < 2_500, "{woken} wake-ups for 5,000 answers");
+}
+
+#[test]
+fn a_cancelled_task_leaves_the_line() {
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
+    let limiter = Limiter::builder().clock(Arc::clone(&clock)).build_async().expect("a limiter");
+    let letters = Arc::new(Letters::default());
+    let inbox: Arc<dyn Inbox> = letters.clone();
+    let acquire = |ticket| {
+        let limiter = limiter.clone();
+        AsyncLimiter::post_task(ticket, &inbox, async move {
+            limiter.acquire("1/hour", "a", 1, None).await.map(Outcome::Decision)
+        })
+        .expect("a task")
+    };
+    let _first = acquire(1);
+    letters.wait_for(1);
+    let second = acquire(2);
+    while limiter.waiting("1/hour", "a") < 1 {
+        std::thread::yield_now();
+    }
+    second.cancel();
+    while limiter.waiting("1/hour", "a") > 0 {
+        std::thread::yield_now();
+    }
+    let _third = acquire(3);
+    clock.advance(Duration::from_secs(7_200));
+    letters.wait_for(2);
+    assert!(letters.delivered.lock().expect("no panic").contains_key(&3));
+}
