@@ -52,8 +52,7 @@ fn memory_answers_at_hand() {
     let limiter = Limiter::builder().build_async().expect("a limiter");
     let letters = Arc::new(Letters::default());
     let inbox: Arc<dyn Inbox> = letters.clone();
-    let mut allowed =
-        || limiter.post("2/hour", "a", &check(), 1, &inbox).expect("an answer").expect("no error").allowed();
+    let allowed = || limiter.post("2/hour", "a", &check(), 1, &inbox).expect("an answer").expect("no error").allowed();
     assert_eq!([allowed(), allowed(), allowed()], [true, true, false]);
     let refused = limiter.post("2/hour", "a", &Call::Peek(0), 1, &inbox).expect("an answer");
     assert_eq!(refused.expect_err("a cost of 0").code(), "cost_invalid");
