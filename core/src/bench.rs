@@ -51,7 +51,7 @@ impl Ruled {
 
     /// Whether a unit is admitted at a moment.
     pub fn check(&mut self, now: u64) -> bool {
-        self.rule.try_add(&mut self.state, now, 1, 0)
+        self.rule.try_add(&mut self.state, now, 1, 0).is_some()
     }
 }
 

@@ -7,6 +7,7 @@ pub mod bench;
 mod clock;
 mod decision;
 mod error;
+mod few;
 mod fork;
 mod limiter;
 mod plan;

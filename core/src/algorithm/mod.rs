@@ -39,6 +39,14 @@ pub(crate) struct View {
     pub(crate) delay: u64,
 }
 
+/// What a limit says of a check that it admitted and charged.
+#[derive(Debug)]
+pub(crate) struct Added {
+    /// The moment from which the state is as good as none.
+    pub(crate) ends: u64,
+    pub(crate) view: View,
+}
+
 /// A limit ready to be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -130,17 +138,21 @@ impl Rule {
         }
     }
 
-    /// Asks and charges in one step, for a policy of one limit.
-    #[inline]
-    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) -> bool {
+    /// Asks, charges and tells in one step, for a policy of one limit; `None` is a refusal, and changes nothing.
+    #[inline(always)]
+    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) -> Option<Added> {
         if let (Self::Gcra(rule), State::Gcra(state)) = (self, &mut *state) {
             return rule.try_add(state, now, cost);
         }
-        let admits = self.admits(state, now, cost);
-        if admits {
-            self.add(state, now, cost, hold);
+        self.try_add_slowly(state, now, cost, hold)
+    }
+
+    fn try_add_slowly(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) -> Option<Added> {
+        if !self.admits(state, now, cost) {
+            return None;
         }
-        admits
+        self.add(state, now, cost, hold);
+        Some(Added { ends: self.ends(state), view: self.view(state, now, cost, cost) })
     }
 
     /// Gives `cost` back, newest first, never above full.

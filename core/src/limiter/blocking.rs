@@ -57,7 +57,9 @@ impl Limiter {
     #[inline]
     fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
-        let answer = self.inner.store.ask(&Entry { plan: &plan, key, op: op.clone() }, self.inner.now())?;
+        let entry = Entry { plan: &plan, key, op };
+        let answer = self.inner.store.ask(&entry, self.inner.now())?;
+        let Entry { op, .. } = entry;
         Ok(decided(plan, key, &op, answer))
     }
 

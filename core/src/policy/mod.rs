@@ -91,6 +91,7 @@ impl Policy {
     }
 
     /// The policy, ready to be applied.
+    #[inline]
     pub(crate) fn plan(&self) -> Arc<Plan> {
         let bare = || Self { plan: OnceCell::new(), ..self.clone() };
         Arc::clone(self.plan.get_or_init(|| Arc::new(Plan::new(bare()))))

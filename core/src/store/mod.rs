@@ -15,10 +15,11 @@ use smallvec::SmallVec;
 
 pub(crate) use crate::algorithm::{HoldId, View};
 use crate::error::Result;
+use crate::few::Few;
 use crate::plan::Plan;
 
 /// What the limits of a policy say, in order.
-pub(crate) type Views = SmallVec<[View; 1]>;
+pub(crate) type Views = Few<View>;
 
 /// What is to be done with a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
