@@ -10,12 +10,13 @@ use compact_str::CompactString;
 use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::policy::{Algorithm, Period};
+use crate::spare::Passed;
 use crate::store::{Answer, Source};
 
 /// The answer to a check. A denial is a Decision, never an error.
 #[derive(Clone)]
 pub struct Decision {
-    plan: Arc<Plan>,
+    plan: Passed,
     key: CompactString,
     cost: u64,
     answer: Answer,
@@ -47,7 +48,7 @@ pub struct LimitState {
 impl Decision {
     #[inline(always)]
     pub(crate) fn new(plan: Arc<Plan>, key: &str, cost: u64, charged: u64, answer: Answer) -> Self {
-        Self { plan, key: key.into(), cost, answer, charged, decisions: None }
+        Self { plan: Passed::new(plan), key: key.into(), cost, answer, charged, decisions: None }
     }
 
     /// One Decision of several: the first refusal, else the one that binds most.

@@ -13,6 +13,7 @@ mod limiter;
 mod plan;
 pub mod policy;
 mod script;
+mod spare;
 mod store;
 mod tasks;
 mod value;

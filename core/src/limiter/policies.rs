@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::policy::Policy;
+use crate::spare;
 
 /// Notations kept ready. A program that writes more different ones in place makes them up as it goes; they are read
 /// anew each time then.
@@ -100,11 +101,11 @@ impl Policies {
 
     #[inline]
     fn named(&self, text: &str) -> Result<Arc<Plan>> {
-        if let Some(plan) = self.look(|plans| plans.get(text).map(Arc::clone)) {
+        if let Some(plan) = self.look(|plans| plans.get(text).map(spare::handle)) {
             return Ok(plan);
         }
         if let Some(plan) = self.notations.read().get(text) {
-            return Ok(Arc::clone(plan));
+            return Ok(spare::handle(plan));
         }
         self.read(text)
     }
