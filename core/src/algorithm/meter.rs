@@ -87,7 +87,8 @@ impl Meter {
         self.at(state, now).units + cost <= self.capacity
     }
 
-    /// Asks, charges and tells in one step: what `admits`, `add`, `ends` and `view` would, one after the other.
+    /// Asks, charges and tells in one step: what `admits`, `add`, `ends` and `view` would, one after the other. `None` is
+    /// a refusal, and changes nothing.
     #[inline(always)]
     pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64) -> Option<Added> {
         let mut current = self.at(state, now);

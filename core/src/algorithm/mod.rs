@@ -39,7 +39,7 @@ pub(crate) struct View {
     pub(crate) delay: u64,
 }
 
-/// What a limit says of a check that it admitted and charged.
+/// What a meter says of a check that it admitted and charged.
 #[derive(Debug)]
 pub(crate) struct Added {
     /// The moment from which the state is as good as none.
@@ -138,21 +138,14 @@ impl Rule {
         }
     }
 
-    /// Asks, charges and tells in one step, for a policy of one limit; `None` is a refusal, and changes nothing.
+    /// The bare meter, of a rule and a state that are nothing else: it can ask, charge and tell in one step.
     #[inline(always)]
-    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) -> Option<Added> {
-        if let (Self::Gcra(rule), State::Gcra(state)) = (self, &mut *state) {
-            return rule.try_add(state, now, cost);
+    pub(crate) fn meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
+        match (self, state) {
+            (Self::Gcra(meter), State::Gcra(state)) => Some((meter, state)),
+            (Self::TokenBucket(rule), State::TokenBucket(state)) if rule.missing() == 0 => Some((rule.meter(), state)),
+            _ => None,
         }
-        self.try_add_slowly(state, now, cost, hold)
-    }
-
-    fn try_add_slowly(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) -> Option<Added> {
-        if !self.admits(state, now, cost) {
-            return None;
-        }
-        self.add(state, now, cost, hold);
-        Some(Added { ends: self.ends(state), view: self.view(state, now, cost, cost) })
     }
 
     /// Gives `cost` back, newest first, never above full.

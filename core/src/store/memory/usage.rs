@@ -6,7 +6,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use super::super::{Answer, Attempt, Entry, Op};
-use crate::algorithm::{Added, MAX, Rule, State};
+use crate::algorithm::{Added, MAX, Rule, State, View};
 use crate::few::Few;
 use crate::plan::{Plan, Tag, Version};
 
@@ -67,8 +67,12 @@ impl Usage {
     }
 
     fn block(&mut self, until: u64) {
-        if until != self.blocked_until() {
-            self.rare.get_or_insert_default().blocked_until = until;
+        if until == self.blocked_until() {
+            return;
+        }
+        self.rare.get_or_insert_default().blocked_until = until;
+        if until == 0 && self.journal().is_none() {
+            self.rare = None;
         }
     }
 
@@ -219,35 +223,30 @@ impl Usage {
         journal.ends = now + entry.plan.journal_life();
     }
 
-    #[inline(always)]
     pub(super) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
         if !Arc::ptr_eq(&self.version, &entry.plan.version) || entry.plan.grace > 0 {
             return self.apply_to_other(entry, now);
         }
-        match self.pass(entry, now) {
-            Some(answer) => answer,
-            None => self.apply_to_own(entry, now).0,
-        }
+        self.apply_to_own(entry, now).0
     }
 
-    /// What nearly every call is, in one step: a check of one limit that admits it. `None` changes nothing.
+    /// What nearly every call is, in one step: a check of one limit that admits it. `None` changed nothing.
     #[inline(always)]
-    fn pass(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
-        let (Op::Check { cost, hold, .. }, [rule], Few::One(state), None) =
-            (&entry.op, &*entry.plan.rules, &mut self.states, &self.rare)
+    pub(super) fn pass(&mut self, entry: &Entry<'_>, now: u64) -> Option<View> {
+        let plan = entry.plan;
+        let (Op::Check { cost, .. }, [rule], Few::One(state), None) =
+            (&entry.op, &*plan.rules, &mut self.states, &self.rare)
         else {
             return None;
         };
-        if entry.plan.policy.options().journal > 0 {
+        if !Arc::ptr_eq(&self.version, &plan.version) || plan.grace > 0 || plan.policy.options().journal > 0 {
             return None;
         }
-        let Added { ends, view } = rule.try_add(state, now, *cost, *hold)?;
+        let (meter, state) = rule.meter(state)?;
+        let Added { ends, view } = meter.try_add(state, now, *cost)?;
+        // Later than now: a unit that was just charged has not drained.
         self.ends = ends;
-        if ends <= now {
-            self.forget(&entry.plan.rules);
-            return Some(self.answer(entry, now, true, *cost));
-        }
-        Some(Answer { applied: true, now, views: Few::One(view), ..Answer::default() })
+        Some(view)
     }
 
     /// Another version of the policy reads the state its way; only when it writes does its way stay.
@@ -277,7 +276,6 @@ impl Usage {
     }
 
     /// The answer, and whether the usage changed.
-    #[inline(never)]
     pub(super) fn apply_to_own(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         match &entry.op {
             Op::Check { cost, .. } => {
