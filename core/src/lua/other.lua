@@ -165,30 +165,33 @@ local function others()
     end,
   }
 
-  -- Runs one entry on a decoded value: whether it was admitted, and the decoded value to store, if any. With `apart`
-  -- a refusal is left for later.
+  -- Runs one entry on a decoded value: whether it was admitted, the decoded value to store, if any, and the limits that
+  -- refused, bit by bit from 2^16 on, where the value will not tell it. With `apart` a refusal is left for later.
   local function enter(ask, f, s, apart)
     local op = ask.op
     if op > 2 then
       local applied = operations[op](ask, f)
-      if applied then return true, f end
-      return false, nil
+      if applied then return true, f, 0 end
+      return false, nil, 0
     end
     local limits, cost = ask.limits, ask.cost
     local blocked = f.blocked and f.blocked > now
-    local admitted = not blocked
+    local admitted, every, mask = not blocked, op == 1 and (apart or ask.charges), 0
     for i = 1, #limits do
       local L = limits[i]
-      admitted = admitted and L.ask(f, L.o, now, cost, L)
+      if (admitted or every) and not L.ask(f, L.o, now, cost, L) then
+        admitted = false
+        if every then mask = mask + 2 ^ (15 + i) end
+      end
     end
-    if op == 2 then return admitted, nil end
-    if not admitted then return false, not apart and refuse(ask, s, blocked) or nil end
+    if op == 2 then return admitted, nil, 0 end
+    if not admitted then return false, not apart and refuse(ask, s, blocked) or nil, mask end
     if f.blocked then f.blocked = 0 end
     for i = 1, #limits do
       local L = limits[i]
       L.add(f, L.o, now, cost, L, ask.hold)
     end
-    return true, f
+    return true, f, 0
   end
 
   local function store(key, s, ends)
@@ -256,13 +259,13 @@ local function others()
           out[slot] = { err = 'TIDEGATE the key ' .. why }
         else
           local slow = f.slow
-          local admitted, kept = enter(ask, f, s)
+          local admitted, kept, mask = enter(ask, f, s)
           if kept then
             s = write(kept, ask)
             ends, changed = ends_of(kept, ask), true
             if kept ~= f then f = nil end
           end
-          if not admitted then refused[#refused + 1] = entry + i end
+          if not admitted then refused[#refused + 1] = entry + i + mask end
           if ask.journal > 0 and op == 1 then note(ask, admitted) end
           out[slot] = (ask.digests or slow) and told(ask, s) or s
         end
@@ -292,10 +295,10 @@ local function others()
           slot.f, why = read(s, ask)
           if not slot.f then return { err = 'TIDEGATE the key ' .. why } end
         end
-        local admitted, kept = enter(ask, slot.f, s, true)
+        local admitted, kept, mask = enter(ask, slot.f, s, true)
         if kept then slot.kept, slot.ask = kept, ask end
         if not admitted then
-          refused[#refused + 1] = entry + i
+          refused[#refused + 1] = entry + i + mask
           if not ask.shadow then falls = true end
         end
         order[entry + i] = { slot = slot, ask = ask, admitted = admitted }

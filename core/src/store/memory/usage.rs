@@ -6,7 +6,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use smallvec::SmallVec;
 
-use super::super::{Answer, Attempt, Entry, Op, Source, Views};
+use super::super::{Answer, Attempt, Entry, Op, Views};
 use crate::algorithm::{MAX, Rule, State};
 use crate::plan::{Plan, Tag};
 
@@ -118,6 +118,14 @@ impl Usage {
         for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
             rule.add(state, now, cost, hold);
         }
+    }
+
+    /// The limits that refuse a check now, bit by bit.
+    #[cold]
+    pub(super) fn refusing(&self, entry: &Entry<'_>, now: u64) -> u16 {
+        let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
+        let refusing = asked.filter(|(_, (rule, state))| !rule.admits(state, now, entry.op.cost()));
+        refusing.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// What a denial changes: nothing, unless the policy says so. Says whether it did.
@@ -237,6 +245,8 @@ impl Usage {
         match &entry.op {
             Op::Check { cost, .. } => {
                 let admits = self.try_charge(entry, now);
+                let charges = !admits && entry.plan.policy.options().count_denied;
+                let refused = charges.then(|| self.refusing(entry, now));
                 let changed = admits || self.refuse(entry, now);
                 if changed {
                     self.renew(entry.plan, now);
@@ -244,7 +254,8 @@ impl Usage {
                 if entry.plan.policy.options().journal > 0 {
                     self.note(entry, now, admits);
                 }
-                let answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
+                let mut answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
+                answer.refused = refused;
                 if !admits {
                     self.denied(&answer);
                 }
@@ -301,7 +312,7 @@ impl Usage {
             ([rule], [state]) => Views::from_buf([view((rule, state))]),
             (rules, states) => rules.iter().zip(states).map(view).collect(),
         };
-        Answer { applied, now, blocked_until: self.blocked_until, views, source: Source::Store, attempts: None }
+        Answer { applied, now, blocked_until: self.blocked_until, views, ..Answer::default() }
     }
 
     pub(super) fn matters(&self, now: u64) -> bool {
