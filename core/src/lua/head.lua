@@ -11,7 +11,7 @@
 --
 -- A value is a header, the fields of all limits, for the full form the moment a block ends, and the limits' lists.
 -- The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
--- 'aaaafwww' (algorithm, fractions, bytes of a count) and its period. docs/adr/0002 has the reasons.
+-- 'aaaafwww' (algorithm, fractions, bytes of a count), its period, and of a bucket the count. docs/adr/0002 has the reasons.
 --
 -- A call pays for every table and every closure it makes, so it makes those it needs: the rules of the algorithms at
 -- hand, and what is rare (other.lua) only when it happens.

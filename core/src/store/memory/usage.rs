@@ -56,24 +56,30 @@ impl Usage {
 
     /// Takes over what another version of the policy left, limit by limit.
     #[inline]
-    pub(super) fn adopt(&mut self, plan: &Plan) {
+    pub(super) fn adopt(&mut self, plan: &Plan, now: u64) {
         if !Arc::ptr_eq(&self.shape, &plan.shape) {
-            self.adopt_slowly(plan);
+            self.adopt_slowly(plan, now);
         }
     }
 
     #[cold]
-    pub(super) fn adopt_slowly(&mut self, plan: &Plan) {
+    pub(super) fn adopt_slowly(&mut self, plan: &Plan, now: u64) {
         if self.shape != plan.shape {
             let mut old: Vec<(&Tag, Option<State>)> =
                 self.shape.iter().zip(self.states.drain(..)).map(|(tag, state)| (tag, Some(state))).collect();
             let mut states = SmallVec::new();
-            for (tag, rule) in plan.shape.iter().zip(&plan.rules) {
+            for (index, (tag, rule)) in plan.shape.iter().zip(&plan.rules).enumerate() {
                 let same =
                     old.iter_mut().find(|(other, state)| state.is_some() && other.0 == tag.0 && other.1 == tag.1);
                 states.push(match same {
                     Some((other, state)) => match state.take() {
-                        Some(state) => refitted(state, other.2, tag.2),
+                        Some(mut state) => {
+                            if other.2 != tag.2 {
+                                let period = plan.policy.limits()[index].period().micros();
+                                rule.refit(&mut state, (period, other.2), now);
+                            }
+                            state
+                        }
                         None => rule.fresh(),
                     },
                     None => rule.fresh(),
@@ -177,7 +183,7 @@ impl Usage {
     /// Reads the usage as this policy does: what another version left, and when all is over, buckets that do not start
     /// full as never seen.
     pub(super) fn read(&mut self, plan: &Plan, now: u64) {
-        self.adopt(plan);
+        self.adopt(plan, now);
         if plan.grace > 0 && self.meaning(plan) <= now {
             for (rule, state) in plan.rules.iter().zip(&mut self.states) {
                 if rule.grace() > 0 {
@@ -318,17 +324,4 @@ impl Usage {
     pub(super) fn matters(&self, now: u64) -> bool {
         self.ends > now || self.journal.as_ref().is_some_and(|journal| journal.ends > now)
     }
-}
-
-/// A bucket's fraction, when the new numbers have another denominator: rounded up, which admits less.
-fn refitted(mut state: State, had_fractions: bool, has_fractions: bool) -> State {
-    if let (State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state), true, false) =
-        (&mut state, had_fractions, has_fractions)
-    {
-        if state.part > 0 {
-            state.since += 1;
-        }
-        state.part = 0;
-    }
-    state
 }

@@ -53,7 +53,7 @@ pub struct Model {
 
 impl Usage {
     /// As another version of the policy reads it.
-    fn read_by(&self, policy: &Policy) -> Self {
+    fn read_by(&self, policy: &Policy, now: u64) -> Self {
         let mut old: Vec<Ledger> = self.ledgers.clone();
         let ledgers = policy.limits().iter().map(|limit| {
             let same = old.iter().position(|ledger| ledger.is_same(limit));
@@ -61,7 +61,7 @@ impl Usage {
                 || Ledger::new(limit),
                 |index| {
                     let mut ledger = old.remove(index);
-                    ledger.change(limit);
+                    ledger.change(limit, now);
                     ledger
                 },
             )
@@ -238,7 +238,7 @@ impl Model {
     }
 
     fn usage(&self, policy: &Policy, key: &str) -> Usage {
-        self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy)
+        self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy, self.now)
     }
 
     /// Keeps a usage, unless nothing of it means anything any more.
