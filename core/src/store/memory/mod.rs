@@ -17,11 +17,7 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-<<<<<<< HEAD
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Source, Store, Views, tell};
-=======
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, Views};
->>>>>>> fixes
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, Views, tell};
 use crate::error::Result;
 
 /// Entries a newcomer looks at for expired ones.
