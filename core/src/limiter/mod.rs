@@ -7,6 +7,7 @@ mod hold;
 mod line;
 mod patience;
 mod policies;
+mod turn;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
