@@ -9,6 +9,7 @@ mod decision;
 mod error;
 mod few;
 mod fork;
+pub mod http;
 mod limiter;
 mod plan;
 pub mod policy;

@@ -140,7 +140,7 @@ impl Rule {
 
     /// The bare meter, of a rule and a state that are nothing else: it can ask, charge and tell in one step.
     #[inline(always)]
-    pub(crate) fn meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
+    pub(crate) fn bare<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
         match (self, state) {
             (Self::Gcra(meter), State::Gcra(state)) => Some((meter, state)),
             (Self::TokenBucket(rule), State::TokenBucket(state)) if rule.missing() == 0 => Some((rule.meter(), state)),
@@ -175,6 +175,25 @@ impl Rule {
         match (self, state) {
             (Self::TokenBucket(rule), State::TokenBucket(state)) => rule.birth(state, now),
             _ => false,
+        }
+    }
+
+    /// The meter of a bucket.
+    pub(crate) fn meter(&self) -> Option<&Meter> {
+        match self {
+            Self::TokenBucket(rule) => Some(rule.meter()),
+            Self::Gcra(meter) => Some(meter),
+            Self::LeakyBucket(rule) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// Reads what the same bucket left when it had another count in the same period.
+    pub(crate) fn refit(&self, state: &mut State, was: (u64, u64), now: u64) {
+        if let (Some(meter), State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state)) =
+            (self.meter(), state)
+        {
+            meter.refit(state, was, now);
         }
     }
 

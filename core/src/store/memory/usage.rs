@@ -23,6 +23,8 @@ pub(super) struct Usage {
     pub(super) hash: u64,
 }
 
+const _: () = assert!(size_of::<Usage>() <= 96, "a usage has grown");
+
 type States = Few<State>;
 
 /// What few usages have.
@@ -83,24 +85,30 @@ impl Usage {
 
     /// Takes over what another version of the policy left, limit by limit.
     #[inline]
-    pub(super) fn adopt(&mut self, plan: &Plan) {
+    pub(super) fn adopt(&mut self, plan: &Plan, now: u64) {
         if !Arc::ptr_eq(&self.version, &plan.version) {
-            self.adopt_slowly(plan);
+            self.adopt_slowly(plan, now);
         }
     }
 
     #[cold]
-    pub(super) fn adopt_slowly(&mut self, plan: &Plan) {
+    pub(super) fn adopt_slowly(&mut self, plan: &Plan, now: u64) {
         if self.version.shape != plan.version.shape {
             let states = self.states.iter().cloned();
             let mut old: Vec<(&Tag, Option<State>)> =
                 self.version.shape.iter().zip(states).map(|(tag, state)| (tag, Some(state))).collect();
-            let taken = plan.version.shape.iter().zip(&plan.rules).map(|(tag, rule)| {
+            let limits = plan.version.shape.iter().zip(&plan.rules).zip(plan.policy.limits());
+            let taken = limits.map(|((tag, rule), limit)| {
                 let same =
                     old.iter_mut().find(|(other, state)| state.is_some() && other.0 == tag.0 && other.1 == tag.1);
                 match same {
                     Some((other, state)) => match state.take() {
-                        Some(state) => refitted(state, other.2, tag.2),
+                        Some(mut state) => {
+                            if other.2 != tag.2 {
+                                rule.refit(&mut state, (limit.period().micros(), other.2), now);
+                            }
+                            state
+                        }
                         None => rule.fresh(),
                     },
                     None => rule.fresh(),
@@ -115,7 +123,7 @@ impl Usage {
     pub(super) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
         let cost = entry.op.cost();
         self.blocked_until() <= now
-            && entry.plan.rules.iter().zip(&*self.states).all(|(rule, state)| rule.admits(state, now, cost))
+            && entry.plan.rules.iter().zip(&self.states).all(|(rule, state)| rule.admits(state, now, cost))
     }
 
     fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> bool {
@@ -136,9 +144,17 @@ impl Usage {
         if matches!(entry.op, Op::Check { .. }) && self.blocked_until() <= now {
             self.block(0);
         }
-        for (rule, state) in entry.plan.rules.iter().zip(&mut *self.states) {
+        for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
             rule.add(state, now, cost, hold);
         }
+    }
+
+    /// The limits that refuse a check now, bit by bit.
+    #[cold]
+    pub(super) fn refusing(&self, entry: &Entry<'_>, now: u64) -> u16 {
+        let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
+        let refusing = asked.filter(|(_, (rule, state))| !rule.admits(state, now, entry.op.cost()));
+        refusing.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// What a denial changes: nothing, unless the policy says so. Says whether it did.
@@ -151,7 +167,7 @@ impl Usage {
         let options = plan.policy.options();
         let blocked = self.blocked_until() > now;
         let mut changed = options.count_denied;
-        for (rule, state) in plan.rules.iter().zip(&mut *self.states) {
+        for (rule, state) in plan.rules.iter().zip(&mut self.states) {
             if options.count_denied {
                 rule.add(state, now, cost, hold);
             } else if !blocked {
@@ -180,7 +196,7 @@ impl Usage {
     }
 
     fn meaning(&self, plan: &Plan) -> u64 {
-        let states = plan.rules.iter().zip(&*self.states);
+        let states = plan.rules.iter().zip(&self.states);
         let ends = states.map(|(rule, state)| rule.ends(state)).fold(self.blocked_until(), u64::max);
         if ends == 0 { 0 } else { ends + plan.grace }
     }
@@ -188,9 +204,9 @@ impl Usage {
     /// Reads the usage as this policy does: what another version left, and when all is over, buckets that do not start
     /// full as never seen.
     pub(super) fn read(&mut self, plan: &Plan, now: u64) {
-        self.adopt(plan);
+        self.adopt(plan, now);
         if plan.grace > 0 && self.meaning(plan) <= now {
-            for (rule, state) in plan.rules.iter().zip(&mut *self.states) {
+            for (rule, state) in plan.rules.iter().zip(&mut self.states) {
                 if rule.grace() > 0 {
                     *state = rule.fresh();
                 }
@@ -242,7 +258,7 @@ impl Usage {
         if !Arc::ptr_eq(&self.version, &plan.version) || plan.grace > 0 || plan.policy.options().journal > 0 {
             return None;
         }
-        let (meter, state) = rule.meter(state)?;
+        let (meter, state) = rule.bare(state)?;
         let Added { ends, view } = meter.try_add(state, now, *cost)?;
         // Later than now: a unit that was just charged has not drained.
         self.ends = ends;
@@ -280,6 +296,8 @@ impl Usage {
         match &entry.op {
             Op::Check { cost, .. } => {
                 let admits = self.try_charge(entry, now);
+                let charges = !admits && entry.plan.policy.options().count_denied;
+                let refused = charges.then(|| self.refusing(entry, now));
                 let changed = admits || self.refuse(entry, now);
                 if changed {
                     self.renew(entry.plan, now);
@@ -287,7 +305,8 @@ impl Usage {
                 if entry.plan.policy.options().journal > 0 {
                     self.note(entry, now, admits);
                 }
-                let answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
+                let mut answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
+                answer.refused = refused;
                 if !admits {
                     self.denied(&answer);
                 }
@@ -316,7 +335,7 @@ impl Usage {
 
     /// Every operation that is neither a check nor a peek.
     pub(super) fn change(&mut self, op: &Op, entry: &Entry<'_>, now: u64) -> bool {
-        let rules = entry.plan.rules.iter().zip(&mut *self.states);
+        let rules = entry.plan.rules.iter().zip(&mut self.states);
         match *op {
             Op::Charge { .. } => self.charge(entry, now),
             Op::Refund { cost } => rules.for_each(|(rule, state)| rule.take(state, now, cost)),
@@ -339,24 +358,11 @@ impl Usage {
     pub(super) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: u64) -> Answer {
         let cost = entry.op.cost();
         let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
-        let views = entry.plan.rules.iter().zip(&*self.states).map(view).collect();
+        let views = entry.plan.rules.iter().zip(&self.states).map(view).collect();
         Answer { applied, now, blocked_until: self.blocked_until(), views, ..Answer::default() }
     }
 
     pub(super) fn matters(&self, now: u64) -> bool {
         self.ends > now || self.journal().is_some_and(|journal| journal.ends > now)
     }
-}
-
-/// A bucket's fraction, when the new numbers have another denominator: rounded up, which admits less.
-fn refitted(mut state: State, had_fractions: bool, has_fractions: bool) -> State {
-    if let (State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state), true, false) =
-        (&mut state, had_fractions, has_fractions)
-    {
-        if state.part > 0 {
-            state.since += 1;
-        }
-        state.part = 0;
-    }
-    state
 }
