@@ -11,6 +11,7 @@ mod fork;
 mod limiter;
 mod plan;
 pub mod policy;
+mod resilience;
 mod script;
 mod store;
 mod tasks;
@@ -24,5 +25,6 @@ pub use limiter::{
     AsPolicy, AsyncLimiter, Builder, Call, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome, PolicyRef,
 };
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
+pub use resilience::{Counters, StoreChange, StoreState};
 pub use store::{Attempt, Source, Wake};
 pub use tasks::Task;
