@@ -224,7 +224,8 @@ impl Decision {
     /// check is to be asked for: it was allowed, or must be counted, or the cache is off.
     #[must_use]
     pub fn denied_for(&self) -> Option<Duration> {
-        (self.answer.denied_for > 0 && !self.answer.applied).then(|| Duration::from_micros(self.answer.denied_for.into()))
+        (self.answer.denied_for > 0 && !self.answer.applied)
+            .then(|| Duration::from_micros(self.answer.denied_for.into()))
     }
 
     /// Of `check_all`: one for each entry. Empty otherwise.

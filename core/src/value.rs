@@ -22,12 +22,7 @@ pub(crate) struct Asked {
 ///
 /// The states it was read from go to `states`; that of a `sliding-log` is only known to the server and left empty there.
 /// `None` when the bytes are no value of this plan, which the script never sends.
-pub(crate) fn read(
-    plan: &Plan,
-    bytes: &[u8],
-    asked: Asked,
-    mut states: Option<&mut States>,
-) -> Option<(Views, u64)> {
+pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&mut States>) -> Option<(Views, u64)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
     let (value, mut digests) = bytes.split_at_checked(bytes.len().checked_sub(logs * DIGEST)?)?;
     let view = |rule: &Rule, state: &State| rule.view(state, asked.now, asked.cost, asked.charged);

@@ -97,8 +97,14 @@ mod tests {
     #[test]
     fn nobody_is_given_more_than_was_left() {
         let notations = [
-            "fixed-window 7/10s", "calendar-window 7/minute", "sliding-log 7/10s", "sliding-window 7/10s",
-            "sliding-counter 7/10s", "token-bucket 7/10s burst 9", "gcra 7/10s burst 5", "leaky-bucket 7/10s burst 4",
+            "fixed-window 7/10s",
+            "calendar-window 7/minute",
+            "sliding-log 7/10s",
+            "sliding-window 7/10s",
+            "sliding-counter 7/10s",
+            "token-bucket 7/10s burst 9",
+            "gcra 7/10s burst 5",
+            "leaky-bucket 7/10s burst 4",
         ];
         for notation in notations {
             let plan = Policy::parse(notation).expect("a policy").plan();

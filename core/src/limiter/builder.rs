@@ -13,8 +13,8 @@ use super::{AsyncLimiter, Inner, Limiter};
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::policy::{OnStoreError, Policy, PolicyFile};
-use crate::script::MOST;
 use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange};
+use crate::script::MOST;
 use crate::store::{Memory, Redis, Store, StoreUrl};
 
 /// The longest prefix, in bytes.

@@ -163,8 +163,7 @@ impl Shared {
             return;
         }
         let Some(states) = states.filter(|_| answer.source == Source::Store) else { return };
-        let ends = answer.views.iter().try_fold(answer.blocked_until, |ends, view| Some(ends.max(view.admits_at?)));
-        let lasts = ends.map_or(u64::MAX, |ends| ends.saturating_sub(answer.now));
+        let lasts = lasts(entry.plan, answer);
         let heard = self.time(given);
         let until = ticket.sent + lasts.min(self.longest);
         if until <= heard {
@@ -266,6 +265,22 @@ impl DenyCache {
             });
         });
     }
+}
+
+/// For how long a denial would be repeated by the store, and asking it would change nothing.
+fn lasts(plan: &Plan, answer: &Answer) -> u64 {
+    let admits = answer.views.iter().try_fold(answer.blocked_until, |ends, view| Some(ends.max(view.admits_at?)));
+    let mut until = admits.unwrap_or(u64::MAX);
+    if plan.policy.options().block_for.is_some() {
+        // The first denial after a block begins another one.
+        until = until.min(answer.blocked_until);
+    }
+    if plan.grace > 0 {
+        // A key that is forgotten begins anew with the next denial.
+        let over = answer.views.iter().fold(answer.blocked_until, |over, view| over.max(view.resets_at));
+        until = until.min(over + plan.grace);
+    }
+    until.saturating_sub(answer.now)
 }
 
 /// A policy and key, whatever was done with them.

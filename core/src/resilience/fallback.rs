@@ -76,8 +76,12 @@ impl Local {
 impl Fallback {
     /// `choice` holds for policies that make none.
     pub(crate) fn new(store: Arc<dyn Store>, choice: OnStoreError, signals: Arc<Signals>) -> Self {
-        let shared =
-            Arc::new(Shared { choice, time: Steady::default(), mind: PerProcess::new(), signals: Arc::clone(&signals) });
+        let shared = Arc::new(Shared {
+            choice,
+            time: Steady::default(),
+            mind: PerProcess::new(),
+            signals: Arc::clone(&signals),
+        });
         let tidied = Arc::downgrade(&shared);
         signals.when_back(move || {
             if let Some(shared) = tidied.upgrade() {
@@ -232,12 +236,7 @@ impl Shared {
         }
     }
 
-    fn finish_all(
-        &self,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-        result: Result<Vec<Answer>>,
-    ) -> Result<Vec<Answer>> {
+    fn finish_all(&self, entries: &[Entry<'_>], now: Option<u64>, result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
         match result {
             Ok(answers) => {
                 let ours = self.now(now);
@@ -309,12 +308,7 @@ impl Shared {
 /// What a key never seen would be told.
 fn fresh(entry: &Entry<'_>, now: u64) -> Answer {
     let view = |rule: &Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
-    Answer {
-        now,
-        views: entry.plan.rules.iter().map(view).collect(),
-        source: Source::Fallback,
-        ..Answer::default()
-    }
+    Answer { now, views: entry.plan.rules.iter().map(view).collect(), source: Source::Fallback, ..Answer::default() }
 }
 
 fn admitted(entry: &Entry<'_>, now: u64) -> Answer {

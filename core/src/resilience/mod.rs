@@ -16,8 +16,8 @@ pub(crate) use breaker::Breaker;
 pub(crate) use deny_cache::LONGEST;
 pub(crate) use rollout::Rollout;
 pub(crate) use shards::Shards;
-pub(crate) use signals::{Listener, Signals};
 pub use signals::{Counters, StoreChange, StoreState};
+pub(crate) use signals::{Listener, Signals};
 
 use std::sync::Arc;
 use std::time::Duration;

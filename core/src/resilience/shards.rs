@@ -52,9 +52,9 @@ fn name(url: &str) -> String {
     let (scheme, rest) = shown.split_once("://").unwrap_or(("", &shown));
     if scheme.contains("unix") {
         // The database of a socket is an option.
-        let database = url::Url::parse(&url.replacen("@/", "@localhost/", 1)).ok().and_then(|url| {
-            url.query_pairs().find(|(name, _)| name == "db").map(|(_, value)| value.into_owned())
-        });
+        let database = url::Url::parse(&url.replacen("@/", "@localhost/", 1))
+            .ok()
+            .and_then(|url| url.query_pairs().find(|(name, _)| name == "db").map(|(_, value)| value.into_owned()));
         return format!("{rest}?{}", database.as_deref().unwrap_or("0"));
     }
     let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
