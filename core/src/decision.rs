@@ -215,6 +215,22 @@ impl Decision {
         self.answer.source
     }
 
+    /// Whether it is denied because the store is missing (`on_store_error: closed`), not because a limit refused: a web
+    /// layer answers 503 then, and 429 otherwise.
+    #[must_use]
+    pub fn unavailable(&self) -> bool {
+        self.answer.unavailable && !self.allowed()
+    }
+
+    /// How long, from the moment of this answer, whoever holds it may repeat the denial for the same policy, key and cost
+    /// without asking again: until it may be admitted, and no longer than the limiter's `deny_cache`. `None` when every
+    /// check is to be asked for: it was allowed, or must be counted, or the cache is off.
+    #[must_use]
+    pub fn denied_for(&self) -> Option<Duration> {
+        (self.answer.denied_for > 0 && !self.answer.applied)
+            .then(|| Duration::from_micros(self.answer.denied_for.into()))
+    }
+
     /// Of `check_all`: one for each entry. Empty otherwise.
     #[must_use]
     pub fn decisions(&self) -> &[Decision] {

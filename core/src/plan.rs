@@ -104,6 +104,15 @@ impl Plan {
         self.policy.options().journal > 0 || self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)))
     }
 
+    /// Whether a denial may be repeated until its moment without asking again: it would change nothing, and nothing comes
+    /// back without notice.
+    pub(crate) fn repeats_denials(&self) -> bool {
+        let options = self.policy.options();
+        !options.count_denied
+            && options.journal == 0
+            && !self.rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)))
+    }
+
     /// How long an attempt is remembered: as long as it can matter to a limit or a block.
     pub(crate) fn journal_life(&self) -> u64 {
         let limits = self.policy.limits().iter().map(|limit| limit.period().micros());

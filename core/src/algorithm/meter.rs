@@ -92,6 +92,16 @@ impl Meter {
         State { since, units: state.units - units, part }
     }
 
+    /// The meter that is empty at `ends`, as it stood at `at`.
+    pub(crate) fn ending(&self, at: u64, ends: u64) -> State {
+        let (left, rise, run) = (u128::from(ends.saturating_sub(at)), u128::from(self.rise), u128::from(self.run));
+        // The fewest that take so long, to the microsecond.
+        let units = if left == 0 { 0 } else { ((left - 1) * run / rise + 1).min(u128::from(self.ceiling)) };
+        let takes = units * rise / run;
+        // 0 would be a bucket never seen.
+        State { since: ends.saturating_sub(takes as u64).max(1), units: units as u64, part: 0 }
+    }
+
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.at(state, now).units + cost <= self.capacity

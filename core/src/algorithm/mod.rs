@@ -12,6 +12,7 @@ mod fixed_window;
 mod gcra;
 mod leaky_bucket;
 mod meter;
+mod recall;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -20,6 +21,7 @@ mod token_bucket;
 pub(crate) use calendar_window::Grid;
 pub(crate) use concurrency::{Hold, HoldId};
 pub(crate) use meter::Meter;
+pub(crate) use recall::Heard;
 
 use crate::policy::{Algorithm, Limit};
 

@@ -13,6 +13,7 @@ use super::{
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::resilience::Counters;
 use crate::store::{Answer, Attempt, Entry, Op};
 
 /// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
@@ -136,6 +137,9 @@ impl Limiter {
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(op) = difference(decision.charged(), actual)? {
+                if self.inner.settles(decision, &op) {
+                    continue;
+                }
                 self.answer(&self.inner.policies.current(decision.plan()), decision.key(), op)?;
                 self.inner.lines.given_back(decision.plan(), decision.key());
             }
@@ -259,6 +263,21 @@ impl Limiter {
     pub fn ping(&self) -> Result<()> {
         self.inner.open()?;
         self.inner.store.ping()
+    }
+
+    /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
+    /// share are also those of every larger one.
+    ///
+    /// # Errors
+    /// `config_invalid` without a rollout, and for what is no percentage.
+    pub fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.inner.set_rollout(percent)
+    }
+
+    /// What was counted since the limiter was made; all zero for `memory://`.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.counters()
     }
 
     /// Takes the changed policy file, as a whole or not at all.

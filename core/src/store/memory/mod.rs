@@ -17,7 +17,7 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, Views, tell};
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, States, Store, Views, tell};
 use crate::error::Result;
 use crate::few::Few;
 
@@ -116,6 +116,22 @@ impl Memory {
             shard.insert(usage, now, self.shard_keys, swept);
         }
         answer
+    }
+
+    /// Stores a usage that is known from elsewhere, instead of what was there.
+    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, blocked_until: u64, now: u64) {
+        let hash = self.hash(entry);
+        let mut usage = Usage::new(entry, hash);
+        let (version, ..) = usage.kept();
+        usage.restore((version, states.into_iter().collect(), blocked_until));
+        usage.renew(entry.plan, now);
+        let mut shard = self.shards[self.shard_of(hash)].lock();
+        if let Some(index) = shard.find(hash, entry) {
+            shard.remove(index);
+        }
+        if usage.matters(now) {
+            shard.insert(usage, now, self.shard_keys, SWEPT);
+        }
     }
 
     fn run_all(&self, entries: &[Entry<'_>], now: u64, swept: usize) -> Vec<Answer> {
