@@ -129,12 +129,11 @@ impl Shared {
     fn failed(self: &Arc<Self>, era: u64, error: &Error) {
         self.signals.failed(error.kind());
         match error.kind() {
-            ErrorKind::StoreUnavailable | ErrorKind::StoreTimeout => {
+            ErrorKind::StoreUnavailable | ErrorKind::StoreTimeout
                 if era == self.era.load(Ordering::Acquire)
-                    && self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= PATIENCE
-                {
-                    self.opens(error);
-                }
+                    && self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= PATIENCE =>
+            {
+                self.opens(error);
             }
             ErrorKind::StoreRejected => {
                 self.failures.store(0, Ordering::Relaxed);
