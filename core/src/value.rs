@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use crate::algorithm::{Hold, Rule, State, View};
 use crate::plan::{Field, MOMENT, Plan};
 use crate::store::{States, Views};
@@ -45,7 +47,7 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&
         numbers.push(slots);
     }
     let blocked = if full { number(&mut fields, MOMENT)? } else { 0 };
-    let mut views = Views::new();
+    let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
         let layout = &plan.layouts[index];
         let slots = numbers[index];
@@ -76,7 +78,7 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&
             }
         });
     }
-    Some((views, blocked))
+    Some((views.into_iter().collect(), blocked))
 }
 
 /// A little-endian number of `width` bytes, taken off the front.

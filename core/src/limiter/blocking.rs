@@ -59,8 +59,21 @@ impl Limiter {
     #[inline]
     fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
-        let answer = self.inner.store.ask(&Entry { plan: &plan, key, op: op.clone() }, self.inner.now())?;
+        let entry = Entry { plan: &plan, key, op };
+        let answer = self.inner.store.ask(&entry, self.inner.now())?;
+        let Entry { op, .. } = entry;
         Ok(decided(plan, key, &op, answer))
+    }
+
+    /// What `decide` does with a plain check. The entry is written in place: a copy of what was only just written stalls.
+    #[inline]
+    fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
+        let plan = self.inner.plan(policy, key)?;
+        let entry = Entry { plan: &plan, key, op: Op::Check { cost, hold: 0, meta: None } };
+        let answer = self.inner.store.ask(&entry, self.inner.now())?;
+        let charged = if answer.applied { cost } else { 0 };
+        drop(entry);
+        Ok(Decision::new(plan, key, cost, charged, answer))
     }
 
     /// Asks and consumes one unit, in one atomic step.
@@ -69,7 +82,7 @@ impl Limiter {
     /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and what the store says. A denial is no error.
     #[inline]
     pub fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
-        self.decide(&policy, key, Op::Check { cost: 1, hold: 0, meta: None })
+        self.consume(&policy, key, 1)
     }
 
     /// Asks and consumes `cost` units.
@@ -78,7 +91,7 @@ impl Limiter {
     /// As [`Limiter::check`], and `cost_invalid`.
     #[inline]
     pub fn check_n(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None })
+        self.consume(&policy, key, valid_cost(cost)?)
     }
 
     /// Asks and consumes, with everything that can be said.

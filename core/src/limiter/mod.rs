@@ -181,7 +181,7 @@ fn check_op(options: &CheckOptions) -> Result<Op> {
 }
 
 /// What an answer means to the caller.
-#[inline]
+#[inline(always)]
 fn decided(plan: Arc<Plan>, key: &str, op: &Op, answer: Answer) -> Decision {
     let (cost, charged) = match *op {
         Op::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),

@@ -15,10 +15,11 @@ use smallvec::SmallVec;
 
 pub(crate) use crate::algorithm::{HoldId, State, View};
 use crate::error::Result;
+use crate::few::Few;
 use crate::plan::Plan;
 
 /// What the limits of a policy say, in order.
-pub(crate) type Views = SmallVec<[View; 1]>;
+pub(crate) type Views = Few<View>;
 
 /// What is stored of the limits of a policy, in order.
 pub(crate) type States = SmallVec<[State; 1]>;

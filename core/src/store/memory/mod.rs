@@ -19,6 +19,7 @@ use usage::{Kept, Usage};
 
 use super::{AllDone, Answer, Done, Entry, Op, Pinged, States, Store, Views, tell};
 use crate::error::Result;
+use crate::few::Few;
 
 /// Entries a newcomer looks at for expired ones.
 const SWEPT: usize = 2;
@@ -86,20 +87,35 @@ impl Memory {
         let hash = self.hash(entry);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry);
-        if index.is_none() && !brings(entry, now) {
+        if let Some(view) = index.and_then(|index| shard.usages[index].pass(entry, now)) {
+            return Answer { applied: true, now, views: Few::One(view), ..Answer::default() };
+        }
+        self.run_in(&mut shard, index, hash, entry, now, swept)
+    }
+
+    /// Everything that is not over in one step.
+    #[inline(never)]
+    fn run_in(
+        &self,
+        shard: &mut Shard,
+        index: Option<usize>,
+        hash: u64,
+        entry: &Entry<'_>,
+        now: u64,
+        swept: usize,
+    ) -> Answer {
+        if let Some(index) = index {
+            return shard.usages[index].apply(entry, now);
+        }
+        if !brings(entry, now) {
             return unknown(entry, now);
         }
-        match index {
-            Some(index) => shard.usages[index].apply(entry, now),
-            None => {
-                let mut usage = Usage::new(entry, hash);
-                let answer = usage.apply(entry, now);
-                if usage.matters(now) {
-                    shard.insert(usage, now, self.shard_keys, swept);
-                }
-                answer
-            }
+        let mut usage = Usage::new(entry, hash);
+        let answer = usage.apply(entry, now);
+        if usage.matters(now) {
+            shard.insert(usage, now, self.shard_keys, swept);
         }
+        answer
     }
 
     /// Stores a usage that is known from elsewhere, instead of what was there.
