@@ -14,9 +14,11 @@ mod hold;
 mod inbox;
 mod limit;
 mod limiter;
+mod log;
 mod options;
 mod pending;
 mod policy;
+mod rollout;
 mod waker;
 mod warning;
 
@@ -43,6 +45,8 @@ mod _tidegate {
     use crate::pending::Pending;
     #[pymodule_export]
     use crate::policy::Policy;
+    #[pymodule_export]
+    use crate::rollout::{Rollout, rollout};
     #[pymodule_export]
     use crate::warning::{Warning, lint};
 
