@@ -55,7 +55,7 @@ impl Limiter {
     }
 
     #[inline]
-    fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
+    pub(super) fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
         let answer = self.inner.store.ask(&Entry { plan: &plan, key, op: op.clone() }, self.inner.now())?;
         Ok(decided(plan, key, &op, answer))

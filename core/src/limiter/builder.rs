@@ -157,7 +157,12 @@ impl Builder {
                 self.timeout
             )));
         }
-        let store: Arc<dyn Store> = match StoreUrl::parse(&self.store)? {
+        let url = StoreUrl::parse(&self.store)?;
+        let (waits, shown) = match &url {
+            StoreUrl::Memory { .. } => (false, "memory://".to_owned()),
+            StoreUrl::Redis(server) => (true, server.shown.clone()),
+        };
+        let store: Arc<dyn Store> = match url {
             StoreUrl::Memory { max_keys } => Arc::new(Memory::new(max_keys)),
             StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?),
         };
@@ -170,6 +175,8 @@ impl Builder {
             lines: Lines::default(),
             keeper: Keeper::default(),
             closed: AtomicBool::new(false),
+            waits,
+            shown,
             seed,
             holds: AtomicU64::new(0),
             on_store_error: self.on_store_error,

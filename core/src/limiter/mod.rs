@@ -3,6 +3,7 @@
 mod asynchronous;
 mod blocking;
 mod builder;
+mod call;
 mod hold;
 mod inbox;
 mod line;
@@ -12,8 +13,9 @@ mod policies;
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
+pub use call::Call;
 pub use hold::Hold;
-pub use inbox::{Call, Inbox, Outcome};
+pub use inbox::{Inbox, Outcome};
 pub use policies::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;
@@ -26,7 +28,7 @@ use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::{OnStoreError, PolicyFile};
+use crate::policy::{OnStoreError, Policy, PolicyFile};
 use crate::store::{Answer, Entry, HoldId, Op, Store};
 use hold::Keeper;
 use line::Lines;
@@ -61,6 +63,10 @@ struct Inner {
     lines: Lines,
     keeper: Keeper,
     closed: AtomicBool,
+    /// Whether the store is a server.
+    waits: bool,
+    /// The store's URL without secrets.
+    shown: String,
     /// Mixed into the names of holds.
     seed: u64,
     holds: AtomicU64,
@@ -171,6 +177,27 @@ impl Limiter {
     #[must_use]
     pub fn to_async(&self) -> AsyncLimiter {
         AsyncLimiter { inner: Arc::clone(&self.inner) }
+    }
+
+    /// The policy that a name or a notation means to this limiter now.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.inner.plan(&policy, "")?.policy.clone())
+    }
+
+    /// Whether calls may have to wait for a server; without one they never do.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.inner.waits
+    }
+
+    /// In a few words what it is, without secrets: the store, and how many policies it has.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let closed = if self.inner.open().is_ok() { "" } else { ", closed" };
+        format!("of {}, policies: {}{closed}", self.inner.shown, self.inner.policies.count())
     }
 }
 

@@ -89,6 +89,11 @@ impl Policies {
         Arc::clone(self.named.load().get(plan.policy.name()).unwrap_or(plan))
     }
 
+    /// How many have a name.
+    pub(super) fn count(&self) -> usize {
+        self.named.load().len()
+    }
+
     #[inline]
     fn named(&self, text: &str) -> Result<Arc<Plan>> {
         if let Some(plan) = self.named.load().get(text) {

@@ -24,11 +24,11 @@ macro_rules! both {
     };
 }
 
-/// A prefix that no other limiter of this process uses.
+/// A prefix that no other limiter of this process uses, and that none of theirs begins with.
 #[must_use]
 pub fn fresh_prefix() -> String {
     static USED: AtomicU64 = AtomicU64::new(0);
-    format!("t{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
+    format!("t{}-{}-", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
 }
 
 /// What runs tasks in a test.
