@@ -1,0 +1,138 @@
+"""What every ASGI layer shares: one request on its way, and the messages of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+
+from ._tidegate import AsyncLimiter, Headers
+from .http import Answer, Guard, Ticket, admit, arun, refund, settle
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# Where a scope carries its exchange.
+NAME = "tidegate"
+
+
+class Response:
+    """What is known of an answer when it begins, for frameworks without a class of their own."""
+
+    __slots__ = ("headers", "status_code")
+
+    def __init__(self, message: Message) -> None:
+        self.status_code: int = message["status"]
+        self.headers: dict[str, str] = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in message.get("headers", ())
+        }
+
+
+class Exchange:
+    """One request: whom it was charged to, and its answer, which passes through here."""
+
+    __slots__ = ("_send", "closing", "limiter", "make_response", "request", "response", "started", "tickets")
+
+    def __init__(self, send: Send, limiter: AsyncLimiter, request: Any = None) -> None:
+        self._send = send
+        self.limiter = limiter
+        self.request = request
+        self.tickets: list[Ticket] = []
+        self.started = False
+        # Whether something is to be done before the last byte.
+        self.closing = False
+        self.make_response: Callable[[Message], Any] = Response
+        self.response: Any = None
+
+    async def ask(self, guards: Iterable[Guard], request: Any, method: str | None) -> Ticket | None:
+        """Asks; the answer will tell about it."""
+        self.request = request
+        ticket = await arun(admit(list(guards), request, method), self.limiter)
+        if ticket is not None:
+            self.tickets.append(ticket)
+            if ticket.holds or ticket.settles:
+                self.closing = True
+        return ticket
+
+    def fields(self) -> list[tuple[bytes, bytes]]:
+        """What the answer says about the limits."""
+        tickets = self.tickets
+        if len(tickets) == 1:
+            return tickets[0].guard.headers.bytes(*tickets[0].decisions)
+        headers: Headers = next((one for one in tickets if one.denied), tickets[0]).guard.headers
+        return headers.bytes(*(decision for ticket in tickets for decision in ticket.decisions))
+
+    async def send(self, message: Message) -> None:
+        """Sends a message of the answer."""
+        kind = message["type"]
+        if kind == "http.response.start":
+            self.started = True
+            if self.tickets:
+                await self._start(message)
+        elif (
+            self.closing
+            and (kind == "http.response.body" and not message.get("more_body"))
+            or kind == "websocket.close"
+        ):
+            # Before the last byte and not after it: whoever has the whole answer may come again.
+            await self.end()
+        elif kind == "websocket.accept" and self.tickets:
+            message = {**message, "headers": [*message.get("headers", ()), *self.fields()]}
+        await self._send(message)
+
+    async def _start(self, message: Message) -> None:
+        for ticket in self.tickets:
+            if ticket.refunds or ticket.settles:
+                self.response = self.response or self.make_response(message)
+                await arun(refund(ticket, self.request, self.response), self.limiter)
+        message["headers"] = [*message.get("headers", ()), *self.fields()]
+
+    async def end(self) -> None:
+        """Gives back what is held, and charges what the work came to."""
+        for ticket in self.tickets:
+            ticket.release()
+            if ticket.settles:
+                await arun(settle(ticket, self.request, self.response), self.limiter)
+
+    async def refuse(self, scope: Scope, ticket: Ticket) -> None:
+        """The answer to a refused request."""
+        answer = Answer(ticket)
+        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.fields]
+        kind = "http.response"
+        if scope["type"] == "websocket":
+            if "websocket.http.response" not in scope.get("extensions", ()):
+                # The server makes a 403 of it; 1008 is "policy violation" for those that can say it.
+                await self._send({"type": "websocket.close", "code": 1008, "reason": "rate limited"})
+                return
+            kind = "websocket.http.response"
+            headers.extend(self.fields())
+        await self.send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
+        body = b"" if scope.get("method") == "HEAD" else answer.body
+        await self.send({"type": f"{kind}.body", "body": body, "more_body": False})
+
+
+class ScopeFace:
+    """How a scope is read."""
+
+    def peer(self, request: Scope) -> str | None:
+        client = request.get("client")
+        return client[0] if client else None
+
+    def header(self, request: Scope, name: str) -> str | None:
+        wanted = name.lower().encode("latin-1")
+        for field, value in request["headers"]:
+            if field == wanted:
+                found: str = value.decode("latin-1")
+                return found
+        return None
+
+    def forwarded(self, request: Scope) -> list[bytes]:
+        return [value for field, value in request["headers"] if field == b"x-forwarded-for"]
+
+    def user(self, request: Scope) -> object:
+        return request.get("user")
+
+    def claims(self, request: Scope) -> Any:
+        return (request.get("state") or {}).get("claims")
