@@ -35,7 +35,9 @@ class Seen:
         return {str(item.value): dict(item.params) for item in parsed}
 
 
-def call_wsgi(app: Any, method: str = "GET", path: str = "/", headers: dict[str, str] | None = None, **more: Any) -> Seen:
+def call_wsgi(
+    app: Any, method: str = "GET", path: str = "/", headers: dict[str, str] | None = None, **more: Any
+) -> Seen:
     """One request over WSGI, as a server makes it."""
     import io
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from ._tidegate import AsyncLimiter, Headers
-from .http import Answer, Guard, Ticket, admit, arun, refund, settle
+from .http import Answer, Guard, Ticket, aadmit_simply, admit, arun, refund, settle
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -33,23 +33,39 @@ class Response:
 class Exchange:
     """One request: whom it was charged to, and its answer, which passes through here."""
 
-    __slots__ = ("_send", "closing", "limiter", "make_response", "request", "response", "started", "tickets")
+    __slots__ = ("_send", "closing", "limiter", "request", "response", "scope", "started", "tickets")
 
-    def __init__(self, send: Send, limiter: AsyncLimiter, request: Any = None) -> None:
+    def __init__(self, send: Send, limiter: AsyncLimiter, scope: Scope) -> None:
         self._send = send
         self.limiter = limiter
-        self.request = request
+        self.scope = scope
+        # What functions of the request get; made when there are any.
+        self.request: Any = None
         self.tickets: list[Ticket] = []
         self.started = False
         # Whether something is to be done before the last byte.
         self.closing = False
-        self.make_response: Callable[[Message], Any] = Response
         self.response: Any = None
 
-    async def ask(self, guards: Iterable[Guard], request: Any, method: str | None) -> Ticket | None:
+    def make_request(self) -> Any:
+        """The framework's request."""
+        return self.scope
+
+    def make_response(self, message: Message) -> Any:
+        """The framework's response, as far as it is known."""
+        return Response(message)
+
+    async def ask(self, guards: Sequence[Guard]) -> Ticket | None:
         """Asks; the answer will tell about it."""
-        self.request = request
-        ticket = await arun(admit(list(guards), request, method), self.limiter)
+        method = self.scope.get("method")
+        guard = guards[0]
+        if len(guards) == 1 and guard.simple:
+            if guard.methods is not None and method not in guard.methods:
+                return None
+            ticket: Ticket | None = await aadmit_simply(guard, self, self.limiter)
+        else:
+            self.request = self.request or self.make_request()
+            ticket = await arun(admit(guards, self.request, method), self.limiter)
         if ticket is not None:
             self.tickets.append(ticket)
             if ticket.holds or ticket.settles:
@@ -69,13 +85,14 @@ class Exchange:
         kind = message["type"]
         if kind == "http.response.start":
             self.started = True
-            if self.tickets:
-                await self._start(message)
+            tickets = self.tickets
+            if tickets:
+                if len(tickets) > 1 or tickets[0].refunds or tickets[0].settles:
+                    await self._start(message)
+                message["headers"] = [*message.get("headers", ()), *self.fields()]
         elif (
-            self.closing
-            and (kind == "http.response.body" and not message.get("more_body"))
-            or kind == "websocket.close"
-        ):
+            self.closing and (kind == "http.response.body" and not message.get("more_body"))
+        ) or kind == "websocket.close":
             # Before the last byte and not after it: whoever has the whole answer may come again.
             await self.end()
         elif kind == "websocket.accept" and self.tickets:
@@ -85,19 +102,30 @@ class Exchange:
     async def _start(self, message: Message) -> None:
         for ticket in self.tickets:
             if ticket.refunds or ticket.settles:
+                self.request = self.request or self.make_request()
                 self.response = self.response or self.make_response(message)
                 await arun(refund(ticket, self.request, self.response), self.limiter)
-        message["headers"] = [*message.get("headers", ()), *self.fields()]
 
     async def end(self) -> None:
         """Gives back what is held, and charges what the work came to."""
         for ticket in self.tickets:
             ticket.release()
             if ticket.settles:
+                ticket.settles = False
+                self.request = self.request or self.make_request()
                 await arun(settle(ticket, self.request, self.response), self.limiter)
 
-    async def refuse(self, scope: Scope, ticket: Ticket) -> None:
-        """The answer to a refused request."""
+    async def refuse(self, ticket: Ticket, receive: Receive) -> None:
+        """The answer to a refused request: what `on_denied` returns, which answers as an ASGI application, or ours."""
+        scope, on_denied = self.scope, ticket.guard.on_denied
+        if on_denied is not None and scope["type"] == "http":
+            self.request = self.request or self.make_request()
+            given = on_denied(self.request, ticket.decision)
+            if isinstance(given, Awaitable):
+                given = await given
+            if given is not None:
+                await given(scope, receive, self.send)
+                return
         answer = Answer(ticket)
         headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.fields]
         kind = "http.response"
@@ -113,26 +141,34 @@ class Exchange:
         await self.send({"type": f"{kind}.body", "body": body, "more_body": False})
 
 
+def _scope(request: Any) -> Any:
+    """What is asked for may be a scope, or have one: a request of Starlette, an exchange."""
+    return getattr(request, "scope", request)
+
+
 class ScopeFace:
     """How a scope is read."""
 
-    def peer(self, request: Scope) -> str | None:
-        client = request.get("client")
+    def peer(self, request: Any) -> str | None:
+        client = _scope(request).get("client")
         return client[0] if client else None
 
-    def header(self, request: Scope, name: str) -> str | None:
+    def header(self, request: Any, name: str) -> str | None:
         wanted = name.lower().encode("latin-1")
-        for field, value in request["headers"]:
+        for field, value in _scope(request)["headers"]:
             if field == wanted:
                 found: str = value.decode("latin-1")
                 return found
         return None
 
-    def forwarded(self, request: Scope) -> list[bytes]:
-        return [value for field, value in request["headers"] if field == b"x-forwarded-for"]
+    def forwarded(self, request: Any) -> list[bytes]:
+        return [value for field, value in _scope(request)["headers"] if field == b"x-forwarded-for"]
 
-    def user(self, request: Scope) -> object:
-        return request.get("user")
+    def user(self, request: Any) -> object:
+        return _scope(request).get("user")
 
-    def claims(self, request: Scope) -> Any:
-        return (request.get("state") or {}).get("claims")
+    def claims(self, request: Any) -> Any:
+        return (_scope(request).get("state") or {}).get("claims")
+
+
+FACE = ScopeFace()

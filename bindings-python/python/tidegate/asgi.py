@@ -4,7 +4,7 @@
 
     app = TidegateMiddleware(app, policy="100/minute", store="redis://127.0.0.1:6379/0")
 
-Functions given as options get the scope. `claim()` reads the verified claims from `scope["state"]["claims"]`, `user()` reads
+Functions given as options get the scope; `on_denied` may return an ASGI application that answers. `claim()` reads the verified claims from `scope["state"]["claims"]`, `user()` reads
 `scope["user"]`.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ._asgi import NAME, App, Exchange, Receive, Scope, ScopeFace, Send
+from ._asgi import FACE, NAME, App, Exchange, Receive, Scope, Send
 from ._tidegate import AsyncLimiter, Limiter, Policy
 from .http import Guard, Key, Rule, choose_limiter, claim, client_ip, header, user
 
@@ -57,33 +57,21 @@ class TidegateMiddleware:
         )
         self.app = app
         self.limiter = choose_limiter(AsyncLimiter, limiter, store, options)
-        self._guards = [Guard(rule, self.limiter, ScopeFace())]
+        self._guards = [Guard(rule, self.limiter, FACE)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(send, self.limiter)
-        ticket = await exchange.ask(self._guards, scope, scope.get("method"))
+        exchange = Exchange(send, self.limiter, scope)
+        ticket = await exchange.ask(self._guards)
         try:
             if ticket is None:
                 await self.app(scope, receive, send)
             elif ticket.denied:
-                await self._refuse(exchange, ticket, scope, receive)
+                await exchange.refuse(ticket, receive)
             else:
                 scope[NAME] = exchange
                 await self.app(scope, receive, exchange.send)
         finally:
             await exchange.end()
-
-    @staticmethod
-    async def _refuse(exchange: Exchange, ticket: Any, scope: Scope, receive: Receive) -> None:
-        """`on_denied` may return an ASGI application that answers."""
-        if (on_denied := ticket.guard.on_denied) is not None:
-            answer = on_denied(scope, ticket.decision)
-            if hasattr(answer, "__await__"):
-                answer = await answer
-            if answer is not None:
-                await answer(scope, receive, exchange.send)
-                return
-        await exchange.refuse(scope, ticket)

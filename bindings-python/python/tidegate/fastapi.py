@@ -30,7 +30,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from ._asgi import NAME, App, Exchange, Message, Receive, Scope, ScopeFace, Send
+from ._asgi import FACE, NAME, App, Exchange, Message, Receive, Scope, Send
 from ._tidegate import AsyncLimiter, Limiter, Policy
 from .errors import ConfigError
 from .http import Guard, Key, Rule, Ticket, arun, choose_limiter, claim, client_ip, give_back, header, user
@@ -53,46 +53,27 @@ UNATTACHED = (
 )
 
 
-class _Face(ScopeFace):
-    """How a request of Starlette is read."""
-
-    def peer(self, request: HTTPConnection) -> str | None:  # type: ignore[override]
-        client = request.scope.get("client")
-        return client[0] if client else None
-
-    def header(self, request: HTTPConnection, name: str) -> str | None:  # type: ignore[override]
-        return request.headers.get(name)
-
-    def forwarded(self, request: HTTPConnection) -> list[bytes]:  # type: ignore[override]
-        return super().forwarded(request.scope)
-
-    def user(self, request: HTTPConnection) -> object:  # type: ignore[override]
-        return request.scope.get("user")
-
-    def claims(self, request: HTTPConnection) -> Any:  # type: ignore[override]
-        return super().claims(request.scope)
-
-
-FACE = _Face()
-
-
 class _Exchange(Exchange):
     """One request, and which Tidegate answers for it."""
 
-    __slots__ = ("asked", "defaulted", "tidegate")
+    __slots__ = ("asked", "defaulted", "receive", "tidegate")
 
-    def __init__(self, send: Send, tidegate: Tidegate) -> None:
-        super().__init__(send, tidegate.limiter)
+    def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
+        super().__init__(send, tidegate.limiter, scope)
         self.tidegate = tidegate
+        self.receive = receive
         self.asked = False
         self.defaulted: Ticket | None = None
-        self.make_response = _response
 
+    def make_request(self) -> HTTPConnection:
+        if self.scope["type"] == "http":
+            return Request(self.scope, self.receive, self.send)
+        return WebSocket(self.scope, self.receive, self.send)
 
-def _response(message: Message) -> Response:
-    response = Response(status_code=message["status"])
-    response.raw_headers = list(message.get("headers", ()))
-    return response
+    def make_response(self, message: Message) -> Response:
+        response = Response(status_code=message["status"])
+        response.raw_headers = list(message.get("headers", ()))
+        return response
 
 
 class Denied(HTTPException):
@@ -163,9 +144,7 @@ class Tidegate:
         # Around everything, also around what makes a 500 of an error: every answer has the headers.
         app.build_middleware_stack = lambda: self._around(build())  # type: ignore[method-assign]
 
-    def limit(
-        self, policy: str | Policy | Sequence[Any], **options: Any
-    ) -> Callable[[Endpoint], Endpoint]:
+    def limit(self, policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[Endpoint], Endpoint]:
         """A decorator for endpoints, below `@app.get(…)`; the options are those of Tidegate."""
         if callable(policy):
             raise ConfigError('write @tg.limit("5/minute"): @tg.limit alone has no policy')
@@ -206,16 +185,16 @@ class Tidegate:
             if scope["type"] not in ("http", "websocket"):
                 await inner(scope, receive, send)
                 return
-            scope[NAME] = exchange = _Exchange(send, self)
+            scope[NAME] = exchange = _Exchange(send, self, scope, receive)
             try:
-                await inner(scope, receive, self._late(exchange, scope, receive) if self._default else exchange.send)
+                await inner(scope, receive, self._late(exchange, receive) if self._default else exchange.send)
             finally:
                 if exchange.tickets:
                     await exchange.end()
 
         return app
 
-    def _late(self, exchange: _Exchange, scope: Scope, receive: Receive) -> Send:
+    def _late(self, exchange: _Exchange, receive: Receive) -> Send:
         """The default for what is no route: another application mounted, a 404."""
         dropped = False
 
@@ -226,16 +205,16 @@ class Tidegate:
                     await exchange.send(message)
                 return
             exchange.asked = True
-            ticket = await exchange.ask(self._default, _connection(scope, receive, send), scope.get("method"))
+            ticket = await exchange.ask(self._default)
             if ticket is not None and ticket.denied:
                 dropped = True
-                await _refuse(exchange, ticket, scope, receive)
+                await exchange.refuse(ticket, receive)
             else:
                 await exchange.send(message)
 
         return send
 
-    async def before(self, scope: Scope, receive: Receive, send: Send, exchange: _Exchange) -> bool:
+    async def before(self, scope: Scope, receive: Receive, exchange: _Exchange) -> bool:
         """Asks for a request whose endpoint is known. False: it was refused and answered."""
         exchange.asked = True
         place = _place(scope)
@@ -243,13 +222,13 @@ class Tidegate:
         guards = known[1] if known is not None else self._learn(place, scope)
         if not guards:
             return True
-        ticket = await exchange.ask(guards, _connection(scope, receive, send), scope.get("method"))
+        ticket = await exchange.ask(guards)
         if ticket is None:
             return True
         if guards is self._default:
             exchange.defaulted = ticket
         if ticket.denied:
-            await _refuse(exchange, ticket, scope, receive)
+            await exchange.refuse(ticket, receive)
             return False
         return True
 
@@ -310,27 +289,9 @@ def _has_rate_limit(dependant: Any) -> bool:
     return isinstance(dependant.call, RateLimit) or any(_has_rate_limit(one) for one in dependant.dependencies)
 
 
-def _connection(scope: Scope, receive: Receive, send: Send) -> HTTPConnection:
-    if scope["type"] == "http":
-        return Request(scope, receive, send)
-    return WebSocket(scope, receive, send)
-
-
-async def _refuse(exchange: Exchange, ticket: Ticket, scope: Scope, receive: Receive) -> None:
-    """`on_denied` may return a response."""
-    if (on_denied := ticket.guard.on_denied) is not None and scope["type"] == "http":
-        answer = on_denied(exchange.request, ticket.decision)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if answer is not None:
-            await answer(scope, receive, exchange.send)
-            return
-    await exchange.refuse(scope, ticket)
-
-
-async def _answer(_: HTTPConnection, error: Denied) -> App:  # type: ignore[misc]
+async def _answer(_: HTTPConnection, error: Denied) -> App:
     async def answer(scope: Scope, receive: Receive, _: Send) -> None:
-        await _refuse(error.exchange, error.ticket, scope, receive)
+        await error.exchange.refuse(error.ticket, receive)
 
     return answer
 
@@ -366,7 +327,7 @@ class RateLimit:
             exchange.tickets.remove(default)
             default.release()
             await arun(give_back(default.charges), tidegate.limiter)
-        ticket = await exchange.ask((known[1],), connection, scope.get("method"))
+        ticket = await exchange.ask((known[1],))
         if ticket is not None and ticket.denied:
             for other in exchange.tickets:
                 if other is not ticket:
@@ -403,7 +364,7 @@ def _watched(handle: Any) -> Any:
         if exchange is None:
             if getattr(scope.get("endpoint"), MARK, None):
                 raise ConfigError(UNATTACHED.format(_name(scope["endpoint"])))
-        elif not exchange.asked and not await exchange.tidegate.before(scope, receive, send, exchange):
+        elif not exchange.asked and not await exchange.tidegate.before(scope, receive, exchange):
             return
         await handle(self, scope, receive, send)
 

@@ -34,6 +34,7 @@ from .http import (
     Rule,
     Ticket,
     admit,
+    admit_simply,
     choose_limiter,
     claim,
     client_ip,
@@ -204,8 +205,11 @@ class Tidegate:
 
     def _check_attached(self, view: Any) -> Callable[[], None]:
         def check() -> None:
-            # Without a request it is a function that somebody calls, a test say.
-            if flask.has_request_context() and flask.current_app.extensions.get(NAME) is not self:
+            try:
+                attached = flask.current_app.extensions.get(NAME)
+            except RuntimeError:
+                return  # without an application it is a function that somebody calls, a test say
+            if attached is not self and flask.has_request_context():
                 raise ConfigError(
                     f"{_name(view)} has a limit of a Tidegate that is not attached to the application that serves it: "
                     "give it the application, Tidegate(app, …) or tg.init_app(app)"
@@ -226,12 +230,17 @@ class Tidegate:
                 guards = known[id(app), endpoint, method]
             except KeyError:
                 guards = self._guards(app, endpoint, request)
-            if guards:
+            if not guards:
+                return dispatch(*args)
+            guard = guards[0]
+            if len(guards) == 1 and guard.simple and guard.methods is None:
+                ticket: Ticket | None = admit_simply(guard, request, limiter)
+            else:
                 ticket = run(admit(guards, request, method), limiter)
-                if ticket is not None:
-                    request.environ[NAME] = ticket
-                    if ticket.denied:
-                        return _refusal(app, request, ticket)
+            if ticket is not None:
+                request.environ[NAME] = ticket
+                if ticket.denied:
+                    return _refusal(app, request, ticket)
             return dispatch(*args)
 
         return asking
@@ -246,7 +255,7 @@ class Tidegate:
         for name in request.blueprints:
             shared = getattr(app.blueprints[name], MARK, ())
             # A blueprint that is exempt may still have views with a limit.
-            exempt = exempt or not marks and any(guard is None for _, guard in shared)
+            exempt = exempt or (not marks and any(guard is None for _, guard in shared))
             marks += shared
         automatic = method == "OPTIONS" and getattr(request.url_rule, "provide_automatic_options", False)
         if exempt or automatic:

@@ -24,7 +24,9 @@ __all__ = [
     "Key",
     "Rule",
     "Ticket",
+    "aadmit_simply",
     "admit",
+    "admit_simply",
     "arun",
     "choose_limiter",
     "claim",
@@ -70,9 +72,11 @@ Read: TypeAlias = Callable[[Request], Any]
 class Key:
     """Says whose request it is, in any framework."""
 
-    def __init__(self, name: str, bind: Callable[[Face], Read]) -> None:
+    def __init__(self, name: str, bind: Callable[[Face], Read], *, plain: bool = False) -> None:
         self._name = name
         self.bind = bind
+        # Whether it only reads what a Face reads, at once: then there is a short way.
+        self.plain = plain
 
     def __repr__(self) -> str:
         return self._name
@@ -100,7 +104,7 @@ def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) 
 
         return direct
 
-    return Key("client_ip()", bind)
+    return Key("client_ip()", bind, plain=True)
 
 
 @functools.cache
@@ -111,7 +115,7 @@ def _warn_of_unix() -> None:
     )
 
 
-def _or_anonymous(name: str, otherwise: Key | None, read: Callable[[Face], Read]) -> Key:
+def _or_anonymous(name: str, otherwise: Key | None, read: Callable[[Face], Read], *, plain: bool = True) -> Key:
     """A key that a request may lack; without it, it is known by its address."""
     fallback = otherwise or client_ip()
 
@@ -125,7 +129,7 @@ def _or_anonymous(name: str, otherwise: Key | None, read: Callable[[Face], Read]
 
         return key
 
-    return Key(name, bind)
+    return Key(name, bind, plain=plain and fallback.plain)
 
 
 def header(name: str, *, otherwise: Key | None = None) -> Key:
@@ -172,7 +176,7 @@ def claim(
 
         return value
 
-    return _or_anonymous(f"claim({name!r})", otherwise, read)
+    return _or_anonymous(f"claim({name!r})", otherwise, read, plain=of is None)
 
 
 def _identity(who: Any) -> str | None:
@@ -265,7 +269,7 @@ class Rule:
         scope: str = "",
     ) -> None:
         if callable(policy):
-            raise ConfigError(f"{_name(policy)} stands where a policy belongs: write @….limit(\"5/minute\")")
+            raise ConfigError(f'{_name(policy)} stands where a policy belongs: write @….limit("5/minute")')
         several = policy if isinstance(policy, (list, tuple)) else [policy]
         if not several:
             raise ConfigError("policy is an empty list: give at least one policy")
@@ -291,7 +295,7 @@ class Rule:
             given = client_ip()
         elif isinstance(given, str):
             fixed = given
-            given = Key(repr(fixed), lambda _: lambda _: fixed)
+            given = Key(repr(fixed), lambda _: lambda _: fixed, plain=True)
         elif not isinstance(given, Key):
             function = _adapted(given, 1, "key")
             given = Key(_name(given), lambda _: function)
@@ -303,7 +307,19 @@ class Rule:
 class Guard:
     """A rule made ready for a limiter and a framework."""
 
-    __slots__ = ("entries", "headers", "methods", "on_denied", "refund_when", "settle", "simple", "skip")
+    __slots__ = (
+        "entries",
+        "entry",
+        "headers",
+        "methods",
+        "on_denied",
+        "refund_when",
+        "refunds",
+        "settle",
+        "settles",
+        "simple",
+        "skip",
+    )
 
     def __init__(self, rule: Rule, limiter: Limiter | AsyncLimiter, face: Face) -> None:
         # A policy that makes no sense is told here, before the first request.
@@ -313,8 +329,14 @@ class Guard:
         ]
         self.headers, self.methods, self.skip = rule.headers, rule.methods, rule.skip
         self.on_denied, self.refund_when, self.settle = rule.on_denied, rule.refund_when, rule.settle
-        first = self.entries[0]
-        self.simple = len(self.entries) == 1 and not (first.holds or first.shapes or callable(first.cost) or self.skip)
+        self.refunds, self.settles = rule.refund_when is not None, rule.settle is not None
+        first = self.entry = self.entries[0]
+        # One policy, one check, and nothing to call but the key: what nearly every request needs.
+        self.simple = (
+            len(self.entries) == 1
+            and rule.policies[0][1].plain
+            and not (first.holds or first.shapes or callable(first.cost) or self.skip)
+        )
 
 
 def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
@@ -354,7 +376,15 @@ class Ticket:
 
     __slots__ = ("charges", "decision", "decisions", "denied", "guard", "holds", "refunds", "settles")
 
-    def __init__(self, decision: Decision, guard: Guard, charges: Sequence[Charge], holds: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        decision: Decision,
+        guard: Guard,
+        charges: Sequence[Charge],
+        holds: Sequence[Any] = (),
+        refunds: bool = False,
+        settles: bool = False,
+    ) -> None:
         self.decision = decision
         # All that the answer tells about.
         self.decisions: Sequence[Decision] = (decision,)
@@ -363,8 +393,8 @@ class Ticket:
         self.charges = charges
         self.holds = holds
         # Whether something is left to do when the answer is known, and when it is over.
-        self.refunds = any(charge.guard.refund_when is not None for charge in charges)
-        self.settles = any(charge.guard.settle is not None for charge in charges)
+        self.refunds = refunds
+        self.settles = settles
 
     def release(self) -> None:
         """Gives back what is held while the request runs; nothing waits for it."""
@@ -460,19 +490,30 @@ def checked_cost(entry: Entry, cost: Any) -> int:
     raise CostError(f"the cost of {entry.name} is {cost!r} ({type(cost).__name__}): it must be a whole number")
 
 
+def admit_simply(guard: Guard, request: Request, limiter: Limiter) -> Ticket:
+    """The same as `admit` of one guard that is simple, without its detours."""
+    entry = guard.entry
+    key, cost = entry.prefix + entry.key(request), entry.cost
+    decision = limiter.check(entry.policy, key, cost)
+    return _ticket(guard, decision, Charge(guard, entry, key, cost))
+
+
+async def aadmit_simply(guard: Guard, request: Request, limiter: AsyncLimiter) -> Ticket:
+    """The same on an event loop."""
+    entry = guard.entry
+    key, cost = entry.prefix + entry.key(request), entry.cost
+    decision = await limiter.check(entry.policy, key, cost)
+    return _ticket(guard, decision, Charge(guard, entry, key, cost))
+
+
+def _ticket(guard: Guard, decision: Decision, charge: Charge) -> Ticket:
+    if decision:
+        return Ticket(decision, guard, (charge,), (), guard.refunds, guard.settles)
+    return Ticket(decision, guard, ())
+
+
 def admit(guards: Sequence[Guard], request: Request, method: str | None) -> Steps[Ticket | None]:
     """Asks for a request. None: nothing limits it."""
-    if len(guards) == 1 and (guard := guards[0]).simple:
-        # What nearly every request needs: one policy, one check.
-        if guard.methods is not None and method not in guard.methods:
-            return None
-        entry = guard.entries[0]
-        key = entry.key(request)
-        if not isinstance(key, str):
-            key = yield from _waited(key)
-        charge = Charge(guard, entry, checked_key(entry, key), entry.cost)
-        decision: Decision = yield "check", (entry.policy, charge.key, entry.cost)
-        return Ticket(decision, guard, (charge,))
     charges: list[Charge] = []
     for guard in guards:
         if guard.methods is not None and method not in guard.methods:
@@ -520,7 +561,8 @@ def _ask(charges: list[Charge]) -> Steps[Ticket]:
         holds.append(hold)
         decision = hold.decision if decision is None else decision
     assert decision is not None
-    ticket = Ticket(decision, charges[0].guard, plain, holds)
+    refunds, settles = any(one.guard.refunds for one in plain), any(one.guard.settles for one in plain)
+    ticket = Ticket(decision, charges[0].guard, plain, holds, refunds, settles)
     ticket.decisions = [*([decision] if plain else []), *(hold.decision for hold in holds)]
     delay = max([decision.delay, *(hold.decision.delay for hold in holds)])
     if delay:

@@ -22,6 +22,7 @@ from .http import (
     Rule,
     Ticket,
     admit,
+    admit_simply,
     choose_limiter,
     claim,
     client_ip,
@@ -111,7 +112,11 @@ class TidegateMiddleware:
         self._guards = [Guard(rule, self.limiter, FACE)]
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
+        guard = self._guards[0]
+        if guard.simple and guard.methods is None:
+            ticket: Ticket | None = admit_simply(guard, environ, self.limiter)
+        else:
+            ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
         if ticket is None:
             return self.app(environ, start_response)
         if ticket.denied:
