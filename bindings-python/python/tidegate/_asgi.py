@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from ._tidegate import AsyncLimiter, Headers
-from .http import Answer, Guard, Ticket, aadmit_simply, admit, arun, refund, settle
+from .http import Answer, Guard, Ticket, admit, arun, refund, settle
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -62,7 +62,9 @@ class Exchange:
         if len(guards) == 1 and guard.simple:
             if guard.methods is not None and method not in guard.methods:
                 return None
-            ticket: Ticket | None = await aadmit_simply(guard, self, self.limiter)
+            entry = guard.entry
+            key = entry.prefix + entry.key(self)
+            ticket: Ticket | None = Ticket(await self.limiter.check(entry.policy, key, entry.cost), guard, None)
         else:
             self.request = self.request or self.make_request()
             ticket = await arun(admit(guards, self.request, method), self.limiter)
@@ -80,23 +82,28 @@ class Exchange:
         headers: Headers = next((one for one in tickets if one.denied), tickets[0]).guard.headers
         return headers.bytes(*(decision for ticket in tickets for decision in ticket.decisions))
 
-    async def send(self, message: Message) -> None:
-        """Sends a message of the answer."""
+    def send(self, message: Message) -> Awaitable[None]:
+        """Sends a message of the answer. Not async itself: what has nothing to wait for costs nothing here."""
         kind = message["type"]
         if kind == "http.response.start":
             self.started = True
             tickets = self.tickets
             if tickets:
                 if len(tickets) > 1 or tickets[0].refunds or tickets[0].settles:
-                    await self._start(message)
+                    return self._start(message)
                 message["headers"] = [*message.get("headers", ()), *self.fields()]
-        elif (
-            self.closing and (kind == "http.response.body" and not message.get("more_body"))
-        ) or kind == "websocket.close":
-            # Before the last byte and not after it: whoever has the whole answer may come again.
-            await self.end()
+        elif kind == "http.response.body":
+            if self.closing and not message.get("more_body"):
+                # Before the last byte and not after it: whoever has the whole answer may come again.
+                return self._last(message)
+        elif kind == "websocket.close":
+            return self._last(message)
         elif kind == "websocket.accept" and self.tickets:
             message = {**message, "headers": [*message.get("headers", ()), *self.fields()]}
+        return self._send(message)
+
+    async def _last(self, message: Message) -> None:
+        await self.end()
         await self._send(message)
 
     async def _start(self, message: Message) -> None:
@@ -105,6 +112,8 @@ class Exchange:
                 self.request = self.request or self.make_request()
                 self.response = self.response or self.make_response(message)
                 await arun(refund(ticket, self.request, self.response), self.limiter)
+        message["headers"] = [*message.get("headers", ()), *self.fields()]
+        await self._send(message)
 
     async def end(self) -> None:
         """Gives back what is held, and charges what the work came to."""

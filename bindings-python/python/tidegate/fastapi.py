@@ -189,7 +189,7 @@ class Tidegate:
             try:
                 await inner(scope, receive, self._late(exchange, receive) if self._default else exchange.send)
             finally:
-                if exchange.tickets:
+                if exchange.closing:
                     await exchange.end()
 
         return app

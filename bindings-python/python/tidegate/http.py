@@ -24,7 +24,6 @@ __all__ = [
     "Key",
     "Rule",
     "Ticket",
-    "aadmit_simply",
     "admit",
     "admit_simply",
     "arun",
@@ -374,27 +373,32 @@ class Charge:
 class Ticket:
     """What came of asking for a request: the Decision, and what is to be done when it is over."""
 
-    __slots__ = ("charges", "decision", "decisions", "denied", "guard", "holds", "refunds", "settles")
+    __slots__ = ("_charges", "decision", "decisions", "denied", "guard", "holds", "refunds", "settles")
 
     def __init__(
-        self,
-        decision: Decision,
-        guard: Guard,
-        charges: Sequence[Charge],
-        holds: Sequence[Any] = (),
-        refunds: bool = False,
-        settles: bool = False,
+        self, decision: Decision, guard: Guard, charges: Sequence[Charge] | None, holds: Sequence[Any] = ()
     ) -> None:
         self.decision = decision
         # All that the answer tells about.
         self.decisions: Sequence[Decision] = (decision,)
         self.denied = not decision
         self.guard = guard
-        self.charges = charges
+        self._charges = charges
         self.holds = holds
         # Whether something is left to do when the answer is known, and when it is over.
-        self.refunds = refunds
-        self.settles = settles
+        if charges is None:
+            self.refunds, self.settles = guard.refunds, guard.settles
+        else:
+            self.refunds = any(charge.guard.refunds for charge in charges)
+            self.settles = any(charge.guard.settles for charge in charges)
+
+    @property
+    def charges(self) -> Sequence[Charge]:
+        """What was charged; of a simple guard the Decision says it, should anybody ask."""
+        if self._charges is None:
+            told = self.decision
+            self._charges = (Charge(self.guard, self.guard.entry, told.key, told.cost),) if told else ()
+        return self._charges
 
     def release(self) -> None:
         """Gives back what is held while the request runs; nothing waits for it."""
@@ -493,23 +497,7 @@ def checked_cost(entry: Entry, cost: Any) -> int:
 def admit_simply(guard: Guard, request: Request, limiter: Limiter) -> Ticket:
     """The same as `admit` of one guard that is simple, without its detours."""
     entry = guard.entry
-    key, cost = entry.prefix + entry.key(request), entry.cost
-    decision = limiter.check(entry.policy, key, cost)
-    return _ticket(guard, decision, Charge(guard, entry, key, cost))
-
-
-async def aadmit_simply(guard: Guard, request: Request, limiter: AsyncLimiter) -> Ticket:
-    """The same on an event loop."""
-    entry = guard.entry
-    key, cost = entry.prefix + entry.key(request), entry.cost
-    decision = await limiter.check(entry.policy, key, cost)
-    return _ticket(guard, decision, Charge(guard, entry, key, cost))
-
-
-def _ticket(guard: Guard, decision: Decision, charge: Charge) -> Ticket:
-    if decision:
-        return Ticket(decision, guard, (charge,), (), guard.refunds, guard.settles)
-    return Ticket(decision, guard, ())
+    return Ticket(limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost), guard, None)
 
 
 def admit(guards: Sequence[Guard], request: Request, method: str | None) -> Steps[Ticket | None]:
@@ -561,8 +549,7 @@ def _ask(charges: list[Charge]) -> Steps[Ticket]:
         holds.append(hold)
         decision = hold.decision if decision is None else decision
     assert decision is not None
-    refunds, settles = any(one.guard.refunds for one in plain), any(one.guard.settles for one in plain)
-    ticket = Ticket(decision, charges[0].guard, plain, holds, refunds, settles)
+    ticket = Ticket(decision, charges[0].guard, plain, holds)
     ticket.decisions = [*([decision] if plain else []), *(hold.decision for hold in holds)]
     delay = max([decision.delay, *(hold.decision.delay for hold in holds)])
     if delay:
