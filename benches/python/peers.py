@@ -32,9 +32,9 @@ import redis
 import redis.asyncio
 import throttled
 import throttled.asyncio
-from client import Servers
 
 import tidegate
+from client import Servers
 
 KEYS = [f"user-{number}" for number in range(100)]
 MUCH = 1_000_000_000

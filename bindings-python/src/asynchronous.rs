@@ -64,7 +64,6 @@ impl AsyncLimiter {
         prefix: "str" = "tg", timeout: "float" = 0.25, on_store_error: "str" = "local", deny_cache: "float" = 1.0,
         clock: "ManualClock | None" = None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "the options of the promise")]
     fn new(
         store: Option<Bound<'_, PyAny>>,
         policies: Option<Bound<'_, PyAny>>,
@@ -76,7 +75,7 @@ impl AsyncLimiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.with(policies.as_ref())?.build_async().map_err(raise)? })
+        Ok(Self { inner: options.policies(policies.as_ref())?.build_async().map_err(raise)? })
     }
 
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
@@ -99,7 +98,7 @@ impl AsyncLimiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.from_file(&path)?.build_async().map_err(raise)? })
+        Ok(Self { inner: options.file(&path)?.build_async().map_err(raise)? })
     }
 
     /// Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.
@@ -255,7 +254,7 @@ impl AsyncLimiter {
         policy: Bound<'_, PyAny>,
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
     ) -> PyResult<Pending> {
-        self.work(&policy, &key, Want::Attempts, false, |limiter, policy, key| async move {
+        self.work(&policy, &key, Want::Attempts, true, |limiter, policy, key| async move {
             limiter.journal(policy, &key).await.map(Outcome::Attempts)
         })
     }
@@ -274,14 +273,15 @@ impl AsyncLimiter {
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn ping(&self) -> Pending {
         let limiter = self.inner.clone();
-        Pending::work(Want::Nothing, false, async move { limiter.ping().await.map(|()| Outcome::Nothing) })
+        Pending::work(Want::Nothing, true, async move { limiter.ping().await.map(|()| Outcome::Nothing) })
     }
 
     /// Takes the changed policy file, as a whole or not at all.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn reload(&self) -> Pending {
         let limiter = self.inner.clone();
-        Pending::work(Want::Nothing, true, async move { limiter.reload().map(|()| Outcome::Nothing) })
+        // Not begun on the loop's thread: it reads a file.
+        Pending::work(Want::Nothing, false, async move { limiter.reload().map(|()| Outcome::Nothing) })
     }
 
     /// Ends the limiter; every later call raises ClosedError.

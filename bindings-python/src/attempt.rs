@@ -1,7 +1,7 @@
 //! `Attempt`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 /// One attempt that a journal remembers.
 #[pyclass(module = "tidegate", frozen, eq)]
@@ -30,10 +30,12 @@ impl Attempt {
         self.inner.cost
     }
 
-    /// What the caller said of it, as text; bytes that are no UTF-8 are shown as "\\xff".
+    /// What the caller said of it, as text; bytes that are no UTF-8 are shown as `\xff`.
     #[getter]
-    fn meta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let decode = |bytes: Bound<'py, PyBytes>| bytes.call_method1("decode", ("utf-8", "backslashreplace"));
+    fn meta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        let decode = |bytes: Bound<'py, PyBytes>| {
+            Ok(bytes.call_method1("decode", ("utf-8", "backslashreplace"))?.cast_into()?)
+        };
         self.meta_bytes(py).map(decode).transpose()
     }
 

@@ -149,10 +149,9 @@ impl Decision {
         self.inner.allowed()
     }
 
-    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
-        let same = self.as_dict(py)?.eq(other.get().as_dict(py)?)?;
-        Ok(same.into_pyobject(py)?.to_owned().into_any().unbind())
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Ok(other) = other.cast::<Self>() else { return Ok(false) };
+        self.as_dict(py)?.eq(other.get().as_dict(py)?)
     }
 
     fn __hash__(&self) -> u64 {

@@ -97,10 +97,13 @@ pub(crate) fn attempts_list(py: Python<'_>, attempts: Vec<tidegate::Attempt>) ->
     PyList::new(py, attempts.collect::<PyResult<Vec<_>>>()?)
 }
 
+/// A future of the loop's, and what it is to become.
+type Waiter = (Py<PyAny>, Want);
+
 /// Who waits: a future of the loop's, by ticket. A ticket's upper half tells apart those who had the same place.
 #[derive(Default)]
 struct Waiting {
-    places: Vec<(u32, Option<(Py<PyAny>, Want)>)>,
+    places: Vec<(u32, Option<Waiter>)>,
     free: Vec<u32>,
 }
 
@@ -119,7 +122,7 @@ impl Waiting {
         }
     }
 
-    fn take(&mut self, ticket: u64) -> Option<(Py<PyAny>, Want)> {
+    fn take(&mut self, ticket: u64) -> Option<Waiter> {
         let place = self.places.get_mut(ticket as u32 as usize)?;
         if u64::from(place.0) != ticket >> 32 {
             return None;

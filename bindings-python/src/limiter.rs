@@ -111,7 +111,6 @@ impl Limiter {
         prefix: "str" = "tg", timeout: "float" = 0.25, on_store_error: "str" = "local",
         deny_cache: "float" = 1.0, clock: "ManualClock | None" = None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "the options of the promise")]
     fn new(
         store: Option<Bound<'_, PyAny>>,
         policies: Option<Bound<'_, PyAny>>,
@@ -123,7 +122,7 @@ impl Limiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.with(policies.as_ref())?.build().map_err(raise)? })
+        Ok(Self { inner: options.policies(policies.as_ref())?.build().map_err(raise)? })
     }
 
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
@@ -146,7 +145,7 @@ impl Limiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.from_file(&path)?.build().map_err(raise)? })
+        Ok(Self { inner: options.file(&path)?.build().map_err(raise)? })
     }
 
     /// Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.

@@ -47,7 +47,7 @@ impl Options<'_, '_> {
         }
     }
 
-    pub(crate) fn with(&self, policies: Option<&Bound<'_, PyAny>>) -> PyResult<Builder> {
+    pub(crate) fn policies(&self, policies: Option<&Bound<'_, PyAny>>) -> PyResult<Builder> {
         let mut builder = tidegate::Limiter::builder();
         if let Some(policies) = policies {
             let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(policies)));
@@ -62,7 +62,7 @@ impl Options<'_, '_> {
         self.on(builder)
     }
 
-    pub(crate) fn from_file(&self, path: &Path) -> PyResult<Builder> {
+    pub(crate) fn file(&self, path: &Path) -> PyResult<Builder> {
         self.on(Builder::from_file(path).map_err(raise)?)
     }
 }

@@ -1,6 +1,7 @@
 //! What a call of `AsyncLimiter` returns: a coroutine in all but name, without the price of one.
 
 use std::pin::Pin;
+use std::task::Poll;
 
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration, PyTypeError};
@@ -10,7 +11,7 @@ use pyo3::types::{PyString, PyTuple};
 use tidegate::{AsyncLimiter, Call, Outcome, Result};
 
 use crate::convert::{PolicyArgument, utf8};
-use crate::error::raise_about;
+use crate::error::{raise, raise_about};
 use crate::inbox::{Asked, Inbox, Want};
 
 /// What a task of the core is to do. Behind a lock nobody ever waits for: objects of Python's are shared by threads.
@@ -33,7 +34,7 @@ enum State {
         call: Call,
         want: Want,
     },
-    /// Anything else. `must_end` as in [`Inbox::start`].
+    /// Anything else. What `must_end` is begun on this thread, and not cancelled any more.
     Work {
         work: Mutex<Work>,
         want: Want,
@@ -82,7 +83,16 @@ impl Pending {
                 }
             }
             State::Work { work, want, must_end } => {
-                let future = Inbox::start(&Inbox::of_running_loop(py)?, want, must_end, work.into_inner())?;
+                let mut work = work.into_inner();
+                if must_end {
+                    // It is on its way sooner, and of a store in memory the answer is at hand.
+                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                    if let Poll::Ready(outcome) = work.as_mut().poll(&mut context) {
+                        self.state = State::Answered(want.object(py, outcome.map_err(raise)?)?);
+                        return Ok(());
+                    }
+                }
+                let future = Inbox::start(&Inbox::of_running_loop(py)?, want, must_end, work)?;
                 State::Waits(future.bind(py).try_iter()?.into_any().unbind())
             }
             State::Over => return Err(PyRuntimeError::new_err("cannot await the same call twice")),

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "servers")]
-
-from client import Servers  # noqa: E402
+from client import Servers
 
 _numbers = itertools.count()
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client import Servers
 
+from client import Servers
 from tidegate import AsyncLimiter, ClosedError, CostError, Decision, ManualClock, Policy, RateLimited, StoreError
 
 if sys.platform == "win32":

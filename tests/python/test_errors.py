@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from client import Servers
-from conftest import ROOT
 
 import tidegate
+from client import Servers
+from places import ROOT
 from tidegate import (
     ClosedError,
     ConfigError,

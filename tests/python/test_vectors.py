@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-import vectors
 
+import vectors
 from tidegate import AsyncLimiter, Limiter
 
 CASES = vectors.cases()

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::hold::Hold;
 use super::patience::Patience;
+use super::turn::Turn;
 use super::{
     AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost,
 };
@@ -155,16 +156,16 @@ impl Limiter {
 
     fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key);
+        let ticket = self.inner.lines.join(plan, key, op.cost());
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
             let count = signal.count();
-            if !ticket.is_first() {
+            if let Some(ahead) = ticket.ahead() {
                 if patience.is_over() {
-                    let op = Op::Peek { cost: op.cost() };
-                    let answer = self.answer(plan, key, op.clone())?;
-                    return Ok(decided(Arc::clone(plan), key, &op, Answer { applied: false, ..answer }));
+                    let turn = Turn::new(op.cost(), ahead);
+                    let answer = self.answer(plan, key, turn.asks(plan))?;
+                    return Ok(turn.denied(Arc::clone(plan), key, answer));
                 }
                 signal.wait(count, patience.sleep(None));
             } else {

@@ -9,6 +9,7 @@ mod inbox;
 mod line;
 mod patience;
 mod policies;
+mod turn;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
