@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from web import Seen, call_asgi, call_wsgi, django_settings
+from web import Seen, call_asgi, call_wsgi, django_asgi, django_settings
 
 from tidegate import ConfigError, Limiter
 
 settings = django_settings()
 
-from django.core.handlers.asgi import ASGIHandler  # noqa: E402
 from django.core.handlers.wsgi import WSGIHandler  # noqa: E402
 from django.http import HttpResponse  # noqa: E402
 from django.test import override_settings  # noqa: E402
@@ -40,7 +39,7 @@ def serve() -> Iterator[Any]:
         setting = override_settings(ROOT_URLCONF=urls.__name__, TIDEGATE=more, MIDDLEWARE=middleware)
         setting.enable()
         changed.append(setting)
-        handler = ASGIHandler() if asynchronous else WSGIHandler()
+        handler = django_asgi() if asynchronous else WSGIHandler()
         call = call_asgi if asynchronous else call_wsgi
 
         def get(place: str, method: str = "GET") -> Seen:
@@ -113,7 +112,10 @@ def test_class_views_in_every_way(serve: Any) -> None:
 
 
 def test_decorators_of_others_above_and_below(serve: Any) -> None:
-    get = serve({"above": limit("1/minute")(require_GET(view)), "below": require_GET(limit("1/minute")(view))})
+    def other(request: Any) -> HttpResponse:
+        return HttpResponse("other")
+
+    get = serve({"above": limit("1/minute")(require_GET(view)), "below": require_GET(limit("1/minute")(other))})
     for place in ("above", "below"):
         assert [get(place).status for _ in range(2)] == [200, 429], place
 

@@ -338,7 +338,6 @@ class DjangoAdapter(Adapter):
         import types
 
         settings = django_settings()
-        from django.core.handlers.asgi import ASGIHandler
         from django.core.handlers.wsgi import WSGIHandler
         from django.http import HttpResponse, StreamingHttpResponse
         from django.urls import path
@@ -367,7 +366,7 @@ class DjangoAdapter(Adapter):
 
         clear_url_caches()
         if self.asynchronous:
-            return Made(ASGIHandler(), call_asgi)
+            return Made(django_asgi(), call_asgi)
         return Made(WSGIHandler(), call_wsgi)
 
 
@@ -409,6 +408,24 @@ def django_settings() -> Any:
         )
         django.setup()
     return settings
+
+
+def django_asgi() -> Any:
+    """Django's ASGI handler; it leaves the body of a request open when a view fails and the error is not swallowed."""
+    from django.core.handlers.asgi import ASGIHandler
+
+    class Handler(ASGIHandler):
+        async def read_body(self, receive: Any) -> Any:
+            self.body = await super().read_body(receive)
+            return self.body
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                self.body.close()
+
+    return Handler()
 
 
 def _stream(parts: list[Any]) -> Iterator[bytes]:
