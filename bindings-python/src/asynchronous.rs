@@ -60,7 +60,7 @@ impl AsyncLimiter {
 impl AsyncLimiter {
     #[new]
     #[pyo3(signature = (
-        store: "str | Iterable[str] | None" = None, *, policies: "Mapping[str, Any] | None" = None,
+        store: "str | Iterable[str] | Rollout | None" = None, *, policies: "Mapping[str, Any] | None" = None,
         prefix: "str" = "tg", timeout: "float" = 0.25, on_store_error: "str" = "local", deny_cache: "float" = 1.0,
         clock: "ManualClock | None" = None
     ))]
@@ -81,7 +81,7 @@ impl AsyncLimiter {
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
     #[classmethod]
     #[pyo3(signature = (
-        path: "str | PathLike[str]", store: "str | Iterable[str] | None" = None, *, prefix: "str" = "tg",
+        path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | None" = None, *, prefix: "str" = "tg",
         timeout: "float" = 0.25, on_store_error: "str" = "local", deny_cache: "float" = 1.0,
         clock: "ManualClock | None" = None
     ) -> "AsyncLimiter")]
@@ -292,6 +292,12 @@ impl AsyncLimiter {
             limiter.close();
             Ok(Outcome::Nothing)
         })
+    }
+
+    /// Changes which share of the keys uses the new store of a `rollout`, in percent; at once. Not awaitable: it asks nobody.
+    #[pyo3(signature = (percent: "float") -> "None")]
+    fn set_rollout(&self, percent: f64) -> PyResult<()> {
+        self.inner.set_rollout(percent).map_err(raise)
     }
 
     /// The policy that a name or a notation means to this limiter now. Not awaitable: it asks nobody.

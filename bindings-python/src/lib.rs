@@ -15,9 +15,11 @@ mod http;
 mod inbox;
 mod limit;
 mod limiter;
+mod log;
 mod options;
 mod pending;
 mod policy;
+mod rollout;
 mod waker;
 mod warning;
 
@@ -46,6 +48,8 @@ mod _tidegate {
     use crate::pending::Pending;
     #[pymodule_export]
     use crate::policy::Policy;
+    #[pymodule_export]
+    use crate::rollout::{Rollout, rollout};
     #[pymodule_export]
     use crate::warning::{Warning, lint};
 

@@ -25,7 +25,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 /// Checks limits on the calling thread.
 ///
-/// store: where usage lives: "memory://", which is meant when nothing is said, or a Redis URL.
+/// store: where usage lives: "memory://", which is meant when nothing is said, a Redis URL, a list of
+/// them that share the keys, or a `rollout`.
 /// policies: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
 /// prefix: what every key in Redis begins with.
 /// timeout: the longest a call may wait for the store, in seconds.
@@ -107,7 +108,7 @@ impl tidegate::Inbox for Bell {
 impl Limiter {
     #[new]
     #[pyo3(signature = (
-        store: "str | Iterable[str] | None" = None, *, policies: "Mapping[str, Any] | None" = None,
+        store: "str | Iterable[str] | Rollout | None" = None, *, policies: "Mapping[str, Any] | None" = None,
         prefix: "str" = "tg", timeout: "float" = 0.25, on_store_error: "str" = "local",
         deny_cache: "float" = 1.0, clock: "ManualClock | None" = None
     ))]
@@ -128,7 +129,7 @@ impl Limiter {
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
     #[classmethod]
     #[pyo3(signature = (
-        path: "str | PathLike[str]", store: "str | Iterable[str] | None" = None, *, prefix: "str" = "tg",
+        path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | None" = None, *, prefix: "str" = "tg",
         timeout: "float" = 0.25, on_store_error: "str" = "local",
         deny_cache: "float" = 1.0, clock: "ManualClock | None" = None
     ) -> "Limiter")]
@@ -355,6 +356,12 @@ impl Limiter {
     #[pyo3(signature = () -> "None")]
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.close());
+    }
+
+    /// Changes which share of the keys uses the new store of a `rollout`, in percent; at once.
+    #[pyo3(signature = (percent: "float") -> "None")]
+    fn set_rollout(&self, percent: f64) -> PyResult<()> {
+        self.inner.set_rollout(percent).map_err(raise)
     }
 
     /// The policy that a name or a notation means to this limiter now.

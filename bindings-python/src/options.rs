@@ -11,6 +11,7 @@ use crate::clock::ManualClock;
 use crate::convert::{named_seconds, shown};
 use crate::error::{config, raise};
 use crate::policy::{choices, named, to_choice};
+use crate::rollout::Rollout;
 
 /// The options that both limiters and both ways to make one have.
 pub(crate) struct Options<'a, 'py> {
@@ -27,24 +28,25 @@ impl Options<'_, '_> {
         let choice = to_choice(self.on_store_error).ok_or_else(|| {
             config(format!("on_store_error {:?} is no choice: use one of {}", self.on_store_error, choices()))
         })?;
-        // Accepted and checked; the layer that uses it is not built yet.
-        let _ = named_seconds("deny_cache", self.deny_cache)?;
-        builder = builder.prefix(self.prefix).timeout(named_seconds("timeout", self.timeout)?).on_store_error(choice);
+        builder = builder.prefix(self.prefix).on_store_error(choice);
+        builder = builder.timeout(named_seconds("timeout", self.timeout)?);
+        builder = builder.deny_cache(named_seconds("deny_cache", self.deny_cache)?);
         if let Some(clock) = self.clock {
             builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
         }
+        builder = builder.on_change(crate::log::listener());
         let Some(store) = self.store else { return Ok(builder) };
+        if let Ok(rollout) = store.cast::<Rollout>() {
+            let Rollout { old, new, percent } = rollout.get();
+            return Ok(builder.rollout(old, new, *percent));
+        }
         if let Ok(url) = store.cast::<PyString>() {
             return Ok(builder.store(url.to_str()?));
         }
         let wrong = |given| PyTypeError::new_err(format!("a store is a URL or a list of URLs, not {}", shown(given)));
         let urls = store.try_iter().map_err(|_| wrong(store))?.collect::<PyResult<Vec<_>>>()?;
         let urls = urls.iter().map(|url| url.extract::<String>().map_err(|_| wrong(url)));
-        match &urls.collect::<PyResult<Vec<_>>>()?[..] {
-            [url] => Ok(builder.store(url)),
-            [] => Err(config("the list of stores is empty: give at least one URL")),
-            _ => Err(config("a list of stores is not available yet: give one store URL")),
-        }
+        Ok(builder.stores(urls.collect::<PyResult<Vec<_>>>()?))
     }
 
     pub(crate) fn policies(&self, policies: Option<&Bound<'_, PyAny>>) -> PyResult<Builder> {

@@ -25,10 +25,12 @@ from ._tidegate import (
     LimitState,
     ManualClock,
     Policy,
+    Rollout,
     Warning,
     __version__,
     after_fork_in_child,
     lint,
+    rollout,
 )
 from .errors import (
     ClosedError,
@@ -60,11 +62,13 @@ __all__ = [
     "Policy",
     "PolicyError",
     "RateLimited",
+    "Rollout",
     "StoreError",
     "TidegateError",
     "Warning",
     "__version__",
     "lint",
+    "rollout",
 ]
 
 # Threads and connections do not survive a fork; a limiter made before it makes them anew in the child.

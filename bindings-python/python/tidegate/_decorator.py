@@ -7,7 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
 from .errors import CostError, KeyInvalid, RateLimited
@@ -53,8 +53,8 @@ def limit(
             wrapper = _generator(function, blocking, policy, ask)
         else:
             wrapper = _function(function, blocking, policy, ask, holds)
-        limited: Function = functools.wraps(function)(wrapper)
-        return limited
+        functools.update_wrapper(wrapper, function)
+        return cast(Function, wrapper)
 
     return decorate
 

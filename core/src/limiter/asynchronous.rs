@@ -15,6 +15,7 @@ use super::{
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::resilience::Counters;
 use crate::store::{Answer, Attempt, Entry, Home, Op};
 
 /// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
@@ -115,6 +116,9 @@ impl AsyncLimiter {
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(op) = difference(decision.charged(), actual)? {
+                if self.inner.settles(decision, &op) {
+                    continue;
+                }
                 self.answer(&self.inner.policies.current(decision.plan()), decision.key(), op).await?;
                 self.inner.lines.given_back(decision.plan(), decision.key());
             }
@@ -155,7 +159,7 @@ impl AsyncLimiter {
 
     async fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key, op.cost());
+        let ticket = self.inner.lines.join(plan, key, op.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
@@ -245,6 +249,21 @@ impl AsyncLimiter {
     pub async fn ping(&self) -> Result<()> {
         self.inner.open()?;
         awaited(|done| self.inner.store.submit_ping(done)).await
+    }
+
+    /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
+    /// share are also those of every larger one.
+    ///
+    /// # Errors
+    /// `config_invalid` without a rollout, and for what is no percentage.
+    pub fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.inner.set_rollout(percent)
+    }
+
+    /// What was counted since the limiter was made; all zero for `memory://`.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.counters()
     }
 
     /// Takes the changed policy file, as a whole or not at all.

@@ -29,8 +29,9 @@ use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::{OnStoreError, Policy, PolicyFile};
-use crate::store::{Answer, Entry, HoldId, Op, Store};
+use crate::policy::{Policy, PolicyFile};
+use crate::resilience::{Counters, Layers};
+use crate::store::{Answer, Entry, HoldId, Op, Source, Store};
 use hold::Keeper;
 use line::Lines;
 use policies::Policies;
@@ -64,15 +65,13 @@ struct Inner {
     lines: Lines,
     keeper: Keeper,
     closed: AtomicBool,
-    /// Whether the store is a server.
-    waits: bool,
-    /// The store's URL without secrets.
+    /// The stores' URLs without secrets.
     shown: String,
     /// Mixed into the names of holds.
     seed: u64,
     holds: AtomicU64,
-    #[expect(dead_code, reason = "read by the fallback layer, which wraps the store")]
-    on_store_error: OnStoreError,
+    /// What stands between the limiter and a store that others share.
+    layers: Option<Layers>,
 }
 
 impl Inner {
@@ -113,6 +112,30 @@ impl Inner {
             self.keeper.stop();
             self.store.close();
         }
+    }
+
+    /// Settles a check where the store has nothing to settle, because a fallback answered it; says whether it did.
+    fn settles(&self, decision: &Decision, op: &Op) -> bool {
+        if decision.source() != Source::Fallback {
+            return false;
+        }
+        if let Some(layers) = &self.layers {
+            let plan = self.policies.current(decision.plan());
+            layers.settle(&Entry { plan: &plan, key: decision.key(), op: op.clone() }, self.now());
+        }
+        true
+    }
+
+    fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.open()?;
+        match &self.layers {
+            Some(layers) => layers.set_rollout(percent),
+            None => Err(crate::resilience::no_rollout()),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.layers.as_ref().map(Layers::counters).unwrap_or_default()
     }
 
     fn reload(&self) -> Result<()> {
@@ -162,7 +185,7 @@ fn check_op(options: &CheckOptions) -> Result<Op> {
 }
 
 /// What an answer means to the caller.
-#[inline]
+#[inline(always)]
 fn decided(plan: Arc<Plan>, key: &str, op: &Op, answer: Answer) -> Decision {
     let (cost, charged) = match *op {
         Op::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),
@@ -191,7 +214,7 @@ impl Limiter {
     /// Whether calls may have to wait for a server; without one they never do.
     #[must_use]
     pub fn waits(&self) -> bool {
-        self.inner.waits
+        self.inner.layers.is_some()
     }
 
     /// In a few words what it is, without secrets: the store, and how many policies it has.
