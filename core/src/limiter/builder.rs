@@ -33,6 +33,8 @@ pub struct Builder {
     deny_cache: Duration,
     listener: Option<Listener>,
     fold: usize,
+    #[cfg(feature = "bench")]
+    bare: bool,
     clock: Option<Arc<ManualClock>>,
 }
 
@@ -64,6 +66,8 @@ impl Default for Builder {
             deny_cache: Duration::from_secs(1),
             listener: None,
             fold: MOST,
+            #[cfg(feature = "bench")]
+            bare: false,
             clock: None,
         }
     }
@@ -180,6 +184,15 @@ impl Builder {
         self
     }
 
+    /// Leaves out the layers, for benchmarks.
+    #[cfg(feature = "bench")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
     /// A limiter for threads.
     ///
     /// # Errors
@@ -203,6 +216,12 @@ impl Builder {
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
         {
             return Ok((Arc::new(Memory::new(max_keys)), None));
+        }
+        #[cfg(feature = "bench")]
+        if let (true, [url]) = (self.bare, &*self.stores)
+            && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
+        {
+            return Ok((Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?), None));
         }
         let store = self.side(&self.stores, &signals)?;
         let rollout = match &self.rollout {
