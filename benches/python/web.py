@@ -1,10 +1,10 @@
-"""What a limit costs a web application: requests per second with it as a share of those without, and the CPU time of the
-server per request. Two limits, headers on, one worker; client and server on cores of their own, taken in turns.
+"""What a limit costs a web application: requests per second with it as a share of those without, and the CPU time of
+the server per request. Two limits, headers on, one worker; client and server on cores of their own, taken in turns.
 
     python benches/python/web.py [--seconds 2] [--rounds 5] [--store redis|memory] [--only flask|fastapi]
 
-Needs: pip install flask gunicorn fastapi uvicorn uvloop httptools flask-limiter slowapi redis. On a machine that does other
-work trust the CPU times: what a request costs is what decides how many there are.
+Needs: pip install flask gunicorn fastapi uvicorn uvloop httptools flask-limiter slowapi redis. On a machine that does
+other work trust the CPU times: what a request costs is what decides how many there are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "tests" / "servers")]
 
-from client import Servers  # noqa: E402
+from client import Servers
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n"
 CONNECTIONS = 16
@@ -118,7 +118,7 @@ def measure(framework: str, store: str, seconds: float, rounds: int, cores: tupl
     rates: dict[str, list[float]] = {which: [] for which in servers}
     costs: dict[str, list[float]] = {which: [] for which in servers}
     try:
-        for which, server in servers.items():
+        for server in servers.values():
             hammer(server.port, 0.5)
         for _ in range(rounds):
             for which, server in servers.items():
@@ -138,9 +138,8 @@ def measure(framework: str, store: str, seconds: float, rounds: int, cores: tupl
     print(f"\n{framework}, {store.split(':')[0]}, two limits, headers on")
     print(f"{'':16}{'requests/s':>12}{'of bare':>10}{'CPU µs':>10}{'of bare':>10}")
     for which in rates:
-        print(
-            f"{which:16}{rate[which]:>12,.0f}{shares[which]:>10.2f}{cost[which]:>10.0f}{cost['bare'] / cost[which]:>10.2f}"
-        )
+        of_bare = cost["bare"] / cost[which]
+        print(f"{which:16}{rate[which]:>12,.0f}{shares[which]:>10.2f}{cost[which]:>10.0f}{of_bare:>10.2f}")
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ pub(crate) struct ClientIp {
 #[pymethods]
 impl ClientIp {
     #[new]
-    #[pyo3(signature = (trusted_proxies: "Iterable[str]" = None, ipv6_prefix: "int" = 64))]
+    #[pyo3(signature = (trusted_proxies: "Iterable[object] | None" = None, ipv6_prefix: "int" = 64))]
     fn new(trusted_proxies: Option<&Bound<'_, PyAny>>, ipv6_prefix: i64) -> PyResult<Self> {
         let mut proxies = Vec::new();
         if let Some(given) = trusted_proxies {
@@ -116,9 +116,8 @@ impl ClientIp {
                 proxies.push(proxy?.str()?.to_str()?.to_owned());
             }
         }
-        let prefix = u8::try_from(ipv6_prefix).map_err(|_| {
-            config(format!("ipv6_prefix {ipv6_prefix} is out of range: it must be from 1 to 128"))
-        })?;
+        let prefix = u8::try_from(ipv6_prefix)
+            .map_err(|_| config(format!("ipv6_prefix {ipv6_prefix} is out of range: it must be from 1 to 128")))?;
         let trusted = Trusted::parse(proxies).map_err(raise)?;
         Ok(Self { inner: http::ClientIp::new(trusted, prefix).map_err(raise)? })
     }
@@ -130,7 +129,7 @@ impl ClientIp {
     }
 
     /// The key of a request, from its peer's address and the lines of X-Forwarded-For.
-    #[pyo3(signature = (peer: "str | None", forwarded: "Sequence[bytes]" = None) -> "str")]
+    #[pyo3(signature = (peer: "str | None", forwarded: "list[bytes] | None" = None) -> "str")]
     fn key(&self, peer: Option<&str>, forwarded: Option<Vec<Vec<u8>>>) -> String {
         self.inner.key(peer, &forwarded.unwrap_or_default())
     }

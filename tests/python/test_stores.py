@@ -7,8 +7,8 @@ import logging
 import time
 
 import pytest
-from client import Servers
 
+from client import Servers
 from tidegate import AsyncLimiter, ConfigError, Limiter, Policy, StoreError, rollout
 
 NOWHERE = "redis://127.0.0.1:1/0"

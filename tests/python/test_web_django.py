@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from web import Seen, call_asgi, call_wsgi, django_asgi, django_settings
 
 from tidegate import ConfigError, Limiter
+from web import Seen, call_asgi, call_wsgi, django_asgi, django_settings
 
 settings = django_settings()
 
@@ -64,9 +64,7 @@ async def aview(request: Any) -> HttpResponse:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_default_is_for_views_without_a_limit(serve: Any, asynchronous: bool) -> None:
     one = aview if asynchronous else view
-    get = serve(
-        {"own": limit("1/minute")(one), "plain": one, "free": exempt(one)}, asynchronous, default="2/minute"
-    )
+    get = serve({"own": limit("1/minute")(one), "plain": one, "free": exempt(one)}, asynchronous, default="2/minute")
     assert [get("own").status for _ in range(2)] == [200, 429]
     assert [get("plain").status for _ in range(3)] == [200, 200, 429]
     assert [get("free").status for _ in range(4)] == [200] * 4

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from flask import Blueprint, Flask, Response, g
 from flask.views import MethodView, View
-from web import Seen, call_wsgi
 
 from tidegate import ConfigError, Limiter
 from tidegate.flask import Tidegate, claim, user
+from web import Seen, call_wsgi
 
 
 def statuses(app: Flask, *paths: str, method: str = "GET") -> list[int]:

@@ -11,10 +11,10 @@ import limits
 import pytest
 from limits import aio, strategies
 from limits.storage import storage_from_string
-from web import call_asgi, call_wsgi
 
 import tidegate.limits  # registers the schemes
 from tidegate import StoreError
+from web import call_asgi, call_wsgi
 
 STRATEGIES = ["fixed-window", "moving-window", "sliding-window-counter"]
 

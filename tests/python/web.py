@@ -1,4 +1,4 @@
-"""Every web layer behind one face: an application with one view, limited as a test says, and what a client sees of it."""
+"""Every web layer behind one face: an application with one view, limited as a test says, and what a client sees."""
 
 from __future__ import annotations
 
@@ -169,6 +169,7 @@ class FlaskAdapter(Adapter):
 
     def make(self, policy: Any, view: View = simple, asynchronous: bool = False, **options: Any) -> Made:
         import flask
+
         from tidegate.flask import Tidegate
 
         app = flask.Flask(f"app{next(_numbers)}")
@@ -264,6 +265,7 @@ class StarletteAdapter(Adapter):
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> Made:
         from starlette.applications import Starlette
+
         from tidegate.fastapi import Tidegate
 
         app = Starlette()
@@ -283,6 +285,7 @@ class FastapiAdapter(StarletteAdapter):
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> Made:
         from fastapi import FastAPI
+
         from tidegate.fastapi import Tidegate
 
         app = FastAPI()
@@ -309,6 +312,7 @@ class FastapiDependsAdapter(StarletteAdapter):
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> Made:
         from fastapi import Depends, FastAPI
+
         from tidegate.fastapi import RateLimit, Tidegate
 
         app = FastAPI()
@@ -341,6 +345,7 @@ class DjangoAdapter(Adapter):
         from django.core.handlers.wsgi import WSGIHandler
         from django.http import HttpResponse, StreamingHttpResponse
         from django.urls import path
+
         from tidegate.django import limit
 
         # Settings hold for a process; every application brings its own and takes them back.

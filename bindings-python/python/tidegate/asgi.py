@@ -4,8 +4,8 @@
 
     app = TidegateMiddleware(app, policy="100/minute", store="redis://127.0.0.1:6379/0")
 
-Functions given as options get the scope; `on_denied` may return an ASGI application that answers. `claim()` reads the verified claims from `scope["state"]["claims"]`, `user()` reads
-`scope["user"]`.
+Functions given as options get the scope; `on_denied` may return an ASGI application that answers. `user()` reads
+`scope["user"]`, `claim()` the verified claims in `scope["state"]["claims"]`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 class TidegateMiddleware:
     """Asks before the application is called; refused requests do not reach it.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit is
-    held until the last byte of the answer, or until the client is gone.
+    The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit
+    is held until the last byte of the answer, or until the client is gone.
     """
 
     def __init__(

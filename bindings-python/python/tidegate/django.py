@@ -10,9 +10,9 @@
     @limit("5/minute")
     def login(request): ...
 
-`TIDEGATE` has what a limiter has, or a `limiter`; `default`, the policy of every view without a limit of its own; and the
-options that limits have that say nothing else. Functions given as options get the request. `user()` reads `request.user`,
-`claim()` the verified claims in `request.claims`.
+`TIDEGATE` has what a limiter has, or a `limiter`; `default`, the policy of every view without a limit of its own; and
+the options that limits have that say nothing else. Functions given as options get the request. `user()` reads
+`request.user`, `claim()` the verified claims in `request.claims`.
 """
 
 from __future__ import annotations
@@ -85,8 +85,10 @@ FACE = _Face()
 
 
 def limit(policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[View], View]:
-    """A decorator for views, async views and class views; also through `method_decorator`. The options are key, cost, skip,
-    on_denied, headers, refund_when, settle and methods. The settings need the middleware."""
+    """A decorator for views, async views and class views; also through `method_decorator`. It needs the middleware.
+
+    The options are key, cost, skip, on_denied, headers, refund_when, settle and methods.
+    """
     if callable(policy):
         raise ConfigError('write @limit("5/minute"): @limit alone has no policy')
     rule = _Given(policy, options)
@@ -126,7 +128,8 @@ def _marked(view: Any, marks: list[_Given | None]) -> Any:
         request = next((one for one in args if isinstance(one, HttpRequest)), None)
         if request is not None and not hasattr(request, NAME):
             raise ConfigError(
-                f"{_name(view)} has a limit, but nobody enforces it: put 'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
+                f"{_name(view)} has a limit, but nobody enforces it: "
+                "put 'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
             )
 
     if iscoroutinefunction(view):

@@ -12,8 +12,8 @@
     @app.get("/search", dependencies=[Depends(RateLimit("10/second"))])
     def search(): ...
 
-Functions given as options get the `Request` (a `WebSocket` for websockets). `user()` reads `request.user`, `claim()` the verified
-claims in `request.state.claims`. Routes with a limit of their own are not asked for the default.
+Functions given as options get the `Request` (a `WebSocket` for websockets). `user()` reads `request.user`, `claim()`
+the verified claims in `request.state.claims`. Routes with a limit of their own are not asked for the default.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ class Tidegate:
             raise ConfigError(f"@tg.{name} is for endpoints, not for {endpoint!r}")
         if any(getattr(route, "endpoint", None) is endpoint for app in self._apps for route in app.routes):
             raise ConfigError(
-                f"@tg.{name} stands above the route of {_name(endpoint)}, which is registered without it: put it below @app.get(…)"
+                f"@tg.{name} stands above the route of {_name(endpoint)}, which is registered without it: "
+                "put it below @app.get(…)"
             )
 
     def _around(self, inner: App) -> App:
@@ -355,7 +356,8 @@ RateLimit.__call__.__annotations__["connection"] = HTTPConnection
 def _watched(handle: Any) -> Any:
     """A route's way to its endpoint, by way of its limits.
 
-    Starlette and FastAPI have changed how they find a route more than once; that the route found is handed the request has not.
+    Starlette and FastAPI have changed how they find a route more than once; that the route found is handed the request
+    has not.
     """
 
     @functools.wraps(handle)

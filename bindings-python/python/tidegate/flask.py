@@ -8,9 +8,9 @@
     @tg.limit("5/minute")
     def login(): ...
 
-Functions given as options get the request. `user()` is Flask-Login's `current_user` where that is in use, else `g.user`;
-`claim()` reads the verified claims from `g.claims`. Views are asked for right before they run, after all `before_request`
-functions. Views with a limit of their own are not asked for the default.
+Functions given as options get the request. `user()` is Flask-Login's `current_user` where that is in use, else
+`g.user`; `claim()` reads the verified claims from `g.claims`. Views are asked for right before they run, after all
+`before_request` functions. Views with a limit of their own are not asked for the default.
 """
 
 from __future__ import annotations
@@ -142,8 +142,10 @@ class Tidegate:
         app.teardown_request(_teardown)
 
     def limit(self, policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[Limited], Limited]:
-        """A decorator for views, async views, class views, their methods, and blueprints, below `@app.get(…)`; the options
-        are those of Tidegate. A blueprint's limit is one for all of its views."""
+        """A decorator for views, async views, class views, their methods, and blueprints, below `@app.get(…)`.
+
+        The options are those of Tidegate. A blueprint's limit is one for all of its views.
+        """
         if callable(policy):
             raise ConfigError('write @tg.limit("5/minute"): @tg.limit alone has no policy')
         rule = Rule(policy, **{**self._options, **options})
@@ -169,7 +171,8 @@ class Tidegate:
             raise ConfigError(f"@tg.{name} is for views, class views and blueprints, not for {view!r}")
         if any(view is known for app in self._apps for known in app.view_functions.values()):
             raise ConfigError(
-                f"@tg.{name} stands above the route of {_name(view)}, which is registered without it: put it below @app.get(…)"
+                f"@tg.{name} stands above the route of {_name(view)}, which is registered without it: "
+                "put it below @app.get(…)"
             )
 
     def _marked(self, view: Any, guard: Guard | None) -> Any:
@@ -284,7 +287,8 @@ class Tidegate:
                 if ticket.settles:
                     run(settle(ticket, request, response), self.limiter)
 
-            # What is no stream is done, and who has it all may come again; a stream ends with its last byte or its reader.
+            # What is no stream is done, and who has it all may come again. A stream ends with its last byte, or its
+            # reader.
             if response.is_streamed:
                 response.call_on_close(end)
             else:

@@ -243,8 +243,8 @@ class Entry:
         algorithms = {limit.algorithm for limit in known.limits}
         self.holds = "concurrency" in algorithms
         self.shapes = "leaky-bucket" in algorithms
-        # A policy with a name is one limit wherever it is used. What was written in place is meant for this place: two views
-        # with "5/minute" have five each.
+        # A policy with a name is one limit wherever it is used. What was written in place is meant for this place: two
+        # views with "5/minute" have five each.
         self.prefix = f"{scope} " if scope and known.name == str(known) else ""
 
 

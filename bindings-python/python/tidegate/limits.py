@@ -4,12 +4,12 @@
 
     Limiter(get_remote_address, app=app, storage_uri="tidegate+redis://127.0.0.1:6379/0")
 
-The schemes are those of Tidegate after `tidegate+`, and after `async+tidegate+` for `limits.aio`. Storage options are those of a
-limiter: prefix, timeout, on_store_error, deny_cache. Fixed windows are `fixed-window`, moving windows `sliding-log`, and
-sliding window counters `sliding-counter`.
+The schemes are those of Tidegate after `tidegate+`, and after `async+tidegate+` for `limits.aio`. Storage options are
+those of a limiter: prefix, timeout, on_store_error, deny_cache. Fixed windows are `fixed-window`, moving windows
+`sliding-log`, and sliding window counters `sliding-counter`.
 
-What differs from the storages of `limits`: no clock but the store's decides, and `reset` clears the keys that this storage
-object has used, since nothing in Tidegate forgets everybody at once.
+What differs from the storages of `limits`: no clock but the store's decides, and `reset` clears the keys that this
+storage object has used, since nothing in Tidegate forgets everybody at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Generator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from limits import aio, storage
 from limits.limits import GRANULARITIES
@@ -149,7 +149,7 @@ class _Half:
 class TidegateStorage(_Half, storage.Storage, storage.MovingWindowSupport, storage.SlidingWindowCounterSupport):
     """Tidegate as a storage of `limits`."""
 
-    STORAGE_SCHEME = SCHEMES
+    STORAGE_SCHEME: ClassVar[list[str] | None] = SCHEMES  # type: ignore[misc]
 
     def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
         _Half.__init__(self)
@@ -212,7 +212,7 @@ class AsyncTidegateStorage(
 ):
     """Tidegate as a storage of `limits.aio`."""
 
-    STORAGE_SCHEME = [f"async+{scheme}" for scheme in SCHEMES]
+    STORAGE_SCHEME: ClassVar[list[str] | None] = [f"async+{scheme}" for scheme in SCHEMES]  # type: ignore[misc]
 
     def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
         _Half.__init__(self)

@@ -75,8 +75,8 @@ FACE = _Face()
 class TidegateMiddleware:
     """Asks before the application is called; refused requests do not reach it.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit is
-    held until the last byte of the answer, or until the server closes it.
+    The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit
+    is held until the last byte of the answer, or until the server closes it.
     """
 
     def __init__(

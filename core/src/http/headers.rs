@@ -6,7 +6,7 @@
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{retry_after, seconds, unavailable};
+use super::{retry_after, seconds};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Algorithm;
@@ -103,7 +103,7 @@ fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
         entries => entries,
     });
     let mut announced: Vec<&Decision> = Vec::with_capacity(decisions.len());
-    for entry in entries.filter(|entry| !entry.in_shadow() && !unavailable(entry)) {
+    for entry in entries.filter(|entry| !entry.in_shadow() && !entry.unavailable()) {
         match announced.iter_mut().find(|known| known.policy() == entry.policy()) {
             Some(known) => *known = lead(&[*known, entry]).unwrap_or(entry),
             None => announced.push(entry),
