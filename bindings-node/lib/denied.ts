@@ -47,13 +47,14 @@ export class Denied {
   #floor = 0;
 
   constructor(longestMs: number, clock: ManualClock | undefined) {
-    this.#longest = longestMs;
+    this.#longest = longestMs * 1000;
     this.#clock = clock;
   }
 
-  /** The time in milliseconds, since some moment. */
+  /** The time in whole microseconds, since some moment. */
   now(): number {
-    return this.#clock === undefined ? performance.now() : this.#clock.now();
+    // The clock that is moved by hand stands at a whole microsecond, which its milliseconds may miss by a little.
+    return this.#clock === undefined ? Math.floor(performance.now() * 1000) : Math.round(this.#clock.now() * 1000);
   }
 
   /** The numbers of a Decision that is known without asking. */
@@ -67,7 +68,7 @@ export class Denied {
       this.#denials.delete(key);
       return undefined;
     }
-    return later(denial.numbers, Math.floor((now - denial.sent) * 1000));
+    return later(denial.numbers, now - denial.sent);
   }
 
   /** Remembers a denial that answers a question sent then. */
@@ -75,10 +76,10 @@ export class Denied {
     const lasts = numbers[DENIED_FOR];
     if (lasts === 0 || (numbers[HEAD] & SOURCES) !== 0) return;
     if (sent < this.#floor || sent <= (this.#touched.get(key) ?? -1)) return;
-    const ms = lasts < 0 ? this.#longest : Math.min(lasts / 1000, this.#longest);
+    const time = lasts < 0 ? this.#longest : Math.min(lasts, this.#longest);
     if (this.#denials.size >= MOST) this.#denials.clear();
     const next = this.#without(this.#denials.get(key), subject, cost);
-    this.#denials.set(key, { subject, cost, sent, until: sent + ms, numbers, next });
+    this.#denials.set(key, { subject, cost, sent, until: sent + time, numbers, next });
   }
 
   #without(denial: Denial | undefined, subject: Subject, cost: number): Denial | undefined {

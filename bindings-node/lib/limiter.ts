@@ -1,7 +1,7 @@
 import { clockOf, ManualClock } from './clock.js';
 import { chargedOf, type Decision, type Subject, subjectOf } from './decision.js';
 import { Denied } from './denied.js';
-import { ConfigError, CostError, KeyInvalid, PolicyError, type TidegateError } from './errors.js';
+import { ConfigError, CostError, KeyInvalid, noText, PolicyError, type TidegateError } from './errors.js';
 import { Hold } from './hold.js';
 import { done, native, unwrap } from './native.js';
 import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
@@ -466,9 +466,7 @@ export class Limiter {
 }
 
 function noKey(key: unknown): TidegateError {
-  return typeof key === 'string'
-    ? new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text')
-    : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
+  return typeof key === 'string' ? noText() : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
 }
 
 function noCost(cost: unknown): TidegateError {

@@ -3,7 +3,7 @@ import process from 'node:process';
 import * as alive from './alive.js';
 import { COUNT, DENIED_FOR, Decision, type Numbers, type Subject } from './decision.js';
 import type { Denied } from './denied.js';
-import { ClosedError, type TidegateError, thrown } from './errors.js';
+import { ClosedError, noText, type TidegateError, thrown } from './errors.js';
 import type { native } from './native.js';
 import { ATTEMPTS, DECISION, FAILURE, GROUP, HOLD, lengthOf, NOTHING, numbersAt, TICKET } from './record.js';
 
@@ -78,6 +78,7 @@ export class Pipe {
   #units = 0;
   #inFlight = 0;
   #sent = 0;
+  #waiting = 0;
   #idle: (() => void)[] = [];
 
   constructor(open: PipeOptions['open'], direct: boolean, denied: Denied | undefined) {
@@ -87,7 +88,20 @@ export class Pipe {
     this.#answers = new Float64Array(new ArrayBuffer(ANSWERS * 8));
     this.#direct = direct;
     this.#denied = denied;
-    this.#channel = open(this.#asks, this.#text, this.#answers, () => this.#collect());
+    // The native side holds the bell for as long as it lives: if that held us, neither would ever be collected.
+    const self = new WeakRef(this);
+    this.#channel = open(this.#asks, this.#text, this.#answers, () => {
+      const pipe = self.deref();
+      if (pipe !== undefined) pipe.#collect();
+    });
+  }
+
+  #up(): void {
+    if (this.#waiting++ === 0) alive.enter(this);
+  }
+
+  #down(): void {
+    if (--this.#waiting === 0) alive.leave(this);
   }
 
   get channel(): native.Channel {
@@ -132,7 +146,7 @@ export class Pipe {
   #wait(ticket: number, subject: Subject, key: string, cost: number): Promise<Decision> {
     if (this.#free.length > 0) this.#free.pop();
     else this.#waiters.push(undefined);
-    alive.up();
+    this.#up();
     return new Promise((resolve, reject) => {
       this.#waiters[ticket] = { resolve, reject, subject, key, cost, sent: this.#sent };
     });
@@ -150,6 +164,7 @@ export class Pipe {
   }
 
   #long(what: number, subject: Subject, key: string, cost: number, charged: number): Promise<Decision> {
+    if (!key.isWellFormed()) return Promise.reject(noText());
     return this.single(subject, key, cost, (ticket) =>
       this.#channel.long(ticket, subject.number, key, what, cost, charged),
     );
@@ -193,13 +208,13 @@ export class Pipe {
         this.#collect();
         if (!this.#tasks.delete(ticket)) return;
         this.#channel.cancel(ticket);
-        alive.down();
+        this.#down();
         reject(signal?.reason);
       };
       const ended = (): void => signal?.removeEventListener('abort', abort);
       signal?.addEventListener('abort', abort);
       this.#tasks.set(ticket, { resolve, reject, entries, ended });
-      alive.up();
+      this.#up();
       const answers = begin(ticket);
       if (answers !== 0) this.#read(answers);
     });
@@ -226,7 +241,7 @@ export class Pipe {
     this.#waiters[ticket] = undefined;
     this.#free.push(ticket);
     this.#inFlight--;
-    alive.down();
+    this.#down();
     const head = answers[at + TICKET] as number;
     const { subject, key, cost } = waiter;
     switch (head & 15) {
@@ -254,7 +269,7 @@ export class Pipe {
     if (task !== undefined) {
       this.#tasks.delete(ticket);
       this.#channel.cancel(ticket);
-      alive.down();
+      this.#down();
       task.ended();
     }
     const end = (): number => at + TICKET + lengthOf(head);
@@ -317,7 +332,7 @@ export class Pipe {
     for (const [ticket, task] of this.#tasks) {
       this.#tasks.delete(ticket);
       this.#channel.cancel(ticket);
-      alive.down();
+      this.#down();
       task.ended();
       task.reject(new ClosedError('the limiter was closed'));
     }
