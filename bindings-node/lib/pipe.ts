@@ -18,6 +18,8 @@ export const SETTLE = 4;
 const BATCH = 32;
 /** Numbers of one question: ticket, policy, what to do, cost, units of the key, units charged before. */
 const ASK = 6;
+/** Where it stands how many there are. */
+const ASKED = BATCH * ASK;
 /** Longer keys cross as texts. */
 const LONGEST = 4096;
 const TEXT = 2 * LONGEST;
@@ -66,6 +68,8 @@ export class Pipe {
   readonly #text: Uint16Array;
   readonly #answers: Float64Array;
   readonly #channel: native.Channel;
+  readonly #send: () => number;
+  readonly #fetch: () => number;
   /** Whether each question crosses at once: memory answers on the way, and a clock that is moved must not move before. */
   readonly #direct: boolean;
   readonly #denied: Denied | undefined;
@@ -83,7 +87,7 @@ export class Pipe {
 
   constructor(open: PipeOptions['open'], direct: boolean, denied: Denied | undefined) {
     // Arrays of their own, so that no engine moves them to where their first use suits it.
-    this.#asks = new Float64Array(new ArrayBuffer(BATCH * ASK * 8));
+    this.#asks = new Float64Array(new ArrayBuffer((BATCH * ASK + 1) * 8));
     this.#text = new Uint16Array(new ArrayBuffer(TEXT * 2));
     this.#answers = new Float64Array(new ArrayBuffer(ANSWERS * 8));
     this.#direct = direct;
@@ -94,6 +98,13 @@ export class Pipe {
       const pipe = self.deref();
       if (pipe !== undefined) pipe.#collect();
     });
+    this.#send = this.#channel.sender();
+    this.#fetch = this.#channel.collector();
+  }
+
+  #sendFirst(count: number): number {
+    this.#asks[ASKED] = count;
+    return this.#send();
   }
 
   #up(): void {
@@ -127,7 +138,7 @@ export class Pipe {
     asks[at + 4] = units;
     asks[at + 5] = charged;
     if (this.#direct) {
-      const answers = this.#channel.send(1);
+      const answers = this.#sendFirst(1);
       if (answers !== 0) return this.#atHand(answers, subject, key, cost);
       if (this.#denied !== undefined) this.#sent = this.#denied.now();
       this.#inFlight++;
@@ -193,7 +204,7 @@ export class Pipe {
     this.#count = 0;
     this.#units = 0;
     this.#inFlight += count;
-    const answers = this.#channel.send(count);
+    const answers = this.#sendFirst(count);
     if (answers !== 0) this.#read(answers);
   }
 
@@ -221,7 +232,7 @@ export class Pipe {
   }
 
   #collect(): void {
-    const answers = this.#channel.collect();
+    const answers = this.#fetch();
     if (answers !== 0) this.#read(answers);
   }
 

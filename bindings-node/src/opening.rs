@@ -17,7 +17,6 @@ pub struct Opening {
     builder: Builder,
 }
 
-
 impl Opening {
     fn step(&mut self, step: impl FnOnce(Builder) -> Result<Builder>) -> Option<Failure> {
         match step(std::mem::take(&mut self.builder)) {
@@ -49,10 +48,7 @@ impl Opening {
     pub fn store(&mut self, urls: Vec<String>) -> Option<Failure> {
         self.step(|builder| match &urls[..] {
             [url] => Ok(builder.store(url)),
-            _ => Err(Error::new(
-                ErrorKind::ConfigInvalid,
-                "a list of stores is not available yet: give one store URL",
-            )),
+            _ => Err(Error::new(ErrorKind::ConfigInvalid, "a list of stores is not available yet: give one store URL")),
         })
     }
 
@@ -101,7 +97,10 @@ impl Opening {
 
     /// Opens the limiter. Questions are read from `asks` and `text`, answers are written to `answers`; `bell` is called
     /// when more answers are there.
-    #[napi(catch_unwind, ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void")]
+    #[napi(
+        catch_unwind,
+        ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void"
+    )]
     pub fn open(
         &mut self,
         asks: Float64Array,

@@ -113,7 +113,8 @@ pub(crate) fn decision(out: &mut Vec<f64>, ticket: u64, whole: &Decision) {
     // The whole is a copy of one of its parts.
     let same = |part: &&Decision| {
         (part.key(), part.policy(), part.cost()) == (whole.key(), whole.policy(), whole.cost())
-            && (part.allowed(), part.remaining(), part.reset_at()) == (whole.allowed(), whole.remaining(), whole.reset_at())
+            && (part.allowed(), part.remaining(), part.reset_at())
+                == (whole.allowed(), whole.remaining(), whole.reset_at())
     };
     let speaker = parts.iter().position(|part| same(&part)).unwrap_or_default();
     out.extend_from_slice(&[ticket as f64, (GROUP | (parts.len() as u64) << COUNT) as f64, speaker as f64]);
