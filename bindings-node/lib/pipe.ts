@@ -258,9 +258,7 @@ export class Pipe {
     switch (head & 15) {
       case DECISION: {
         const numbers = numbersAt(answers, at + TICKET, head);
-        if (numbers[DENIED_FOR] !== 0 && subject.repeats) {
-          this.#denied?.remember(subject, key, cost, waiter.sent, numbers);
-        }
+        if (numbers[DENIED_FOR] !== 0) this.#denied?.remember(subject, key, cost, waiter.sent, numbers);
         waiter.resolve(new Decision(subject, key, cost, numbers));
         return at + TICKET + lengthOf(head);
       }

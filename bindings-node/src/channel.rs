@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::inbox::{Letters, Parcel};
 use crate::number;
 use crate::policy::Policy;
-use crate::subject::{Subject, repeats_denials};
+use crate::subject::Subject;
 
 /// A policy as calls name it from now on.
 #[napi(object)]
@@ -22,8 +22,6 @@ pub struct Resolved {
     pub number: u32,
     /// Its name.
     pub name: String,
-    /// Whether a denial may be repeated without asking.
-    pub repeats: bool,
 }
 
 /// One remembered attempt.
@@ -73,7 +71,6 @@ impl Channel {
                 Either::A(Resolved {
                     number: (exchange.subjects.len() - 1) as u32,
                     name: policy.name().to_owned(),
-                    repeats: repeats_denials(&policy),
                 })
             }
             Err(error) => Either::B(error.into()),

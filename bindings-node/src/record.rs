@@ -23,6 +23,7 @@ const EXCEEDED: u64 = 1 << 6;
 /// There is one limit, and the Decision says all about it.
 const SIMPLE: u64 = 1 << 7;
 const SOURCE: u32 = 8;
+const UNAVAILABLE: u64 = 1 << 12;
 const COUNT: u32 = 16;
 
 /// Stands for what never happens.
@@ -52,11 +53,6 @@ fn kind(limit: &LimitState) -> f64 {
     (limit.period.micros() * 16 + algorithm as u64) as f64
 }
 
-/// How long this process may repeat a denial without asking.
-fn denied_for(decision: &Decision) -> f64 {
-    if decision.allowed() { 0.0 } else { wait(decision.retry_after()) }
-}
-
 fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     let mut limits = decision.limits();
     let count = limits.len() as u64;
@@ -70,6 +66,7 @@ fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (ALLOWED, decision.allowed()),
         (SHADOW, decision.shadow()),
         (SIMPLE, simple.is_some()),
+        (UNAVAILABLE, decision.unavailable()),
         (EXCEEDED, simple.is_some_and(|limit| limit.exceeded)),
     ] {
         head |= if set { flag } else { 0 };
@@ -85,7 +82,7 @@ fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         micros(reset_at),
         micros(decision.delay()),
         decision.charged() as f64,
-        denied_for(decision),
+        micros(decision.denied_for().unwrap_or_default()),
     ]);
     match simple {
         Some(limit) => out.push(kind(&limit)),

@@ -1,6 +1,6 @@
 //! What a check is about: policies by small numbers, and keys as JavaScript has them.
 
-use tidegate::{Algorithm, AsPolicy, Error, ErrorKind, Policy, PolicyRef, Result};
+use tidegate::{AsPolicy, Error, ErrorKind, Policy, PolicyRef, Result};
 
 /// A policy that calls name by its place in a list, so that no text crosses with each of them.
 #[derive(Clone)]
@@ -18,14 +18,6 @@ impl AsPolicy for Subject {
             Self::Policy(policy) => PolicyRef::Policy(policy),
         }
     }
-}
-
-/// Whether this process may repeat a denial of that policy without asking: when nothing but time ends one, and nobody
-/// wants to count or read it.
-pub(crate) fn repeats_denials(policy: &Policy) -> bool {
-    let options = policy.options();
-    let concurrent = policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency);
-    !(options.count_denied || options.shadow || options.journal > 0 || concurrent)
 }
 
 /// Reads a key that came as UTF-16 units. The text is reused, so that a key costs no allocation here.
