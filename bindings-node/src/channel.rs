@@ -68,10 +68,7 @@ impl Channel {
         match exchange.limiter.policy(&subject) {
             Ok(policy) => {
                 exchange.subjects.push(subject);
-                Either::A(Resolved {
-                    number: (exchange.subjects.len() - 1) as u32,
-                    name: policy.name().to_owned(),
-                })
+                Either::A(Resolved { number: (exchange.subjects.len() - 1) as u32, name: policy.name().to_owned() })
             }
             Err(error) => Either::B(error.into()),
         }
