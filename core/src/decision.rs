@@ -9,7 +9,7 @@ use compact_str::CompactString;
 
 use crate::algorithm::View;
 use crate::plan::Plan;
-use crate::policy::{Algorithm, Period};
+use crate::policy::{Algorithm, Limit, Period};
 use crate::store::{Answer, Source};
 
 /// The answer to a check. A denial is a Decision, never an error.
@@ -51,13 +51,7 @@ impl Decision {
     /// One Decision of several: the first refusal, else the one that binds most.
     pub(crate) fn of_all(decisions: Vec<Self>) -> Option<Self> {
         let first = decisions.iter().find(|decision| !decision.allowed());
-        let tightest = || {
-            decisions.iter().min_by(|a, b| {
-                let share =
-                    |decision: &Self| (u128::from(decision.remaining()) << 64) / u128::from(decision.limit().max(1));
-                share(a).cmp(&share(b))
-            })
-        };
+        let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
         let mut whole = first.or_else(tightest)?.clone();
         whole.decisions = decisions;
         Some(whole)
@@ -71,6 +65,21 @@ impl Decision {
 
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// Whether its policy is one that never denies.
+    pub(crate) fn in_shadow(&self) -> bool {
+        self.plan.policy.options().shadow
+    }
+
+    /// The limit that `limit` and `remaining` are about.
+    pub(crate) fn binding_limit(&self) -> &Limit {
+        &self.plan.policy.limits()[self.binding().0]
+    }
+
+    /// Compares what is left in proportion.
+    pub(crate) fn by_what_is_left(&self, other: &Self) -> Ordering {
+        by_share((self.remaining(), self.limit()), (other.remaining(), other.limit()))
     }
 
     fn blocked(&self) -> bool {
@@ -99,13 +108,13 @@ impl Decision {
     /// May it go?
     #[must_use]
     pub fn allowed(&self) -> bool {
-        self.answer.applied || self.plan.policy.options().shadow
+        self.answer.applied || self.in_shadow()
     }
 
     /// Whether a shadow policy would have denied.
     #[must_use]
     pub fn shadow(&self) -> bool {
-        !self.answer.applied && self.plan.policy.options().shadow
+        !self.answer.applied && self.in_shadow()
     }
 
     /// The policy's name.

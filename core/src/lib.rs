@@ -8,6 +8,7 @@ mod clock;
 mod decision;
 mod error;
 mod fork;
+pub mod http;
 mod limiter;
 mod plan;
 pub mod policy;
