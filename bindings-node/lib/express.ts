@@ -9,7 +9,7 @@ import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeView } from './http/view.js';
 import { Gate } from './http.js';
-import type { Decision } from './index.js';
+import type { Decision } from './decision.js';
 
 declare global {
   // biome-ignore lint/style/noNamespace: the way in which Express lets requests be extended
@@ -25,7 +25,11 @@ const view = nodeView<Request>('tidegate/express', {
   trusts: (request) => ({ setting: "the setting 'trust proxy'", value: request.app?.get('trust proxy') }),
 });
 
-export const { clientIp, header, user, claim } = keysOf(view);
+const keys = keysOf(view);
+export const clientIp = keys.clientIp;
+export const header = keys.header;
+export const user = keys.user;
+export const claim = keys.claim;
 
 /** A middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions<Request, Response>): RequestHandler {

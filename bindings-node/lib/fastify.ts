@@ -9,9 +9,9 @@ import { keysOf } from './http/keys.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeView } from './http/view.js';
-import { wrong } from './http/wrong.js';
 import { Gate } from './http.js';
-import type { Decision } from './index.js';
+import type { Decision } from './decision.js';
+import { ConfigError } from './errors.js';
 
 type Options = RateLimitOptions<FastifyRequest, FastifyReply>;
 
@@ -45,12 +45,16 @@ const view = nodeView<FastifyRequest>('tidegate/fastify', {
   }),
 });
 
-export const { clientIp, header, user, claim } = keysOf(view);
+const keys = keysOf(view);
+export const clientIp = keys.clientIp;
+export const header = keys.header;
+export const user = keys.user;
+export const claim = keys.claim;
 
 type FastifyGate = Gate<FastifyRequest, FastifyReply>;
 
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, { hook = 'onRequest', ...common }) => {
-  if (!HOOKS.includes(hook)) throw wrong('config_invalid', `tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
+  if (!HOOKS.includes(hook)) throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
   const gates = new Map<unknown, FastifyGate | undefined>();
   const gateOf = (route: RouteRateLimit | undefined): FastifyGate | undefined => {
     const known = gates.get(route);

@@ -8,8 +8,8 @@ import { keysOf } from './http/keys.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import type { View } from './http/view.js';
-import { Gate, type Verdict } from './http.js';
-import type { Decision } from './index.js';
+import { Gate, newest, type Verdict } from './http.js';
+import type { Decision } from './decision.js';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -49,7 +49,11 @@ const view: View<Context> = {
   claims: (context) => context.get('jwtPayload' as never) ?? context.get('user' as never),
 };
 
-export const { clientIp, header, user, claim } = keysOf(view);
+const keys = keysOf(view);
+export const clientIp = keys.clientIp;
+export const header = keys.header;
+export const user = keys.user;
+export const claim = keys.claim;
 
 /** A middleware that limits requests. The Decision is `context.get('rateLimit')`. */
 export function rateLimit(options: RateLimitOptions<Context, Response>): MiddlewareHandler {
@@ -58,35 +62,51 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
     const verdict = await gate.ask(context);
     if (verdict === undefined) return next();
     context.set('rateLimit', verdict.decision);
-    if (verdict.admitted) {
-      await turn(verdict.delayMs);
+    if (!verdict.admitted) return refuse(verdict, context);
+    const over = (): void => verdict.over(context.res);
+    const attended = !verdict.pending || attend(context, over);
+    await turn(verdict.delayMs);
+    try {
       await next();
-      // Only now: a handler that throws or returns a response of its own making loses what was set before.
-      for (const [name, value] of verdict.fields()) context.header(name, value);
-      if (verdict.pending) attend(verdict, context);
-      return undefined;
+    } catch (error) {
+      over();
+      throw error;
     }
-    for (const [name, value] of verdict.fields()) context.header(name, value);
-    context.status(verdict.status as 429 | 503);
-    const body = await verdict.denied(context.res);
-    if (body instanceof Response) return body;
-    if (body !== undefined) return typeof body === 'string' ? context.text(body) : context.json(body as object);
-    return context.body(verdict.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
+    // Only now: a handler that throws, or makes its own response, loses what was set before.
+    announce(context);
+    if (!attended) watch(context, over);
+    return undefined;
   };
 }
 
-/** Does what is due when the last byte was handed over, or the client has gone. */
-function attend(verdict: Verdict<Context, Response>, context: Context): void {
-  const response = context.res;
-  const over = (): void => verdict.over(response);
+function announce(context: Context): void {
+  for (const [name, value] of newest<Context, Response>(context)?.fields() ?? []) context.header(name, value);
+}
+
+async function refuse(verdict: Verdict<Context, Response>, context: Context): Promise<Response> {
+  announce(context);
+  context.status(verdict.status);
+  const body = await verdict.denied(context.res);
+  if (body instanceof Response) return body;
+  if (typeof body === 'string') return context.text(body);
+  if (body !== undefined) return context.json(body as object);
+  return context.body(verdict.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
+}
+
+/** Node tells when the last byte was handed over, or the client has gone; false where nobody does. */
+function attend(context: Context, over: () => void): boolean {
   const env = (context.env ?? {}) as Env;
   const outgoing = (env.server ?? env).outgoing;
-  if (outgoing !== undefined) {
-    if (outgoing.writableFinished || outgoing.destroyed) return over();
-    outgoing.once('finish', over);
-    outgoing.once('close', over);
-    return;
-  }
+  if (outgoing === undefined) return false;
+  if (outgoing.writableFinished || outgoing.destroyed) over();
+  outgoing.once('finish', over);
+  outgoing.once('close', over);
+  return true;
+}
+
+/** Elsewhere the body tells: it was read to its end, or given up. */
+function watch(context: Context, over: () => void): void {
+  const response = context.res;
   // Nobody reads the body of an answer to HEAD.
   if (response.body === null || context.req.method === 'HEAD') return over();
   context.res = new Response(watched(response.body, over), response);

@@ -1,13 +1,19 @@
 // The half of every adapter that knows no framework: a request is asked about, and what came of it is told, settled and
 // given back when its response is over.
 
-import type { Decision, Hold } from './index.js';
-import { fields, leading, type Fields } from './http/fields.js';
+import process from 'node:process';
+
+import type { Decision } from './decision.js';
+import { ConfigError, CostError, StoreError } from './errors.js';
+import { Hold } from './hold.js';
+import { type Fields, fields, leading } from './http/fields.js';
 import { keysOf } from './http/keys.js';
 import { type Entry, type RateLimitOptions, Settings } from './http/options.js';
 import { problem, retryAfter, status } from './http/refusal.js';
 import type { View } from './http/view.js';
-import { isStoreError, wrong } from './http/wrong.js';
+import { type Limiter, subjectIn } from './limiter.js';
+import type { PolicyLike } from './policy.js';
+import { RateLimited } from './rate-limited.js';
 
 /** Where a request remembers what was asked about it. The same for all copies of this module. */
 const ASKED = Symbol.for('tidegate.asked');
@@ -41,11 +47,34 @@ export class Gate<Request extends object, Response> {
   }
 }
 
+/** What the last adapter on the way of a request was told about it. */
+export function newest<Request extends object, Response>(request: Request): Verdict<Request, Response> | undefined {
+  return (request as Remembers<Request, Response>)[ASKED];
+}
+
 /** A policy that is asked about one request. */
 interface Question {
-  readonly policy: Entry<unknown>['policy'];
+  readonly policy: PolicyLike;
   readonly key: string;
   readonly cost: number;
+}
+
+/** Asks about several policies as about one. */
+async function check(limiter: Limiter, questions: readonly Question[]): Promise<Decision | undefined> {
+  const [only] = questions;
+  if (only === undefined) return undefined;
+  if (questions.length === 1) return limiter.check(only.policy, only.key, only);
+  return limiter.checkAll(questions.map(({ policy, key, cost }) => [policy, key, cost]));
+}
+
+/** Takes a hold, or says why there is none. */
+async function take(limiter: Limiter, { policy, key, cost }: Question): Promise<Hold | Decision> {
+  try {
+    return await limiter.hold(policy, key, { cost });
+  } catch (error) {
+    if (error instanceof RateLimited) return error.decision;
+    throw error;
+  }
 }
 
 /** What came of a request. */
@@ -76,7 +105,8 @@ export class Verdict<Request extends object, Response> {
       await this.#decide();
     } catch (error) {
       this.#release();
-      if (!isStoreError(error)) throw error;
+      // Without a store and without a policy for that, nobody knows: the answer is 503.
+      if (!(error instanceof StoreError)) throw error;
     }
   }
 
@@ -94,7 +124,7 @@ export class Verdict<Request extends object, Response> {
       }
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
-        throw wrong('cost_invalid', `${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`);
+        throw new CostError(`${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`);
       }
       questions.push({ policy: entry.policy, key, cost });
     }
@@ -105,14 +135,14 @@ export class Verdict<Request extends object, Response> {
     const { limiter } = this.gate.settings;
     const held: Question[] = [];
     const rest: Question[] = [];
-    for (const question of this.#questions) (holds(limiter, question.policy) ? held : rest).push(question);
+    for (const question of this.#questions) (subjectIn(limiter, question.policy).holds ? held : rest).push(question);
     const decisions: Decision[] = [];
     // Holds come first: given back, they leave nothing behind.
-    for (const { policy, key, cost } of held) {
-      const hold = await limiter.hold(policy, key, { cost });
-      decisions.push(hold.decision);
-      if (!hold.decision.allowed) return this.#refused(hold.decision);
+    for (const question of held) {
+      const hold = await take(limiter, question);
+      if (!(hold instanceof Hold)) return this.#refused(hold);
       this.#holds.push(hold);
+      decisions.push(hold.decision);
     }
     const decision = await check(limiter, rest);
     if (decision !== undefined) {
@@ -120,7 +150,7 @@ export class Verdict<Request extends object, Response> {
       decisions.push(decision);
     }
     this.#decisions = decisions;
-    this.decision = decisions.length === 1 ? decisions[0] : leading(decisions);
+    this.decision = leading(decisions);
   }
 
   #refused(decision: Decision): void {
@@ -195,17 +225,20 @@ export class Verdict<Request extends object, Response> {
       if (earlier.gate.settings.limiter !== this.gate.settings.limiter) continue;
       for (const asked of earlier.#questions) {
         const again = this.#questions.find(({ policy, key }) => policy === asked.policy && key === asked.key);
-        if (again !== undefined) throw this.#twice(`a middleware with the policy ${JSON.stringify(nameOf(again.policy))}`);
+        if (again !== undefined) throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
       }
     }
   }
 
-  #twice(what: string): Error {
+  #twice(what: string): ConfigError {
     const { view } = this.gate;
-    return wrong(
-      'config_invalid',
-      `${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
+    return new ConfigError(`${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
         'request twice: use it once on the way of a request, or give each its own policy',
     );
   }
+}
+
+/** Nobody waits for what is done after a response: what goes wrong there is told to the process. */
+function warn(error: unknown): void {
+  process.emitWarning(error instanceof Error ? error : String(error));
 }

@@ -23,7 +23,11 @@ const view: View<Context> = {
   claims: (context) => context.state['auth'] ?? context.state['user'],
 };
 
-export const { clientIp, header, user, claim } = keysOf(view);
+const keys = keysOf(view);
+export const clientIp = keys.clientIp;
+export const header = keys.header;
+export const user = keys.user;
+export const claim = keys.claim;
 
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions<Context, Response>): Middleware {

@@ -1,7 +1,7 @@
 // Who is limited: the helpers that name a client, and what every function that names one must answer.
 
-import { type TidegateError, wrong } from './wrong.js';
-import { anonymous, ClientIp, hashed } from './native.js';
+import { ConfigError, KeyInvalid } from '../errors.js';
+import { native, unwrap } from '../native.js';
 import type { Trust, View } from './view.js';
 
 /** What may be given now or later. */
@@ -65,16 +65,16 @@ export function keysOf<Request>(view: View<Request>): Keys<Request> {
     known: (request: Request) => string | undefined,
   ): (request: Request) => string {
     const address = clientIp(options);
-    return named(name, (request) => known(request) ?? anonymous(address(request)));
+    return named(name, (request) => known(request) ?? native.anonymous(address(request)));
   }
 
   return {
     clientIp,
     header(name, options) {
-      if (typeof name !== 'string' || name === '') throw wrong('config_invalid', 'header() needs the name of a header');
+      if (typeof name !== 'string' || name === '') throw new ConfigError('header() needs the name of a header');
       return orAnonymous(`header(${JSON.stringify(name)})`, options, (request) => {
         const value = view.header(request, name);
-        return value === undefined || value === '' ? undefined : hashed(value);
+        return value === undefined || value === '' ? undefined : native.hashed(value);
       });
     },
     user(options) {
@@ -84,14 +84,12 @@ export function keysOf<Request>(view: View<Request>): Keys<Request> {
         const fields = user as Record<string, unknown>;
         const field = USER_FIELDS.find((field) => text(fields[field]) !== undefined);
         if (field !== undefined) return text(fields[field]);
-        throw wrong(
-          'key_invalid',
-          `user() found a user without ${USER_FIELDS.join(', ')}: give a function instead, such as (request) => …`,
+        throw new KeyInvalid(`user() found a user without ${USER_FIELDS.join(', ')}: give a function instead, such as (request) => …`,
         );
       });
     },
     claim(name, options) {
-      if (typeof name !== 'string' || name === '') throw wrong('config_invalid', 'claim() needs the name of a claim');
+      if (typeof name !== 'string' || name === '') throw new ConfigError('claim() needs the name of a claim');
       return orAnonymous(`claim(${JSON.stringify(name)})`, options, (request) => {
         const claims = view.claims(request);
         if (typeof claims !== 'object' || claims === null) return undefined;
@@ -99,7 +97,7 @@ export function keysOf<Request>(view: View<Request>): Keys<Request> {
         if (value === undefined || value === null || value === '') return undefined;
         const known = text(value);
         if (known !== undefined) return known;
-        throw wrong('key_invalid', `the claim ${JSON.stringify(name)} is no text and no number: it cannot be a key`);
+        throw new KeyInvalid(`the claim ${JSON.stringify(name)} is no text and no number: it cannot be a key`);
       });
     },
   };
@@ -117,15 +115,15 @@ function addressOf(
   trusted: readonly string[],
   ipv6Prefix: number | undefined,
 ): (peer: string | undefined, forwarded: () => string | undefined) => string {
-  const native = new ClientIp([...trusted], ipv6Prefix);
-  const believes = native.readsForwarded();
+  const client = unwrap(native.clientIp([...trusted], ipv6Prefix));
+  const believes = client.readsForwarded();
   const known = new Map<string | undefined, string>();
   return (peer, forwarded) => {
     const line = believes ? forwarded() : undefined;
-    if (line !== undefined) return native.key(peer, [line]);
+    if (line !== undefined) return client.key(peer, [line]);
     let key = known.get(peer);
     if (key === undefined) {
-      key = native.key(peer, []);
+      key = client.key(peer, []);
       if (known.size >= REMEMBERED) known.clear();
       known.set(peer, key);
     }
@@ -142,10 +140,8 @@ function proxies(trust: Trust | undefined, adapter: string): readonly string[] {
   throw anyone(`${trust.setting} is ${shown(value)}`, adapter);
 }
 
-function anyone(what: string, adapter: string): TidegateError {
-  return wrong(
-    'config_invalid',
-    `${adapter}: ${what}, which names no proxy: anyone could choose the address they are limited by. Name the proxies, ` +
+function anyone(what: string, adapter: string): ConfigError {
+  return new ConfigError(`${adapter}: ${what}, which names no proxy: anyone could choose the address they are limited by. Name the proxies, ` +
       `as in clientIp({ trustedProxies: ['10.0.0.0/8'] })`,
   );
 }
@@ -170,13 +166,11 @@ export function keyOf<Request>(
 ): (request: Request) => Awaitable<string> {
   if (typeof option === 'string') return () => option;
   if (typeof option !== 'function') {
-    throw wrong('config_invalid', `${where}: key is ${shown(option)}: give a function of the request, or a text`);
+    throw new ConfigError(`${where}: key is ${shown(option)}: give a function of the request, or a text`);
   }
   const complain = (value: unknown): never => {
     const name = option.name === '' || option.name === 'key' ? 'the function' : `the function ${option.name}`;
-    throw wrong(
-      'key_invalid',
-      `${where}: ${name} given as key returned ${shown(value)}, which names nobody: return a text for every request, or leave ` +
+    throw new KeyInvalid(`${where}: ${name} given as key returned ${shown(value)}, which names nobody: return a text for every request, or leave ` +
         'out requests with skip',
     );
   };

@@ -1,20 +1,20 @@
 // What every adapter can be told, and what is made of it once so that no request has to.
 
-import type { Decision, Limiter, Policy } from '../index.js';
-import { HEADER_CHOICES, type HeaderChoice } from './fields.js';
+import type { Decision } from '../decision.js';
+import { ConfigError } from '../errors.js';
+import { Limiter, subjectIn } from '../limiter.js';
+import { done, native } from '../native.js';
+import type { PolicyLike } from '../policy.js';
+import type { HeaderChoice } from './fields.js';
 import { type Awaitable, type KeyOption, keyOf } from './keys.js';
 import type { View } from './view.js';
-import { wrong } from './wrong.js';
-
-/** A policy's name, a notation, or a policy. */
-export type PolicyName = string | Policy;
 
 /** Units a request consumes: a whole number, or a function of the request. */
 export type CostOption<Request> = number | ((request: Request) => Awaitable<number>);
 
 /** A policy with a key and a cost of its own. */
 export interface PolicyEntry<Request> {
-  policy: PolicyName;
+  policy: PolicyLike;
   /** Who is limited by it; the adapter's `key` when not said. */
   key?: KeyOption<Request>;
   /** Units it consumes; the adapter's `cost` when not said. */
@@ -23,9 +23,9 @@ export interface PolicyEntry<Request> {
 
 /** One policy, or several that must all admit, which are asked in one round trip. */
 export type PolicyChoice<Request> =
-  | PolicyName
+  | PolicyLike
   | PolicyEntry<Request>
-  | readonly (PolicyName | PolicyEntry<Request>)[];
+  | readonly (PolicyLike | PolicyEntry<Request>)[];
 
 /** What every adapter can be told. Functions get the framework's request. */
 export interface RateLimitOptions<Request, Response> {
@@ -54,7 +54,7 @@ export interface RateLimitOptions<Request, Response> {
 
 /** A policy, who is limited by it, and what it costs. */
 export interface Entry<Request> {
-  readonly policy: PolicyName;
+  readonly policy: PolicyLike;
   readonly key: (request: Request) => Awaitable<string>;
   readonly cost: CostOption<Request>;
 }
@@ -88,25 +88,23 @@ export class Settings<Request, Response> {
     clientIp: () => (request: Request) => string,
   ) {
     const where = view.adapter;
-    if (typeof options !== 'object' || options === null) throw wrong('config_invalid', `${where}: give options`);
+    if (typeof options !== 'object' || options === null) throw new ConfigError(`${where}: give options`);
     for (const name of Object.keys(options)) {
       if (!NAMES.has(name)) {
-        throw wrong('config_invalid', `${where} has no option ${name}: it has ${[...NAMES].join(', ')}`);
+        throw new ConfigError(`${where} has no option ${name}: it has ${[...NAMES].join(', ')}`);
       }
     }
-    if (typeof options.limiter?.check !== 'function') {
-      throw wrong('config_invalid', `${where}: the option limiter is missing: give a Limiter`);
+    if (!(options.limiter instanceof Limiter)) {
+      throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
     }
     for (const name of ['skip', 'onDenied', 'refundWhen'] as const) {
       if (options[name] !== undefined && typeof options[name] !== 'function') {
-        throw wrong('config_invalid', `${where}: the option ${name} must be a function`);
+        throw new ConfigError(`${where}: the option ${name} must be a function`);
       }
     }
     this.limiter = options.limiter;
     this.headers = options.headers ?? 'both';
-    if (!HEADER_CHOICES.includes(this.headers)) {
-      throw wrong('config_invalid', `${where}: headers cannot be "${this.headers}": use one of ${HEADER_CHOICES.join(', ')}`);
-    }
+    done(native.headerChoice(String(this.headers)));
     this.methods = options.methods && new Set(options.methods.map((method) => method.toUpperCase()));
     this.#key = keyOf(options.key ?? clientIp(), where);
     this.#cost = options.cost ?? 1;
@@ -114,7 +112,7 @@ export class Settings<Request, Response> {
     if (typeof this.#policy !== 'function') {
       this.entries = this.#entries(this.#policy);
       // A policy that does not exist is found when the service starts, not when the first request comes.
-      for (const { policy } of this.entries) this.limiter.policy(policy);
+      for (const { policy } of this.entries) subjectIn(this.limiter, policy);
     }
   }
 
@@ -127,11 +125,11 @@ export class Settings<Request, Response> {
 
   #entries(choice: PolicyChoice<Request>): readonly Entry<Request>[] {
     const where = this.view.adapter;
-    const several: readonly (PolicyName | PolicyEntry<Request>)[] = Array.isArray(choice) ? choice : [choice];
-    if (several.length === 0) throw wrong('config_invalid', `${where}: policy is an empty list: name at least one`);
+    const several: readonly (PolicyLike | PolicyEntry<Request>)[] = Array.isArray(choice) ? choice : [choice];
+    if (several.length === 0) throw new ConfigError(`${where}: policy is an empty list: name at least one`);
     return several.map((one) => {
       if (one === undefined || one === null || one === '') {
-        throw wrong('config_invalid', `${where}: policy is ${JSON.stringify(one)}: name a policy or write a notation; skip leaves out requests`);
+        throw new ConfigError(`${where}: policy is ${JSON.stringify(one)}: name a policy or write a notation; skip leaves out requests`);
       }
       if (typeof one === 'string' || !('policy' in one)) return { policy: one, key: this.#key, cost: this.#cost };
       return {
