@@ -14,6 +14,7 @@ use super::{
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::store::{Answer, Attempt, Entry, Home, Op};
 
 /// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
@@ -53,6 +54,14 @@ impl AsyncLimiter {
         let plan = self.inner.plan(policy, key)?;
         let answer = self.answer(&plan, key, op.clone()).await?;
         Ok(decided(plan, key, &op, answer))
+    }
+
+    /// The policy that a call would apply.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid` and `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.inner.plan(&policy, "")?.policy.clone())
     }
 
     /// Asks and consumes one unit, in one atomic step.

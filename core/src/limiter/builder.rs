@@ -70,6 +70,12 @@ impl Builder {
         self
     }
 
+    /// Whether usage will live in this process, so that no call has to wait for an answer.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.store.starts_with("memory:")
+    }
+
     /// A policy under a name, as a notation.
     ///
     /// # Errors

@@ -4,11 +4,11 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{AsPolicy, AsyncLimiter, CheckOptions, Hold, check_op, decided, valid_cost};
+use super::{AsPolicy, AsyncLimiter, CheckOptions, Hold, check_op, decided, difference, valid_cost};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{Attempt, Home, Op, Wake};
-use crate::tasks::{self, Task};
+use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
 pub trait Inbox: Wake {
@@ -42,7 +42,29 @@ pub enum Call {
     Refund(u64),
 }
 
+/// What came of a call that was begun.
+#[derive(Debug)]
+pub enum Posted {
+    /// It is done: nothing will be delivered.
+    Done(Result<Outcome>),
+    /// It waits for something.
+    Waits(Task),
+}
+
 impl Call {
+    /// What settles a check that consumed `charged` units where it should have been `actual`; `None` when nothing is left
+    /// to do.
+    ///
+    /// # Errors
+    /// `cost_invalid`.
+    pub fn settling(charged: u64, actual: u64) -> Result<Option<Self>> {
+        Ok(match difference(charged, actual)? {
+            Some(Op::Charge { cost }) => Some(Self::Charge(cost)),
+            Some(Op::Refund { cost }) => Some(Self::Refund(cost)),
+            _ => None,
+        })
+    }
+
     fn op(&self) -> Result<Op> {
         Ok(match self {
             Self::Check(options) => check_op(options)?,
@@ -103,6 +125,21 @@ impl AsyncLimiter {
         tasks::spawn(async move {
             inbox.deliver(ticket, task.await);
             inbox.wake();
+        })
+    }
+
+    /// The same, begun on the calling thread: what comes of it at once is returned instead of delivered.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::post_task`].
+    pub fn post_begun(
+        ticket: u64,
+        inbox: &Arc<dyn Inbox>,
+        task: impl Future<Output = Result<Outcome>> + Send + 'static,
+    ) -> Result<Posted> {
+        Ok(match tasks::begin(task)? {
+            Begun::Done(outcome) => Posted::Done(outcome),
+            Begun::Waits(task) => Posted::Waits(Self::post_task(ticket, inbox, task)?),
         })
     }
 }

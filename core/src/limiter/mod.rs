@@ -13,7 +13,7 @@ pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
 pub use hold::Hold;
-pub use inbox::{Call, Inbox, Outcome};
+pub use inbox::{Call, Inbox, Outcome, Posted};
 pub use policies::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;
