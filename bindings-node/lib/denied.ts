@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 
 import type { ManualClock } from './clock.js';
 import {
+  AT,
   COUNT,
   DELAY,
   DENIED_FOR,
@@ -113,6 +114,7 @@ function later(numbers: Numbers, passed: number): Numbers {
   said[RETRY] = minus(said[RETRY], passed);
   said[RESET] = minus(said[RESET], passed);
   said[DELAY] = 0;
+  said[AT] += passed;
   if ((said[HEAD] & SIMPLE) === 0) {
     for (let limit = said[HEAD] >> COUNT; limit > 0; limit--) {
       const at = LIMITS + (limit - 1) * PER_LIMIT;

@@ -4,7 +4,7 @@
 
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { attend, turn } from './http/node.js';
-import { keysOf } from './http/keys.js';
+import { type Keys, keysOf } from './http/keys.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeView } from './http/view.js';
@@ -25,11 +25,11 @@ const view = nodeView<Request>('tidegate/express', {
   trusts: (request) => ({ setting: "the setting 'trust proxy'", value: request.app?.get('trust proxy') }),
 });
 
-const keys = keysOf(view);
-export const clientIp = keys.clientIp;
-export const header = keys.header;
-export const user = keys.user;
-export const claim = keys.claim;
+const keys: Keys<Request> = keysOf(view);
+export const clientIp: Keys<Request>['clientIp'] = keys.clientIp;
+export const header: Keys<Request>['header'] = keys.header;
+export const user: Keys<Request>['user'] = keys.user;
+export const claim: Keys<Request>['claim'] = keys.claim;
 
 /** A middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions<Request, Response>): RequestHandler {

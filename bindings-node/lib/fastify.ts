@@ -5,7 +5,7 @@
 
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import { attend, turn } from './http/node.js';
-import { keysOf } from './http/keys.js';
+import { type Keys, keysOf } from './http/keys.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeView } from './http/view.js';
@@ -45,11 +45,11 @@ const view = nodeView<FastifyRequest>('tidegate/fastify', {
   }),
 });
 
-const keys = keysOf(view);
-export const clientIp = keys.clientIp;
-export const header = keys.header;
-export const user = keys.user;
-export const claim = keys.claim;
+const keys: Keys<FastifyRequest> = keysOf(view);
+export const clientIp: Keys<FastifyRequest>['clientIp'] = keys.clientIp;
+export const header: Keys<FastifyRequest>['header'] = keys.header;
+export const user: Keys<FastifyRequest>['user'] = keys.user;
+export const claim: Keys<FastifyRequest>['claim'] = keys.claim;
 
 type FastifyGate = Gate<FastifyRequest, FastifyReply>;
 

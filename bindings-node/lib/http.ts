@@ -165,7 +165,7 @@ export class Verdict<Request extends object, Response> {
   }
 
   /** The status of a refusal. */
-  get status(): number {
+  get status(): 429 | 503 {
     return status(this.decision);
   }
 

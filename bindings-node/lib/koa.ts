@@ -4,7 +4,7 @@
 
 import type { Context, Middleware, Response } from 'koa';
 import { attend, turn } from './http/node.js';
-import { keysOf } from './http/keys.js';
+import { type Keys, keysOf } from './http/keys.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeView, type View } from './http/view.js';
@@ -23,11 +23,11 @@ const view: View<Context> = {
   claims: (context) => context.state['auth'] ?? context.state['user'],
 };
 
-const keys = keysOf(view);
-export const clientIp = keys.clientIp;
-export const header = keys.header;
-export const user = keys.user;
-export const claim = keys.claim;
+const keys: Keys<Context> = keysOf(view);
+export const clientIp: Keys<Context>['clientIp'] = keys.clientIp;
+export const header: Keys<Context>['header'] = keys.header;
+export const user: Keys<Context>['user'] = keys.user;
+export const claim: Keys<Context>['claim'] = keys.claim;
 
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions<Context, Response>): Middleware {

@@ -21,7 +21,7 @@ import {
 import { APP_GUARD, Reflector } from '@nestjs/core';
 import type { ServerResponse } from 'node:http';
 import { attend, turn } from './http/node.js';
-import { keysOf } from './http/keys.js';
+import { type Keys, keysOf } from './http/keys.js';
 import type { PolicyChoice, RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { type NodeRequest, nodeView } from './http/view.js';
@@ -82,11 +82,11 @@ const view = nodeView<NestRequest>('tidegate/nest', {
   },
 });
 
-const keys = keysOf(view);
-export const clientIp = keys.clientIp;
-export const header = keys.header;
-export const user = keys.user;
-export const claim = keys.claim;
+const keys: Keys<NestRequest> = keysOf(view);
+export const clientIp: Keys<NestRequest>['clientIp'] = keys.clientIp;
+export const header: Keys<NestRequest>['header'] = keys.header;
+export const user: Keys<NestRequest>['user'] = keys.user;
+export const claim: Keys<NestRequest>['claim'] = keys.claim;
 
 type NestGate = Gate<NestRequest, NestResponse>;
 

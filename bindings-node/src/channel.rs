@@ -11,11 +11,12 @@ use tidegate::{
 };
 
 use crate::failure::Failure;
+use crate::http::{Announcement, announcement};
 use crate::inbox::{Letters, Parcel};
 use crate::number;
 use crate::policy::Policy;
 use crate::record;
-use crate::subject::{Subject, read_key, repeats_denials};
+use crate::subject::{Subject, holds, read_key, repeats_denials};
 
 /// Numbers of one question in `asks`: ticket, policy, what to do, cost, units of the key, units charged before.
 const ASK: usize = 6;
@@ -39,6 +40,10 @@ pub struct Resolved {
     pub name: String,
     /// Whether a denial may be repeated without asking.
     pub repeats: bool,
+    /// Whether it has units that are held and given back.
+    pub holds: bool,
+    /// How HTTP announces it, if it does.
+    pub announcement: Option<Announcement>,
 }
 
 /// One remembered attempt.
@@ -195,6 +200,8 @@ impl Channel {
                     number: (self.subjects.len() - 1) as u32,
                     name: policy.name().to_owned(),
                     repeats: repeats_denials(&policy),
+                    holds: holds(&policy),
+                    announcement: announcement(&policy),
                 })
             }
             Err(error) => Either::B(error.into()),

@@ -26,7 +26,7 @@ fn client(trusted: &[String], prefix: Option<f64>) -> Result<tidegate::http::Cli
 
 /// Who believes these proxies, and takes addresses that begin with the same bits for one client.
 #[napi(catch_unwind)]
-pub fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, Failure> {
+pub(crate) fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, Failure> {
     match client(&trusted, prefix) {
         Ok(client) => Either::A(ClientIp { client }),
         Err(error) => Either::B(error.into()),
@@ -50,31 +50,31 @@ impl ClientIp {
 
 /// A digest to use as a key instead of a secret.
 #[napi(js_name = "hashed", catch_unwind)]
-pub fn hashed_key(secret: String) -> String {
+pub(crate) fn hashed_key(secret: String) -> String {
     hashed(&secret)
 }
 
 /// The key of somebody who did not say who they are.
 #[napi(js_name = "anonymous", catch_unwind)]
-pub fn anonymous_key(client: String) -> String {
+pub(crate) fn anonymous_key(client: String) -> String {
     anonymous(&client)
 }
 
 /// Why that word is no choice of fields, if it is none.
 #[napi(catch_unwind)]
-pub fn header_choice(word: String) -> Option<Failure> {
+pub(crate) fn header_choice(word: String) -> Option<Failure> {
     word.parse::<Headers>().err().map(Failure::from)
 }
 
 /// The media type of a problem.
 #[napi(catch_unwind)]
-pub fn problem_media_type() -> String {
+pub(crate) fn problem_media_type() -> String {
     MEDIA_TYPE.to_owned()
 }
 
 /// The body of a refusal; without a wait it is for ever.
 #[napi(catch_unwind)]
-pub fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
+pub(crate) fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
     Refusal { unavailable, wait: wait.map(|wait| wait as u64), policies }.problem()
 }
 

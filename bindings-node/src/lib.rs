@@ -6,6 +6,7 @@
 pub mod channel;
 pub mod clock;
 pub mod failure;
+mod http;
 mod inbox;
 pub mod limit;
 pub mod lint;

@@ -24,8 +24,12 @@ impl AsPolicy for Subject {
 /// wants to count or read it.
 pub(crate) fn repeats_denials(policy: &Policy) -> bool {
     let options = policy.options();
-    let concurrent = policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency);
-    !(options.count_denied || options.shadow || options.journal > 0 || concurrent)
+    !(options.count_denied || options.shadow || options.journal > 0 || holds(policy))
+}
+
+/// Whether some of its units are held and given back.
+pub(crate) fn holds(policy: &Policy) -> bool {
+    policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
 }
 
 /// Reads a key that came as UTF-16 units. The text is reused, so that a key costs no allocation here.
