@@ -7,6 +7,7 @@ import { attend, turn } from './http/node.js';
 import { type Keys, keysOf } from './http/keys.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
+import { expressTrust } from './http/trust.js';
 import { nodeView } from './http/view.js';
 import { Gate } from './http.js';
 import type { Decision } from './decision.js';
@@ -21,9 +22,7 @@ declare global {
   }
 }
 
-const view = nodeView<Request>('tidegate/express', {
-  trusts: (request) => ({ setting: "the setting 'trust proxy'", value: request.app?.get('trust proxy') }),
-});
+const view = nodeView<Request>('tidegate/express', { trusts: expressTrust });
 
 const keys: Keys<Request> = keysOf(view);
 export const clientIp: Keys<Request>['clientIp'] = keys.clientIp;

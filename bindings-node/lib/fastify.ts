@@ -8,6 +8,7 @@ import { attend, turn } from './http/node.js';
 import { type Keys, keysOf } from './http/keys.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
+import { fastifyTrust } from './http/trust.js';
 import { nodeView } from './http/view.js';
 import { Gate } from './http.js';
 import type { Decision } from './decision.js';
@@ -38,12 +39,7 @@ declare module 'fastify' {
 
 const HOOKS = ['onRequest', 'preParsing', 'preValidation', 'preHandler'] as const;
 
-const view = nodeView<FastifyRequest>('tidegate/fastify', {
-  trusts: (request) => ({
-    setting: 'trustProxy',
-    value: (request.server.initialConfig as { trustProxy?: unknown }).trustProxy,
-  }),
-});
+const view = nodeView<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust });
 
 const keys: Keys<FastifyRequest> = keysOf(view);
 export const clientIp: Keys<FastifyRequest>['clientIp'] = keys.clientIp;
@@ -88,7 +84,9 @@ async function pass(gate: FastifyGate, request: FastifyRequest, reply: FastifyRe
   reply.code(verdict.status);
   const body = await verdict.denied(reply);
   if (reply.sent) return reply;
-  return body === undefined ? reply.type(MEDIA_TYPE).send(verdict.problem()) : reply.send(body);
+  if (body !== undefined) return reply.send(body);
+  // As bytes: to a text Fastify would add a charset, which JSON has not.
+  return reply.type(MEDIA_TYPE).send(Buffer.from(verdict.problem()));
 }
 
 /** The plugin. It holds for the context it is registered in, not for one of its own. */

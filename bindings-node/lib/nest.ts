@@ -24,6 +24,7 @@ import { attend, turn } from './http/node.js';
 import { type Keys, keysOf } from './http/keys.js';
 import type { PolicyChoice, RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
+import { expressTrust, fastifyTrust } from './http/trust.js';
 import { type NodeRequest, nodeView } from './http/view.js';
 import { Gate, type Verdict } from './http.js';
 import type { Decision } from './decision.js';
@@ -72,14 +73,7 @@ export function SkipRateLimit(): CustomDecorator<typeof HANDLER> {
 }
 
 const view = nodeView<NestRequest>('tidegate/nest', {
-  trusts(request) {
-    const { app, server } = request as {
-      app?: { get?(name: string): unknown };
-      server?: { initialConfig?: { trustProxy?: unknown } };
-    };
-    if (server?.initialConfig !== undefined) return { setting: 'trustProxy', value: server.initialConfig.trustProxy };
-    return { setting: "the setting 'trust proxy'", value: app?.get?.('trust proxy') };
-  },
+  trusts: (request) => ('server' in request ? fastifyTrust(request as { server: object }) : expressTrust(request)),
 });
 
 const keys: Keys<NestRequest> = keysOf(view);

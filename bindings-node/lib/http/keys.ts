@@ -2,7 +2,8 @@
 
 import { ConfigError, KeyInvalid } from '../errors.js';
 import { native, unwrap } from '../native.js';
-import type { Trust, View } from './view.js';
+import type { Trust } from './trust.js';
+import type { View } from './view.js';
 
 /** What may be given now or later. */
 export type Awaitable<T> = T | Promise<T>;
@@ -147,12 +148,12 @@ function anyone(what: string, adapter: string): ConfigError {
 }
 
 function shown(value: unknown): string {
-  return typeof value === 'function' ? 'a function' : JSON.stringify(value) ?? String(value);
+  return typeof value === 'object' && value !== null ? (JSON.stringify(value) ?? 'an object') : String(value);
 }
 
 function text(value: unknown): string | undefined {
   if (typeof value === 'string') return value === '' ? undefined : value;
-  return typeof value === 'number' || typeof value === 'bigint' ? String(value) : undefined;
+  return typeof value === 'bigint' || Number.isFinite(value) ? String(value) : undefined;
 }
 
 function named<F extends object>(name: string, key: F): F {

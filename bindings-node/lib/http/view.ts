@@ -2,6 +2,7 @@
 // one of each, and the few lines that call them.
 
 import type { Socket } from 'node:net';
+import type { Trust } from './trust.js';
 
 /** How the requests of a framework are read. */
 export interface View<Request> {
@@ -19,13 +20,6 @@ export interface View<Request> {
   user(request: Request): unknown;
   /** The claims of a token that the application has verified. */
   claims(request: Request): unknown;
-}
-
-/** A framework's own setting of trusted proxies. */
-export interface Trust {
-  /** How the setting is called. */
-  readonly setting: string;
-  readonly value: unknown;
 }
 
 /** What the requests of Node's own server have in common, whatever framework wraps them. */

@@ -123,7 +123,10 @@ for (const url of ['memory://', servers.url]) {
     });
 
     test('express-rate-limit runs on it', async (t) => {
-      const { store } = stores(t);
+      // Without a clock: express-rate-limit has its own idea of when a window is over.
+      const client = new Limiter({ store: url });
+      t.after(() => client.close());
+      const store = new TidegateStore({ limiter: client, prefix: `test${++prefixes}:` });
       const complaints = [];
       const logger = { error: (error) => complaints.push(error), warn: (error) => complaints.push(error) };
       const limiter = rateLimit({
@@ -149,7 +152,7 @@ for (const url of ['memory://', servers.url]) {
       await until('the refusal is taken back', async () => (await limiter.getKey('alice')).totalHits === 2);
       const paid = await get(`${server.url}/paid`);
       assert.equal(paid.status, 200);
-      assert.match(paid.headers.ratelimit, /r=1; t=60/);
+      assert.match(paid.headers.ratelimit, /r=1; t=(60|59)/);
       await limiter.resetKey('alice');
       assert.equal((await get(server.url)).status, 200);
       assert.deepEqual(complaints, []);

@@ -7,7 +7,7 @@ import { FastifyAdapter } from '@nestjs/platform-fastify';
 import * as adapter from 'tidegate/nest';
 import { listening } from './listening.mjs';
 
-const start = (platform) => async ({ limits, twice, trust, handler, failed }) => {
+const start = (platform, wildcard) => async ({ limits, twice, trust, handler, failed }) => {
   class Everything {
     async handle(request, response) {
       const call = { method: request.method, url: request.url, decision: request.rateLimit };
@@ -18,7 +18,7 @@ const start = (platform) => async ({ limits, twice, trust, handler, failed }) =>
     }
   }
   Controller()(Everything);
-  All('*path')(Everything.prototype, 'handle', Object.getOwnPropertyDescriptor(Everything.prototype, 'handle'));
+  All(wildcard)(Everything.prototype, 'handle', Object.getOwnPropertyDescriptor(Everything.prototype, 'handle'));
   Req()(Everything.prototype, 'handle', 0);
   Res()(Everything.prototype, 'handle', 1);
   class Application {}
@@ -56,5 +56,5 @@ function authenticate(instance) {
 const express = () => new ExpressAdapter();
 const fastify = (trust) => new FastifyAdapter(trust === undefined ? {} : { trustProxy: trust });
 
-export const onNestExpress = { name: 'Nest on Express', adapter, start: start(express), trust: true };
-export const onNestFastify = { name: 'Nest on Fastify', adapter, start: start(fastify), trust: true };
+export const onNestExpress = { name: 'Nest on Express', adapter, start: start(express, ['/', '*path']), trust: true };
+export const onNestFastify = { name: 'Nest on Fastify', adapter, start: start(fastify, '*'), trust: true };
