@@ -7,14 +7,17 @@ const FOREVER = 2 ** 31 - 1;
 const timer = setInterval(() => {}, FOREVER);
 timer.unref();
 
-let waiting = 0;
+/** Those of whom somebody waits for an answer. They are kept from being collected, whoever else may have let go of them. */
+const busy = new Set<object>();
 
-/** Somebody waits. */
-export function up(): void {
-  if (waiting++ === 0) timer.ref();
+/** Somebody waits for what this one will say. */
+export function enter(one: object): void {
+  busy.add(one);
+  if (busy.size === 1) timer.ref();
 }
 
-/** Somebody waits no longer. */
-export function down(): void {
-  if (--waiting === 0) timer.unref();
+/** Nobody waits for it any longer. */
+export function leave(one: object): void {
+  busy.delete(one);
+  if (busy.size === 0) timer.unref();
 }

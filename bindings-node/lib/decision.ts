@@ -28,8 +28,6 @@ export interface Subject {
   /** What the native side calls it. */
   readonly number: number;
   readonly name: string;
-  /** Whether this process may repeat a denial of it without asking. */
-  readonly repeats: boolean;
   /** Whether it has units that are held and given back. */
   readonly holds: boolean;
   /** How HTTP announces it, if it does. */
@@ -44,6 +42,7 @@ export const SHADOW = 1 << 5;
 export const EXCEEDED = 1 << 6;
 export const SIMPLE = 1 << 7;
 export const SOURCE = 8;
+export const UNAVAILABLE = 1 << 12;
 export const COUNT = 16;
 
 // Where the numbers of a Decision stand; a record has its ticket before them.
@@ -212,6 +211,14 @@ export class Decision {
   /** Whether a shadow policy would have denied. */
   get shadow(): boolean {
     return (this._numbers[HEAD] & SHADOW) !== 0;
+  }
+
+  /**
+   * Whether it is denied because the store is missing (`onStoreError: 'closed'`), not because a limit refused: a web layer
+   * answers 503 then, and 429 otherwise.
+   */
+  get unavailable(): boolean {
+    return (this._numbers[HEAD] & UNAVAILABLE) !== 0;
   }
 
   /** What each limit says, in the order of the policy. */

@@ -1,91 +1,71 @@
 import { performance } from 'node:perf_hooks';
 
 import type { ManualClock } from './clock.js';
-import {
-  AT,
-  COUNT,
-  DELAY,
-  DENIED_FOR,
-  HEAD,
-  LIMITS,
-  type Numbers,
-  PER_LIMIT,
-  RESET,
-  RETRY,
-  SIMPLE,
-  SOURCE,
-  type Subject,
-} from './decision.js';
+import { AT, DELAY, DENIED_FOR, HEAD, LIMITS, type Numbers, RESET, RETRY, SIMPLE, SOURCE, type Subject } from './decision.js';
 
 /** Denials remembered at most; beyond that all are forgotten, which costs each one question. */
 const MOST = 65_536;
+/** The last tenth of its time a denial is left to the core, which lets one check through to renew it. */
+const OURS = 0.9;
 
 const FROM_DENY_CACHE = 1 << SOURCE;
-const SOURCES = 15 << SOURCE;
 
 interface Denial {
   readonly subject: Subject;
-  readonly cost: number;
-  /** When the question was sent: no later than when it was answered, so that no denial lasts too long. */
+  /** When the question was sent: before it was answered, so that no denial lasts too long. */
   readonly sent: number;
   readonly until: number;
   readonly numbers: Numbers;
-  /** Another policy or cost of the same key. */
-  readonly next: Denial | undefined;
 }
 
 /**
- * Keys that are denied for some time to come, so that asking again costs no call.
+ * Keys that are denied for some time to come. The core knows them too, and for how long; but asking it costs ten times as
+ * much as looking here. So this only keeps what needs no rule to be repeated: one unit, of a policy with one limit. Nothing
+ * is left of that, and the only thing that changes is how long it still takes.
  *
- * By key first: whatever gives something back to a key ends its denials under all names a policy may go by.
+ * By key only: whatever gives something back to a key ends its denials under all names a policy may go by.
  */
 export class Denied {
-  readonly #longest: number;
   readonly #clock: ManualClock | undefined;
   readonly #denials = new Map<string, Denial>();
   /** Keys that something was given back to, and when: answers to older questions are not remembered. */
   readonly #touched = new Map<string, number>();
   #floor = 0;
 
-  constructor(longestMs: number, clock: ManualClock | undefined) {
-    this.#longest = longestMs;
+  constructor(clock: ManualClock | undefined) {
     this.#clock = clock;
   }
 
-  /** The time in milliseconds, since some moment. */
+  /** The time in whole microseconds, since some moment. */
   now(): number {
-    return this.#clock === undefined ? performance.now() : this.#clock.now();
+    // The clock that is moved by hand stands at a whole microsecond, which its milliseconds may miss by a little.
+    return this.#clock === undefined ? Math.floor(performance.now() * 1000) : Math.round(this.#clock.now() * 1000);
+  }
+
+  /** Whether anything is known of a key. */
+  knows(key: string): boolean {
+    return this.#denials.has(key);
   }
 
   /** The numbers of a Decision that is known without asking. */
   find(subject: Subject, key: string, cost: number): Numbers | undefined {
-    let denial = this.#denials.get(key);
-    while (denial !== undefined && (denial.subject !== subject || denial.cost !== cost)) denial = denial.next;
-    if (denial === undefined) return undefined;
+    const denial = this.#denials.get(key);
+    if (denial === undefined || denial.subject !== subject || cost !== 1) return undefined;
     const now = this.now();
-    // A clock that was set back knows nothing of what it will say.
+    // A clock that was set back tells of a time of which the store said nothing.
     if (now >= denial.until || now < denial.sent) {
       this.#denials.delete(key);
       return undefined;
     }
-    return later(denial.numbers, Math.floor((now - denial.sent) * 1000));
+    return later(denial.numbers, now - denial.sent);
   }
 
   /** Remembers a denial that answers a question sent then. */
   remember(subject: Subject, key: string, cost: number, sent: number, numbers: Numbers): void {
-    const lasts = numbers[DENIED_FOR];
-    if (lasts === 0 || (numbers[HEAD] & SOURCES) !== 0) return;
+    if (cost !== 1 || (numbers[HEAD] & SIMPLE) === 0) return;
     if (sent < this.#floor || sent <= (this.#touched.get(key) ?? -1)) return;
-    const ms = lasts < 0 ? this.#longest : Math.min(lasts / 1000, this.#longest);
     if (this.#denials.size >= MOST) this.#denials.clear();
-    const next = this.#without(this.#denials.get(key), subject, cost);
-    this.#denials.set(key, { subject, cost, sent, until: sent + ms, numbers, next });
-  }
-
-  #without(denial: Denial | undefined, subject: Subject, cost: number): Denial | undefined {
-    // More than one of a key is rare, many are a mistake: only the newest other one is kept.
-    if (denial === undefined || (denial.subject === subject && denial.cost === cost)) return undefined;
-    return denial.next === undefined ? denial : { ...denial, next: undefined };
+    this.#denials.set(key, { subject, sent, until: sent + numbers[DENIED_FOR] * OURS, numbers });
   }
 
   /** Something may have been given back to a key. */
@@ -109,18 +89,17 @@ function minus(wait: number, passed: number): number {
 
 /** The same denial so many microseconds later. */
 function later(numbers: Numbers, passed: number): Numbers {
-  const said: [...Numbers] = [...numbers];
-  said[HEAD] |= FROM_DENY_CACHE;
-  said[RETRY] = minus(said[RETRY], passed);
-  said[RESET] = minus(said[RESET], passed);
-  said[DELAY] = 0;
-  said[AT] += passed;
-  if ((said[HEAD] & SIMPLE) === 0) {
-    for (let limit = said[HEAD] >> COUNT; limit > 0; limit--) {
-      const at = LIMITS + (limit - 1) * PER_LIMIT;
-      said[at + 3] = minus(said[at + 3] as number, passed);
-      said[at + 4] = minus(said[at + 4] as number, passed);
-    }
-  }
-  return said;
+  return [
+    numbers[HEAD] | FROM_DENY_CACHE,
+    numbers[1],
+    numbers[2],
+    minus(numbers[RETRY], passed),
+    minus(numbers[RESET], passed),
+    numbers[5],
+    numbers[DELAY],
+    numbers[7],
+    numbers[8],
+    numbers[AT] + passed,
+    numbers[LIMITS],
+  ];
 }

@@ -80,6 +80,11 @@ export class KeyInvalid extends TidegateError {
   }
 }
 
+/** A key that is a string and still no text. */
+export function noText(): KeyInvalid {
+  return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
+}
+
 /** A store URL or an option does not make sense. */
 export class ConfigError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'config_invalid') {

@@ -1,7 +1,7 @@
 import { clockOf, ManualClock } from './clock.js';
 import { chargedOf, type Decision, type Subject, subjectOf } from './decision.js';
 import { Denied } from './denied.js';
-import { ConfigError, CostError, KeyInvalid, PolicyError, type TidegateError } from './errors.js';
+import { ConfigError, CostError, KeyInvalid, noText, PolicyError, type TidegateError } from './errors.js';
 import { Hold } from './hold.js';
 import { done, native, unwrap } from './native.js';
 import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
@@ -81,7 +81,6 @@ export interface Attempt {
   readonly metaBytes: Uint8Array | null;
 }
 
-const DENY_CACHE = 1_000;
 /** Policies a limiter knows by number; a program that makes up more of them begins anew. */
 const SUBJECTS = 10_000;
 
@@ -175,11 +174,11 @@ export class Limiter {
     const file = fileOfNext;
     fileOfNext = undefined;
     const made = opening(options, file);
-    const { clock, denyCacheMs = DENY_CACHE } = options;
+    const { clock } = options;
     const local = made.isLocal();
     this.#local = local;
     // Memory knows at once that a key is still denied.
-    this.#denied = denyCacheMs > 0 && !local ? new Denied(denyCacheMs, clock) : undefined;
+    this.#denied = local ? undefined : new Denied(clock);
     this.#pipe = new Pipe(
       (asks, units, answers, bell) => unwrap(made.open(asks, units, answers, bell)),
       local || clock !== undefined,
@@ -229,7 +228,7 @@ export class Limiter {
       if (typeof key !== 'string') throw noKey(key);
       if (typeof cost !== 'number') throw noCost(cost);
       if (this.#denied !== undefined) {
-        if (what === CHECK && subject.repeats) {
+        if (what === CHECK) {
           const known = this.#denied.find(subject, key, cost);
           if (known !== undefined) return Promise.resolve(this.#pipe.known(subject, key, cost, known));
         } else if (what > PEEK) {
@@ -272,7 +271,6 @@ export class Limiter {
 
   async #note(policy: PolicyLike, key: string, cost: number, meta: string | Uint8Array): Promise<Decision> {
     const { subject } = this.#entry(policy, key, cost);
-    if (subject.repeats) return this.#ask(CHECK, policy, key, cost);
     const said = typeof meta === 'string' ? bytes.encode(meta) : meta;
     if (!(said instanceof Uint8Array)) throw new ConfigError(`meta cannot be ${shown(meta)}: give text or bytes`);
     const { channel } = this.#pipe;
@@ -281,7 +279,15 @@ export class Limiter {
 
   /** Asks without consuming. */
   peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
-    return this.#ask(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
+    const answer = this.#ask(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
+    // What is admitted now is denied no more, whoever gave it back.
+    return this.#denied?.knows(key) ? this.#looked(key, answer) : answer;
+  }
+
+  async #looked(key: string, answer: Promise<Decision>): Promise<Decision> {
+    const decision = await answer;
+    if (decision.allowed) this.#denied?.forget(key);
+    return decision;
   }
 
   /** Consumes even past the limit: windows count it, buckets go into debt. */
@@ -479,9 +485,7 @@ export class Limiter {
 }
 
 function noKey(key: unknown): TidegateError {
-  return typeof key === 'string'
-    ? new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text')
-    : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
+  return typeof key === 'string' ? noText() : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
 }
 
 function noCost(cost: unknown): TidegateError {

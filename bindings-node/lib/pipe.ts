@@ -3,7 +3,7 @@ import process from 'node:process';
 import * as alive from './alive.js';
 import { COUNT, DENIED_FOR, Decision, type Numbers, type Subject } from './decision.js';
 import type { Denied } from './denied.js';
-import { ClosedError, type TidegateError, thrown } from './errors.js';
+import { ClosedError, noText, type TidegateError, thrown } from './errors.js';
 import type { native } from './native.js';
 import { ATTEMPTS, DECISION, FAILURE, GROUP, HOLD, lengthOf, NOTHING, numbersAt, TICKET } from './record.js';
 
@@ -18,6 +18,8 @@ export const SETTLE = 4;
 const BATCH = 32;
 /** Numbers of one question: ticket, policy, what to do, cost, units of the key, units charged before. */
 const ASK = 6;
+/** Where it stands how many there are. */
+const ASKED = BATCH * ASK;
 /** Longer keys cross as texts. */
 const LONGEST = 4096;
 const TEXT = 2 * LONGEST;
@@ -66,6 +68,8 @@ export class Pipe {
   readonly #text: Uint16Array;
   readonly #answers: Float64Array;
   readonly #channel: native.Channel;
+  readonly #send: () => number;
+  readonly #fetch: () => number;
   /** Whether each question crosses at once: memory answers on the way, and a clock that is moved must not move before. */
   readonly #direct: boolean;
   readonly #denied: Denied | undefined;
@@ -78,16 +82,37 @@ export class Pipe {
   #units = 0;
   #inFlight = 0;
   #sent = 0;
+  #waiting = 0;
   #idle: (() => void)[] = [];
 
   constructor(open: PipeOptions['open'], direct: boolean, denied: Denied | undefined) {
     // Arrays of their own, so that no engine moves them to where their first use suits it.
-    this.#asks = new Float64Array(new ArrayBuffer(BATCH * ASK * 8));
+    this.#asks = new Float64Array(new ArrayBuffer((BATCH * ASK + 1) * 8));
     this.#text = new Uint16Array(new ArrayBuffer(TEXT * 2));
     this.#answers = new Float64Array(new ArrayBuffer(ANSWERS * 8));
     this.#direct = direct;
     this.#denied = denied;
-    this.#channel = open(this.#asks, this.#text, this.#answers, () => this.#collect());
+    // The native side holds the bell for as long as it lives: if that held us, neither would ever be collected.
+    const self = new WeakRef(this);
+    this.#channel = open(this.#asks, this.#text, this.#answers, () => {
+      const pipe = self.deref();
+      if (pipe !== undefined) pipe.#collect();
+    });
+    this.#send = this.#channel.sender();
+    this.#fetch = this.#channel.collector();
+  }
+
+  #sendFirst(count: number): number {
+    this.#asks[ASKED] = count;
+    return this.#send();
+  }
+
+  #up(): void {
+    if (this.#waiting++ === 0) alive.enter(this);
+  }
+
+  #down(): void {
+    if (--this.#waiting === 0) alive.leave(this);
   }
 
   get channel(): native.Channel {
@@ -113,7 +138,7 @@ export class Pipe {
     asks[at + 4] = units;
     asks[at + 5] = charged;
     if (this.#direct) {
-      const answers = this.#channel.send(1);
+      const answers = this.#sendFirst(1);
       if (answers !== 0) return this.#atHand(answers, subject, key, cost);
       if (this.#denied !== undefined) this.#sent = this.#denied.now();
       this.#inFlight++;
@@ -132,7 +157,7 @@ export class Pipe {
   #wait(ticket: number, subject: Subject, key: string, cost: number): Promise<Decision> {
     if (this.#free.length > 0) this.#free.pop();
     else this.#waiters.push(undefined);
-    alive.up();
+    this.#up();
     return new Promise((resolve, reject) => {
       this.#waiters[ticket] = { resolve, reject, subject, key, cost, sent: this.#sent };
     });
@@ -150,6 +175,7 @@ export class Pipe {
   }
 
   #long(what: number, subject: Subject, key: string, cost: number, charged: number): Promise<Decision> {
+    if (!key.isWellFormed()) return Promise.reject(noText());
     return this.single(subject, key, cost, (ticket) =>
       this.#channel.long(ticket, subject.number, key, what, cost, charged),
     );
@@ -178,7 +204,7 @@ export class Pipe {
     this.#count = 0;
     this.#units = 0;
     this.#inFlight += count;
-    const answers = this.#channel.send(count);
+    const answers = this.#sendFirst(count);
     if (answers !== 0) this.#read(answers);
   }
 
@@ -193,20 +219,20 @@ export class Pipe {
         this.#collect();
         if (!this.#tasks.delete(ticket)) return;
         this.#channel.cancel(ticket);
-        alive.down();
+        this.#down();
         reject(signal?.reason);
       };
       const ended = (): void => signal?.removeEventListener('abort', abort);
       signal?.addEventListener('abort', abort);
       this.#tasks.set(ticket, { resolve, reject, entries, ended });
-      alive.up();
+      this.#up();
       const answers = begin(ticket);
       if (answers !== 0) this.#read(answers);
     });
   }
 
   #collect(): void {
-    const answers = this.#channel.collect();
+    const answers = this.#fetch();
     if (answers !== 0) this.#read(answers);
   }
 
@@ -226,15 +252,13 @@ export class Pipe {
     this.#waiters[ticket] = undefined;
     this.#free.push(ticket);
     this.#inFlight--;
-    alive.down();
+    this.#down();
     const head = answers[at + TICKET] as number;
     const { subject, key, cost } = waiter;
     switch (head & 15) {
       case DECISION: {
         const numbers = numbersAt(answers, at + TICKET, head);
-        if (numbers[DENIED_FOR] !== 0 && subject.repeats) {
-          this.#denied?.remember(subject, key, cost, waiter.sent, numbers);
-        }
+        if (numbers[DENIED_FOR] !== 0) this.#denied?.remember(subject, key, cost, waiter.sent, numbers);
         waiter.resolve(new Decision(subject, key, cost, numbers));
         return at + TICKET + lengthOf(head);
       }
@@ -254,7 +278,7 @@ export class Pipe {
     if (task !== undefined) {
       this.#tasks.delete(ticket);
       this.#channel.cancel(ticket);
-      alive.down();
+      this.#down();
       task.ended();
     }
     const end = (): number => at + TICKET + lengthOf(head);
@@ -317,7 +341,7 @@ export class Pipe {
     for (const [ticket, task] of this.#tasks) {
       this.#tasks.delete(ticket);
       this.#channel.cancel(ticket);
-      alive.down();
+      this.#down();
       task.ended();
       task.reject(new ClosedError('the limiter was closed'));
     }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::Status;
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
 use tidegate::{Attempt, Error, Hold, Inbox, Outcome, Result, Wake};
 

@@ -5,6 +5,7 @@
 
 pub mod channel;
 pub mod clock;
+mod exchange;
 pub mod failure;
 mod http;
 mod inbox;

@@ -2,7 +2,7 @@
 
 use napi::bindgen_prelude::{Either, Float64Array, Function, Uint16Array};
 use napi_derive::napi;
-use tidegate::{Builder, Error, ErrorKind, Limiter, Result};
+use tidegate::{Builder, ErrorKind, Limiter, Result};
 
 use crate::channel::Channel;
 use crate::clock::Clock;
@@ -16,7 +16,6 @@ use crate::policy::{Policy, on_store_error};
 pub struct Opening {
     builder: Builder,
 }
-
 
 impl Opening {
     fn step(&mut self, step: impl FnOnce(Builder) -> Result<Builder>) -> Option<Failure> {
@@ -47,13 +46,7 @@ impl Opening {
     /// Where usage lives.
     #[napi(catch_unwind)]
     pub fn store(&mut self, urls: Vec<String>) -> Option<Failure> {
-        self.step(|builder| match &urls[..] {
-            [url] => Ok(builder.store(url)),
-            _ => Err(Error::new(
-                ErrorKind::ConfigInvalid,
-                "a list of stores is not available yet: give one store URL",
-            )),
-        })
+        self.step(|builder| Ok(builder.stores(urls)))
     }
 
     /// Whether usage lives in this process, so that answers come at once.
@@ -86,11 +79,10 @@ impl Opening {
         self.step(|builder| Ok(builder.on_store_error(on_store_error(&word, ErrorKind::ConfigInvalid)?)))
     }
 
-    /// How long denials may be repeated without asking. They are repeated in JavaScript, where that costs a tenth: here the
-    /// number is only checked.
+    /// How long denials may be repeated without asking.
     #[napi(catch_unwind)]
     pub fn deny_cache(&mut self, length: f64) -> Option<Failure> {
-        self.step(|builder| milliseconds("denyCacheMs", length).map(|_| builder))
+        self.step(|builder| Ok(builder.deny_cache(milliseconds("denyCacheMs", length)?)))
     }
 
     /// A clock for tests.
@@ -101,7 +93,10 @@ impl Opening {
 
     /// Opens the limiter. Questions are read from `asks` and `text`, answers are written to `answers`; `bell` is called
     /// when more answers are there.
-    #[napi(catch_unwind, ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void")]
+    #[napi(
+        catch_unwind,
+        ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void"
+    )]
     pub fn open(
         &mut self,
         asks: Float64Array,

@@ -23,6 +23,7 @@ const EXCEEDED: u64 = 1 << 6;
 /// There is one limit, and the Decision says all about it.
 const SIMPLE: u64 = 1 << 7;
 const SOURCE: u32 = 8;
+const UNAVAILABLE: u64 = 1 << 12;
 const COUNT: u32 = 16;
 
 /// Beside whether it refused: this is the limit that binds.
@@ -55,11 +56,6 @@ fn kind(limit: &LimitState) -> f64 {
     (limit.period.micros() * 16 + algorithm as u64) as f64
 }
 
-/// How long this process may repeat a denial without asking.
-fn denied_for(decision: &Decision) -> f64 {
-    if decision.allowed() { 0.0 } else { wait(decision.retry_after()) }
-}
-
 fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     let mut limits = decision.limits();
     let count = limits.len() as u64;
@@ -73,6 +69,7 @@ fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (ALLOWED, decision.allowed()),
         (SHADOW, decision.shadow()),
         (SIMPLE, simple.is_some()),
+        (UNAVAILABLE, decision.unavailable()),
         (EXCEEDED, simple.is_some_and(|limit| limit.exceeded)),
     ] {
         head |= if set { flag } else { 0 };
@@ -88,7 +85,7 @@ fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         micros(reset_at),
         micros(decision.delay()),
         decision.charged() as f64,
-        denied_for(decision),
+        micros(decision.denied_for().unwrap_or_default()),
         micros(decision.at()),
     ]);
     match simple {
@@ -118,7 +115,8 @@ pub(crate) fn decision(out: &mut Vec<f64>, ticket: u64, whole: &Decision) {
     // The whole is a copy of one of its parts.
     let same = |part: &&Decision| {
         (part.key(), part.policy(), part.cost()) == (whole.key(), whole.policy(), whole.cost())
-            && (part.allowed(), part.remaining(), part.reset_at()) == (whole.allowed(), whole.remaining(), whole.reset_at())
+            && (part.allowed(), part.remaining(), part.reset_at())
+                == (whole.allowed(), whole.remaining(), whole.reset_at())
     };
     let speaker = parts.iter().position(|part| same(&part)).unwrap_or_default();
     out.extend_from_slice(&[ticket as f64, (GROUP | (parts.len() as u64) << COUNT) as f64, speaker as f64]);

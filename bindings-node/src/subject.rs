@@ -20,14 +20,7 @@ impl AsPolicy for Subject {
     }
 }
 
-/// Whether this process may repeat a denial of that policy without asking: when nothing but time ends one, and nobody
-/// wants to count or read it.
-pub(crate) fn repeats_denials(policy: &Policy) -> bool {
-    let options = policy.options();
-    !(options.count_denied || options.shadow || options.journal > 0 || holds(policy))
-}
-
-/// Whether some of its units are held and given back.
+/// Whether some units of a policy are held and given back.
 pub(crate) fn holds(policy: &Policy) -> bool {
     policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
 }

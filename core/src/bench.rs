@@ -51,7 +51,14 @@ impl Ruled {
 
     /// Whether a unit is admitted at a moment.
     pub fn check(&mut self, now: u64) -> bool {
-        self.rule.try_add(&mut self.state, now, 1, 0)
+        if let Some((meter, state)) = self.rule.bare(&mut self.state) {
+            return meter.try_add(state, now, 1).is_some();
+        }
+        let admits = self.rule.admits(&self.state, now, 1);
+        if admits {
+            self.rule.add(&mut self.state, now, 1, 0);
+        }
+        admits
     }
 }
 

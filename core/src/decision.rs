@@ -10,18 +10,20 @@ use compact_str::CompactString;
 use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::policy::{Algorithm, Limit, Period};
+use crate::spare::Passed;
 use crate::store::{Answer, Source};
 
 /// The answer to a check. A denial is a Decision, never an error.
 #[derive(Clone)]
 pub struct Decision {
-    plan: Arc<Plan>,
+    plan: Passed,
     key: CompactString,
     cost: u64,
     answer: Answer,
     /// Units this call consumed.
     charged: u64,
-    decisions: Vec<Decision>,
+    /// Of `check_all`.
+    decisions: Option<Arc<[Decision]>>,
 }
 
 /// What one limit of the policy says.
@@ -44,8 +46,9 @@ pub struct LimitState {
 }
 
 impl Decision {
+    #[inline(always)]
     pub(crate) fn new(plan: Arc<Plan>, key: &str, cost: u64, charged: u64, answer: Answer) -> Self {
-        Self { plan, key: key.into(), cost, answer, charged, decisions: Vec::new() }
+        Self { plan: Passed::new(plan), key: key.into(), cost, answer, charged, decisions: None }
     }
 
     /// One Decision of several: the first refusal, else the one that binds most.
@@ -53,7 +56,7 @@ impl Decision {
         let first = decisions.iter().find(|decision| !decision.allowed());
         let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
         let mut whole = first.or_else(tightest)?.clone();
-        whole.decisions = decisions;
+        whole.decisions = Some(decisions.into());
         Some(whole)
     }
 
@@ -92,8 +95,13 @@ impl Decision {
         self.answer.blocked_until > self.answer.now
     }
 
-    fn exceeds(&self, view: &View) -> bool {
-        !self.answer.applied && view.admits_at.is_none_or(|at| at > self.answer.now)
+    /// Whether a limit refused when it was asked.
+    fn exceeds(&self, (index, view): (usize, &View)) -> bool {
+        !self.answer.applied
+            && match self.answer.refused {
+                Some(refused) => refused >> index & 1 == 1,
+                None => view.admits_at.is_none_or(|at| at > self.answer.now),
+            }
     }
 
     fn until(&self, moment: u64) -> Duration {
@@ -103,7 +111,7 @@ impl Decision {
     /// The limit that binds: the one that refused and takes longest, else the one with least left in proportion.
     fn binding(&self) -> (usize, &View) {
         let share = |(index, view): &(usize, &View)| (view.remaining, self.plan.rules[*index].capacity());
-        let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(a.1), self.exceeds(b.1)) {
+        let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(*a), self.exceeds(*b)) {
             (true, true) => b.1.admits_at.unwrap_or(u64::MAX).cmp(&a.1.admits_at.unwrap_or(u64::MAX)),
             (false, false) => by_share(share(a), share(b)),
             (one, other) => other.cmp(&one),
@@ -160,7 +168,7 @@ impl Decision {
             return Some(Duration::ZERO);
         }
         let mut moment = self.answer.blocked_until;
-        for view in self.answer.views.iter().filter(|view| self.exceeds(view)) {
+        for view in &self.answer.views {
             moment = moment.max(view.admits_at?);
         }
         Some(self.until(moment))
@@ -191,15 +199,18 @@ impl Decision {
     pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitState> + '_ {
         self.answer.views.iter().enumerate().map(|(index, view)| {
             let limit = &self.plan.policy.limits()[index];
-            let exceeded = self.exceeds(view);
             LimitState {
                 algorithm: limit.algorithm(),
                 limit: self.plan.rules[index].capacity(),
                 period: limit.period(),
                 remaining: view.remaining,
-                retry_after: if exceeded { view.admits_at.map(|at| self.until(at)) } else { Some(Duration::ZERO) },
+                retry_after: if self.answer.applied {
+                    Some(Duration::ZERO)
+                } else {
+                    view.admits_at.map(|at| self.until(at))
+                },
                 reset_after: self.until(view.resets_at),
-                exceeded,
+                exceeded: self.exceeds((index, view)),
             }
         })
     }
@@ -210,10 +221,26 @@ impl Decision {
         self.answer.source
     }
 
+    /// Whether it is denied because the store is missing (`on_store_error: closed`), not because a limit refused: a web
+    /// layer answers 503 then, and 429 otherwise.
+    #[must_use]
+    pub fn unavailable(&self) -> bool {
+        self.answer.unavailable && !self.allowed()
+    }
+
+    /// How long, from the moment of this answer, whoever holds it may repeat the denial for the same policy, key and cost
+    /// without asking again: until it may be admitted, and no longer than the limiter's `deny_cache`. `None` when every
+    /// check is to be asked for: it was allowed, or must be counted, or the cache is off.
+    #[must_use]
+    pub fn denied_for(&self) -> Option<Duration> {
+        (self.answer.denied_for > 0 && !self.answer.applied)
+            .then(|| Duration::from_micros(self.answer.denied_for.into()))
+    }
+
     /// Of `check_all`: one for each entry. Empty otherwise.
     #[must_use]
     pub fn decisions(&self) -> &[Decision] {
-        &self.decisions
+        self.decisions.as_deref().unwrap_or_default()
     }
 
     /// The store's time of the answer, since 1970.
@@ -249,10 +276,10 @@ impl fmt::Debug for Decision {
             shown.field("shadow", &true);
         }
         shown.field("source", &self.source().name());
-        if self.decisions.is_empty() {
+        if self.decisions().is_empty() {
             shown.field("limits", &self.limits().collect::<Vec<_>>());
         } else {
-            shown.field("decisions", &self.decisions);
+            shown.field("decisions", &self.decisions());
         }
         shown.finish()
     }

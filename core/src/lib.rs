@@ -7,12 +7,15 @@ pub mod bench;
 mod clock;
 mod decision;
 mod error;
+mod few;
 mod fork;
 pub mod http;
 mod limiter;
 mod plan;
 pub mod policy;
+mod resilience;
 mod script;
+mod spare;
 mod store;
 mod tasks;
 mod value;
@@ -26,5 +29,6 @@ pub use limiter::{
     Posted,
 };
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
+pub use resilience::{Counters, StoreChange, StoreState};
 pub use store::{Attempt, Source, Wake};
 pub use tasks::Task;

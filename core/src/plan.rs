@@ -20,8 +20,18 @@ pub(crate) const MOMENT: u8 = 7;
 /// Bytes of a list's length.
 const LENGTH: u8 = 4;
 
-/// What makes a stored limit the same limit after a change of numbers.
-pub(crate) type Tag = (u8, SmallVec<[u8; 8]>, bool);
+/// What makes a stored limit the same limit after a change of numbers: algorithm and period; and of a bucket the count,
+/// without which its state cannot be read.
+pub(crate) type Tag = (u8, SmallVec<[u8; 8]>, u64);
+
+/// Whose usage it is, and how its states are to be read: all plans of a policy that agree in both may share it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// Names the policy.
+    pub(crate) identity: u128,
+    /// The identities of the limits, in order.
+    pub(crate) shape: Box<[Tag]>,
+}
 
 /// A field of a stored limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +67,8 @@ pub(crate) struct Ask {
 pub(crate) struct Plan {
     pub(crate) policy: Policy,
     pub(crate) rules: SmallVec<[Rule; 2]>,
-    /// The identities of the limits, in order.
-    pub(crate) shape: Arc<[Tag]>,
+    /// What marks usage in memory as this policy's.
+    pub(crate) version: Arc<Version>,
     pub(crate) layouts: Vec<Layout>,
     pub(crate) header: Vec<u8>,
     pub(crate) full_header: Vec<u8>,
@@ -75,8 +85,8 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(policy: Policy) -> Self {
         let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(Rule::new).collect();
-        let shape: Arc<[Tag]> = policy.limits().iter().zip(&rules).map(|(limit, rule)| tag(limit, rule)).collect();
-        let layouts: Vec<Layout> = rules.iter().map(layout).collect();
+        let shape: Box<[Tag]> = policy.limits().iter().map(tag).collect();
+        let layouts: Vec<Layout> = rules.iter().zip(shape.iter()).map(|(rule, tag)| layout(rule, tag.2)).collect();
         let header = header(&shape, &layouts, false);
         let full_header = self::header(&shape, &layouts, true);
         let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
@@ -85,12 +95,22 @@ impl Plan {
         let ask = ask(&rules, &shape, &layouts, &header, &full_header);
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
-        Self { policy, rules, shape, layouts, header, full_header, denial_writes, grace, ask, identity }
+        let version = Arc::new(Version { identity, shape });
+        Self { policy, rules, version, layouts, header, full_header, denial_writes, grace, ask, identity }
     }
 
     /// Whether its keys need a log's chunks and a journal beside the value.
     pub(crate) fn has_companions(&self) -> bool {
         self.policy.options().journal > 0 || self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)))
+    }
+
+    /// Whether a denial may be repeated until its moment without asking again: it would change nothing, and nothing comes
+    /// back without notice.
+    pub(crate) fn repeats_denials(&self) -> bool {
+        let options = self.policy.options();
+        !options.count_denied
+            && options.journal == 0
+            && !self.rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)))
     }
 
     /// How long an attempt is remembered: as long as it can matter to a limit or a block.
@@ -125,22 +145,18 @@ fn period_code(limit: &Limit) -> SmallVec<[u8; 8]> {
     code
 }
 
-fn tag(limit: &Limit, rule: &Rule) -> Tag {
+fn tag(limit: &Limit) -> Tag {
     let number = Algorithm::ALL.iter().position(|algorithm| *algorithm == limit.algorithm()).unwrap_or_default();
-    (number as u8 + 1, period_code(limit), run(rule) > 1)
+    let bucket = matches!(limit.algorithm(), Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket);
+    (number as u8 + 1, period_code(limit), if bucket { limit.count().max(1) } else { 0 })
 }
 
 /// The denominator of a bucket's unit time; 1 for everything else.
 fn run(rule: &Rule) -> u64 {
-    match rule {
-        Rule::TokenBucket(rule) => rule.meter().run,
-        Rule::Gcra(meter) => meter.run,
-        Rule::LeakyBucket(rule) => rule.run,
-        _ => 1,
-    }
+    rule.meter().map_or(1, |meter| meter.run)
 }
 
-fn layout(rule: &Rule) -> Layout {
+fn layout(rule: &Rule, count: u64) -> Layout {
     use Field::{Count, Length, Moment};
     let mut fields: SmallVec<[Field; 4]> = match rule {
         Rule::FixedWindow(_) | Rule::CalendarWindow(_) => [Moment, Count].into_iter().collect(),
@@ -153,7 +169,7 @@ fn layout(rule: &Rule) -> Layout {
     if run(rule) > 1 {
         fields.push(Count);
     }
-    let largest = rule.capacity().max(run(rule) - 1).max(1);
+    let largest = rule.capacity().max(count).max(1);
     Layout { fields, width: (8 - largest.leading_zeros() as u8 / 8).min(FULL) }
 }
 
@@ -170,9 +186,14 @@ impl Field {
 /// See `lua/head.lua`.
 fn header(shape: &[Tag], layouts: &[Layout], full: bool) -> Vec<u8> {
     let mut header = vec![VERSION << 5 | u8::from(full) << 4 | shape.len() as u8];
-    for ((algorithm, period, fractions), layout) in shape.iter().zip(layouts) {
-        header.push(algorithm << 4 | u8::from(*fractions) << 3 | layout.width);
+    for ((algorithm, period, count), layout) in shape.iter().zip(layouts) {
+        let bucket = *count > 0;
+        let fractions = bucket && layout.fields.len() == 3;
+        header.push(algorithm << 4 | u8::from(fractions) << 3 | layout.width);
         header.extend_from_slice(period);
+        if bucket {
+            header.extend_from_slice(&count.to_le_bytes()[..usize::from(layout.width)]);
+        }
     }
     header
 }

@@ -209,7 +209,9 @@ describe('acquire', () => {
     await assert.rejects(waits, reason);
     await limiter.clear('fixed-window 1/minute', 'a');
     // Whoever gave up stands in nobody's way.
-    assert.ok((await limiter.acquire('fixed-window 1/minute', 'a', { signal: controller.signal }).catch((e) => e)) === reason);
+    assert.ok(
+      (await limiter.acquire('fixed-window 1/minute', 'a', { signal: controller.signal }).catch((e) => e)) === reason,
+    );
     assert.ok((await limiter.acquire('fixed-window 1/minute', 'a')).allowed);
   });
 
@@ -254,16 +256,23 @@ describe('on Redis', () => {
       const key = `k${index}`;
       switch (index % 5) {
         case 0:
-          return limiter.check('fixed-window 10/hour', key, { cost: 3 }).then((said) => said.remaining === 7 && said.key === key);
+          return limiter
+            .check('fixed-window 10/hour', key, { cost: 3 })
+            .then((said) => said.remaining === 7 && said.key === key);
         case 1:
           return limiter.charge('fixed-window 10/hour', key, 20).then((said) => said.remaining === 0);
         case 2:
-          return limiter.check('fixed-window 10/hour', key, { cost: 0 }).catch((error) => error.code === 'cost_invalid');
+          return limiter
+            .check('fixed-window 10/hour', key, { cost: 0 })
+            .catch((error) => error.code === 'cost_invalid');
         case 3:
           return limiter.clear('fixed-window 10/hour', key).then((said) => said === undefined);
         default:
           return limiter
-            .checkAll([['fixed-window 10/hour', `${key}a`], ['fixed-window 5/hour', `${key}b`, 2]])
+            .checkAll([
+              ['fixed-window 10/hour', `${key}a`],
+              ['fixed-window 5/hour', `${key}b`, 2],
+            ])
             .then((said) => said.decisions[0].remaining === 9 && said.decisions[1].remaining === 3);
       }
     });

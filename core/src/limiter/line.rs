@@ -14,8 +14,15 @@ const TIDY: usize = 1_024;
 /// The waiters for one policy and key, in the order they came. Only the first asks the store.
 #[derive(Debug, Default)]
 struct Line {
-    waiting: Mutex<(u64, VecDeque<u64>)>,
+    waiting: Mutex<(u64, VecDeque<Waiter>)>,
     signal: Arc<Signal>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    /// The units it wants.
+    cost: u64,
 }
 
 /// A place in a line; whoever drops it leaves, and the next is told.
@@ -26,8 +33,11 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn is_first(&self) -> bool {
-        self.line.waiting.lock().1.front() == Some(&self.number)
+    /// The units wanted by those who stand ahead; `None` when nobody does.
+    pub(super) fn ahead(&self) -> Option<u64> {
+        let waiting = self.line.waiting.lock();
+        let ahead = waiting.1.iter().take_while(|other| other.number != self.number);
+        ahead.map(|other| other.cost).reduce(u64::saturating_add)
     }
 
     /// Given when somebody left, and when something was given back.
@@ -38,7 +48,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.line.waiting.lock().1.retain(|number| *number != self.number);
+        self.line.waiting.lock().1.retain(|other| other.number != self.number);
         self.line.signal.give();
     }
 }
@@ -54,7 +64,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Takes a place in the line for a key.
-    pub(super) fn join(&self, plan: &Plan, key: &str) -> Ticket {
+    pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Ticket {
         let mut open = self.open.lock();
         if open.len() > TIDY {
             open.retain(|_, line| line.strong_count() > 0);
@@ -69,7 +79,7 @@ impl Lines {
             let mut waiting = line.waiting.lock();
             waiting.0 += 1;
             let number = waiting.0;
-            waiting.1.push_back(number);
+            waiting.1.push_back(Waiter { number, cost });
             number
         };
         Ticket { line, number }

@@ -8,6 +8,7 @@ mod inbox;
 mod line;
 mod patience;
 mod policies;
+mod turn;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
@@ -26,8 +27,9 @@ use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::{OnStoreError, PolicyFile};
-use crate::store::{Answer, Entry, HoldId, Op, Store};
+use crate::policy::PolicyFile;
+use crate::resilience::{Counters, Layers};
+use crate::store::{Answer, Entry, HoldId, Op, Source, Store};
 use hold::Keeper;
 use line::Lines;
 use policies::Policies;
@@ -64,8 +66,8 @@ struct Inner {
     /// Mixed into the names of holds.
     seed: u64,
     holds: AtomicU64,
-    #[expect(dead_code, reason = "read by the fallback layer, which wraps the store")]
-    on_store_error: OnStoreError,
+    /// What stands between the limiter and a store that others share.
+    layers: Option<Layers>,
 }
 
 impl Inner {
@@ -106,6 +108,30 @@ impl Inner {
             self.keeper.stop();
             self.store.close();
         }
+    }
+
+    /// Settles a check where the store has nothing to settle, because a fallback answered it; says whether it did.
+    fn settles(&self, decision: &Decision, op: &Op) -> bool {
+        if decision.source() != Source::Fallback {
+            return false;
+        }
+        if let Some(layers) = &self.layers {
+            let plan = self.policies.current(decision.plan());
+            layers.settle(&Entry { plan: &plan, key: decision.key(), op: op.clone() }, self.now());
+        }
+        true
+    }
+
+    fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.open()?;
+        match &self.layers {
+            Some(layers) => layers.set_rollout(percent),
+            None => Err(crate::resilience::no_rollout()),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.layers.as_ref().map(Layers::counters).unwrap_or_default()
     }
 
     fn reload(&self) -> Result<()> {
@@ -155,7 +181,7 @@ fn check_op(options: &CheckOptions) -> Result<Op> {
 }
 
 /// What an answer means to the caller.
-#[inline]
+#[inline(always)]
 fn decided(plan: Arc<Plan>, key: &str, op: &Op, answer: Answer) -> Decision {
     let (cost, charged) = match *op {
         Op::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),

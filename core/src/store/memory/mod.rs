@@ -17,8 +17,9 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Source, Store, Views, tell};
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, States, Store, Views, tell};
 use crate::error::Result;
+use crate::few::Few;
 
 /// Entries a newcomer looks at for expired ones.
 const SWEPT: usize = 2;
@@ -86,19 +87,50 @@ impl Memory {
         let hash = self.hash(entry);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry);
-        if index.is_none() && !brings(entry, now) {
+        if let Some(view) = index.and_then(|index| shard.usages[index].pass(entry, now)) {
+            return Answer { applied: true, now, views: Few::One(view), ..Answer::default() };
+        }
+        self.run_in(&mut shard, index, hash, entry, now, swept)
+    }
+
+    /// Everything that is not over in one step.
+    #[inline(never)]
+    fn run_in(
+        &self,
+        shard: &mut Shard,
+        index: Option<usize>,
+        hash: u64,
+        entry: &Entry<'_>,
+        now: u64,
+        swept: usize,
+    ) -> Answer {
+        if let Some(index) = index {
+            return shard.usages[index].apply(entry, now);
+        }
+        if !brings(entry, now) {
             return unknown(entry, now);
         }
-        match index {
-            Some(index) => shard.usages[index].apply(entry, now),
-            None => {
-                let mut usage = Usage::new(entry, hash);
-                let answer = usage.apply(entry, now);
-                if usage.matters(now) {
-                    shard.insert(usage, now, self.shard_keys, swept);
-                }
-                answer
-            }
+        let mut usage = Usage::new(entry, hash);
+        let answer = usage.apply(entry, now);
+        if usage.matters(now) {
+            shard.insert(usage, now, self.shard_keys, swept);
+        }
+        answer
+    }
+
+    /// Stores a usage that is known from elsewhere, instead of what was there.
+    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, blocked_until: u64, now: u64) {
+        let hash = self.hash(entry);
+        let mut usage = Usage::new(entry, hash);
+        let (version, ..) = usage.kept();
+        usage.restore((version, states.into_iter().collect(), blocked_until));
+        usage.renew(entry.plan, now);
+        let mut shard = self.shards[self.shard_of(hash)].lock();
+        if let Some(index) = shard.find(hash, entry) {
+            shard.remove(index);
+        }
+        if usage.matters(now) {
+            shard.insert(usage, now, self.shard_keys, SWEPT);
         }
     }
 
@@ -113,6 +145,7 @@ impl Memory {
         let mut drafts: Vec<Draft> = Vec::new();
         let mut owners = Vec::with_capacity(entries.len());
         let mut admitted = Vec::with_capacity(entries.len());
+        let mut refused = Vec::with_capacity(entries.len());
         for (entry, hash) in entries.iter().zip(&hashes) {
             let known = drafts.iter().position(|draft| draft.usage.hash == *hash && draft.usage.is_of(entry));
             let owner = known.unwrap_or_else(|| {
@@ -132,6 +165,7 @@ impl Memory {
             if admits {
                 drafts[owner].usage.charge(entry, now);
             }
+            refused.push((!admits).then(|| drafts[owner].usage.refusing(entry, now)));
             owners.push(owner);
             admitted.push(admits);
         }
@@ -154,7 +188,8 @@ impl Memory {
         }
         let answers = entries.iter().enumerate().map(|(index, entry)| {
             let charged = if admitted[index] && stands { entry.op.cost() } else { 0 };
-            drafts[owners[index]].usage.answer(entry, now, admitted[index], charged)
+            let answer = drafts[owners[index]].usage.answer(entry, now, admitted[index], charged);
+            Answer { refused: refused[index], ..answer }
         });
         let answers: Vec<Answer> = answers.collect();
         for (answer, owner) in answers.iter().zip(&owners).filter(|(answer, _)| !answer.applied) {
@@ -211,7 +246,7 @@ fn unknown(entry: &Entry<'_>, now: u64) -> Answer {
         _ => true,
     };
     let attempts = matches!(entry.op, Op::Journal).then(Box::default);
-    Answer { applied, now, blocked_until: 0, views, source: Source::Store, attempts }
+    Answer { applied, now, views, attempts, ..Answer::default() }
 }
 
 impl Store for Memory {

@@ -104,6 +104,11 @@ impl Ledger {
         u128::from(self.limit.count().max(1))
     }
 
+    /// A bucket's units come back at whole multiples of one microsecond divided by this.
+    fn steps(&self) -> u64 {
+        steps(&self.limit)
+    }
+
     /// Time does not run backwards.
     fn time(&self, now: u64) -> u64 {
         now.max(self.last)
@@ -120,8 +125,20 @@ impl Ledger {
             }
     }
 
-    /// Takes other numbers. What a bucket misses comes back at the new rate from the moment there were just so many.
-    pub(super) fn change(&mut self, limit: &Limit) {
+    /// Takes other numbers. What a bucket misses comes back at the new rate from the moment there were just so many, or
+    /// from the next microsecond when that moment cannot be written down in the new numbers; unless at the old rate
+    /// nothing is missing any more.
+    pub(super) fn change(&mut self, limit: &Limit, now: u64) {
+        let (old_steps, until) = (self.steps(), self.counts_until());
+        let old_rate = self.rate();
+        if let (Some(level), true) = (&mut self.level, old_rate != u128::from(limit.count().max(1))) {
+            if until <= now {
+                *level = Level::new(until.max(level.at), 0);
+            } else if level.part > 0 && old_steps != steps(limit) {
+                *level = Level::new(level.at + 1, level.units);
+            }
+            level.units = level.units.min(most_missing(limit));
+        }
         let old_granule = self.granule();
         self.limit = limit.clone();
         if limit.algorithm() == Algorithm::SlidingWindow && self.granule() != old_granule {
@@ -206,19 +223,16 @@ impl Ledger {
 
     /// The moment from which nothing counts any more.
     pub(super) fn counts_until(&self) -> u64 {
-        self.first(self.last, 0)
+        let until = self.first(self.last, 0);
+        // What was given back may have filled a bucket since.
+        let filled = self.level.filter(|level| level.units == 0 && self.fills().is_some());
+        filled.map_or(until, |level| until.max(level.at + u64::from(level.part > 0)))
     }
 
-    /// Whether it is a token bucket that begins with fewer tokens than it holds, and was never seen or is forgotten:
-    /// for as long as it takes to fill from empty nothing of the policy and key has meant anything since `idle`.
-    pub(super) fn is_unseen(&self, now: u64, idle: u64) -> bool {
-        if self.limit.initial().is_none_or(|initial| initial >= self.capacity()) {
-            return false;
-        }
-        let (period, capacity) = (u128::from(self.period()), u128::from(self.capacity()));
-        let filled = idle + (capacity * period).div_ceil(self.rate()) as u64;
-        now >= filled
-            && self.level.is_none_or(|level| level.regained(now, self.rate(), period).0 >= level.units + capacity)
+    /// How long a token bucket that begins with fewer tokens than it holds takes to fill; none for everything else.
+    pub(super) fn fills(&self) -> Option<u64> {
+        self.limit.initial().filter(|initial| *initial < self.capacity())?;
+        Some((u128::from(self.capacity()) * u128::from(self.period())).div_ceil(self.rate()) as u64)
     }
 
     /// Such a bucket begins.
@@ -266,7 +280,7 @@ impl Ledger {
         let now = self.time(now);
         let (cost, period) = (u128::from(cost), u128::from(self.period()));
         if self.is_bucket() {
-            let most = (LONGEST_DEBT * self.rate() / period).min(MOST);
+            let most = most_missing(&self.limit);
             let mut level = self.level.unwrap_or(Level::new(now, 0)).at(now, self.rate(), period);
             level.units = (level.units + cost).min(most);
             self.level = Some(level);
@@ -326,6 +340,21 @@ impl Ledger {
     pub(super) fn release(&mut self, id: u64) {
         self.held.retain(|held| held.id != id);
     }
+}
+
+/// See [`Ledger::steps`].
+fn steps(limit: &Limit) -> u64 {
+    let (count, period) = (limit.count().max(1), limit.period().micros());
+    let (mut common, mut rest) = (count, period);
+    while rest > 0 {
+        (common, rest) = (rest, common % rest);
+    }
+    count / common
+}
+
+/// The most units a bucket owes.
+fn most_missing(limit: &Limit) -> u128 {
+    (LONGEST_DEBT * u128::from(limit.count().max(1)) / u128::from(limit.period().micros())).min(MOST)
 }
 
 /// The last instant of the granule that holds a moment.

@@ -53,7 +53,7 @@ pub struct Model {
 
 impl Usage {
     /// As another version of the policy reads it.
-    fn read_by(&self, policy: &Policy) -> Self {
+    fn read_by(&self, policy: &Policy, now: u64) -> Self {
         let mut old: Vec<Ledger> = self.ledgers.clone();
         let ledgers = policy.limits().iter().map(|limit| {
             let same = old.iter().position(|ledger| ledger.is_same(limit));
@@ -61,7 +61,7 @@ impl Usage {
                 || Ledger::new(limit),
                 |index| {
                     let mut ledger = old.remove(index);
-                    ledger.change(limit);
+                    ledger.change(limit, now);
                     ledger
                 },
             )
@@ -69,12 +69,14 @@ impl Usage {
         Self { ledgers: ledgers.collect(), blocked_until: self.blocked_until }
     }
 
-    /// The buckets that begin when they are seen now, by number.
+    /// The buckets that begin when they are seen now, by number: those that do not begin full and were never seen, or
+    /// all of them when for as long as the slowest takes to fill nothing of the policy and key has meant anything.
     fn unseen(&self, now: u64) -> Vec<usize> {
-        let blank = self.ledgers.iter().all(Ledger::is_blank) && self.blocked_until == 0;
         let idle = self.ledgers.iter().map(Ledger::counts_until).fold(self.blocked_until, u64::max);
-        let unseen = |ledger: &Ledger| ledger.is_unseen(now, if blank || ledger.is_blank() { 0 } else { idle });
-        (0..self.ledgers.len()).filter(|index| unseen(&self.ledgers[*index])).collect()
+        let fills: Vec<Option<u64>> = self.ledgers.iter().map(Ledger::fills).collect();
+        let forgotten = idle + fills.iter().flatten().max().unwrap_or(&0) <= now;
+        let begins = |index: &usize| fills[*index].is_some() && (forgotten || self.ledgers[*index].is_blank());
+        (0..self.ledgers.len()).filter(begins).collect()
     }
 
     /// With those buckets begun.
@@ -102,6 +104,11 @@ impl Usage {
 
     fn admits(&self, now: u64, cost: u64) -> bool {
         self.blocked_until <= now && self.seen(now).ledgers.iter().all(|ledger| ledger.admits(now, cost))
+    }
+
+    /// The limits that refuse a cost.
+    fn refusing(&self, now: u64, cost: u64) -> Vec<bool> {
+        self.seen(now).ledgers.iter().map(|ledger| !ledger.admits(now, cost)).collect()
     }
 
     fn charge(&mut self, now: u64, cost: u64, hold: u64) {
@@ -133,7 +140,9 @@ impl Usage {
         }
     }
 
-    fn said(&self, policy: &Policy, now: u64, cost: u64, admitted: bool, charged: u64) -> Said {
+    /// What a call of `cost` says: `refusing` are the limits that refused it when it was asked, the rest is told as it
+    /// is now.
+    fn said(&self, policy: &Policy, now: u64, cost: u64, admitted: bool, charged: u64, refusing: &[bool]) -> Said {
         let shadow = policy.options().shadow && !admitted;
         let views: Vec<(Ledger, Option<u64>)> = self
             .seen(now)
@@ -146,21 +155,19 @@ impl Usage {
             .collect();
         let limits: Vec<LimitSaid> = views
             .iter()
-            .map(|(ledger, admits_at)| {
-                let exceeded = !admitted && admits_at.is_none_or(|at| at > now);
-                LimitSaid {
-                    algorithm: ledger.limit.algorithm().name().to_owned(),
-                    limit: ledger.capacity(),
-                    period: ledger.limit.period().micros(),
-                    remaining: ledger.remaining(now),
-                    retry_after: if exceeded { admits_at.map(|at| at - now) } else { Some(0) },
-                    reset_after: ledger.resets_at(now) - now,
-                    exceeded,
-                }
+            .zip(refusing)
+            .map(|((ledger, admits_at), refused)| LimitSaid {
+                algorithm: ledger.limit.algorithm().name().to_owned(),
+                limit: ledger.capacity(),
+                period: ledger.limit.period().micros(),
+                remaining: ledger.remaining(now),
+                retry_after: if admitted { Some(0) } else { admits_at.map(|at| at - now) },
+                reset_after: ledger.resets_at(now) - now,
+                exceeded: !admitted && *refused,
             })
             .collect();
         let blocked = self.blocked_until.saturating_sub(now);
-        let mut waits = limits.iter().filter(|limit| limit.exceeded).map(|limit| limit.retry_after);
+        let mut waits = limits.iter().map(|limit| limit.retry_after);
         let wait = waits.try_fold(blocked, |longest, wait| wait.map(|wait| longest.max(wait)));
         let binding = binding(&limits);
         let delay = views.iter().map(|(ledger, _)| ledger.delay(now, charged)).max();
@@ -233,7 +240,13 @@ impl Model {
     }
 
     fn usage(&self, policy: &Policy, key: &str) -> Usage {
-        self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy)
+        let mut usage =
+            self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy, self.now);
+        // A bucket that is over is forgotten, whatever happens to the key from then on.
+        for index in usage.unseen(self.now) {
+            usage.ledgers[index] = Ledger::new(&policy.limits()[index]);
+        }
+        usage
     }
 
     /// Keeps a usage, unless nothing of it means anything any more.
@@ -272,6 +285,7 @@ impl Model {
     fn checked(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>, hold: u64) -> (Said, bool) {
         let mut usage = self.usage(policy, key);
         let admitted = usage.admits(self.now, cost);
+        let refusing = usage.refusing(self.now, cost);
         let before = usage.clone();
         if admitted {
             usage.charge(self.now, cost, hold);
@@ -279,7 +293,7 @@ impl Model {
         } else {
             usage.deny(policy, self.now, cost, hold);
         }
-        let said = usage.said(policy, self.now, cost, admitted, if admitted { cost } else { 0 });
+        let said = usage.said(policy, self.now, cost, admitted, if admitted { cost } else { 0 }, &refusing);
         if admitted {
             self.keep(policy, key, usage);
         } else {
@@ -293,7 +307,7 @@ impl Model {
     #[must_use]
     pub fn peek(&self, policy: &Policy, key: &str, cost: u64) -> Said {
         let usage = self.usage(policy, key);
-        usage.said(policy, self.now, cost, usage.admits(self.now, cost), 0)
+        usage.said(policy, self.now, cost, usage.admits(self.now, cost), 0, &usage.refusing(self.now, cost))
     }
 
     /// Consumes, admitted or not.
@@ -369,10 +383,11 @@ impl Model {
     pub fn check_all(&mut self, entries: &[(&Policy, &str, u64)]) -> Said {
         let before = self.usages.clone();
         let now = self.now;
-        let mut admitted = Vec::new();
+        let (mut admitted, mut refusing) = (Vec::new(), Vec::new());
         for (policy, key, cost) in entries {
             let mut usage = self.usage(policy, key);
             admitted.push(usage.admits(now, *cost));
+            refusing.push(usage.refusing(now, *cost));
             if admitted[admitted.len() - 1] {
                 usage.charge(now, *cost, 0);
                 usage.blocked_until = 0;
@@ -394,10 +409,10 @@ impl Model {
         }
         let decisions: Vec<Said> = entries
             .iter()
-            .zip(&admitted)
-            .map(|((policy, key, cost), admitted)| {
+            .zip(admitted.iter().zip(&refusing))
+            .map(|((policy, key, cost), (admitted, refusing))| {
                 let charged = if *admitted && stands { *cost } else { 0 };
-                self.usage(policy, key).said(policy, now, *cost, *admitted, charged)
+                self.usage(policy, key).said(policy, now, *cost, *admitted, charged, refusing)
             })
             .collect();
         let mut chosen = &decisions[0];
