@@ -10,6 +10,7 @@ use tidegate::{AsyncLimiter, Call, CheckOptions, Outcome, Result};
 
 use crate::exchange::{Exchange, call};
 use crate::failure::Failure;
+use crate::http::{Announcement, announcement};
 use crate::inbox::{Letters, Parcel};
 use crate::number;
 use crate::policy::Policy;

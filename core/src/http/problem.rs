@@ -1,6 +1,6 @@
 //! The body of a refusal: `application/problem+json`. It names policies, never keys.
 
-use super::{retry_after, unavailable};
+use super::retry_after;
 use crate::decision::Decision;
 
 /// The media type of [`problem`].
@@ -31,7 +31,7 @@ impl Refusal {
     #[must_use]
     pub fn of(decision: &Decision) -> Self {
         let policies = violated(decision).into_iter().map(str::to_owned).collect();
-        Self { unavailable: unavailable(decision), wait: retry_after(decision), policies }
+        Self { unavailable: decision.unavailable(), wait: retry_after(decision), policies }
     }
 
     /// The refusal of a request about which the store could not be asked.
@@ -79,7 +79,7 @@ fn violated(decision: &Decision) -> Vec<&str> {
         entries => entries,
     };
     let mut names = Vec::with_capacity(1);
-    for entry in entries.iter().filter(|entry| !entry.allowed() && !unavailable(entry)) {
+    for entry in entries.iter().filter(|entry| !entry.allowed() && !entry.unavailable()) {
         if !names.contains(&entry.policy()) {
             names.push(entry.policy());
         }

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{AsPolicy, AsyncLimiter, CheckOptions, Hold, check_op, decided, difference, valid_cost};
+use super::{AsPolicy, AsyncLimiter, Call, Hold, decided};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{Attempt, Home, Op, Wake};
@@ -29,19 +29,6 @@ pub enum Outcome {
     Nothing,
 }
 
-/// A call about one policy and key that a Decision answers.
-#[derive(Debug, Clone)]
-pub enum Call {
-    /// Asks and consumes.
-    Check(CheckOptions),
-    /// Asks.
-    Peek(u64),
-    /// Consumes even past the limit.
-    Charge(u64),
-    /// Gives back.
-    Refund(u64),
-}
-
 /// What came of a call that was begun.
 #[derive(Debug)]
 pub enum Posted {
@@ -49,30 +36,6 @@ pub enum Posted {
     Done(Result<Outcome>),
     /// It waits for something.
     Waits(Task),
-}
-
-impl Call {
-    /// What settles a check that consumed `charged` units where it should have been `actual`; `None` when nothing is left
-    /// to do.
-    ///
-    /// # Errors
-    /// `cost_invalid`.
-    pub fn settling(charged: u64, actual: u64) -> Result<Option<Self>> {
-        Ok(match difference(charged, actual)? {
-            Some(Op::Charge { cost }) => Some(Self::Charge(cost)),
-            Some(Op::Refund { cost }) => Some(Self::Refund(cost)),
-            _ => None,
-        })
-    }
-
-    fn op(&self) -> Result<Op> {
-        Ok(match self {
-            Self::Check(options) => check_op(options)?,
-            Self::Peek(cost) => Op::Peek { cost: valid_cost(*cost)? },
-            Self::Charge(cost) => Op::Charge { cost: valid_cost(*cost)? },
-            Self::Refund(cost) => Op::Refund { cost: valid_cost(*cost)? },
-        })
-    }
 }
 
 impl AsyncLimiter {
