@@ -52,19 +52,19 @@ type FastifyGate = Gate<FastifyRequest, FastifyReply>;
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, { hook = 'onRequest', ...common }) => {
   if (!HOOKS.includes(hook)) throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
   const gates = new Map<unknown, FastifyGate | undefined>();
-  const gateOf = (route: RouteRateLimit | undefined): FastifyGate | undefined => {
+  const gateOf = (route: RouteRateLimit | undefined, place = ''): FastifyGate | undefined => {
     const known = gates.get(route);
     if (known !== undefined || gates.has(route)) return known;
     const options = { ...common, ...route };
     const limited = route !== false && (route !== undefined || common.policy !== undefined);
-    const gate = limited ? new Gate<FastifyRequest, FastifyReply>(view, options as Options) : undefined;
+    const gate = limited ? new Gate<FastifyRequest, FastifyReply>(view, options as Options, place) : undefined;
     gates.set(route, gate);
     return gate;
   };
   gateOf(undefined);
   if (!app.hasRequestDecorator('rateLimit')) app.decorateRequest('rateLimit', null);
   // What is wrong with a route is found when it is declared.
-  app.addHook('onRoute', (route) => void gateOf(route.config?.rateLimit));
+  app.addHook('onRoute', ({ config, method, url }) => void gateOf(config?.rateLimit, `${method} ${url}`));
   app.addHook(hook, async (request: FastifyRequest, reply: FastifyReply) => {
     const gate = gateOf(request.routeOptions.config?.rateLimit);
     return gate && pass(gate, request, reply);

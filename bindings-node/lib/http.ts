@@ -29,8 +29,9 @@ export class Gate<Request extends object, Response> {
   constructor(
     readonly view: View<Request>,
     options: RateLimitOptions<Request, Response>,
+    place?: string,
   ) {
-    this.settings = new Settings(options, view, () => keysOf(view).clientIp());
+    this.settings = new Settings(options, view, () => keysOf(view).clientIp(), place);
   }
 
   /** What comes of a request; nothing when it is none that is limited. */
@@ -210,7 +211,10 @@ export class Verdict<Request extends object, Response> {
 
   async #refund(response: Response): Promise<void> {
     const { limiter, options } = this.gate.settings;
-    if (options.refundWhen === undefined || !(await options.refundWhen(this.request, response))) return;
+    const refundWhen = options.refundWhen as ((...given: unknown[]) => unknown) | undefined;
+    if (refundWhen === undefined) return;
+    const given = refundWhen.length === 1 ? [response] : [this.request, response];
+    if (!(await refundWhen(...given))) return;
     await Promise.all(this.#decisions.map((decision) => limiter.settle(decision, 0)));
   }
 

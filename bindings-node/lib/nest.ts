@@ -83,36 +83,45 @@ export const user: Keys<NestRequest>['user'] = keys.user;
 export const claim: Keys<NestRequest>['claim'] = keys.claim;
 
 type NestGate = Gate<NestRequest, NestResponse>;
+type Handler = ReturnType<ExecutionContext['getHandler']>;
 
 /** A guard that limits requests. */
 export class RateLimitGuard implements CanActivate {
   readonly #options: RateLimitGuardOptions;
   readonly #reflector = new Reflector();
-  readonly #gates = new Map<unknown, NestGate | undefined>();
+  readonly #common: NestGate | undefined;
+  readonly #gates = new Map<object, NestGate | undefined>();
 
   constructor(options: RateLimitGuardOptions) {
     this.#options = options;
-    this.#gateOf(undefined);
+    // What is wrong is found now, not when the first request comes.
+    this.#common = this.#made(options);
   }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     if (context.getType() !== 'http') {
       throw new ConfigError(`tidegate/nest limits HTTP requests, not ${context.getType()}: put @SkipRateLimit() there`);
     }
-    const handler = this.#reflector.getAllAndOverride<unknown>(HANDLER, [context.getHandler(), context.getClass()]);
-    const gate = this.#gateOf(handler);
+    const gate = this.#gateOf(context.getHandler(), context.getClass());
     const http = context.switchToHttp();
     return gate === undefined || pass(gate, http.getRequest<NestRequest>(), http.getResponse<NestResponse>());
   }
 
-  #gateOf(handler: unknown): NestGate | undefined {
-    const known = this.#gates.get(handler);
-    if (known !== undefined || this.#gates.has(handler)) return known;
-    const options = { ...this.#options, ...laidOver(handler) };
-    const limited = handler !== false && options.policy !== undefined;
-    const gate = limited ? new Gate<NestRequest, NestResponse>(view, options as Options) : undefined;
-    this.#gates.set(handler, gate);
-    return gate;
+  /** What a handler says goes before what its controller says. */
+  #gateOf(handler: Handler, controller: Handler): NestGate | undefined {
+    const said = this.#reflector.get<unknown>(HANDLER, handler) !== undefined;
+    const place = said ? handler : controller;
+    if (this.#gates.has(place)) return this.#gates.get(place);
+    const limits = this.#reflector.get<unknown>(HANDLER, place);
+    const name = said ? `${controller.name}.${handler.name}` : controller.name;
+    const gate = limits === undefined ? this.#common : this.#made({ ...this.#options, ...laidOver(limits) }, name);
+    this.#gates.set(place, limits === false ? undefined : gate);
+    return this.#gates.get(place);
+  }
+
+  #made(options: RateLimitGuardOptions, place?: string): NestGate | undefined {
+    if (options.policy === undefined) return undefined;
+    return new Gate<NestRequest, NestResponse>(view, options as Options, place);
   }
 }
 

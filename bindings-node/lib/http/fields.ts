@@ -3,7 +3,7 @@
 // is what the core would say.
 
 import { AT, bindingOf, type Decision, numbersOf, RESET, RESET_AT, RETRY, subjectOf } from '../decision.js';
-import { isUnavailable, retryAfter } from './refusal.js';
+import { retryAfter } from './refusal.js';
 
 /** Which fields announce the limits: those of the IETF, the older X-RateLimit ones, both, or none. */
 export type HeaderChoice = 'both' | 'ietf' | 'legacy' | 'off';
@@ -59,7 +59,7 @@ function announcing(decisions: readonly Decision[]): readonly Decision[] {
 
 /** A policy in shadow limits nobody; one that nobody could ask about has nothing to say. */
 function isAnnounced(decision: Decision): boolean {
-  return subjectOf(decision).announcement !== undefined && !isUnavailable(decision);
+  return subjectOf(decision).announcement !== undefined && !decision.unavailable;
 }
 
 /** The one that leads: the first refusal, else the one with least left in proportion. */

@@ -4,7 +4,7 @@ import type { Decision } from '../decision.js';
 import { ConfigError } from '../errors.js';
 import { Limiter, subjectIn } from '../limiter.js';
 import { done, native } from '../native.js';
-import type { PolicyLike } from '../policy.js';
+import { Policy, type PolicyLike } from '../policy.js';
 import type { HeaderChoice } from './fields.js';
 import { type Awaitable, type KeyOption, keyOf } from './keys.js';
 import type { View } from './view.js';
@@ -46,8 +46,11 @@ export interface RateLimitOptions<Request, Response> {
   onDenied?: (request: Request, decision: Decision, response: Response) => unknown;
   /** Which fields announce the limits: `both` (default), `ietf`, `legacy` or `off`. */
   headers?: HeaderChoice;
-  /** Called when the response is over; true gives back what the request consumed. */
-  refundWhen?: (request: Request, response: Response) => Awaitable<boolean>;
+  /**
+   * Called when the response is over; true gives back what the request consumed. A function of one argument gets the
+   * response.
+   */
+  refundWhen?: ((request: Request, response: Response) => Awaitable<boolean>) | ((response: Response) => Awaitable<boolean>);
   /** Only requests of these methods are limited. Default: all. */
   methods?: readonly string[];
 }
@@ -86,6 +89,8 @@ export class Settings<Request, Response> {
     readonly options: RateLimitOptions<Request, Response>,
     readonly view: View<Request>,
     clientIp: () => (request: Request) => string,
+    /** Where these options stand, if the framework knows. */
+    readonly place = '',
   ) {
     const where = view.adapter;
     if (typeof options !== 'object' || options === null) throw new ConfigError(`${where}: give options`);
@@ -123,6 +128,16 @@ export class Settings<Request, Response> {
     return this.#entries(await policy(request));
   }
 
+  #entry(policy: PolicyLike, key: Entry<Request>['key'], cost: CostOption<Request>): Entry<Request> {
+    if (this.place === '' || !isInPlace(this.limiter, policy)) return { policy, key, cost };
+    const here = (name: string): string => `${this.place} ${name}`;
+    const placed = (request: Request): Awaitable<string> => {
+      const name = key(request);
+      return typeof name === 'string' ? here(name) : name.then(here);
+    };
+    return { policy, key: placed, cost };
+  }
+
   #entries(choice: PolicyChoice<Request>): readonly Entry<Request>[] {
     const where = this.view.adapter;
     const several: readonly (PolicyLike | PolicyEntry<Request>)[] = Array.isArray(choice) ? choice : [choice];
@@ -131,12 +146,22 @@ export class Settings<Request, Response> {
       if (one === undefined || one === null || one === '') {
         throw new ConfigError(`${where}: policy is ${JSON.stringify(one)}: name a policy or write a notation; skip leaves out requests`);
       }
-      if (typeof one === 'string' || !('policy' in one)) return { policy: one, key: this.#key, cost: this.#cost };
-      return {
-        policy: one.policy,
-        key: one.key === undefined ? this.#key : keyOf(one.key, where),
-        cost: one.cost ?? this.#cost,
-      };
+      if (typeof one === 'string' || !('policy' in one)) return this.#entry(one, this.#key, this.#cost);
+      const key = one.key === undefined ? this.#key : keyOf(one.key, where);
+      return this.#entry(one.policy, key, one.cost ?? this.#cost);
     });
+  }
+}
+
+/**
+ * Whether a policy has no name, but was written where it is used. A policy with a name is one limit wherever it is used;
+ * what was written in place is meant for this place.
+ */
+function isInPlace(limiter: Limiter, policy: PolicyLike): boolean {
+  const { name } = subjectIn(limiter, policy);
+  try {
+    return String(new Policy(name)) === name;
+  } catch {
+    return false;
   }
 }
