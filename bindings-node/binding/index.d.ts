@@ -62,6 +62,14 @@ export declare class Channel {
   close(): void
 }
 
+/** Derives keys from addresses. */
+export declare class ClientIp {
+  /** Whether `X-Forwarded-For` matters at all. */
+  readsForwarded(): boolean
+  /** The key of a request. */
+  key(peer: string | undefined | null, forwarded: Array<string>): string
+}
+
 /** A clock that moves when it is told to. */
 export declare class Clock {
   /** A clock that stands at that many milliseconds since 1970. */
@@ -116,6 +124,28 @@ export declare class Policy {
 /** The names of the algorithms, in the order that records number them. */
 export declare function algorithms(): Array<string>
 
+/** How one limit is announced. */
+export interface Announced {
+  /** Its item of `RateLimit-Policy`. */
+  item: string
+  /** Whether its item of `RateLimit` says how long until there is more. */
+  hasWindow: boolean
+}
+
+/** What of the fields depends on the policy alone. */
+export interface Announcement {
+  /** The name as an item of both fields. */
+  name: string
+  /** What each limit says when it is the one that binds. */
+  limits: Array<Announced>
+}
+
+/** The key of somebody who did not say who they are. */
+export declare function anonymous(client: string): string
+
+/** Who believes these proxies, and takes addresses that begin with the same bits for one client. */
+export declare function clientIp(trusted: Array<string>, prefix?: number | undefined | null): ClientIp | Failure
+
 /** Every code, so that the TypeScript side can prove that it has a class for each. */
 export declare function codes(): Array<string>
 
@@ -128,6 +158,12 @@ export interface Failure {
   /** Where it was found, for texts and files. */
   place?: Spot
 }
+
+/** A digest to use as a key instead of a secret. */
+export declare function hashed(secret: string): string
+
+/** Why that word is no choice of fields, if it is none. */
+export declare function headerChoice(word: string): Failure | null
 
 /** The limit that was described. */
 export declare function limit(spec: LimitSpec): Limit | Failure
@@ -184,6 +220,12 @@ export interface PolicySpec {
   lease?: number | string
 }
 
+/** The body of a refusal; without a wait it is for ever. */
+export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>): string
+
+/** The media type of a problem. */
+export declare function problemMediaType(): string
+
 /** One remembered attempt. */
 export interface Remembered {
   /** When, in milliseconds since 1970. */
@@ -202,6 +244,10 @@ export interface Resolved {
   number: number
   /** Its name. */
   name: string
+  /** Whether it has units that are held and given back. */
+  holds: boolean
+  /** How HTTP announces it, if it does. */
+  announcement?: Announcement
 }
 
 /** A place in a text or a file; lines and columns count from 1. */

@@ -28,6 +28,10 @@ export interface Subject {
   /** What the native side calls it. */
   readonly number: number;
   readonly name: string;
+  /** Whether it has units that are held and given back. */
+  readonly holds: boolean;
+  /** How HTTP announces it, if it does. */
+  readonly announcement?: native.Announcement;
   /** What the caller wrote. */
   readonly given: PolicyLike;
 }
@@ -51,7 +55,9 @@ export const RESET_AT = 5;
 export const DELAY = 6;
 export const CHARGED = 7;
 export const DENIED_FOR = 8;
-export const LIMITS = 9;
+/** The store's time of the answer. */
+export const AT = 9;
+export const LIMITS = 10;
 
 /** The numbers of a Decision: those named above, and what the limits say. */
 export type Numbers = readonly [
@@ -65,13 +71,18 @@ export type Numbers = readonly [
   number,
   number,
   number,
+  number,
   ...number[],
 ];
 
-type OneLimit = [kind: number, limit: number, remaining: number, retry: number, reset: number, exceeded: number];
+type OneLimit = [kind: number, limit: number, remaining: number, retry: number, reset: number, flags: number];
 
 /** Numbers of each limit, unless the Decision says all about the only one. */
 export const PER_LIMIT = 6;
+
+// Flags of one limit.
+const REFUSED = 1;
+const BINDS = 2;
 
 const SOURCES: readonly Source[] = ['store', 'deny-cache', 'lease', 'fallback'];
 const ALGORITHMS = native.algorithms() as readonly Algorithm[];
@@ -90,8 +101,8 @@ function limitsOf(numbers: Numbers): readonly LimitState[] {
   }
   return Array.from({ length: head >> COUNT }, (_, index) => {
     const at = LIMITS + index * PER_LIMIT;
-    const [kind, limit, remaining, retry, reset, exceeded] = numbers.slice(at, at + PER_LIMIT) as OneLimit;
-    return limitState(kind, limit, remaining, retry, reset, exceeded !== 0);
+    const [kind, limit, remaining, retry, reset, flags] = numbers.slice(at, at + PER_LIMIT) as OneLimit;
+    return limitState(kind, limit, remaining, retry, reset, (flags & REFUSED) !== 0);
   });
 }
 
@@ -114,6 +125,17 @@ function limitState(
   };
 }
 
+/** Which limit `limit` and `remaining` are of. */
+export function bindingOf(decision: Decision): number {
+  const numbers = numbersOf(decision);
+  const head = numbers[HEAD];
+  if ((head & SIMPLE) !== 0) return 0;
+  let index = (head >> COUNT) - 1;
+  while (index > 0 && ((numbers[LIMITS + index * PER_LIMIT + 5] as number) & BINDS) === 0) index--;
+  return index;
+}
+
+export let numbersOf: (decision: Decision) => Numbers;
 export let subjectOf: (decision: Decision) => Subject;
 export let chargedOf: (decision: Decision) => number;
 
@@ -238,6 +260,7 @@ export class Decision {
   }
 
   static {
+    numbersOf = (decision) => decision._numbers;
     subjectOf = (decision) => decision._subject;
     chargedOf = (decision) => decision._numbers[CHARGED];
   }

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 
 import type { ManualClock } from './clock.js';
-import { DELAY, DENIED_FOR, HEAD, type Numbers, RESET, RETRY, SIMPLE, SOURCE, type Subject } from './decision.js';
+import { AT, DELAY, DENIED_FOR, HEAD, LIMITS, type Numbers, RESET, RETRY, SIMPLE, SOURCE, type Subject } from './decision.js';
 
 /** Denials remembered at most; beyond that all are forgotten, which costs each one question. */
 const MOST = 65_536;
@@ -102,6 +102,7 @@ function later(numbers: Numbers, passed: number): Numbers {
     numbers[DELAY],
     numbers[7],
     numbers[8],
-    numbers[9],
+    numbers[AT] + passed,
+    numbers[LIMITS],
   ];
 }

@@ -141,6 +141,12 @@ function stores(store: string | readonly string[]): string[] {
   return urls;
 }
 
+/** Whether usage lives in this process alone. */
+export let isLocal: (limiter: Limiter) => boolean;
+
+/** What a limiter knows of a policy. */
+export let subjectIn: (limiter: Limiter, policy: PolicyLike) => Subject;
+
 /** The file of a limiter that `fromFile` makes: its own way in, so that the constructor keeps one argument. */
 let fileOfNext: string | undefined;
 
@@ -159,6 +165,7 @@ export class Limiter {
   readonly #pipe: Pipe;
   readonly #denied: Denied | undefined;
   readonly #holds = new Set<Hold>();
+  readonly #local: boolean;
   #subjects = new Map<PolicyLike, Subject>();
   #closing: Promise<void> | undefined;
 
@@ -169,6 +176,7 @@ export class Limiter {
     const made = opening(options, file);
     const { clock } = options;
     const local = made.isLocal();
+    this.#local = local;
     // Memory knows at once that a key is still denied.
     this.#denied = local ? undefined : new Denied(clock);
     this.#pipe = new Pipe(
@@ -468,6 +476,11 @@ export class Limiter {
   /** What `await using` calls. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  static {
+    isLocal = (limiter) => limiter.#local;
+    subjectIn = (limiter, policy) => limiter.#subject(policy);
   }
 }
 

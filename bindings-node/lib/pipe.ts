@@ -372,5 +372,5 @@ function made(entry: Entry, numbers: Numbers): Decision {
 
 /** There was nothing to do, as when a check is settled for what it has consumed. Nobody sees this one. */
 function nothing(subject: Subject, key: string, cost: number): Decision {
-  return new Decision(subject, key, cost, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+  return new Decision(subject, key, cost, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 }

@@ -1,6 +1,6 @@
 // Answers as the native side writes them: numbers in one array that is used again and again.
 
-import { COUNT, DENIED_FOR, LIMITS, type Numbers, PER_LIMIT, SIMPLE } from './decision.js';
+import { AT, COUNT, DENIED_FOR, LIMITS, type Numbers, PER_LIMIT, SIMPLE } from './decision.js';
 
 // What a record is, in the low four bits of its head.
 export const DECISION = 0;
@@ -31,6 +31,7 @@ export function numbersAt(records: Float64Array, at: number, head: number): Numb
     records[at + 6] as number,
     records[at + 7] as number,
     records[at + DENIED_FOR] as number,
+    records[at + AT] as number,
     records[at + LIMITS] as number,
   ];
   const length = lengthOf(head);

@@ -10,10 +10,11 @@ use tidegate::{AsyncLimiter, Call, CheckOptions, Outcome, Result};
 
 use crate::exchange::{Exchange, call};
 use crate::failure::Failure;
+use crate::http::{Announcement, announcement};
 use crate::inbox::{Letters, Parcel};
 use crate::number;
 use crate::policy::Policy;
-use crate::subject::Subject;
+use crate::subject::{Subject, holds};
 
 /// A policy as calls name it from now on.
 #[napi(object)]
@@ -22,6 +23,10 @@ pub struct Resolved {
     pub number: u32,
     /// Its name.
     pub name: String,
+    /// Whether it has units that are held and given back.
+    pub holds: bool,
+    /// How HTTP announces it, if it does.
+    pub announcement: Option<Announcement>,
 }
 
 /// One remembered attempt.
@@ -68,7 +73,12 @@ impl Channel {
         match exchange.limiter.policy(&subject) {
             Ok(policy) => {
                 exchange.subjects.push(subject);
-                Either::A(Resolved { number: (exchange.subjects.len() - 1) as u32, name: policy.name().to_owned() })
+                Either::A(Resolved {
+                    number: (exchange.subjects.len() - 1) as u32,
+                    name: policy.name().to_owned(),
+                    holds: holds(&policy),
+                    announcement: announcement(&policy),
+                })
             }
             Err(error) => Either::B(error.into()),
         }

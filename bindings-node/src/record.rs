@@ -26,6 +26,9 @@ const SOURCE: u32 = 8;
 const UNAVAILABLE: u64 = 1 << 12;
 const COUNT: u32 = 16;
 
+/// Beside whether it refused: this is the limit that binds.
+const BINDS: u8 = 2;
+
 /// Stands for what never happens.
 const NEVER: f64 = -1.0;
 
@@ -83,18 +86,20 @@ fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         micros(decision.delay()),
         decision.charged() as f64,
         micros(decision.denied_for().unwrap_or_default()),
+        micros(decision.at()),
     ]);
     match simple {
         Some(limit) => out.push(kind(&limit)),
         None => {
-            for limit in decision.limits() {
+            let binds = decision.binding_index();
+            for (index, limit) in decision.limits().enumerate() {
                 out.extend_from_slice(&[
                     kind(&limit),
                     limit.limit as f64,
                     limit.remaining as f64,
                     wait(limit.retry_after),
                     micros(limit.reset_after),
-                    f64::from(u8::from(limit.exceeded)),
+                    f64::from(u8::from(limit.exceeded) | if index == binds { BINDS } else { 0 }),
                 ]);
             }
         }

@@ -1,6 +1,6 @@
 //! What a check is about: policies by small numbers, and keys as JavaScript has them.
 
-use tidegate::{AsPolicy, Error, ErrorKind, Policy, PolicyRef, Result};
+use tidegate::{Algorithm, AsPolicy, Error, ErrorKind, Policy, PolicyRef, Result};
 
 /// A policy that calls name by its place in a list, so that no text crosses with each of them.
 #[derive(Clone)]
@@ -18,6 +18,11 @@ impl AsPolicy for Subject {
             Self::Policy(policy) => PolicyRef::Policy(policy),
         }
     }
+}
+
+/// Whether some units of a policy are held and given back.
+pub(crate) fn holds(policy: &Policy) -> bool {
+    policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
 }
 
 /// Reads a key that came as UTF-16 units. The text is reused, so that a key costs no allocation here.

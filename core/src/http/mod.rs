@@ -8,9 +8,9 @@ mod identity;
 mod problem;
 
 pub use client::{ClientIp, DEFAULT_IPV6_PREFIX, Trusted};
-pub use headers::{Headers, headers, headers_of_all};
+pub use headers::{Announced, Announcement, Headers, announcement, headers, headers_of_all};
 pub use identity::{anonymous, hashed};
-pub use problem::{MEDIA_TYPE, problem};
+pub use problem::{MEDIA_TYPE, Refusal, problem};
 
 use std::time::Duration;
 
