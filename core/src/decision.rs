@@ -77,8 +77,13 @@ impl Decision {
         self.answer.blocked_until > self.answer.now
     }
 
-    fn exceeds(&self, view: &View) -> bool {
-        !self.answer.applied && view.admits_at.is_none_or(|at| at > self.answer.now)
+    /// Whether a limit refused when it was asked.
+    fn exceeds(&self, (index, view): (usize, &View)) -> bool {
+        !self.answer.applied
+            && match self.answer.refused {
+                Some(refused) => refused >> index & 1 == 1,
+                None => view.admits_at.is_none_or(|at| at > self.answer.now),
+            }
     }
 
     fn until(&self, moment: u64) -> Duration {
@@ -88,7 +93,7 @@ impl Decision {
     /// The limit that binds: the one that refused and takes longest, else the one with least left in proportion.
     fn binding(&self) -> (usize, &View) {
         let share = |(index, view): &(usize, &View)| (view.remaining, self.plan.rules[*index].capacity());
-        let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(a.1), self.exceeds(b.1)) {
+        let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(*a), self.exceeds(*b)) {
             (true, true) => b.1.admits_at.unwrap_or(u64::MAX).cmp(&a.1.admits_at.unwrap_or(u64::MAX)),
             (false, false) => by_share(share(a), share(b)),
             (one, other) => other.cmp(&one),
@@ -145,7 +150,7 @@ impl Decision {
             return Some(Duration::ZERO);
         }
         let mut moment = self.answer.blocked_until;
-        for view in self.answer.views.iter().filter(|view| self.exceeds(view)) {
+        for view in &self.answer.views {
             moment = moment.max(view.admits_at?);
         }
         Some(self.until(moment))
@@ -176,15 +181,18 @@ impl Decision {
     pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitState> + '_ {
         self.answer.views.iter().enumerate().map(|(index, view)| {
             let limit = &self.plan.policy.limits()[index];
-            let exceeded = self.exceeds(view);
             LimitState {
                 algorithm: limit.algorithm(),
                 limit: self.plan.rules[index].capacity(),
                 period: limit.period(),
                 remaining: view.remaining,
-                retry_after: if exceeded { view.admits_at.map(|at| self.until(at)) } else { Some(Duration::ZERO) },
+                retry_after: if self.answer.applied {
+                    Some(Duration::ZERO)
+                } else {
+                    view.admits_at.map(|at| self.until(at))
+                },
                 reset_after: self.until(view.resets_at),
-                exceeded,
+                exceeded: self.exceeds((index, view)),
             }
         })
     }

@@ -20,8 +20,9 @@ pub(crate) const MOMENT: u8 = 7;
 /// Bytes of a list's length.
 const LENGTH: u8 = 4;
 
-/// What makes a stored limit the same limit after a change of numbers.
-pub(crate) type Tag = (u8, SmallVec<[u8; 8]>, bool);
+/// What makes a stored limit the same limit after a change of numbers: algorithm and period; and of a bucket the count,
+/// without which its state cannot be read.
+pub(crate) type Tag = (u8, SmallVec<[u8; 8]>, u64);
 
 /// A field of a stored limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,8 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(policy: Policy) -> Self {
         let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(Rule::new).collect();
-        let shape: Arc<[Tag]> = policy.limits().iter().zip(&rules).map(|(limit, rule)| tag(limit, rule)).collect();
-        let layouts: Vec<Layout> = rules.iter().map(layout).collect();
+        let shape: Arc<[Tag]> = policy.limits().iter().map(tag).collect();
+        let layouts: Vec<Layout> = rules.iter().zip(shape.iter()).map(|(rule, tag)| layout(rule, tag.2)).collect();
         let header = header(&shape, &layouts, false);
         let full_header = self::header(&shape, &layouts, true);
         let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
@@ -125,22 +126,18 @@ fn period_code(limit: &Limit) -> SmallVec<[u8; 8]> {
     code
 }
 
-fn tag(limit: &Limit, rule: &Rule) -> Tag {
+fn tag(limit: &Limit) -> Tag {
     let number = Algorithm::ALL.iter().position(|algorithm| *algorithm == limit.algorithm()).unwrap_or_default();
-    (number as u8 + 1, period_code(limit), run(rule) > 1)
+    let bucket = matches!(limit.algorithm(), Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket);
+    (number as u8 + 1, period_code(limit), if bucket { limit.count().max(1) } else { 0 })
 }
 
 /// The denominator of a bucket's unit time; 1 for everything else.
 fn run(rule: &Rule) -> u64 {
-    match rule {
-        Rule::TokenBucket(rule) => rule.meter().run,
-        Rule::Gcra(meter) => meter.run,
-        Rule::LeakyBucket(rule) => rule.run,
-        _ => 1,
-    }
+    rule.meter().map_or(1, |meter| meter.run)
 }
 
-fn layout(rule: &Rule) -> Layout {
+fn layout(rule: &Rule, count: u64) -> Layout {
     use Field::{Count, Length, Moment};
     let mut fields: SmallVec<[Field; 4]> = match rule {
         Rule::FixedWindow(_) | Rule::CalendarWindow(_) => [Moment, Count].into_iter().collect(),
@@ -153,7 +150,7 @@ fn layout(rule: &Rule) -> Layout {
     if run(rule) > 1 {
         fields.push(Count);
     }
-    let largest = rule.capacity().max(run(rule) - 1).max(1);
+    let largest = rule.capacity().max(count).max(1);
     Layout { fields, width: (8 - largest.leading_zeros() as u8 / 8).min(FULL) }
 }
 
@@ -170,9 +167,14 @@ impl Field {
 /// See `lua/head.lua`.
 fn header(shape: &[Tag], layouts: &[Layout], full: bool) -> Vec<u8> {
     let mut header = vec![VERSION << 5 | u8::from(full) << 4 | shape.len() as u8];
-    for ((algorithm, period, fractions), layout) in shape.iter().zip(layouts) {
-        header.push(algorithm << 4 | u8::from(*fractions) << 3 | layout.width);
+    for ((algorithm, period, count), layout) in shape.iter().zip(layouts) {
+        let bucket = *count > 0;
+        let fractions = bucket && layout.fields.len() == 3;
+        header.push(algorithm << 4 | u8::from(fractions) << 3 | layout.width);
         header.extend_from_slice(period);
+        if bucket {
+            header.extend_from_slice(&count.to_le_bytes()[..usize::from(layout.width)]);
+        }
     }
     header
 }

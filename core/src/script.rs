@@ -180,24 +180,29 @@ impl Batch {
         let (Some(Value::Int(now)), Some(Value::Array(refused))) = (items.next(), items.next()) else {
             return Err(garbled("no time and no list of refusals"));
         };
-        let mut applied = vec![true; self.requests.len()];
+        // For each the limits that refused it, which the script only tells where the value does not.
+        let mut denied: Vec<Option<u16>> = vec![None; self.requests.len()];
         for number in refused {
             if let Value::Int(number) = number
-                && let Some(slot) = usize::try_from(number - 1).ok().and_then(|at| applied.get_mut(at))
+                && let Some(slot) = usize::try_from((number & 0xffff) - 1).ok().and_then(|at| denied.get_mut(at))
             {
-                *slot = false;
+                *slot = Some((number >> 16) as u16);
             }
         }
         // While all stand or fall together, one that fails leaves nothing charged.
         let stands = !self.together
-            || self.order().zip(&applied).all(|((index, _), applied)| {
-                *applied || self.requests[usize::from(index)].plan.policy.options().shadow
+            || self.order().zip(&denied).all(|((index, _), denied)| {
+                denied.is_none() || self.requests[usize::from(index)].plan.policy.options().shadow
             });
         let mut answers: Vec<Option<Result<Answer>>> = self.requests.iter().map(|_| None).collect();
-        for ((index, _), applied) in self.order().zip(applied) {
+        for ((index, _), denied) in self.order().zip(denied) {
             let item = items.next().ok_or_else(|| garbled("too few answers"))?;
             let request = &self.requests[usize::from(index)];
-            answers[usize::from(index)] = Some(answer(request, now as u64, applied, stands, item));
+            let checks = matches!(request.op, Op::Check { .. });
+            let told = checks && (self.together || request.plan.policy.options().count_denied);
+            let answer = answer(request, now as u64, denied.is_none(), stands, item);
+            answers[usize::from(index)] =
+                Some(answer.map(|answer| Answer { refused: denied.filter(|_| told), ..answer }));
         }
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(garbled("too few answers")))).collect())
     }

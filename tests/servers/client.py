@@ -83,6 +83,10 @@ class Servers:
         """`kill` and `start`."""
         self._order("restart", server)
 
+    def clock(self, seconds: float, server: int = 0) -> None:
+        """Sets a server's wall clock ahead, or back; with the option `clock`."""
+        self._order("clock", server, seconds=seconds)
+
     def command(self, *words: object, server: int = 0) -> Any:
         """Runs a Redis command as the harness's own user, whatever users and passwords the server has."""
         return self._order("command", server, args=[str(word) for word in words])["reply"]

@@ -75,6 +75,11 @@ export class Servers {
     await this.#order({ do: 'restart', server });
   }
 
+  /** Sets a server's wall clock ahead, or back; with the option `clock`. */
+  async clock(seconds, server = 0) {
+    await this.#order({ do: 'clock', server, seconds });
+  }
+
   /** Runs a Redis command as the harness's own user, whatever users and passwords the server has. */
   async command(words, server = 0) {
     return (await this.#order({ do: 'command', server, args: words.map(String) })).reply;

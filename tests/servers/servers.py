@@ -8,6 +8,7 @@ one JSON line back:
 
     {"do": "kill", "server": 0}     also stop, cont, start, restart (same port, no data)
     {"do": "command", "server": 0, "args": ["CONFIG", "SET", "maxmemory", "1mb"]}
+    {"do": "clock", "server": 0, "seconds": -3600}      its wall clock, with the option "clock"
 
 When stdin closes, every server is killed and every file removed; so too on SIGTERM, SIGINT and even SIGKILL.
 TIDEGATE_REDIS_SERVER names another server program, valkey-server say.

@@ -190,6 +190,18 @@ class Orders(Gone):
             servers.cont()
             self.assertEqual(says(servers.port(), "PING"), ["+PONG"])
 
+    def test_a_clock_that_jumps(self) -> None:
+        with Servers("single", clock=True) as servers:
+            before = int(servers.command("TIME")[0])
+            servers.clock(86_400)
+            ahead = int(servers.command("TIME")[0]) - before
+            self.assertTrue(86_390 <= ahead <= 86_460, ahead)
+            servers.clock(-2 * 86_400)
+            behind = int(servers.command("TIME")[0]) - before
+            self.assertTrue(-86_410 <= behind <= -86_340, behind)
+        with Servers("single") as servers, self.assertRaisesRegex(ServersError, "clock"):
+            servers.clock(1)
+
     def test_mistakes_are_answered(self) -> None:
         with Servers() as servers:
             for mistake in (

@@ -33,17 +33,27 @@ pub(crate) struct State {
 
 impl Meter {
     pub(crate) fn new(limit: &Limit) -> Self {
-        let (count, period) = (limit.count().max(1), limit.period().micros());
+        Self::of(limit.count().max(1), limit.period().micros(), limit.capacity())
+    }
+
+    fn of(count: u64, period: u64, capacity: u64) -> Self {
         let common = gcd(count, period);
         let (rise, run) = (period / common, count / common);
         let ceiling = (LONGEST_DEBT * u128::from(run) / u128::from(rise)).min(u128::from(MAX));
-        Self { capacity: limit.capacity(), rise, run, ceiling: ceiling as u64 }
+        Self { capacity, rise, run, ceiling: ceiling as u64 }
     }
 
-    /// The state's fraction. One that another count left may not fit this one's denominator: it is less than 1 µs.
-    #[inline]
-    fn part(&self, state: &State) -> u64 {
-        state.part.min(self.run - 1)
+    /// Reads what a meter of another count left. What was over then stays over; of the rest the units stay what they
+    /// are, and a fraction of a microsecond that has no place in the new numbers is waited for.
+    pub(crate) fn refit(&self, state: &mut State, (period, count): (u64, u64), now: u64) {
+        let old = Self::of(count, period, 0);
+        let ends = old.ends(state);
+        if ends <= now {
+            *state = State { since: state.since.max(ends), units: 0, part: 0 };
+        } else if state.part > 0 && old.run != self.run {
+            (state.since, state.part) = (state.since + 1, 0);
+        }
+        state.units = state.units.min(self.ceiling);
     }
 
     /// Whole units drained between the state's moment and `now`, and the parts (of `run`) left over.
@@ -52,13 +62,13 @@ impl Meter {
         let Some(elapsed) = now.checked_sub(state.since) else { return (0, 0) };
         // Nearly always everything fits into 64 bits, where a division costs a tenth.
         if let Some(parts) = elapsed.checked_mul(self.run) {
-            let parts = parts.saturating_sub(self.part(state));
+            let parts = parts.saturating_sub(state.part);
             if parts < self.rise {
                 return (0, u128::from(parts));
             }
             return (u128::from(parts / self.rise), u128::from(parts % self.rise));
         }
-        let parts = (u128::from(elapsed) * u128::from(self.run)).saturating_sub(u128::from(self.part(state)));
+        let parts = (u128::from(elapsed) * u128::from(self.run)).saturating_sub(u128::from(state.part));
         (parts / u128::from(self.rise), parts % u128::from(self.rise))
     }
 
@@ -113,10 +123,10 @@ impl Meter {
     /// The first whole microsecond at which `units` more have drained since the state's moment.
     #[inline]
     pub(crate) fn moment(&self, state: &State, units: u64) -> u64 {
-        if let Some(parts) = units.checked_mul(self.rise).and_then(|parts| parts.checked_add(self.part(state))) {
+        if let Some(parts) = units.checked_mul(self.rise).and_then(|parts| parts.checked_add(state.part)) {
             return state.since + if self.run == 1 { parts } else { parts.div_ceil(self.run) };
         }
-        let parts = u128::from(units) * u128::from(self.rise) + u128::from(self.part(state));
+        let parts = u128::from(units) * u128::from(self.rise) + u128::from(state.part);
         state.since + parts.div_ceil(u128::from(self.run)) as u64
     }
 

@@ -173,6 +173,25 @@ impl Rule {
         }
     }
 
+    /// The meter of a bucket.
+    pub(crate) fn meter(&self) -> Option<&Meter> {
+        match self {
+            Self::TokenBucket(rule) => Some(rule.meter()),
+            Self::Gcra(meter) => Some(meter),
+            Self::LeakyBucket(rule) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// Reads what the same bucket left when it had another count in the same period.
+    pub(crate) fn refit(&self, state: &mut State, was: (u64, u64), now: u64) {
+        if let (Some(meter), State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state)) =
+            (self.meter(), state)
+        {
+            meter.refit(state, was, now);
+        }
+    }
+
     /// How long the limit is to be remembered once everything about its key is over.
     pub(crate) fn grace(&self) -> u64 {
         if let Self::TokenBucket(rule) = self { rule.grace() } else { 0 }

@@ -5,12 +5,13 @@
 --          the number of asks, the number of runs.
 -- ARGV[2]  '' when run i is one entry of ask 1; else '<H…' for each run: its entries, then the ask of each.
 -- ARGV[3…] the asks: an operation with the numbers of its policy, as script.rs writes them.
--- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), then for each
---          entry the value as it stands after it. A refusal returns the stored value as it is: nothing is formatted.
+-- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), with the limits that
+--          refused as bits from 2^16 on where the value does not tell them; then for each entry the value as it stands
+--          after it. A refusal returns the stored value as it is: nothing is formatted.
 --
 -- A value is a header, the fields of all limits, for the full form the moment a block ends, and the limits' lists.
 -- The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
--- 'aaaafwww' (algorithm, fractions, bytes of a count) and its period. docs/adr/0002 has the reasons.
+-- 'aaaafwww' (algorithm, fractions, bytes of a count), its period, and of a bucket the count. docs/adr/0002 has the reasons.
 --
 -- A call pays for every table and every closure it makes, so it makes those it needs: the rules of the algorithms at
 -- hand, and what is rare (other.lua) only when it happens.

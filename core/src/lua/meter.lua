@@ -18,13 +18,11 @@ if algorithm >= 6 and algorithm <= 8 then
       end
       return quotient, rest, whole
     end
-    -- A fraction that another count left may not fit this one's denominator: it is less than 1 µs.
-    local function fraction(f, o, L) return f[o + 2] < L.d and f[o + 2] or L.d - 1 end
     -- Whole units drained between f[o] and t, exactly as far as `k` of them, and the parts (of d) left over.
     function drained(f, o, t, k, L)
       local p, d, dt = L.p, L.d, t - f[o]
       if dt < 0 then return 0, 0 end
-      local part = fraction(f, o, L)
+      local part = f[o + 2]
       if k * p <= MAX then
         local parts = dt * d - part
         if parts < 0 then return 0, 0 end
@@ -58,9 +56,9 @@ if algorithm >= 6 and algorithm <= 8 then
     -- The first whole µs at which k units have drained since f[o].
     function moment(f, o, k, L)
       local p, d = L.p, L.d
-      if k * p <= MAX then return f[o] + ceil((k * p + fraction(f, o, L)) / d) end
+      if k * p <= MAX then return f[o] + ceil((k * p + f[o + 2]) / d) end
       local units, rest, whole = divided(p, k, d)
-      return f[o] + units + whole * k + ceil((rest + fraction(f, o, L)) / d)
+      return f[o] + units + whole * k + ceil((rest + f[o + 2]) / d)
     end
   end
   function ask(f, o, t, c, L)

@@ -20,25 +20,58 @@ local function others()
     end
   end
 
+  -- The limits a header names and the format of what follows it; nil when it is none.
+  local function tags_of(s)
+    local full, position, tags, format = floor(byte(s, 1) / 16) % 2 == 1, 2, {}, { '<' }
+    for i = 1, byte(s, 1) % 16 do
+      local byte_, period = byte(s, position, position + 1)
+      if not period then return nil end
+      local algorithm, width, length = floor(byte_ / 16), byte_ % 8, period == 255 and 8 or 1
+      local shape = SHAPES[algorithm]
+      if not shape then return nil end
+      if floor(byte_ / 8) % 2 == 1 then shape = shape .. 'C' end
+      local tag = { id = algorithm .. sub(s, position + 1, position + length), shape = shape, at = #format }
+      tags[i] = tag
+      position = position + 1 + length
+      if algorithm >= 6 and algorithm <= 8 then
+        if #s < position + width - 1 then return nil end
+        tag.count = unpack_('<I' .. width, s, position)
+        position = position + width
+      end
+      for field in shape:gmatch('.') do
+        format[#format + 1] = 'I' .. (field == 'M' and 7 or field == 'S' and 4 or full and 7 or width)
+      end
+    end
+    return tags, format, position, full
+  end
+
+  -- Reads what the same bucket left when it had `count` in its period, which has `mine` now. What was over then stays
+  -- over; of the rest the units stay what they are, and a fraction of a microsecond that has no place in the new
+  -- numbers is waited for.
+  local function refit(f, L, count, mine, since, units, part)
+    local period = L.p * (mine / L.d)
+    local common, rest = count, period
+    while rest > 0 do common, rest = rest, common % rest end
+    local old = { p = period / common, d = count / common }
+    local _, _, _, ends_then = rules(7, old.d == 1, false)
+    local ends = ends_then({ since, units, part }, 1, old)
+    if ends <= now then
+      if ends > since then since = ends end
+      units, part = 0, 0
+    elseif part > 0 and old.d ~= L.d then
+      since, part = since + 1, 0
+    end
+    f[L.o], f[L.o + 1] = since, units < L.x and units or L.x
+    if L.d > 1 then f[L.o + 2] = part end
+  end
+
   -- Reads a value that another version of the policy wrote: what was used stays used for each limit whose algorithm
   -- and period are the same, the others begin afresh. Returns nil and why when it is no value at all.
   local function adopt(s, ask)
-    local first = byte(s, 1)
-    if floor(first / 32) ~= 1 then return nil, 'is no state of this version of Tidegate' end
-    local full, position, tags, format = floor(first / 16) % 2 == 1, 2, {}, { '<' }
-    for i = 1, first % 16 do
-      local tag, period = byte(s, position, position + 1)
-      if not period then return nil, 'holds a broken state' end
-      local shape, length = SHAPES[floor(tag / 16)], period == 255 and 8 or 1
-      if not shape then return nil, 'holds a broken state' end
-      if floor(tag / 8) % 2 == 1 then shape = shape .. 'C' end
-      tags[i] = { id = floor(tag / 16) .. sub(s, position + 1, position + length), shape = shape, at = #format }
-      for field in shape:gmatch('.') do
-        local width = field == 'M' and 7 or field == 'S' and 4 or full and 7 or tag % 8
-        format[#format + 1] = 'I' .. width
-      end
-      position = position + 1 + length
-    end
+    if floor(byte(s, 1) / 32) ~= 1 then return nil, 'is no state of this version of Tidegate' end
+    local tags, format, position, full = tags_of(s)
+    if not tags then return nil, 'holds a broken state' end
+    local mine = tags_of(ask.header)
     if full then format[#format + 1] = 'I7' end
     local fits, fields = pcall(function() return { unpack_(table.concat(format), s, position) } end)
     if not fits then return nil, 'holds a broken state' end
@@ -51,17 +84,16 @@ local function others()
       end
     end
     local f = { unpack_(ask.format, ask.blank) }
-    for _, L in ipairs(ask.limits) do
+    for index, L in ipairs(ask.limits) do
       if L.s > 0 then f[L.s] = '' end
       for i, tag in ipairs(tags) do
         if tag.id == L.id then
-          for field = 0, L.fields - 1 do f[L.o + field] = fields[tag.at + field] or 0 end
-          if L.s > 0 then
-            f[L.s] = tag.list
-          elseif #tag.shape > L.fields then
-            if fields[tag.at + L.fields] > 0 then f[L.o] = f[L.o] + 1 end
-          elseif #tag.shape < L.fields then
-            f[L.o + 2] = 0
+          local count, at = mine[index].count, tag.at
+          if tag.count ~= count then
+            refit(f, L, tag.count, count, fields[at], fields[at + 1], #tag.shape == 3 and fields[at + 2] or 0)
+          else
+            for field = 0, L.fields - 1 do f[L.o + field] = fields[at + field] end
+            if L.s > 0 then f[L.s] = tag.list end
           end
           table.remove(tags, i)
           break
@@ -165,30 +197,33 @@ local function others()
     end,
   }
 
-  -- Runs one entry on a decoded value: whether it was admitted, and the decoded value to store, if any. With `apart`
-  -- a refusal is left for later.
+  -- Runs one entry on a decoded value: whether it was admitted, the decoded value to store, if any, and the limits that
+  -- refused, bit by bit from 2^16 on, where the value will not tell it. With `apart` a refusal is left for later.
   local function enter(ask, f, s, apart)
     local op = ask.op
     if op > 2 then
       local applied = operations[op](ask, f)
-      if applied then return true, f end
-      return false, nil
+      if applied then return true, f, 0 end
+      return false, nil, 0
     end
     local limits, cost = ask.limits, ask.cost
     local blocked = f.blocked and f.blocked > now
-    local admitted = not blocked
+    local admitted, every, mask = not blocked, op == 1 and (apart or ask.charges), 0
     for i = 1, #limits do
       local L = limits[i]
-      admitted = admitted and L.ask(f, L.o, now, cost, L)
+      if (admitted or every) and not L.ask(f, L.o, now, cost, L) then
+        admitted = false
+        if every then mask = mask + 2 ^ (15 + i) end
+      end
     end
-    if op == 2 then return admitted, nil end
-    if not admitted then return false, not apart and refuse(ask, s, blocked) or nil end
+    if op == 2 then return admitted, nil, 0 end
+    if not admitted then return false, not apart and refuse(ask, s, blocked) or nil, mask end
     if f.blocked then f.blocked = 0 end
     for i = 1, #limits do
       local L = limits[i]
       L.add(f, L.o, now, cost, L, ask.hold)
     end
-    return true, f
+    return true, f, 0
   end
 
   local function store(key, s, ends)
@@ -256,13 +291,13 @@ local function others()
           out[slot] = { err = 'TIDEGATE the key ' .. why }
         else
           local slow = f.slow
-          local admitted, kept = enter(ask, f, s)
+          local admitted, kept, mask = enter(ask, f, s)
           if kept then
             s = write(kept, ask)
             ends, changed = ends_of(kept, ask), true
             if kept ~= f then f = nil end
           end
-          if not admitted then refused[#refused + 1] = entry + i end
+          if not admitted then refused[#refused + 1] = entry + i + mask end
           if ask.journal > 0 and op == 1 then note(ask, admitted) end
           out[slot] = (ask.digests or slow) and told(ask, s) or s
         end
@@ -292,10 +327,10 @@ local function others()
           slot.f, why = read(s, ask)
           if not slot.f then return { err = 'TIDEGATE the key ' .. why } end
         end
-        local admitted, kept = enter(ask, slot.f, s, true)
+        local admitted, kept, mask = enter(ask, slot.f, s, true)
         if kept then slot.kept, slot.ask = kept, ask end
         if not admitted then
-          refused[#refused + 1] = entry + i
+          refused[#refused + 1] = entry + i + mask
           if not ask.shadow then falls = true end
         end
         order[entry + i] = { slot = slot, ask = ask, admitted = admitted }

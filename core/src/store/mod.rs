@@ -110,6 +110,9 @@ pub(crate) struct Answer {
     /// When a block ends; 0 is none.
     pub(crate) blocked_until: u64,
     pub(crate) views: Views,
+    /// The limits that refused when they were asked, bit by bit, where the views may tell another tale: they are of
+    /// the state after a denial that was charged, or after a `check_all` that was undone.
+    pub(crate) refused: Option<u16>,
     pub(crate) source: Source,
     #[expect(clippy::box_collection, reason = "nearly always absent: 8 bytes instead of 24 in every answer")]
     pub(crate) attempts: Option<Box<Vec<Attempt>>>,

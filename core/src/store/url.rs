@@ -1,5 +1,6 @@
 //! Store URLs: what they mean, and how they are shown without their secrets.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use redis::{
@@ -41,10 +42,7 @@ impl StoreUrl {
             "memory" => memory(&parsed(text)?),
             "redis" | "valkey" => tcp(&parsed(text)?, false),
             "rediss" | "valkeys" => tcp(&parsed(text)?, true),
-            "redis+unix" | "valkey+unix" | "unix" => {
-                // A user without a host is none to the parser.
-                unix(&parsed(&text.replacen("@/", "@localhost/", 1))?)
-            }
+            "redis+unix" | "valkey+unix" | "unix" => unix(&parsed(text)?),
             "redis+sentinel" | "redis+cluster" | "valkey+sentinel" | "valkey+cluster" => Err(Error::config(format!(
                 "a store of {scheme}:// is not available yet: connect to one server with {known}"
             ))),
@@ -55,8 +53,21 @@ impl StoreUrl {
 }
 
 fn parsed(text: &str) -> Result<Url> {
+    let text = &with_host(text);
     // The text may hold a password, so the error only says what is wrong with it.
     Url::parse(text).map_err(|error| Error::config(format!("the store URL cannot be read: {error}")))
+}
+
+/// A user without a host is no URL to the parser, but to Redis clients it is one of this machine.
+fn with_host(text: &str) -> Cow<'_, str> {
+    let begins = text.find("://").map_or(0, |at| at + 3);
+    let ends = text[begins..].find(['/', '?', '#']).map_or(text.len(), |at| begins + at);
+    match text[begins..ends].rfind('@').map(|at| begins + at + 1) {
+        Some(host) if host == ends || text[host..].starts_with(':') => {
+            format!("{}127.0.0.1{}", &text[..host], &text[host..]).into()
+        }
+        _ => text.into(),
+    }
 }
 
 /// The URL's options, each once, all known.
@@ -171,4 +182,55 @@ fn certificates(ca: Option<String>, cert: Option<String>, key: Option<String>) -
         _ => return Err(Error::config("a client certificate needs both ssl_certfile and ssl_keyfile")),
     };
     Ok(TlsCertificates { client_tls, root_cert })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(text: &str) -> Server {
+        match StoreUrl::parse(text) {
+            Ok(StoreUrl::Redis(server)) => *server,
+            Ok(StoreUrl::Memory { .. }) => panic!("{text} is no server"),
+            Err(error) => panic!("{text}: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_user_without_a_host_is_one_of_this_machine() {
+        for (text, port, database, user) in [
+            ("redis://:pw@/3", 6379, 3, None),
+            ("redis://:pw@", 6379, 0, None),
+            ("valkey://me:pw@?protocol=3", 6379, 0, Some("me")),
+            ("redis://me:pw@:6380/1", 6380, 1, Some("me")),
+            ("rediss://me:pw@/", 6379, 0, Some("me")),
+        ] {
+            let found = server(text);
+            let settings = found.info.redis_settings();
+            assert_eq!(
+                (settings.username(), settings.password(), settings.db()),
+                (user, Some("pw"), database),
+                "{text}"
+            );
+            match found.info.addr() {
+                ConnectionAddr::Tcp(host, at) | ConnectionAddr::TcpTls { host, port: at, .. } => {
+                    assert_eq!((host.as_str(), *at), ("127.0.0.1", port), "{text}");
+                }
+                other => panic!("{text} connects to {other}"),
+            }
+            assert!(!found.shown.contains("pw"), "{}", found.shown);
+        }
+    }
+
+    #[test]
+    fn a_socket_keeps_its_path() {
+        for (text, path, password) in [
+            ("redis+unix://:pw@/run/redis.sock?db=2", "/run/redis.sock", Some("pw")),
+            ("redis+unix:///run/@/redis.sock", "/run/@/redis.sock", None),
+        ] {
+            let found = server(text);
+            assert_eq!(found.info.redis_settings().password(), password, "{text}");
+            assert!(matches!(found.info.addr(), ConnectionAddr::Unix(at) if at == &PathBuf::from(path)), "{text}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod history;
 pub mod model;
+pub mod proxy;
 pub mod random;
 pub mod said;
 pub mod servers;

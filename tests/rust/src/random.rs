@@ -166,22 +166,13 @@ pub fn consuming_deed() -> BoxedStrategy<Deed> {
     .boxed()
 }
 
-/// Whether units come back a whole number of microseconds after one another.
-fn is_even(limit: &Limit) -> bool {
-    limit.count() == 0 || limit.period().micros().is_multiple_of(limit.count())
-}
-
-/// The policy with other counts; buckets keep their burst, and where that is impossible lose it. A bucket whose units
-/// come back between microseconds keeps its count: by how much less than one the change is off is nobody's promise.
+/// The policy with other counts; buckets keep their burst, and where that is impossible lose it.
 #[must_use]
 pub fn changed(policy: &Policy, counts: &[u64]) -> Policy {
     let limits = policy.limits().iter().enumerate().map(|(index, old)| {
         let limit = Limit::new(old.algorithm(), counts[index % counts.len()], old.period()).expect("in range");
         if old.algorithm() == Algorithm::SlidingWindow {
             return limit.with_precision(old.precision()).expect("in range");
-        }
-        if old.algorithm().has_burst() && !(is_even(old) && is_even(&limit)) {
-            return old.clone();
         }
         old.burst().and_then(|burst| limit.clone().with_burst(burst).ok()).unwrap_or(limit)
     });

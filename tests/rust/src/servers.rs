@@ -130,6 +130,12 @@ impl Servers {
         self.order(&json!({"do": "restart", "server": server}));
     }
 
+    /// Sets a server's wall clock ahead, or back; with the option `clock`.
+    #[track_caller]
+    pub fn clock(&self, server: usize, seconds: f64) {
+        self.order(&json!({"do": "clock", "server": server, "seconds": seconds}));
+    }
+
     /// Runs a Redis command as the harness's own user, whatever users and passwords the server has.
     #[track_caller]
     pub fn command(&self, server: usize, words: &[&str]) -> Value {

@@ -24,11 +24,12 @@ macro_rules! both {
     };
 }
 
-/// A prefix that no other limiter of this process uses.
+/// A prefix that no other limiter of this process uses, and with which no other begins: what follows a prefix is a digest,
+/// which may go on as a longer number would.
 #[must_use]
 pub fn fresh_prefix() -> String {
     static USED: AtomicU64 = AtomicU64::new(0);
-    format!("t{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
+    format!("t{}-{:08}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
 }
 
 /// What runs tasks in a test.

@@ -113,8 +113,11 @@ def _obey(line: str, servers: list[Server]) -> dict[str, Any]:
         what, server = order["do"], servers[order.get("server", 0)]
         if what == "command":
             return {"ok": True, "reply": server.command(*order["args"])}
+        if what == "clock":
+            server.jump(float(order["seconds"]))
+            return {"ok": True}
         if what not in ORDERS:
-            raise HarnessError(f"unknown order {what!r}; known are {', '.join([*ORDERS, 'command'])}")
+            raise HarnessError(f"unknown order {what!r}; known are {', '.join([*ORDERS, 'command', 'clock'])}")
         ORDERS[what](server)
         return {"ok": True, "server": server.describe()}
     except HarnessError as error:

@@ -11,6 +11,7 @@ DEFAULTS: dict[str, Any] = {
     "client_certs": False,  # TLS clients must show a certificate
     "password": None,  # of the default user
     "users": {},  # name -> ACL rules, {"app": "on >secret ~tg:* +eval"}
+    "clock": False,  # whether the server's clock can be set, by the order "clock"
     "databases": 16,
     "config": {},  # any further redis.conf settings
     "replicas": 1,  # of kind "replica"
@@ -32,6 +33,7 @@ class Options:
         self.client_certs: bool = bool(merged["client_certs"])
         self.password: str = merged["password"] or ""
         self.users: dict[str, str] = merged["users"]
+        self.clock: bool = bool(merged["clock"])
         self.databases: int = int(merged["databases"])
         self.config: dict[str, Any] = merged["config"]
         self.replicas: int = int(merged["replicas"])

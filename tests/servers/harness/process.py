@@ -14,7 +14,7 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
-def spawn(command: list[str], log: str) -> subprocess.Popen[bytes]:
+def spawn(command: list[str], log: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Starts a program that the kernel kills when the harness dies, even by SIGKILL (on Linux)."""
     parent = os.getpid()
 
@@ -33,6 +33,7 @@ def spawn(command: list[str], log: str) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
             start_new_session=True,
             preexec_fn=die_with_parent,
         )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from . import process
 from .certificates import Certificates
+from .clock import Clock
 from .errors import HarnessError
 from .options import Options
 from .ports import free_port
@@ -44,6 +45,7 @@ class Server:
         self._settings = settings or []
         self._log = os.path.join(self.directory, "log")
         self._process: subprocess.Popen[bytes] | None = None
+        self._clock: Clock | None = None
 
     @property
     def sentinel(self) -> bool:
@@ -66,6 +68,8 @@ class Server:
             raise HarnessError(f"server {self.index} is running already")
         if not os.path.exists(self.directory):
             os.makedirs(self.directory, mode=0o700)
+            if self._shared.options.clock:
+                self._clock = Clock(self.directory)
             self._choose_ports()
         self._spawn()
 
@@ -102,6 +106,12 @@ class Server:
     def resume(self) -> None:
         """Undoes `stop`."""
         process.resume(self._running())
+
+    def jump(self, seconds: float) -> None:
+        """Sets its wall clock ahead, or back."""
+        if self._clock is None:
+            raise HarnessError('its clock cannot be set: start the servers with the option "clock"')
+        self._clock.jump(seconds)
 
     def command(self, *words: object) -> Any:
         """Runs one command as the harness's own user, over the unix socket."""
@@ -155,7 +165,7 @@ class Server:
         command = [self._shared.binary, self._config()]
         if self.sentinel:
             command.append("--sentinel")
-        self._process = process.spawn(command, self._log)
+        self._process = process.spawn(command, self._log, self._clock.environment if self._clock else {})
 
     def _lost_its_port(self) -> bool:
         return "ddress already in use" in self._log_tail()

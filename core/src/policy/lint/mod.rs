@@ -69,9 +69,6 @@ fn names<'a>(policy: &'a Policy, folded: &mut HashMap<String, &'a str>, mut warn
 
 fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     let options = policy.options();
-    if options.shadow && options.block_for.is_some() {
-        warn("`block_for` does nothing in a shadow policy, which never denies: remove one of them".to_owned());
-    }
     if options.shadow && options.on_store_error == Some(OnStoreError::Closed) {
         warn("a shadow policy never denies, but `on_store_error: closed` denies when the store fails: use `open` or `local`".to_owned());
     }

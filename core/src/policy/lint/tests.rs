@@ -88,11 +88,12 @@ fn numbers_that_do_not_do_what_they_seem_to() {
 #[test]
 fn options_that_contradict() {
     warns("{a: {limits: 5/hour, block_for: 10m}}", "is over before 5/hour");
-    warns("{a: {limits: 5/s, block_for: 10m, shadow: true}}", "`block_for` does nothing");
     warns("{a: {limits: 5/s, on_store_error: closed, shadow: true}}", "denies when the store fails");
     quiet(
         "{a: {limits: 5/hour; 1/s, block_for: 10m}, b: {limits: 'gcra 100/hour', block_for: 1m, journal: 5, count_denied: true}}",
     );
+    // It says how long the block would be.
+    quiet("{a: {limits: 5/s, block_for: 10m, shadow: true}}");
 }
 
 #[test]

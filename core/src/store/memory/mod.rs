@@ -17,7 +17,7 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Source, Store, Views, tell};
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, Views, tell};
 use crate::error::Result;
 
 /// Entries a newcomer looks at for expired ones.
@@ -113,6 +113,7 @@ impl Memory {
         let mut drafts: Vec<Draft> = Vec::new();
         let mut owners = Vec::with_capacity(entries.len());
         let mut admitted = Vec::with_capacity(entries.len());
+        let mut refused = Vec::with_capacity(entries.len());
         for (entry, hash) in entries.iter().zip(&hashes) {
             let known = drafts.iter().position(|draft| draft.usage.hash == *hash && draft.usage.is_of(entry));
             let owner = known.unwrap_or_else(|| {
@@ -132,6 +133,7 @@ impl Memory {
             if admits {
                 drafts[owner].usage.charge(entry, now);
             }
+            refused.push((!admits).then(|| drafts[owner].usage.refusing(entry, now)));
             owners.push(owner);
             admitted.push(admits);
         }
@@ -154,7 +156,8 @@ impl Memory {
         }
         let answers = entries.iter().enumerate().map(|(index, entry)| {
             let charged = if admitted[index] && stands { entry.op.cost() } else { 0 };
-            drafts[owners[index]].usage.answer(entry, now, admitted[index], charged)
+            let answer = drafts[owners[index]].usage.answer(entry, now, admitted[index], charged);
+            Answer { refused: refused[index], ..answer }
         });
         let answers: Vec<Answer> = answers.collect();
         for (answer, owner) in answers.iter().zip(&owners).filter(|(answer, _)| !answer.applied) {
@@ -211,7 +214,7 @@ fn unknown(entry: &Entry<'_>, now: u64) -> Answer {
         _ => true,
     };
     let attempts = matches!(entry.op, Op::Journal).then(Box::default);
-    Answer { applied, now, blocked_until: 0, views, source: Source::Store, attempts }
+    Answer { applied, now, views, attempts, ..Answer::default() }
 }
 
 impl Store for Memory {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use smallvec::SmallVec;
 
-use super::super::{Answer, Attempt, Entry, Op, Source, Views};
+use super::super::{Answer, Attempt, Entry, Op, Views};
 use crate::algorithm::{MAX, Rule, State};
 use crate::plan::{Plan, Tag};
 
@@ -56,24 +56,30 @@ impl Usage {
 
     /// Takes over what another version of the policy left, limit by limit.
     #[inline]
-    pub(super) fn adopt(&mut self, plan: &Plan) {
+    pub(super) fn adopt(&mut self, plan: &Plan, now: u64) {
         if !Arc::ptr_eq(&self.shape, &plan.shape) {
-            self.adopt_slowly(plan);
+            self.adopt_slowly(plan, now);
         }
     }
 
     #[cold]
-    pub(super) fn adopt_slowly(&mut self, plan: &Plan) {
+    pub(super) fn adopt_slowly(&mut self, plan: &Plan, now: u64) {
         if self.shape != plan.shape {
             let mut old: Vec<(&Tag, Option<State>)> =
                 self.shape.iter().zip(self.states.drain(..)).map(|(tag, state)| (tag, Some(state))).collect();
             let mut states = SmallVec::new();
-            for (tag, rule) in plan.shape.iter().zip(&plan.rules) {
+            for (index, (tag, rule)) in plan.shape.iter().zip(&plan.rules).enumerate() {
                 let same =
                     old.iter_mut().find(|(other, state)| state.is_some() && other.0 == tag.0 && other.1 == tag.1);
                 states.push(match same {
                     Some((other, state)) => match state.take() {
-                        Some(state) => refitted(state, other.2, tag.2),
+                        Some(mut state) => {
+                            if other.2 != tag.2 {
+                                let period = plan.policy.limits()[index].period().micros();
+                                rule.refit(&mut state, (period, other.2), now);
+                            }
+                            state
+                        }
                         None => rule.fresh(),
                     },
                     None => rule.fresh(),
@@ -118,6 +124,14 @@ impl Usage {
         for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
             rule.add(state, now, cost, hold);
         }
+    }
+
+    /// The limits that refuse a check now, bit by bit.
+    #[cold]
+    pub(super) fn refusing(&self, entry: &Entry<'_>, now: u64) -> u16 {
+        let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
+        let refusing = asked.filter(|(_, (rule, state))| !rule.admits(state, now, entry.op.cost()));
+        refusing.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// What a denial changes: nothing, unless the policy says so. Says whether it did.
@@ -169,7 +183,7 @@ impl Usage {
     /// Reads the usage as this policy does: what another version left, and when all is over, buckets that do not start
     /// full as never seen.
     pub(super) fn read(&mut self, plan: &Plan, now: u64) {
-        self.adopt(plan);
+        self.adopt(plan, now);
         if plan.grace > 0 && self.meaning(plan) <= now {
             for (rule, state) in plan.rules.iter().zip(&mut self.states) {
                 if rule.grace() > 0 {
@@ -237,6 +251,8 @@ impl Usage {
         match &entry.op {
             Op::Check { cost, .. } => {
                 let admits = self.try_charge(entry, now);
+                let charges = !admits && entry.plan.policy.options().count_denied;
+                let refused = charges.then(|| self.refusing(entry, now));
                 let changed = admits || self.refuse(entry, now);
                 if changed {
                     self.renew(entry.plan, now);
@@ -244,7 +260,8 @@ impl Usage {
                 if entry.plan.policy.options().journal > 0 {
                     self.note(entry, now, admits);
                 }
-                let answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
+                let mut answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
+                answer.refused = refused;
                 if !admits {
                     self.denied(&answer);
                 }
@@ -301,23 +318,10 @@ impl Usage {
             ([rule], [state]) => Views::from_buf([view((rule, state))]),
             (rules, states) => rules.iter().zip(states).map(view).collect(),
         };
-        Answer { applied, now, blocked_until: self.blocked_until, views, source: Source::Store, attempts: None }
+        Answer { applied, now, blocked_until: self.blocked_until, views, ..Answer::default() }
     }
 
     pub(super) fn matters(&self, now: u64) -> bool {
         self.ends > now || self.journal.as_ref().is_some_and(|journal| journal.ends > now)
     }
-}
-
-/// A bucket's fraction, when the new numbers have another denominator: rounded up, which admits less.
-fn refitted(mut state: State, had_fractions: bool, has_fractions: bool) -> State {
-    if let (State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state), true, false) =
-        (&mut state, had_fractions, has_fractions)
-    {
-        if state.part > 0 {
-            state.since += 1;
-        }
-        state.part = 0;
-    }
-    state
 }

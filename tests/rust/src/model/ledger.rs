@@ -104,6 +104,11 @@ impl Ledger {
         u128::from(self.limit.count().max(1))
     }
 
+    /// A bucket's units come back at whole multiples of one microsecond divided by this.
+    fn steps(&self) -> u64 {
+        steps(&self.limit)
+    }
+
     /// Time does not run backwards.
     fn time(&self, now: u64) -> u64 {
         now.max(self.last)
@@ -120,8 +125,20 @@ impl Ledger {
             }
     }
 
-    /// Takes other numbers. What a bucket misses comes back at the new rate from the moment there were just so many.
-    pub(super) fn change(&mut self, limit: &Limit) {
+    /// Takes other numbers. What a bucket misses comes back at the new rate from the moment there were just so many, or
+    /// from the next microsecond when that moment cannot be written down in the new numbers; unless at the old rate
+    /// nothing is missing any more.
+    pub(super) fn change(&mut self, limit: &Limit, now: u64) {
+        let (old_steps, until) = (self.steps(), self.counts_until());
+        let old_rate = self.rate();
+        if let (Some(level), true) = (&mut self.level, old_rate != u128::from(limit.count().max(1))) {
+            if until <= now {
+                *level = Level::new(until.max(level.at), 0);
+            } else if level.part > 0 && old_steps != steps(limit) {
+                *level = Level::new(level.at + 1, level.units);
+            }
+            level.units = level.units.min(most_missing(limit));
+        }
         let old_granule = self.granule();
         self.limit = limit.clone();
         if limit.algorithm() == Algorithm::SlidingWindow && self.granule() != old_granule {
@@ -266,7 +283,7 @@ impl Ledger {
         let now = self.time(now);
         let (cost, period) = (u128::from(cost), u128::from(self.period()));
         if self.is_bucket() {
-            let most = (LONGEST_DEBT * self.rate() / period).min(MOST);
+            let most = most_missing(&self.limit);
             let mut level = self.level.unwrap_or(Level::new(now, 0)).at(now, self.rate(), period);
             level.units = (level.units + cost).min(most);
             self.level = Some(level);
@@ -326,6 +343,21 @@ impl Ledger {
     pub(super) fn release(&mut self, id: u64) {
         self.held.retain(|held| held.id != id);
     }
+}
+
+/// See [`Ledger::steps`].
+fn steps(limit: &Limit) -> u64 {
+    let (count, period) = (limit.count().max(1), limit.period().micros());
+    let (mut common, mut rest) = (count, period);
+    while rest > 0 {
+        (common, rest) = (rest, common % rest);
+    }
+    count / common
+}
+
+/// The most units a bucket owes.
+fn most_missing(limit: &Limit) -> u128 {
+    (LONGEST_DEBT * u128::from(limit.count().max(1)) / u128::from(limit.period().micros())).min(MOST)
 }
 
 /// The last instant of the granule that holds a moment.

@@ -53,7 +53,7 @@ pub struct Model {
 
 impl Usage {
     /// As another version of the policy reads it.
-    fn read_by(&self, policy: &Policy) -> Self {
+    fn read_by(&self, policy: &Policy, now: u64) -> Self {
         let mut old: Vec<Ledger> = self.ledgers.clone();
         let ledgers = policy.limits().iter().map(|limit| {
             let same = old.iter().position(|ledger| ledger.is_same(limit));
@@ -61,7 +61,7 @@ impl Usage {
                 || Ledger::new(limit),
                 |index| {
                     let mut ledger = old.remove(index);
-                    ledger.change(limit);
+                    ledger.change(limit, now);
                     ledger
                 },
             )
@@ -104,6 +104,11 @@ impl Usage {
         self.blocked_until <= now && self.seen(now).ledgers.iter().all(|ledger| ledger.admits(now, cost))
     }
 
+    /// The limits that refuse a cost.
+    fn refusing(&self, now: u64, cost: u64) -> Vec<bool> {
+        self.seen(now).ledgers.iter().map(|ledger| !ledger.admits(now, cost)).collect()
+    }
+
     fn charge(&mut self, now: u64, cost: u64, hold: u64) {
         self.see(now);
         self.ledgers.iter_mut().for_each(|ledger| ledger.charge(now, cost, hold));
@@ -133,7 +138,9 @@ impl Usage {
         }
     }
 
-    fn said(&self, policy: &Policy, now: u64, cost: u64, admitted: bool, charged: u64) -> Said {
+    /// What a call of `cost` says: `refusing` are the limits that refused it when it was asked, the rest is told as it
+    /// is now.
+    fn said(&self, policy: &Policy, now: u64, cost: u64, admitted: bool, charged: u64, refusing: &[bool]) -> Said {
         let shadow = policy.options().shadow && !admitted;
         let views: Vec<(Ledger, Option<u64>)> = self
             .seen(now)
@@ -146,21 +153,19 @@ impl Usage {
             .collect();
         let limits: Vec<LimitSaid> = views
             .iter()
-            .map(|(ledger, admits_at)| {
-                let exceeded = !admitted && admits_at.is_none_or(|at| at > now);
-                LimitSaid {
-                    algorithm: ledger.limit.algorithm().name().to_owned(),
-                    limit: ledger.capacity(),
-                    period: ledger.limit.period().micros(),
-                    remaining: ledger.remaining(now),
-                    retry_after: if exceeded { admits_at.map(|at| at - now) } else { Some(0) },
-                    reset_after: ledger.resets_at(now) - now,
-                    exceeded,
-                }
+            .zip(refusing)
+            .map(|((ledger, admits_at), refused)| LimitSaid {
+                algorithm: ledger.limit.algorithm().name().to_owned(),
+                limit: ledger.capacity(),
+                period: ledger.limit.period().micros(),
+                remaining: ledger.remaining(now),
+                retry_after: if admitted { Some(0) } else { admits_at.map(|at| at - now) },
+                reset_after: ledger.resets_at(now) - now,
+                exceeded: !admitted && *refused,
             })
             .collect();
         let blocked = self.blocked_until.saturating_sub(now);
-        let mut waits = limits.iter().filter(|limit| limit.exceeded).map(|limit| limit.retry_after);
+        let mut waits = limits.iter().map(|limit| limit.retry_after);
         let wait = waits.try_fold(blocked, |longest, wait| wait.map(|wait| longest.max(wait)));
         let binding = binding(&limits);
         let delay = views.iter().map(|(ledger, _)| ledger.delay(now, charged)).max();
@@ -233,7 +238,7 @@ impl Model {
     }
 
     fn usage(&self, policy: &Policy, key: &str) -> Usage {
-        self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy)
+        self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy, self.now)
     }
 
     /// Keeps a usage, unless nothing of it means anything any more.
@@ -272,6 +277,7 @@ impl Model {
     fn checked(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>, hold: u64) -> (Said, bool) {
         let mut usage = self.usage(policy, key);
         let admitted = usage.admits(self.now, cost);
+        let refusing = usage.refusing(self.now, cost);
         let before = usage.clone();
         if admitted {
             usage.charge(self.now, cost, hold);
@@ -279,7 +285,7 @@ impl Model {
         } else {
             usage.deny(policy, self.now, cost, hold);
         }
-        let said = usage.said(policy, self.now, cost, admitted, if admitted { cost } else { 0 });
+        let said = usage.said(policy, self.now, cost, admitted, if admitted { cost } else { 0 }, &refusing);
         if admitted {
             self.keep(policy, key, usage);
         } else {
@@ -293,7 +299,7 @@ impl Model {
     #[must_use]
     pub fn peek(&self, policy: &Policy, key: &str, cost: u64) -> Said {
         let usage = self.usage(policy, key);
-        usage.said(policy, self.now, cost, usage.admits(self.now, cost), 0)
+        usage.said(policy, self.now, cost, usage.admits(self.now, cost), 0, &usage.refusing(self.now, cost))
     }
 
     /// Consumes, admitted or not.
@@ -369,10 +375,11 @@ impl Model {
     pub fn check_all(&mut self, entries: &[(&Policy, &str, u64)]) -> Said {
         let before = self.usages.clone();
         let now = self.now;
-        let mut admitted = Vec::new();
+        let (mut admitted, mut refusing) = (Vec::new(), Vec::new());
         for (policy, key, cost) in entries {
             let mut usage = self.usage(policy, key);
             admitted.push(usage.admits(now, *cost));
+            refusing.push(usage.refusing(now, *cost));
             if admitted[admitted.len() - 1] {
                 usage.charge(now, *cost, 0);
                 usage.blocked_until = 0;
@@ -394,10 +401,10 @@ impl Model {
         }
         let decisions: Vec<Said> = entries
             .iter()
-            .zip(&admitted)
-            .map(|((policy, key, cost), admitted)| {
+            .zip(admitted.iter().zip(&refusing))
+            .map(|((policy, key, cost), (admitted, refusing))| {
                 let charged = if *admitted && stands { *cost } else { 0 };
-                self.usage(policy, key).said(policy, now, *cost, *admitted, charged)
+                self.usage(policy, key).said(policy, now, *cost, *admitted, charged, refusing)
             })
             .collect();
         let mut chosen = &decisions[0];

@@ -1,0 +1,67 @@
+//! A server whose clock jumps gives no quota away: time for a key does not run backwards.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate::Limiter;
+use tidegate_tests::servers::{Kind, Servers};
+
+const ALGORITHMS: [&str; 8] = [
+    "fixed-window",
+    "calendar-window",
+    "sliding-window",
+    "sliding-log",
+    "sliding-counter",
+    "token-bucket",
+    "gcra",
+    "leaky-bucket",
+];
+
+fn admitted(limiter: &Limiter, notation: &str, key: &str) -> usize {
+    let allowed = |_: &usize| limiter.check(notation, key).expect("a decision").allowed();
+    (0..12).take_while(allowed).count()
+}
+
+fn limiter(servers: &Servers) -> Limiter {
+    Limiter::builder().store(servers.url()).timeout(Duration::from_secs(10)).build().expect("a limiter")
+}
+
+#[test]
+fn back_by_a_day_gives_nothing_away_and_takes_nothing() {
+    let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
+    let limiter = limiter(&servers);
+    for algorithm in ALGORITHMS {
+        assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 10, "{algorithm}");
+    }
+    for jump in [-60.0, -86_400.0, -86_400.0, 30.0] {
+        servers.clock(0, jump);
+        for algorithm in ALGORITHMS {
+            assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 0, "{algorithm} after {jump} s");
+        }
+    }
+    // A key that was never seen has no time yet.
+    for algorithm in ALGORITHMS {
+        assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "b"), 10, "{algorithm}");
+    }
+}
+
+#[test]
+fn back_and_forth_gives_nothing_twice() {
+    let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
+    let limiter = limiter(&servers);
+    for algorithm in ALGORITHMS {
+        let notation = format!("{algorithm} 10/day");
+        assert_eq!(admitted(&limiter, &notation, "a"), 10, "{algorithm}");
+    }
+    for _ in 0..3 {
+        servers.clock(0, -86_400.0);
+        for algorithm in ALGORITHMS {
+            assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 0, "{algorithm}");
+        }
+        servers.clock(0, 86_400.0);
+        for algorithm in ALGORITHMS {
+            // Seconds pass between the jumps, not a day: nothing comes back.
+            assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 0, "{algorithm}");
+        }
+    }
+}
