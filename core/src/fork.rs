@@ -15,7 +15,8 @@ pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-fn generation() -> u64 {
+/// Differs between a process and those forked from it.
+pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
@@ -39,6 +40,14 @@ impl<T> PerProcess<T> {
     /// What was made in this process, if anything was.
     pub(crate) fn get(&self) -> Option<Arc<(u64, T)>> {
         self.made.load_full().filter(|made| made.0 == generation())
+    }
+
+    /// The same where making it cannot fail.
+    pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<(u64, T)> {
+        match self.get_or_try_init(|| Ok(make())) {
+            Ok(made) => made,
+            Err(error) => unreachable!("{error}"),
+        }
     }
 
     /// The same, made now where it is missing. When several make it at once, one of theirs is kept.

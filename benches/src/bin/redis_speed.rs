@@ -54,7 +54,11 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!("checks per second, median of {ROUNDS} rounds");
     let limiter = builder().build().expect("a limiter");
-    println!("{:<28}{:>10.0}", "blocking, one thread", median((0..ROUNDS).map(|_| blocking(&limiter, &keys)).collect()));
+    println!(
+        "{:<28}{:>10.0}",
+        "blocking, one thread",
+        median((0..ROUNDS).map(|_| blocking(&limiter, &keys)).collect())
+    );
     for (name, fold) in [("folded", 256), ("pipelined", 1)] {
         let limiter = builder().fold(fold).build_async().expect("a limiter");
         for in_flight in [1, 16, 64, 256] {

@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Inner;
 use crate::decision::Decision;
+use crate::fork::{self, PerProcess};
 use crate::plan::Plan;
 use crate::policy::Algorithm;
 use crate::store::{Entry, HoldId, Op};
@@ -23,12 +24,14 @@ pub struct Hold {
     decision: Decision,
     /// Whether dropping it may block the thread.
     blocking: bool,
+    /// The process that took it: copies of it in others give nothing back.
+    process: u64,
 }
 
 impl Hold {
     pub(super) fn new(inner: &Arc<Inner>, id: HoldId, decision: Decision, blocking: bool) -> Self {
         inner.keeper.keep(inner, id, decision.plan(), decision.key());
-        Self { inner: Arc::clone(inner), id, decision, blocking }
+        Self { inner: Arc::clone(inner), id, decision, blocking, process: fork::generation() }
     }
 
     /// The Decision that let it in.
@@ -46,6 +49,9 @@ impl std::fmt::Debug for Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if self.process != fork::generation() {
+            return;
+        }
         self.inner.keeper.forget(self.id);
         let (plan, key) = (&self.inner.policies.current(self.decision.plan()), self.decision.key());
         let entry = Entry { plan, key, op: Op::Close { hold: self.id } };
@@ -67,13 +73,16 @@ impl Drop for Hold {
 /// One thread that renews all holds of a limiter; it starts with the first and ends with the limiter. With a clock that
 /// is moved by hand whoever moves it renews what is due.
 pub(super) struct Keeper {
-    shared: Arc<(Mutex<Kept>, Condvar)>,
+    /// A process that was forked has neither the thread nor the holds of its parent.
+    shared: PerProcess<Shared>,
     began: Instant,
 }
 
+type Shared = Arc<(Mutex<Kept>, Condvar)>;
+
 impl Default for Keeper {
     fn default() -> Self {
-        Self { shared: Arc::default(), began: Instant::now() }
+        Self { shared: PerProcess::new(), began: Instant::now() }
     }
 }
 
@@ -99,16 +108,21 @@ impl Keeper {
         let Some(ttl) = limits.map(|limit| limit.period().micros()).min() else { return };
         let every = Duration::from_micros(ttl) / RENEWALS;
         let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: self.time(inner) + every };
-        let (kept, changed) = &*self.shared;
+        let shared = self.shared();
+        let (kept, changed) = &*shared;
         let mut kept = kept.lock();
         kept.holds.insert(id, keep);
         if !kept.running && !kept.stopped && inner.clock.is_none() {
-            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&self.shared));
+            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&shared));
             let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
             // Without the thread the holds end with their ttl, as they would if the process died.
             kept.running = thread.spawn(move || run(&inner, &shared)).is_ok();
         }
         changed.notify_one();
+    }
+
+    fn shared(&self) -> Shared {
+        Arc::clone(&self.shared.get_or_init(Shared::default).1)
     }
 
     fn time(&self, inner: &Inner) -> Duration {
@@ -117,10 +131,11 @@ impl Keeper {
 
     /// Renews the holds that are due; says how long it is until the next is, if there is any.
     pub(super) fn renew(&self, inner: &Inner) -> Option<Duration> {
+        let shared = self.shared();
         loop {
             let now = self.time(inner);
             let (id, plan, key) = {
-                let mut kept = self.shared.0.lock();
+                let mut kept = shared.0.lock();
                 let (id, keep) = kept.holds.iter_mut().min_by_key(|(_, keep)| keep.next)?;
                 if keep.next > now {
                     return Some(keep.next - now);
@@ -136,12 +151,13 @@ impl Keeper {
     }
 
     fn forget(&self, id: HoldId) {
-        self.shared.0.lock().holds.remove(&id);
+        self.shared().0.lock().holds.remove(&id);
     }
 
     pub(super) fn stop(&self) {
-        self.shared.0.lock().stopped = true;
-        self.shared.1.notify_one();
+        let shared = self.shared();
+        shared.0.lock().stopped = true;
+        shared.1.notify_one();
     }
 }
 
