@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Inner;
 use crate::decision::Decision;
-use crate::fork::PerProcess;
+use crate::fork::{self, PerProcess};
 use crate::plan::Plan;
 use crate::policy::Algorithm;
 use crate::store::{Entry, HoldId, Op};
@@ -27,12 +27,14 @@ pub struct Hold {
     blocking: bool,
     /// Told when the store has answered that it was given back.
     told: Option<oneshot::Sender<()>>,
+    /// The process that took it: copies of it in others give nothing back.
+    process: u64,
 }
 
 impl Hold {
     pub(super) fn new(inner: &Arc<Inner>, id: HoldId, decision: Decision, blocking: bool) -> Self {
         inner.keeper.keep(inner, id, decision.plan(), decision.key());
-        Self { inner: Arc::clone(inner), id, decision, blocking, told: None }
+        Self { inner: Arc::clone(inner), id, decision, blocking, told: None, process: fork::generation() }
     }
 
     /// The Decision that let it in.
@@ -60,6 +62,9 @@ impl std::fmt::Debug for Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if self.process != fork::generation() {
+            return;
+        }
         self.inner.keeper.forget(self.id);
         let (plan, key) = (&self.inner.policies.current(self.decision.plan()), self.decision.key());
         let entry = Entry { plan, key, op: Op::Close { hold: self.id } };
