@@ -178,7 +178,7 @@ mod tests {
             let key = format!("key {number}");
             let entry = Entry { plan: &plan, key: &key, op: Op::Peek { cost: 1 } };
             let mut state = rule.fresh();
-            rule.try_add(&mut state, number + 1, 1, 0);
+            rule.add(&mut state, number + 1, 1, 0);
             let views = std::iter::once(rule.view(&state, number + 1, 1, 0)).collect();
             known.hear(&entry, &Answer { now: number + 1, views, ..Answer::default() }, number + 1, 0);
         }
