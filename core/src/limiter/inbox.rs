@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{AsPolicy, AsyncLimiter, CheckOptions, Hold, check_op, decided, valid_cost};
+use super::{AsPolicy, AsyncLimiter, Call, Hold, decided};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{Attempt, Home, Op, Wake};
@@ -27,30 +27,6 @@ pub enum Outcome {
     Attempts(Vec<Attempt>),
     /// Of what only has to be done.
     Nothing,
-}
-
-/// A call about one policy and key that a Decision answers.
-#[derive(Debug, Clone)]
-pub enum Call {
-    /// Asks and consumes.
-    Check(CheckOptions),
-    /// Asks.
-    Peek(u64),
-    /// Consumes even past the limit.
-    Charge(u64),
-    /// Gives back.
-    Refund(u64),
-}
-
-impl Call {
-    fn op(&self) -> Result<Op> {
-        Ok(match self {
-            Self::Check(options) => check_op(options)?,
-            Self::Peek(cost) => Op::Peek { cost: valid_cost(*cost)? },
-            Self::Charge(cost) => Op::Charge { cost: valid_cost(*cost)? },
-            Self::Refund(cost) => Op::Refund { cost: valid_cost(*cost)? },
-        })
-    }
 }
 
 impl AsyncLimiter {
