@@ -140,7 +140,7 @@ def cases(url: str) -> list[Case]:
             {"throttled-py": 8},
             {
                 "tidegate": ours("memory://", gcra),
-                "throttled-py": with_throttled("gcra", lambda: throttled.MemoryStore({"MAX_SIZE": 10_000})),
+                "throttled-py": with_throttled("gcra", lambda: throttled.MemoryStore()),
             },
         ),
         Case(
