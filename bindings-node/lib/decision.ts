@@ -116,6 +116,7 @@ function limitState(
 
 export let subjectOf: (decision: Decision) => Subject;
 export let chargedOf: (decision: Decision) => number;
+export let sourceOf: (decision: Decision) => number;
 
 /** The answer to a check. A denial is a Decision, never an error. */
 export class Decision {
@@ -240,6 +241,7 @@ export class Decision {
   static {
     subjectOf = (decision) => decision._subject;
     chargedOf = (decision) => decision._numbers[CHARGED];
+    sourceOf = (decision) => (decision._numbers[HEAD] >> SOURCE) & 15;
   }
 }
 

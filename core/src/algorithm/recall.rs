@@ -119,7 +119,10 @@ mod tests {
                 let mut now = NOW + random(60 * SECOND);
                 for _ in 0..random(12) {
                     now += random(3 * SECOND);
-                    rule.try_add(&mut state, now, 1 + random(2), 0);
+                    let cost = 1 + random(2);
+                    if rule.admits(&state, now, cost) {
+                        rule.add(&mut state, now, cost, 0);
+                    }
                 }
                 now += random(3 * SECOND);
                 let view = rule.view(&state, now, 1, 0);
@@ -141,7 +144,7 @@ mod tests {
         let rule = &plan.rules[0];
         let mut state = rule.fresh();
         for step in 0..90 {
-            rule.try_add(&mut state, NOW + step * SECOND / 5, 1, 0);
+            rule.add(&mut state, NOW + step * SECOND / 5, 1, 0);
         }
         let now = NOW + 18 * SECOND;
         let kept = rule.kept(state.clone(), now + 3 * SECOND);

@@ -6,7 +6,7 @@
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{retry_after, seconds, unavailable};
+use super::{retry_after, seconds};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Algorithm;
@@ -69,8 +69,14 @@ impl FromStr for Headers {
 /// A policy in shadow is not announced, since it limits nobody; nor is one that nobody could ask about.
 #[must_use]
 pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String)> {
+    headers_of_all(&[decision], which)
+}
+
+/// The same for an answer that several Decisions were made for, one after the other.
+#[must_use]
+pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     let mut fields = Vec::with_capacity(6);
-    let announced = announced(decision);
+    let announced = announced(decisions);
     if let Some(lead) = lead(&announced) {
         if matches!(which, Headers::Both | Headers::Ietf) {
             fields.push((POLICY, list(&announced, policy_item)));
@@ -82,8 +88,8 @@ pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String
             fields.push(("X-RateLimit-Reset", reset_at(lead).to_string()));
         }
     }
-    if !decision.allowed()
-        && let Some(wait) = retry_after(decision)
+    if let Some(refusal) = decisions.iter().find(|decision| !decision.allowed())
+        && let Some(wait) = retry_after(refusal)
     {
         fields.push(("Retry-After", wait.to_string()));
     }
@@ -91,13 +97,13 @@ pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String
 }
 
 /// One Decision for each policy that limits: of two keys of one policy the one that is nearer to a refusal.
-fn announced(decision: &Decision) -> Vec<&Decision> {
-    let entries = match decision.decisions() {
-        [] => std::slice::from_ref(decision),
+fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
+    let entries = decisions.iter().flat_map(|decision| match decision.decisions() {
+        [] => std::slice::from_ref(*decision),
         entries => entries,
-    };
-    let mut announced: Vec<&Decision> = Vec::with_capacity(entries.len());
-    for entry in entries.iter().filter(|entry| !entry.in_shadow() && !unavailable(entry)) {
+    });
+    let mut announced: Vec<&Decision> = Vec::with_capacity(decisions.len());
+    for entry in entries.filter(|entry| !entry.in_shadow() && !entry.unavailable()) {
         match announced.iter_mut().find(|known| known.policy() == entry.policy()) {
             Some(known) => *known = lead(&[*known, entry]).unwrap_or(entry),
             None => announced.push(entry),

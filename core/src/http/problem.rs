@@ -1,6 +1,6 @@
 //! The body of a refusal: `application/problem+json`. It names policies, never keys.
 
-use super::{retry_after, status, unavailable};
+use super::{retry_after, status};
 use crate::decision::Decision;
 
 /// The media type of [`problem`].
@@ -18,7 +18,7 @@ const CAPACITY: (&str, &str) = (
 /// The problem that a refusal is.
 #[must_use]
 pub fn problem(decision: &Decision) -> String {
-    let unavailable = unavailable(decision);
+    let unavailable = decision.unavailable();
     let (kind, title) = if unavailable { CAPACITY } else { QUOTA };
     let detail = match retry_after(decision) {
         None => "This request asks for more than is ever allowed.".to_owned(),
@@ -42,7 +42,7 @@ fn violated(decision: &Decision) -> Vec<&str> {
         entries => entries,
     };
     let mut names = Vec::with_capacity(1);
-    for entry in entries.iter().filter(|entry| !entry.allowed() && !unavailable(entry)) {
+    for entry in entries.iter().filter(|entry| !entry.allowed() && !entry.unavailable()) {
         if !names.contains(&entry.policy()) {
             names.push(entry.policy());
         }

@@ -168,7 +168,7 @@ impl AsyncLimiter {
 
     async fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key, op.cost());
+        let ticket = self.inner.lines.join(plan, key, op.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {

@@ -57,7 +57,7 @@ impl Limiter {
     }
 
     #[inline]
-    fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
+    pub(super) fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
         let entry = Entry { plan: &plan, key, op };
         let answer = self.inner.store.ask(&entry, self.inner.now())?;
@@ -173,7 +173,7 @@ impl Limiter {
 
     fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key, op.cost());
+        let ticket = self.inner.lines.join(plan, key, op.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {

@@ -33,6 +33,8 @@ pub struct Builder {
     deny_cache: Duration,
     listener: Option<Listener>,
     fold: usize,
+    #[cfg(feature = "bench")]
+    bare: bool,
     clock: Option<Arc<ManualClock>>,
 }
 
@@ -64,6 +66,8 @@ impl Default for Builder {
             deny_cache: Duration::from_secs(1),
             listener: None,
             fold: MOST,
+            #[cfg(feature = "bench")]
+            bare: false,
             clock: None,
         }
     }
@@ -186,6 +190,15 @@ impl Builder {
         self
     }
 
+    /// Leaves out the layers, for benchmarks.
+    #[cfg(feature = "bench")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
     /// A limiter for threads.
     ///
     /// # Errors
@@ -209,6 +222,12 @@ impl Builder {
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
         {
             return Ok((Arc::new(Memory::new(max_keys)), None));
+        }
+        #[cfg(feature = "bench")]
+        if let (true, [url]) = (self.bare, &*self.stores)
+            && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
+        {
+            return Ok((Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?), None));
         }
         let store = self.side(&self.stores, &signals)?;
         let rollout = match &self.rollout {
@@ -278,6 +297,7 @@ impl Builder {
             lines: Lines::default(),
             keeper: Keeper::default(),
             closed: AtomicBool::new(false),
+            shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
             seed,
             holds: AtomicU64::new(0),
             layers,
@@ -287,5 +307,17 @@ impl Builder {
             clock.watch(watcher);
         }
         Ok(inner)
+    }
+}
+
+/// A store's URL without user, password and options; only its scheme, where it is none of the usual shape.
+fn without_secrets(url: &str) -> String {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    match url::Url::parse(url) {
+        Ok(url) => {
+            let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+            format!("{scheme}://{}{port}{}", url.host_str().unwrap_or_default(), url.path())
+        }
+        Err(_) => format!("{scheme}://…"),
     }
 }

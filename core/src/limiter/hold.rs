@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Inner;
 use crate::decision::Decision;
+use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::Algorithm;
 use crate::store::{Entry, HoldId, Op};
@@ -85,13 +86,16 @@ impl Drop for Hold {
 /// One thread that renews all holds of a limiter; it starts with the first and ends with the limiter. With a clock that
 /// is moved by hand whoever moves it renews what is due.
 pub(super) struct Keeper {
-    shared: Arc<(Mutex<Kept>, Condvar)>,
+    /// Each process renews its own: what a child inherits is renewed by its parent, whose thread may sleep on the lock.
+    shared: PerProcess<Shared>,
     began: Instant,
 }
 
+type Shared = Arc<(Mutex<Kept>, Condvar)>;
+
 impl Default for Keeper {
     fn default() -> Self {
-        Self { shared: Arc::default(), began: Instant::now() }
+        Self { shared: PerProcess::new(), began: Instant::now() }
     }
 }
 
@@ -117,11 +121,12 @@ impl Keeper {
         let Some(ttl) = limits.map(|limit| limit.period().micros()).min() else { return };
         let every = Duration::from_micros(ttl) / RENEWALS;
         let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: self.time(inner) + every };
-        let (kept, changed) = &*self.shared;
+        let Ok(shared) = self.shared.get_or_try_init(|| Ok(Arc::default())) else { return };
+        let (kept, changed) = &*shared.1;
         let mut kept = kept.lock();
         kept.holds.insert(id, keep);
         if !kept.running && !kept.stopped && inner.clock.is_none() {
-            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&self.shared));
+            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&shared.1));
             let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
             // Without the thread the holds end with their ttl, as they would if the process died.
             kept.running = thread.spawn(move || run(&inner, &shared)).is_ok();
@@ -135,10 +140,11 @@ impl Keeper {
 
     /// Renews the holds that are due; says how long it is until the next is, if there is any.
     pub(super) fn renew(&self, inner: &Inner) -> Option<Duration> {
+        let shared = self.shared.get()?;
         loop {
             let now = self.time(inner);
             let (id, plan, key) = {
-                let mut kept = self.shared.0.lock();
+                let mut kept = shared.1.0.lock();
                 let (id, keep) = kept.holds.iter_mut().min_by_key(|(_, keep)| keep.next)?;
                 if keep.next > now {
                     return Some(keep.next - now);
@@ -154,12 +160,16 @@ impl Keeper {
     }
 
     fn forget(&self, id: HoldId) {
-        self.shared.0.lock().holds.remove(&id);
+        if let Some(shared) = self.shared.get() {
+            shared.1.0.lock().holds.remove(&id);
+        }
     }
 
     pub(super) fn stop(&self) {
-        self.shared.0.lock().stopped = true;
-        self.shared.1.notify_one();
+        if let Some(shared) = self.shared.get() {
+            shared.1.0.lock().stopped = true;
+            shared.1.1.notify_one();
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::clock::Signal;
+use crate::error::Result;
+use crate::fork::PerProcess;
 use crate::plan::Plan;
 
 /// Lines kept before those in which nobody stands any more are looked for.
@@ -56,16 +58,20 @@ impl Drop for Ticket {
 /// A policy's identity and a key.
 type Wanted = (u128, Box<str>);
 
-/// All lines in which somebody stands.
-#[derive(Debug, Default)]
+/// The lines of one process.
+type Open = Mutex<HashMap<Wanted, Weak<Line>>>;
+
+/// All lines in which somebody stands. A child does not stand behind its parent's threads, which it does not have.
+#[derive(Default)]
 pub(super) struct Lines {
-    open: Mutex<HashMap<Wanted, Weak<Line>>>,
+    open: PerProcess<Open>,
 }
 
 impl Lines {
     /// Takes a place in the line for a key.
-    pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Ticket {
-        let mut open = self.open.lock();
+    pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Ticket> {
+        let lines = self.open.get_or_try_init(|| Ok(Open::default()))?;
+        let mut open = lines.1.lock();
         if open.len() > TIDY {
             open.retain(|_, line| line.strong_count() > 0);
         }
@@ -82,18 +88,20 @@ impl Lines {
             waiting.1.push_back(Waiter { number, cost });
             number
         };
-        Ticket { line, number }
+        Ok(Ticket { line, number })
     }
 
     /// How many stand in the line for a key.
     pub(super) fn waiting(&self, plan: &Plan, key: &str) -> usize {
-        let line = self.open.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
+        let Some(lines) = self.open.get() else { return 0 };
+        let line = lines.1.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
         line.map_or(0, |line| line.waiting.lock().1.len())
     }
 
     /// Something was given back: the first in the line may ask again before its time.
     pub(super) fn given_back(&self, plan: &Plan, key: &str) {
-        let open = self.open.lock();
+        let Some(lines) = self.open.get() else { return };
+        let open = lines.1.lock();
         if open.is_empty() {
             return;
         }

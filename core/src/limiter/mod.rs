@@ -3,6 +3,7 @@
 mod asynchronous;
 mod blocking;
 mod builder;
+mod call;
 mod hold;
 mod inbox;
 mod line;
@@ -13,8 +14,9 @@ mod turn;
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
+pub use call::Call;
 pub use hold::Hold;
-pub use inbox::{Call, Inbox, Outcome, Posted};
+pub use inbox::{Charged, Inbox, Outcome, Posted};
 pub use policies::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;
@@ -27,7 +29,7 @@ use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::PolicyFile;
+use crate::policy::{Policy, PolicyFile};
 use crate::resilience::{Counters, Layers};
 use crate::store::{Answer, Entry, HoldId, Op, Source, Store};
 use hold::Keeper;
@@ -63,6 +65,8 @@ struct Inner {
     lines: Lines,
     keeper: Keeper,
     closed: AtomicBool,
+    /// The stores' URLs without secrets.
+    shown: String,
     /// Mixed into the names of holds.
     seed: u64,
     holds: AtomicU64,
@@ -115,11 +119,14 @@ impl Inner {
         if decision.source() != Source::Fallback {
             return false;
         }
-        if let Some(layers) = &self.layers {
-            let plan = self.policies.current(decision.plan());
-            layers.settle(&Entry { plan: &plan, key: decision.key(), op: op.clone() }, self.now());
-        }
+        self.settles_here(&self.policies.current(decision.plan()), decision.key(), op);
         true
+    }
+
+    fn settles_here(&self, plan: &Arc<Plan>, key: &str, op: &Op) {
+        if let Some(layers) = &self.layers {
+            layers.settle(&Entry { plan, key, op: op.clone() }, self.now());
+        }
     }
 
     fn set_rollout(&self, percent: f64) -> Result<()> {
@@ -197,6 +204,27 @@ impl Limiter {
     #[must_use]
     pub fn to_async(&self) -> AsyncLimiter {
         AsyncLimiter { inner: Arc::clone(&self.inner) }
+    }
+
+    /// The policy that a name or a notation means to this limiter now.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.inner.plan(&policy, "")?.policy.clone())
+    }
+
+    /// Whether calls may have to wait for a server; without one they never do.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.inner.layers.is_some()
+    }
+
+    /// In a few words what it is, without secrets: the store, and how many policies it has.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let closed = if self.inner.open().is_ok() { "" } else { ", closed" };
+        format!("of {}, policies: {}{closed}", self.inner.shown, self.inner.policies.count())
     }
 }
 

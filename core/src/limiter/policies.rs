@@ -99,6 +99,11 @@ impl Policies {
         self.look(|plans| Arc::clone(plans.get(plan.policy.name()).unwrap_or(plan)))
     }
 
+    /// How many have a name.
+    pub(super) fn count(&self) -> usize {
+        self.look(Plans::len)
+    }
+
     #[inline]
     fn named(&self, text: &str) -> Result<Arc<Plan>> {
         if let Some(plan) = self.look(|plans| plans.get(text).map(spare::handle)) {

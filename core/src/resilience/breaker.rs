@@ -128,19 +128,14 @@ impl Shared {
     #[cold]
     fn failed(self: &Arc<Self>, era: u64, error: &Error) {
         self.signals.failed(error.kind());
-        match error.kind() {
-            ErrorKind::StoreUnavailable | ErrorKind::StoreTimeout => {
-                if era == self.era.load(Ordering::Acquire)
-                    && self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= PATIENCE
-                {
-                    self.opens(error);
-                }
+        if error.kind() == ErrorKind::StoreRejected {
+            self.failures.store(0, Ordering::Relaxed);
+            self.rejected(error);
+        } else if error.kind().is_store() && era == self.era.load(Ordering::Acquire) {
+            let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+            if failures >= PATIENCE {
+                self.opens(error);
             }
-            ErrorKind::StoreRejected => {
-                self.failures.store(0, Ordering::Relaxed);
-                self.rejected(error);
-            }
-            _ => {}
         }
     }
 

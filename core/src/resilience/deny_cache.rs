@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use compact_str::CompactString;
 
-use super::table::{Known, Shard, Table};
+use super::table::{Item, Shard, Table};
 use crate::algorithm::{Rule, View};
 use crate::clock::Steady;
 use crate::error::Result;
@@ -52,7 +52,7 @@ struct Denial {
     until: u64,
 }
 
-impl Known for Denial {
+impl Item for Denial {
     fn hash(&self) -> u64 {
         self.hash
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use smallvec::SmallVec;
 
-use super::table::{Known as Item, Table};
+use super::table::{Item, Table};
 use crate::algorithm::{Heard, HoldId};
 use crate::plan::Plan;
 use crate::store::{Answer, Entry, States};
@@ -53,14 +53,14 @@ pub(super) struct Resumed {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     keys: Table<Key>,
 }
 
 impl Known {
     /// Takes over what an answer says. `ours` is this process's time of the answer, `outage` who gave it: 0 is the store.
     #[inline]
-    pub(super) fn hear(&self, entry: &Entry<'_>, answer: &Answer, ours: u64, outage: u64) {
+    pub(crate) fn hear(&self, entry: &Entry<'_>, answer: &Answer, ours: u64, outage: u64) {
         if answer.views.is_empty() {
             return;
         }
@@ -178,7 +178,7 @@ mod tests {
             let key = format!("key {number}");
             let entry = Entry { plan: &plan, key: &key, op: Op::Peek { cost: 1 } };
             let mut state = rule.fresh();
-            rule.try_add(&mut state, number + 1, 1, 0);
+            rule.add(&mut state, number + 1, 1, 0);
             let views = std::iter::once(rule.view(&state, number + 1, 1, 0)).collect();
             known.hear(&entry, &Answer { now: number + 1, views, ..Answer::default() }, number + 1, 0);
         }

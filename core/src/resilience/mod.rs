@@ -14,6 +14,8 @@ mod table;
 
 pub(crate) use breaker::Breaker;
 pub(crate) use deny_cache::LONGEST;
+#[cfg(feature = "bench")]
+pub(crate) use known::Known;
 pub(crate) use rollout::Rollout;
 pub(crate) use shards::Shards;
 pub use signals::{Counters, StoreChange, StoreState};

@@ -16,7 +16,7 @@ const KEYS: usize = 65_536;
 const WEIGHED: usize = 8;
 
 /// Something known of a key.
-pub(super) trait Known {
+pub(super) trait Item {
     /// The hash of the policy and the key it is about.
     fn hash(&self) -> u64;
     /// Until when it is of use.
@@ -29,13 +29,13 @@ pub(super) struct Table<T> {
     hasher: RandomState,
 }
 
-impl<T: Known> Default for Table<T> {
+impl<T: Item> Default for Table<T> {
     fn default() -> Self {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
 }
 
-impl<T: Known> Table<T> {
+impl<T: Item> Table<T> {
     #[inline]
     pub(super) fn hash(&self, entry: &Entry<'_>) -> u64 {
         // The identity is a digest already; the key is the caller's, so the hasher is seeded.
@@ -75,7 +75,7 @@ impl<T> Default for Shard<T> {
     }
 }
 
-impl<T: Known> Shard<T> {
+impl<T: Item> Shard<T> {
     #[inline]
     pub(super) fn find(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<usize> {
         self.numbers.find(hash, |number| is(&self.items[*number as usize])).map(|number| *number as usize)

@@ -30,8 +30,11 @@ fn memory_and_redis_agree() {
     });
     for seed in seeds {
         let expected = history::run(seed, &memory, &memory_clock);
-        // Only the server knows how much of a log has left its window meanwhile.
-        let cached = seed % 4 == 3 && !expected.iter().any(|line| line.contains("SlidingLog"));
+        // Only the server knows how much of a log has left its window meanwhile, and what a bucket left that had another
+        // count and was not charged since.
+        let says = |words: &[&str]| words.iter().any(|word| expected.iter().any(|line| line.contains(word)));
+        let inexact = says(&["SlidingLog"]) || says(&["changed to"]) && says(&["Gcra", "TokenBucket", "LeakyBucket"]);
+        let cached = seed % 4 == 3 && !inexact;
         let found = history::run(seed, if cached { &layered } else { &store }, &redis_clock);
         let found: Vec<String> = found.iter().map(|line| line.replace("\"deny-cache\"", "\"store\"")).collect();
         if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {

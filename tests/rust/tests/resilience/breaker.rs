@@ -66,8 +66,6 @@ fn an_answer_in_between_begins_the_count_anew() {
 fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
     let server = Servers::start(Kind::Single);
     let told = Told::default();
-    let url = server.url().replace("redis://", "redis://:hunter2@");
-    let _ = url;
     let limiter = told.listen(builder(server.url())).build().expect("a limiter");
     soon("the server answers", || limiter.ping().is_ok());
     for round in 0..4 {

@@ -81,16 +81,18 @@ fn check_all_stands_or_falls_as_a_whole() {
         assert_eq!(whole.decisions().iter().map(tidegate::Decision::charged).sum::<u64>(), 0);
         assert_eq!(left(), charged);
         // One server fails: the others are given back what they were charged.
-        for down in 0..3 {
-            servers[down].stop(0);
+        for down in &servers {
+            down.stop(0);
             assert_eq!(sharded.check_all(&entries(1)).expect_err("one is silent").kind(), ErrorKind::StoreTimeout);
-            servers[down].cont(0);
+            down.cont(0);
             soon("it answers", || sharded.ping().is_ok());
         }
+        // A frozen server may have run what timed out, nobody can know; what the two others were charged is given back.
         let after = left();
-        // Whether a frozen server ran what timed out nobody can know; the others are as they were, the first down apart.
-        let changed = after.iter().zip(&charged).filter(|(after, before)| after != before).count();
-        assert!(changed <= 12 && after.iter().zip(&charged).all(|(after, before)| after <= before), "{after:?}");
+        for (number, (after, before)) in after.iter().zip(&charged).enumerate() {
+            let once = if number == 9 { 1 } else { number as u64 % 3 + 1 };
+            assert!([0, once].contains(&(before - after)), "key {number} went from {before} to {after}");
+        }
     }
 }
 
