@@ -125,7 +125,9 @@ export class Verdict<Request extends object, Response> {
       }
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
-        throw new CostError(`${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`);
+        throw new CostError(
+          `${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`,
+        );
       }
       questions.push({ policy: entry.policy, key, cost });
     }
@@ -162,7 +164,7 @@ export class Verdict<Request extends object, Response> {
 
   /** May it go? */
   get admitted(): boolean {
-    return this.decision !== undefined && this.decision.allowed;
+    return this.decision?.allowed === true;
   }
 
   /** The status of a refusal. */
@@ -229,14 +231,16 @@ export class Verdict<Request extends object, Response> {
       if (earlier.gate.settings.limiter !== this.gate.settings.limiter) continue;
       for (const asked of earlier.#questions) {
         const again = this.#questions.find(({ policy, key }) => policy === asked.policy && key === asked.key);
-        if (again !== undefined) throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
+        if (again !== undefined)
+          throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
       }
     }
   }
 
   #twice(what: string): ConfigError {
     const { view } = this.gate;
-    return new ConfigError(`${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
+    return new ConfigError(
+      `${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
         'request twice: use it once on the way of a request, or give each its own policy',
     );
   }

@@ -47,7 +47,10 @@ for (const url of ['memory://', servers.url]) {
       const { store } = stores(t);
       const hits = await Promise.all(Array.from({ length: 200 }, () => store.increment('alice')));
       const counted = hits.map(({ totalHits }) => totalHits).sort((a, b) => a - b);
-      assert.deepEqual(counted, Array.from({ length: 200 }, (_, index) => index + 1));
+      assert.deepEqual(
+        counted,
+        Array.from({ length: 200 }, (_, index) => index + 1),
+      );
     });
 
     test('decrement takes back, never below none', async (t) => {
