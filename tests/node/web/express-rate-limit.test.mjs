@@ -193,4 +193,7 @@ test('a store that is missing is an error, for passOnStoreError to weigh', async
     t.after(() => limiter.close());
     await assert.rejects(new TidegateStore({ limiter }).increment('alice'), { code: /^store_/ });
   }
+  const limiter = new Limiter({ store: 'redis://127.0.0.1:1', onStoreError: 'open' });
+  t.after(() => limiter.close());
+  assert.equal((await new TidegateStore({ limiter }).increment('alice')).totalHits, 1);
 });
