@@ -60,11 +60,15 @@ interface Question {
   readonly cost: number;
 }
 
+function ask(limiter: Limiter, { policy, key, cost }: Question): Promise<Decision> {
+  return cost === 1 ? limiter.check(policy, key) : limiter.check(policy, key, { cost });
+}
+
 /** Asks about several policies as about one. */
 async function check(limiter: Limiter, questions: readonly Question[]): Promise<Decision | undefined> {
   const [only] = questions;
   if (only === undefined) return undefined;
-  if (questions.length === 1) return limiter.check(only.policy, only.key, only);
+  if (questions.length === 1) return ask(limiter, only);
   return limiter.checkAll(questions.map(({ policy, key, cost }) => [policy, key, cost]));
 }
 
@@ -136,6 +140,13 @@ export class Verdict<Request extends object, Response> {
 
   async #decide(): Promise<void> {
     const { limiter } = this.gate.settings;
+    const [only] = this.#questions;
+    // The usual case does not pay for the others: of what it costs a request, a good part is what it leaves to collect.
+    if (this.#questions.length === 1 && only !== undefined && !subjectIn(limiter, only.policy).holds) {
+      this.decision = await ask(limiter, only);
+      this.#decisions = [this.decision];
+      return;
+    }
     const held: Question[] = [];
     const rest: Question[] = [];
     for (const question of this.#questions) (subjectIn(limiter, question.policy).holds ? held : rest).push(question);
