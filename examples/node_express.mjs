@@ -9,7 +9,12 @@ import { clientIp, header, rateLimit } from 'tidegate/express';
 
 const limiter = new Limiter({
   store: process.env.TIDEGATE_STORE ?? 'memory://',
-  policies: { all: '100/minute', login: '20/minute; 5/3s', api: 'gcra 10/s burst 20', exports: 'concurrency 2 ttl 30s' },
+  policies: {
+    all: '100/minute',
+    login: '20/minute; 5/3s',
+    api: 'gcra 10/s burst 20',
+    exports: 'concurrency 2 ttl 30s',
+  },
 });
 // The proxy in front of this server; nobody else may say whose request it is.
 const key = clientIp({ trustedProxies: ['loopback'] });

@@ -41,7 +41,17 @@ function serve(contender, url) {
 
 /** Requests in so many seconds. */
 async function hammer(port, seconds) {
-  const words = [process.execPath, AUTOCANNON, '-j', '-n', '-c', CONNECTIONS, '-d', seconds, `http://127.0.0.1:${port}/`];
+  const words = [
+    process.execPath,
+    AUTOCANNON,
+    '-j',
+    '-n',
+    '-c',
+    CONNECTIONS,
+    '-d',
+    seconds,
+    `http://127.0.0.1:${port}/`,
+  ];
   const child = pinned(CLIENT_CORE, words.map(String), { stdio: ['ignore', 'pipe', 'ignore'] });
   let said = '';
   for await (const chunk of child.stdout) said += chunk;
@@ -59,7 +69,12 @@ const redis = await Servers.start();
 const pid = Number(/process_id:(\d+)/.exec(await redis.command(['INFO', 'server']))[1]);
 if (pins) spawnSync('taskset', ['-a', '-p', '-c', CLIENT_CORE, String(pid)]);
 try {
-  const servers = CONTENDERS.map((contender) => ({ contender, server: serve(contender, redis.url), rates: [], costs: [] }));
+  const servers = CONTENDERS.map((contender) => ({
+    contender,
+    server: serve(contender, redis.url),
+    rates: [],
+    costs: [],
+  }));
   for (const { server } of servers) await hammer(await server.port, 1);
   for (let round = 0; round < ROUNDS; round++) {
     process.stderr.write(`\rround ${round + 1} of ${ROUNDS} …`);
@@ -72,7 +87,9 @@ try {
   }
   process.stderr.write('\r');
   const [bare] = servers;
-  console.log(`${''.padEnd(24)}${'requests/s'.padStart(12)}${'kept'.padStart(8)}${'CPU µs'.padStart(10)}${'kept'.padStart(8)}`);
+  console.log(
+    `${''.padEnd(24)}${'requests/s'.padStart(12)}${'kept'.padStart(8)}${'CPU µs'.padStart(10)}${'kept'.padStart(8)}`,
+  );
   for (const { contender, server, rates, costs } of servers) {
     const [rate, cost] = [median(rates), median(costs)];
     const kept = median(rates.map((rate, round) => rate / bare.rates[round]));

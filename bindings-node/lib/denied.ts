@@ -1,7 +1,19 @@
 import { performance } from 'node:perf_hooks';
 
 import type { ManualClock } from './clock.js';
-import { AT, DELAY, DENIED_FOR, HEAD, LIMITS, type Numbers, RESET, RETRY, SIMPLE, SOURCE, type Subject } from './decision.js';
+import {
+  AT,
+  DELAY,
+  DENIED_FOR,
+  HEAD,
+  LIMITS,
+  type Numbers,
+  RESET,
+  RETRY,
+  SIMPLE,
+  SOURCE,
+  type Subject,
+} from './decision.js';
 
 /** Denials remembered at most; beyond that all are forgotten, which costs each one question. */
 const MOST = 65_536;

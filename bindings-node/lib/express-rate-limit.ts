@@ -103,11 +103,10 @@ export class TidegateStore implements Store {
   }
 
   #info(decision: Decision): ClientRateLimitInfo {
-    if (decision.limits.length > 0) {
-      return { totalHits: decision.limit - decision.remaining, resetTime: decision.resetAt };
-    }
     // Nobody could count: the policy for that says whether to go on.
-    if (!decision.allowed) throw new StoreError('the store could not be asked, and on_store_error is closed');
+    if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
+    const totalHits = decision.limit - decision.remaining;
+    if (totalHits > 0) return { totalHits, resetTime: decision.resetAt };
     return { totalHits: 1, resetTime: new Date(Date.now() + this.#windowMs) };
   }
 }

@@ -2,18 +2,17 @@
 //
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
-import type { NextFunction, Request, RequestHandler, Response } from 'express';
-import { attend, turn } from './http/node.js';
+import type { Request, RequestHandler, Response } from 'express';
+import type { Decision } from './decision.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { attend, turn } from './http/node.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { expressTrust } from './http/trust.js';
 import { nodeView } from './http/view.js';
 import { Gate } from './http.js';
-import type { Decision } from './decision.js';
 
 declare global {
-  // biome-ignore lint/style/noNamespace: the way in which Express lets requests be extended
   namespace Express {
     interface Request {
       /** What `rateLimit` of tidegate/express decided about this request. */

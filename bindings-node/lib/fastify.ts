@@ -4,15 +4,15 @@
 //     app.post('/login', { config: { rateLimit: { policy: '5/minute' } } }, handler);
 
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
-import { attend, turn } from './http/node.js';
+import type { Decision } from './decision.js';
+import { ConfigError } from './errors.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { attend, turn } from './http/node.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { fastifyTrust } from './http/trust.js';
 import { nodeView } from './http/view.js';
 import { Gate } from './http.js';
-import type { Decision } from './decision.js';
-import { ConfigError } from './errors.js';
 
 type Options = RateLimitOptions<FastifyRequest, FastifyReply>;
 
@@ -50,7 +50,8 @@ export const claim: Keys<FastifyRequest>['claim'] = keys.claim;
 type FastifyGate = Gate<FastifyRequest, FastifyReply>;
 
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, { hook = 'onRequest', ...common }) => {
-  if (!HOOKS.includes(hook)) throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
+  if (!HOOKS.includes(hook))
+    throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
   const gates = new Map<unknown, FastifyGate | undefined>();
   const gateOf = (route: RouteRateLimit | undefined, place = ''): FastifyGate | undefined => {
     const known = gates.get(route);

@@ -3,13 +3,13 @@
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
 import type { Context, MiddlewareHandler } from 'hono';
-import { turn } from './http/node.js';
+import type { Decision } from './decision.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { turn } from './http/node.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import type { View } from './http/view.js';
 import { Gate, newest, type Verdict } from './http.js';
-import type { Decision } from './decision.js';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -97,7 +97,10 @@ async function refuse(verdict: Verdict<Context, Response>, context: Context): Pr
 function attend(context: Context, over: () => void): boolean {
   const env = (context.env ?? {}) as Env;
   const outgoing = (env.server ?? env).outgoing;
-  if (outgoing === undefined) return false;
+  if (outgoing === undefined) {
+    context.req.raw.signal.addEventListener('abort', over, { once: true });
+    return false;
+  }
   if (outgoing.writableFinished || outgoing.destroyed) over();
   outgoing.once('finish', over);
   outgoing.once('close', over);
@@ -108,8 +111,8 @@ function attend(context: Context, over: () => void): boolean {
 function watch(context: Context, over: () => void): void {
   const response = context.res;
   // Nobody reads the body of an answer to HEAD.
-  if (response.body === null || context.req.method === 'HEAD') return over();
-  context.res = new Response(watched(response.body, over), response);
+  if (response.body === null || context.req.method === 'HEAD') over();
+  else context.res = new Response(watched(response.body, over), response);
 }
 
 /** The same bytes, and a word when there are no more, or nobody wants them. */

@@ -60,11 +60,15 @@ interface Question {
   readonly cost: number;
 }
 
+function ask(limiter: Limiter, { policy, key, cost }: Question): Promise<Decision> {
+  return cost === 1 ? limiter.check(policy, key) : limiter.check(policy, key, { cost });
+}
+
 /** Asks about several policies as about one. */
 async function check(limiter: Limiter, questions: readonly Question[]): Promise<Decision | undefined> {
   const [only] = questions;
   if (only === undefined) return undefined;
-  if (questions.length === 1) return limiter.check(only.policy, only.key, only);
+  if (questions.length === 1) return ask(limiter, only);
   return limiter.checkAll(questions.map(({ policy, key, cost }) => [policy, key, cost]));
 }
 
@@ -125,7 +129,9 @@ export class Verdict<Request extends object, Response> {
       }
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
-        throw new CostError(`${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`);
+        throw new CostError(
+          `${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`,
+        );
       }
       questions.push({ policy: entry.policy, key, cost });
     }
@@ -134,6 +140,13 @@ export class Verdict<Request extends object, Response> {
 
   async #decide(): Promise<void> {
     const { limiter } = this.gate.settings;
+    const [only] = this.#questions;
+    // The usual case does not pay for the others: of what it costs a request, a good part is what it leaves to collect.
+    if (this.#questions.length === 1 && only !== undefined && !subjectIn(limiter, only.policy).holds) {
+      this.decision = await ask(limiter, only);
+      this.#decisions = [this.decision];
+      return;
+    }
     const held: Question[] = [];
     const rest: Question[] = [];
     for (const question of this.#questions) (subjectIn(limiter, question.policy).holds ? held : rest).push(question);
@@ -162,7 +175,7 @@ export class Verdict<Request extends object, Response> {
 
   /** May it go? */
   get admitted(): boolean {
-    return this.decision !== undefined && this.decision.allowed;
+    return this.decision?.allowed === true;
   }
 
   /** The status of a refusal. */
@@ -229,14 +242,16 @@ export class Verdict<Request extends object, Response> {
       if (earlier.gate.settings.limiter !== this.gate.settings.limiter) continue;
       for (const asked of earlier.#questions) {
         const again = this.#questions.find(({ policy, key }) => policy === asked.policy && key === asked.key);
-        if (again !== undefined) throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
+        if (again !== undefined)
+          throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
       }
     }
   }
 
   #twice(what: string): ConfigError {
     const { view } = this.gate;
-    return new ConfigError(`${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
+    return new ConfigError(
+      `${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
         'request twice: use it once on the way of a request, or give each its own policy',
     );
   }

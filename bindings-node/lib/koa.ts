@@ -3,8 +3,8 @@
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
 import type { Context, Middleware, Response } from 'koa';
-import { attend, turn } from './http/node.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { attend, turn } from './http/node.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeView, type View } from './http/view.js';
@@ -43,13 +43,15 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
       await turn(verdict.delayMs);
       return next().catch((error: unknown) => {
         // Koa answers an error with the headers that the error has, and no others.
-        if (error instanceof Error) Object.assign(error, { headers: { ...Object.fromEntries(fields), ...headersOf(error) } });
+        if (error instanceof Error)
+          Object.assign(error, { headers: { ...Object.fromEntries(fields), ...headersOf(error) } });
         throw error;
       });
     }
     context.status = verdict.status;
     const body = await verdict.denied(context.response);
-    if (context.headerSent || (body === undefined && context.body !== undefined && context.body !== null)) return undefined;
+    if (context.headerSent || (body === undefined && context.body !== undefined && context.body !== null))
+      return undefined;
     if (body === undefined) context.type = MEDIA_TYPE;
     context.body = body ?? verdict.problem();
     return undefined;

@@ -6,6 +6,7 @@
 //     @RateLimit('5/minute')
 //     login() {}
 
+import type { ServerResponse } from 'node:http';
 import {
   type CanActivate,
   type CustomDecorator,
@@ -19,16 +20,15 @@ import {
   StreamableFile,
 } from '@nestjs/common';
 import { APP_GUARD, Reflector } from '@nestjs/core';
-import type { ServerResponse } from 'node:http';
-import { attend, turn } from './http/node.js';
+import type { Decision } from './decision.js';
+import { ConfigError } from './errors.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { attend, turn } from './http/node.js';
 import type { PolicyChoice, RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { expressTrust, fastifyTrust } from './http/trust.js';
 import { type NodeRequest, nodeView } from './http/view.js';
 import { Gate, type Verdict } from './http.js';
-import type { Decision } from './decision.js';
-import { ConfigError } from './errors.js';
 
 /** A request of Express or of Fastify. */
 export interface NestRequest extends NodeRequest {
@@ -130,7 +130,8 @@ Inject(RATE_LIMIT)(RateLimitGuard, undefined, 0);
 
 function laidOver(handler: unknown): Partial<Options> {
   if (handler === undefined || handler === false) return {};
-  const isOptions = typeof handler === 'object' && handler !== null && Object.getPrototypeOf(handler) === Object.prototype;
+  const isOptions =
+    typeof handler === 'object' && handler !== null && Object.getPrototypeOf(handler) === Object.prototype;
   return isOptions ? (handler as Partial<Options>) : { policy: handler as PolicyChoice<NestRequest> };
 }
 
@@ -172,6 +173,7 @@ class Problem extends StreamableFile {
 }
 
 /** Limits all handlers of an application: `imports: [RateLimitModule.forRoot({ limiter, policy })]`. */
+// biome-ignore lint/complexity/noStaticOnlyClass: Nest knows modules as classes
 export class RateLimitModule {
   static forRoot(options: RateLimitGuardOptions): DynamicModule {
     return {

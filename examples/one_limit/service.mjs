@@ -10,7 +10,9 @@ import { rateLimit } from 'tidegate/express';
 
 const limiter = await Limiter.fromFile(fileURLToPath(new URL('tidegate.yaml', import.meta.url)));
 const app = express();
-app.post('/login', rateLimit({ limiter, policy: 'login' }), (_request, response) => response.send('welcome to Express\n'));
+app.post('/login', rateLimit({ limiter, policy: 'login' }), (_request, response) =>
+  response.send('welcome to Express\n'),
+);
 
 const server = app.listen(process.env.PORT ?? 3000, '127.0.0.1', () => {
   console.log(`listening on http://127.0.0.1:${server.address().port}`);

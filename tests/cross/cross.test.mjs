@@ -26,7 +26,11 @@ describe('Python and Node', { skip: found.missing }, async () => {
       for (const { line } of processes) assert.equal(await line(), 'ready');
       for (const { say } of processes) say('go');
       const taken = await Promise.all(processes.map(async ({ line }) => Number(await line())));
-      assert.equal(taken.reduce((a, b) => a + b), 5000, `${algorithm}: ${taken}`);
+      assert.equal(
+        taken.reduce((a, b) => a + b),
+        5000,
+        `${algorithm}: ${taken}`,
+      );
     }
   });
 

@@ -41,7 +41,7 @@ def fields(decision):
 
 store, policies, start = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
 clock = ManualClock(now=start)
-limiter = Limiter(store, policies=policies, prefix="python", clock=clock, timeout=20)
+limiter = Limiter(store, policies=policies, prefix="python", clock=clock, deny_cache=0, timeout=20)
 for line in sys.stdin:
     step = json.loads(line)
     clock.advance(step["advance"] / 1000)

@@ -16,11 +16,7 @@ const LARGEST = 999_999_999_999_999;
 const MICROS = 1_000_000;
 
 /** The fields of an answer, in order. `wait`: what a refusal says about it; `null` when waiting does not help. */
-export function fields(
-  decisions: readonly Decision[],
-  which: HeaderChoice,
-  wait: number | null | undefined,
-): Fields {
+export function fields(decisions: readonly Decision[], which: HeaderChoice, wait: number | null | undefined): Fields {
   const fields: [string, string][] = [];
   const announced = which === 'off' ? [] : announcing(decisions);
   const lead = leading(announced);

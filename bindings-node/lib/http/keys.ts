@@ -85,7 +85,8 @@ export function keysOf<Request>(view: View<Request>): Keys<Request> {
         const fields = user as Record<string, unknown>;
         const field = USER_FIELDS.find((field) => text(fields[field]) !== undefined);
         if (field !== undefined) return text(fields[field]);
-        throw new KeyInvalid(`user() found a user without ${USER_FIELDS.join(', ')}: give a function instead, such as (request) => …`,
+        throw new KeyInvalid(
+          `user() found a user without ${USER_FIELDS.join(', ')}: give a function instead, such as (request) => …`,
         );
       });
     },
@@ -142,7 +143,8 @@ function proxies(trust: Trust | undefined, adapter: string): readonly string[] {
 }
 
 function anyone(what: string, adapter: string): ConfigError {
-  return new ConfigError(`${adapter}: ${what}, which names no proxy: anyone could choose the address they are limited by. Name the proxies, ` +
+  return new ConfigError(
+    `${adapter}: ${what}, which names no proxy: anyone could choose the address they are limited by. Name the proxies, ` +
       `as in clientIp({ trustedProxies: ['10.0.0.0/8'] })`,
   );
 }
@@ -161,17 +163,15 @@ function named<F extends object>(name: string, key: F): F {
 }
 
 /** A function that names who is limited, and complains when it names nobody. */
-export function keyOf<Request>(
-  option: KeyOption<Request>,
-  where: string,
-): (request: Request) => Awaitable<string> {
+export function keyOf<Request>(option: KeyOption<Request>, where: string): (request: Request) => Awaitable<string> {
   if (typeof option === 'string') return () => option;
   if (typeof option !== 'function') {
     throw new ConfigError(`${where}: key is ${shown(option)}: give a function of the request, or a text`);
   }
   const complain = (value: unknown): never => {
     const name = option.name === '' || option.name === 'key' ? 'the function' : `the function ${option.name}`;
-    throw new KeyInvalid(`${where}: ${name} given as key returned ${shown(value)}, which names nobody: return a text for every request, or leave ` +
+    throw new KeyInvalid(
+      `${where}: ${name} given as key returned ${shown(value)}, which names nobody: return a text for every request, or leave ` +
         'out requests with skip',
     );
   };

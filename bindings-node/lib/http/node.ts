@@ -12,7 +12,7 @@ export function attend<Request extends object, Response>(
 ): void {
   if (!verdict.pending) return;
   const over = (): void => verdict.over(framework);
-  if (response.writableFinished || response.destroyed) return over();
+  if (response.writableFinished || response.destroyed) over();
   response.once('finish', over);
   response.once('close', over);
 }

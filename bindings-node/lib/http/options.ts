@@ -22,10 +22,7 @@ export interface PolicyEntry<Request> {
 }
 
 /** One policy, or several that must all admit, which are asked in one round trip. */
-export type PolicyChoice<Request> =
-  | PolicyLike
-  | PolicyEntry<Request>
-  | readonly (PolicyLike | PolicyEntry<Request>)[];
+export type PolicyChoice<Request> = PolicyLike | PolicyEntry<Request> | readonly (PolicyLike | PolicyEntry<Request>)[];
 
 /** What every adapter can be told. Functions get the framework's request. */
 export interface RateLimitOptions<Request, Response> {
@@ -50,7 +47,9 @@ export interface RateLimitOptions<Request, Response> {
    * Called when the response is over; true gives back what the request consumed. A function of one argument gets the
    * response.
    */
-  refundWhen?: ((request: Request, response: Response) => Awaitable<boolean>) | ((response: Response) => Awaitable<boolean>);
+  refundWhen?:
+    | ((request: Request, response: Response) => Awaitable<boolean>)
+    | ((response: Response) => Awaitable<boolean>);
   /** Only requests of these methods are limited. Default: all. */
   methods?: readonly string[];
 }
@@ -144,7 +143,9 @@ export class Settings<Request, Response> {
     if (several.length === 0) throw new ConfigError(`${where}: policy is an empty list: name at least one`);
     return several.map((one) => {
       if (one === undefined || one === null || one === '') {
-        throw new ConfigError(`${where}: policy is ${JSON.stringify(one)}: name a policy or write a notation; skip leaves out requests`);
+        throw new ConfigError(
+          `${where}: policy is ${JSON.stringify(one)}: name a policy or write a notation; skip leaves out requests`,
+        );
       }
       if (typeof one === 'string' || !('policy' in one)) return this.#entry(one, this.#key, this.#cost);
       const key = one.key === undefined ? this.#key : keyOf(one.key, where);

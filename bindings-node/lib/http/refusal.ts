@@ -26,7 +26,11 @@ export function retryAfter(decision: Decision | undefined): number | null {
 
 /** The body, as JSON. It names policies, never keys. */
 export function problem(decision: Decision | undefined): string {
-  return native.problem(status(decision) === 503, retryAfter(decision), decision === undefined ? [] : violated(decision));
+  return native.problem(
+    status(decision) === 503,
+    retryAfter(decision),
+    decision === undefined ? [] : violated(decision),
+  );
 }
 
 /** The names of the policies that refused, each once. */

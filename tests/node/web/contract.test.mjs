@@ -139,7 +139,8 @@ for (const { name, adapter, start, trust } of adapters) {
       for (const [choice, fields] of Object.entries(of)) {
         const { limiter } = limiting({ login: '1/minute' });
         const url = await serving(t, { limits: [{ limiter, policy: 'login', headers: choice }] });
-        const said = async () => Object.keys((await get(url)).headers).filter((field) => field.includes('rate') || field === 'retry-after');
+        const said = async () =>
+          Object.keys((await get(url)).headers).filter((field) => field.includes('rate') || field === 'retry-after');
         assert.deepEqual((await said()).sort(), fields);
         assert.deepEqual((await said()).sort(), [...fields, 'retry-after'].sort());
       }
@@ -155,7 +156,10 @@ for (const { name, adapter, start, trust } of adapters) {
         assert.equal(status, 503, onStoreError);
         assert.equal(headers['retry-after'], '1');
         assert.equal(headers['content-type'], 'application/problem+json');
-        assert.equal(JSON.parse(body).type, 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity');
+        assert.equal(
+          JSON.parse(body).type,
+          'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
+        );
         assert.equal(headers['ratelimit'], undefined);
       }
     });
@@ -229,14 +233,22 @@ for (const { name, adapter, start, trust } of adapters) {
 
     test('two on the way of a request speak with one voice', async (t) => {
       const { limiter } = limiting({ service: 'fixed-window 5/minute', login: 'fixed-window 2/minute' });
-      const url = await serving(t, { limits: [{ limiter, policy: 'service' }, { limiter, policy: 'login' }] });
+      const url = await serving(t, {
+        limits: [
+          { limiter, policy: 'service' },
+          { limiter, policy: 'login' },
+        ],
+      });
       const { headers } = await get(url);
       assert.deepEqual(items(headers['ratelimit']), { service: { r: 4, t: 60 }, login: { r: 1, t: 60 } });
       assert.equal(headers['x-ratelimit-limit'], '2');
       await get(url);
       const refused = await get(url);
       assert.equal(refused.status, 429);
-      assert.deepEqual(items(refused.headers['ratelimit-policy']), { service: { q: 5, w: 60 }, login: { q: 2, w: 60 } });
+      assert.deepEqual(items(refused.headers['ratelimit-policy']), {
+        service: { q: 5, w: 60 },
+        login: { q: 2, w: 60 },
+      });
       assert.deepEqual(JSON.parse(refused.body)['violated-policies'], ['login']);
     });
 
@@ -266,7 +278,7 @@ for (const { name, adapter, start, trust } of adapters) {
       const { limiter } = limiting({ login: '5/minute' });
       const left = async () => (await limiter.peek('login', '127.0.0.1')).remaining;
       const handler = async ({ url }) => ({ status: Number(url.slice(1)), body: '' });
-      const refundWhen = async (_request, response) => (response.statusCode ?? response.status) === 304;
+      const refundWhen = async (response) => (response.statusCode ?? response.status) === 304;
       const url = await serving(t, { limits: [{ limiter, policy: 'login', cost: 2, refundWhen }], handler });
       await get(`${url}/200`);
       assert.equal(await left(), 3);
@@ -309,6 +321,21 @@ for (const { name, adapter, start, trust } of adapters) {
         await new Promise((resolve) => answer.once('data', resolve));
         assert.equal((await limiter.peek('exports', 'all')).remaining, 0);
         answer.destroy();
+        await until('the hold is given back', free(limiter, 1));
+      });
+
+      test('end when the client gives up waiting', async (t) => {
+        const { limiter } = limiting({ exports: 'concurrency 1' });
+        const began = resolvers();
+        const handler = async () => {
+          began.resolve();
+          return new Promise(() => {});
+        };
+        const url = await serving(t, { limits: [{ limiter, ...policy }], handler });
+        const sent = send(url);
+        await began.promise;
+        assert.equal((await limiter.peek('exports', 'all')).remaining, 0);
+        sent.destroy();
         await until('the hold is given back', free(limiter, 1));
       });
 
@@ -372,7 +399,11 @@ for (const { name, adapter, start, trust } of adapters) {
       });
 
       test('an API key, which is hashed', async (t) => {
-        const seen = await keys(t, adapter.header('X-API-Key'), [{ 'x-api-key': 'secret' }, { 'x-api-key': 'other' }, {}]);
+        const seen = await keys(t, adapter.header('X-API-Key'), [
+          { 'x-api-key': 'secret' },
+          { 'x-api-key': 'other' },
+          {},
+        ]);
         assert.match(seen[0], /^[0-9a-f]{32}$/);
         assert.notEqual(seen[0], seen[1]);
         assert.equal(seen[2], 'anonymous:127.0.0.1');
@@ -445,7 +476,12 @@ for (const { name, adapter, start, trust } of adapters) {
 
       test('the same question twice', async (t) => {
         const { limiter } = limiting({ login: '5/minute' });
-        const error = await failing(t, { limits: [{ limiter, policy: 'login' }, { limiter, policy: 'login' }] });
+        const error = await failing(t, {
+          limits: [
+            { limiter, policy: 'login' },
+            { limiter, policy: 'login' },
+          ],
+        });
         assert.match(error.message, /policy "login" runs twice/);
       });
 
@@ -474,6 +510,14 @@ for (const { name, adapter, start, trust } of adapters) {
       });
     });
   });
+}
+
+function resolvers() {
+  const made = {};
+  made.promise = new Promise((resolve) => {
+    made.resolve = resolve;
+  });
+  return made;
 }
 
 /** The path of any framework's request. */

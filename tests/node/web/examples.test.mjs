@@ -12,10 +12,7 @@ for (const name of ['express', 'fastify', 'hono', 'nest']) {
     assert.equal((await get(`${url}/health`)).headers.ratelimit, undefined);
     const logins = [];
     for (let login = 0; login < 6; login++) logins.push((await get(`${url}/login`, { method: 'POST' })).status);
-    assert.deepEqual(logins.map((status) => (status === 429 ? 429 : 200)), [
-      ...logins.slice(0, 5).map((status) => (assert.ok(status < 300), 200)),
-      429,
-    ]);
+    assert.deepEqual(logins, [...Array(5).fill(name === 'nest' ? 201 : 200), 429]);
     if (name === 'express') {
       const things = await get(`${url}/api/things`, { headers: { 'X-API-Key': 'secret' } });
       assert.equal(JSON.parse(things.body).left, 19);

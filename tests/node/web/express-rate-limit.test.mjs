@@ -47,7 +47,10 @@ for (const url of ['memory://', servers.url]) {
       const { store } = stores(t);
       const hits = await Promise.all(Array.from({ length: 200 }, () => store.increment('alice')));
       const counted = hits.map(({ totalHits }) => totalHits).sort((a, b) => a - b);
-      assert.deepEqual(counted, Array.from({ length: 200 }, (_, index) => index + 1));
+      assert.deepEqual(
+        counted,
+        Array.from({ length: 200 }, (_, index) => index + 1),
+      );
     });
 
     test('decrement takes back, never below none', async (t) => {
@@ -190,4 +193,7 @@ test('a store that is missing is an error, for passOnStoreError to weigh', async
     t.after(() => limiter.close());
     await assert.rejects(new TidegateStore({ limiter }).increment('alice'), { code: /^store_/ });
   }
+  const limiter = new Limiter({ store: 'redis://127.0.0.1:1', onStoreError: 'open' });
+  t.after(() => limiter.close());
+  assert.equal((await new TidegateStore({ limiter }).increment('alice')).totalHits, 1);
 });

@@ -29,6 +29,9 @@ test('processes admit exactly the limit together', async (t) => {
     assert.ok(answers.every(({ status }) => status === 200 || status === 429));
     // Each admitted request was told another number.
     const left = admitted.map(({ headers }) => Number(headers['x-ratelimit-remaining'])).sort((a, b) => a - b);
-    assert.deepEqual(left, Array.from({ length: LIMIT }, (_, index) => index));
+    assert.deepEqual(
+      left,
+      Array.from({ length: LIMIT }, (_, index) => index),
+    );
   }
 });

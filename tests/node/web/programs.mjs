@@ -12,7 +12,9 @@ export function python(modules = ['tidegate']) {
   const venv = fileURLToPath(new URL('.cache/venv/bin/python', ROOT));
   const program = process.env.TIDEGATE_PYTHON ?? (existsSync(venv) ? venv : 'python3');
   const { status } = spawnSync(program, ['-c', `import ${modules.join(', ')}`], { stdio: 'ignore' });
-  return status === 0 ? { program } : { missing: `${program} has no ${modules.join(', ')}: build the Python package first` };
+  return status === 0
+    ? { program }
+    : { missing: `${program} has no ${modules.join(', ')}: build the Python package first` };
 }
 
 /** A program that runs until the test is over, and what it says line by line. */

@@ -34,12 +34,16 @@ describe('Fastify', () => {
 
   test('a route says what differs', async (t) => {
     const limiter = limiting();
-    const url = await serving(t, { limiter, policy: 'all' }, {
-      '/': undefined,
-      '/login': { policy: 'login', cost: 2 },
-      '/free': false,
-      '/dear': { cost: 10 },
-    });
+    const url = await serving(
+      t,
+      { limiter, policy: 'all' },
+      {
+        '/': undefined,
+        '/login': { policy: 'login', cost: 2 },
+        '/free': false,
+        '/dear': { cost: 10 },
+      },
+    );
     assert.equal(await said(url, '/'), '"all";r=99;t=60');
     assert.equal(await said(url, '/login'), '"login";r=3;t=60');
     assert.equal(await said(url, '/free'), '');
@@ -52,7 +56,11 @@ describe('Fastify', () => {
   test('what is written in place is meant for this place', async (t) => {
     const limiter = limiting();
     const here = () => ({ policy: 'fixed-window 2/minute' });
-    const url = await serving(t, { limiter }, { '/': undefined, '/one': here(), '/other': here(), '/named': { policy: 'login' } });
+    const url = await serving(
+      t,
+      { limiter },
+      { '/': undefined, '/one': here(), '/other': here(), '/named': { policy: 'login' } },
+    );
     assert.equal(await said(url, '/'), '');
     assert.match(await said(url, '/one'), /r=1;/);
     assert.match(await said(url, '/one'), /r=0;/);

@@ -1,8 +1,8 @@
 // `tests/http` through the binding: what is put together in JavaScript is what the core would say.
 
 import assert from 'node:assert/strict';
-import { createRequire } from 'node:module';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -38,7 +38,8 @@ async function answers(t, { policies, policy, start = START, steps }) {
     check: ({ policy = 'p', key = '', cost }) => limiter.check(policy, key, { cost }),
     peek: ({ policy = 'p', key = '', cost }) => limiter.peek(policy, key, { cost }),
     block: ({ policy = 'p', key = '', for: micros }) => limiter.block(policy, key, micros / 1000),
-    check_all: ({ entries }) => limiter.checkAll(entries.map(({ policy = 'p', key = '', cost }) => [policy, key, cost])),
+    check_all: ({ entries }) =>
+      limiter.checkAll(entries.map(({ policy = 'p', key = '', cost }) => [policy, key, cost])),
   };
   for (const step of steps) {
     if (step.at !== undefined) clock.advance((start + step.at) / 1000 - clock.now());
