@@ -11,7 +11,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/python
 export RUFF_CACHE_DIR := $(CURDIR)/.cache/ruff
 export MYPY_CACHE_DIR := $(CURDIR)/.cache/mypy
 
-.PHONY: help setup toolchain demo test check bench clean
+.PHONY: help setup toolchain demo python stubs test soak check bench clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,19 @@ demo: toolchain ## Show a policy of two limits admit, refuse, explain and admit 
 	@echo "Building the demo (the first time takes a minute) …"
 	@cargo run --release --locked -p tidegate --example demo
 
+python: setup ## Build the Python package into .cache/venv, for work on it
+	@VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked
+
+stubs: python ## Write the Python stubs anew, from the compiled module
+	@rm -rf .cache/stubs
+	@.cache/venv/bin/maturin generate-stubs --profile release --out .cache/stubs
+	@PATH="$(CURDIR)/.cache/venv/bin:$$PATH" python scripts/stubs.py .cache/stubs
+
 test: setup ## Run all tests of all languages
 	@scripts/test.sh
+
+soak: setup ## Ten minutes of random faults against an exact model
+	@TIDEGATE_SOAK=$${TIDEGATE_SOAK:-600} cargo test --release --locked -p tidegate-tests --test soak -- --nocapture
 
 check: toolchain ## Check format, lints, types, licenses and advisories
 	@scripts/check.sh
@@ -37,6 +48,9 @@ bench: setup ## Measure rules, stores and scripts on this machine
 	@cargo bench --locked -p tidegate-benches
 	@cargo run --release --locked -p tidegate-benches --bin server-cost
 	@cargo run --release --locked -p tidegate-benches --bin server-memory
+	@scripts/python.sh benches/python/requirements.txt
+	@VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked
+	@.cache/venv/bin/python benches/python/peers.py
 
 clean: ## Remove everything that was built
 	@echo "Removing target, .cache and dist …"

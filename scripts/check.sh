@@ -3,6 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# The tools of the package's own environment first, so that all agree about their versions.
+export PATH="$PWD/.cache/venv/bin:$PATH"
+
 failed=()
 
 part() {
@@ -23,6 +26,7 @@ optional() {
 }
 
 # The programs mypy starts from; what they import is checked with them.
+python=(tests bindings-python examples benches scripts)
 python_programs=(tests/test_versions.py tests/servers/servers.py tests/servers/client.py tests/servers/test_servers.py)
 
 part "Rust: format" cargo fmt --all --check
@@ -30,8 +34,8 @@ part "Rust: lints" cargo clippy --workspace --all-targets --locked -- -D warning
 optional cargo-deny "Rust: licenses, sources" cargo deny --locked check bans licenses sources
 # On its own, since only this one needs the network: it fetches the list of known advisories.
 optional cargo-deny "Rust: advisories" cargo deny --locked check advisories
-optional ruff "Python: lints" ruff check tests
-optional ruff "Python: format" ruff format --check tests
+optional ruff "Python: lints" ruff check "${python[@]}"
+optional ruff "Python: format" ruff format --check "${python[@]}"
 optional mypy "Python: types" mypy "${python_programs[@]}"
 
 echo

@@ -41,6 +41,8 @@ if [ "$redis" = redis-server ]; then
     has redis-sentinel || missing+=(redis-sentinel)
 fi
 has openssl || missing+=(openssl)
+# Debian splits what makes environments off its Python.
+python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 
 if [ "${#missing[@]}" -gt 0 ]; then
     if may_install; then
@@ -65,5 +67,7 @@ if [ "$redis" = redis-server ]; then
     oldest="$(printf '%s\n' "$OLDEST_REDIS" "$version" | sort -V | head -n 1)"
     [ "$oldest" = "$OLDEST_REDIS" ] || refuse "redis-server $version is too old; $OLDEST_REDIS or newer is needed."
 fi
+
+scripts/python.sh
 
 echo "setup: ready ($(cargo --version | cut -d' ' -f1,2), $(python3 --version), $("$redis" --version | cut -d' ' -f1-3))"

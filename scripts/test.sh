@@ -15,6 +15,29 @@ part() {
 part "Rust: unit, integration and documentation tests" cargo test --workspace --locked
 part "Python: the server harness" python3 -m unittest discover -s tests/servers
 part "Python: one version everywhere" python3 -m unittest discover -s tests -p 'test_versions.py'
+
+# The package is built once, as it is published, and everything about Python is asked of that.
+venv=.cache/venv/bin
+wheels=.cache/wheels
+build_wheel() {
+    rm -rf "$wheels"
+    "$venv/maturin" build --release --locked --interpreter "$venv/python" --out "$wheels" &&
+        "$venv/python" -m pip install --disable-pip-version-check --no-deps --force-reinstall "$wheels"/*.whl
+}
+stubs_agree() {
+    rm -rf .cache/stubs
+    "$venv/maturin" generate-stubs --profile release --out .cache/stubs && "$venv/python" scripts/stubs.py .cache/stubs --check
+}
+built=${#failed[@]}
+part "Python: the wheel" build_wheel
+if [ "${#failed[@]}" -eq "$built" ]; then
+    export TIDEGATE_WHEEL
+    TIDEGATE_WHEEL="$(echo "$PWD/$wheels"/*.whl)"
+    part "Python: the committed stubs are what the module says" stubs_agree
+    part "Python: stubs and module agree" "$venv/python" -m mypy.stubtest tidegate
+    part "Python: types of the package and of a user" "$venv/mypy" --package tidegate tests/python/typing/sample.py
+    part "Python: the package" "$venv/python" -m pytest --quiet tests/python
+fi
 if command -v node >/dev/null; then
     part "Node: the server harness" node --test tests/servers/servers.test.mjs
 else

@@ -51,7 +51,14 @@ impl Ruled {
 
     /// Whether a unit is admitted at a moment.
     pub fn check(&mut self, now: u64) -> bool {
-        self.rule.try_add(&mut self.state, now, 1, 0)
+        if let Some((meter, state)) = self.rule.bare(&mut self.state) {
+            return meter.try_add(state, now, 1).is_some();
+        }
+        let admits = self.rule.admits(&self.state, now, 1);
+        if admits {
+            self.rule.add(&mut self.state, now, 1, 0);
+        }
+        admits
     }
 }
 
@@ -61,4 +68,28 @@ pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
     let plan = policy.plan();
     let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, op: CHECK });
     Batch::new("tg".into(), None, Unity::Apart, keys.iter().map(request).collect()).command().get_packed_command()
+}
+
+/// What the fallback remembers of answers, alone.
+pub struct Heard {
+    known: crate::resilience::Known,
+    plan: Arc<Plan>,
+    time: crate::clock::Steady,
+    answer: crate::store::Answer,
+}
+
+impl Heard {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(policy: &Policy) -> Self {
+        let (plan, time) = (policy.plan(), crate::clock::Steady::default());
+        let answer = Memory::new(1).ask(&Entry { plan: &plan, key: "", op: CHECK }, Some(time.micros()));
+        Self { known: Default::default(), plan, time, answer: answer.unwrap_or_default() }
+    }
+
+    /// Takes over an answer about a key.
+    pub fn hear(&mut self, key: &str) {
+        self.answer.now += 1;
+        self.known.hear(&Entry { plan: &self.plan, key, op: CHECK }, &self.answer, self.time.micros(), 0);
+    }
 }

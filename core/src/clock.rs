@@ -1,7 +1,7 @@
 //! Time for tests: a clock that moves when it is told to.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
@@ -84,6 +84,32 @@ impl ManualClock {
 impl std::fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ManualClock").field("now", &self.now()).finish()
+    }
+}
+
+/// This process's own time: wall time when it was made, and from there on never backwards.
+pub(crate) struct Steady {
+    clock: quanta::Clock,
+    /// The clock's own count when it was made …
+    started: u64,
+    /// … and the wall time then, in nanoseconds.
+    started_at: u64,
+}
+
+impl Default for Steady {
+    fn default() -> Self {
+        let clock = quanta::Clock::new();
+        let started = clock.raw();
+        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        Self { clock, started, started_at }
+    }
+}
+
+impl Steady {
+    /// Microseconds since 1970.
+    #[inline]
+    pub(crate) fn micros(&self) -> u64 {
+        (self.started_at + self.clock.delta_as_nanos(self.started, self.clock.raw())) / 1_000
     }
 }
 

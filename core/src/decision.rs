@@ -9,19 +9,21 @@ use compact_str::CompactString;
 
 use crate::algorithm::View;
 use crate::plan::Plan;
-use crate::policy::{Algorithm, Period};
+use crate::policy::{Algorithm, Limit, Period};
+use crate::spare::Passed;
 use crate::store::{Answer, Source};
 
 /// The answer to a check. A denial is a Decision, never an error.
 #[derive(Clone)]
 pub struct Decision {
-    plan: Arc<Plan>,
+    plan: Passed,
     key: CompactString,
     cost: u64,
     answer: Answer,
     /// Units this call consumed.
     charged: u64,
-    decisions: Vec<Decision>,
+    /// Of `check_all`.
+    decisions: Option<Arc<[Decision]>>,
 }
 
 /// What one limit of the policy says.
@@ -44,22 +46,17 @@ pub struct LimitState {
 }
 
 impl Decision {
+    #[inline(always)]
     pub(crate) fn new(plan: Arc<Plan>, key: &str, cost: u64, charged: u64, answer: Answer) -> Self {
-        Self { plan, key: key.into(), cost, answer, charged, decisions: Vec::new() }
+        Self { plan: Passed::new(plan), key: key.into(), cost, answer, charged, decisions: None }
     }
 
     /// One Decision of several: the first refusal, else the one that binds most.
     pub(crate) fn of_all(decisions: Vec<Self>) -> Option<Self> {
         let first = decisions.iter().find(|decision| !decision.allowed());
-        let tightest = || {
-            decisions.iter().min_by(|a, b| {
-                let share =
-                    |decision: &Self| (u128::from(decision.remaining()) << 64) / u128::from(decision.limit().max(1));
-                share(a).cmp(&share(b))
-            })
-        };
+        let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
         let mut whole = first.or_else(tightest)?.clone();
-        whole.decisions = decisions;
+        whole.decisions = Some(decisions.into());
         Some(whole)
     }
 
@@ -71,6 +68,27 @@ impl Decision {
 
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// Whether its policy is one that never denies.
+    pub(crate) fn in_shadow(&self) -> bool {
+        self.plan.policy.options().shadow
+    }
+
+    /// Which of the limits `limit` and `remaining` are about.
+    #[must_use]
+    pub fn binding_index(&self) -> usize {
+        self.binding().0
+    }
+
+    /// The limit that `limit` and `remaining` are about.
+    pub(crate) fn binding_limit(&self) -> &Limit {
+        &self.plan.policy.limits()[self.binding_index()]
+    }
+
+    /// Compares what is left in proportion.
+    pub(crate) fn by_what_is_left(&self, other: &Self) -> Ordering {
+        by_share((self.remaining(), self.limit()), (other.remaining(), other.limit()))
     }
 
     fn blocked(&self) -> bool {
@@ -104,13 +122,13 @@ impl Decision {
     /// May it go?
     #[must_use]
     pub fn allowed(&self) -> bool {
-        self.answer.applied || self.plan.policy.options().shadow
+        self.answer.applied || self.in_shadow()
     }
 
     /// Whether a shadow policy would have denied.
     #[must_use]
     pub fn shadow(&self) -> bool {
-        !self.answer.applied && self.plan.policy.options().shadow
+        !self.answer.applied && self.in_shadow()
     }
 
     /// The policy's name.
@@ -203,10 +221,26 @@ impl Decision {
         self.answer.source
     }
 
+    /// Whether it is denied because the store is missing (`on_store_error: closed`), not because a limit refused: a web
+    /// layer answers 503 then, and 429 otherwise.
+    #[must_use]
+    pub fn unavailable(&self) -> bool {
+        self.answer.unavailable && !self.allowed()
+    }
+
+    /// How long, from the moment of this answer, whoever holds it may repeat the denial for the same policy, key and cost
+    /// without asking again: until it may be admitted, and no longer than the limiter's `deny_cache`. `None` when every
+    /// check is to be asked for: it was allowed, or must be counted, or the cache is off.
+    #[must_use]
+    pub fn denied_for(&self) -> Option<Duration> {
+        (self.answer.denied_for > 0 && !self.answer.applied)
+            .then(|| Duration::from_micros(self.answer.denied_for.into()))
+    }
+
     /// Of `check_all`: one for each entry. Empty otherwise.
     #[must_use]
     pub fn decisions(&self) -> &[Decision] {
-        &self.decisions
+        self.decisions.as_deref().unwrap_or_default()
     }
 
     /// The store's time of the answer, since 1970.
@@ -242,10 +276,10 @@ impl fmt::Debug for Decision {
             shown.field("shadow", &true);
         }
         shown.field("source", &self.source().name());
-        if self.decisions.is_empty() {
+        if self.decisions().is_empty() {
             shown.field("limits", &self.limits().collect::<Vec<_>>());
         } else {
-            shown.field("decisions", &self.decisions);
+            shown.field("decisions", &self.decisions());
         }
         shown.finish()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 
 use crate::error::Result;
 
@@ -15,7 +15,7 @@ pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Differs between a process and those forked from it.
+/// Which process this is, counted from the first ancestor that said so.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
@@ -42,12 +42,20 @@ impl<T> PerProcess<T> {
         self.made.load_full().filter(|made| made.0 == generation())
     }
 
-    /// The same where making it cannot fail.
-    pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<(u64, T)> {
-        match self.get_or_try_init(|| Ok(make())) {
-            Ok(made) => made,
-            Err(error) => unreachable!("{error}"),
+    /// Runs with what was made in this process, made now where it is missing. Costs no count of references.
+    #[inline]
+    pub(crate) fn with<R>(&self, make: impl FnOnce() -> T, run: impl FnOnce(&T) -> R) -> R {
+        let current = self.made.load();
+        if let Some(made) = current.as_ref().filter(|made| made.0 == generation()) {
+            return run(&made.1);
         }
+        drop(current);
+        run(&self.get_or_init(make).1)
+    }
+
+    fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<(u64, T)> {
+        let current = self.made.load();
+        self.keep(&current, make())
     }
 
     /// The same, made now where it is missing. When several make it at once, one of theirs is kept.
@@ -56,16 +64,23 @@ impl<T> PerProcess<T> {
         if let Some(made) = current.as_ref().filter(|made| made.0 == generation()) {
             return Ok(Arc::clone(made));
         }
-        let made = Arc::new((generation(), make()?));
-        let before = self.made.compare_and_swap(&current, Some(Arc::clone(&made)));
+        Ok(self.keep(&current, make()?))
+    }
+
+    fn keep(&self, current: &Guard<Option<Arc<(u64, T)>>>, made: T) -> Arc<(u64, T)> {
+        if let Some(others) = current.as_ref().filter(|others| others.0 == generation()) {
+            return Arc::clone(others);
+        }
+        let made = Arc::new((generation(), made));
+        let before = self.made.compare_and_swap(current, Some(Arc::clone(&made)));
         match before.as_ref() {
-            Some(others) if others.0 == generation() => Ok(Arc::clone(others)),
+            Some(others) if others.0 == generation() => Arc::clone(others),
             Some(parents) => {
                 // Never dropped: see above.
                 std::mem::forget(Arc::clone(parents));
-                Ok(made)
+                made
             }
-            None => Ok(made),
+            None => made,
         }
     }
 }

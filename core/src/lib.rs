@@ -7,11 +7,15 @@ pub mod bench;
 mod clock;
 mod decision;
 mod error;
+mod few;
 mod fork;
+pub mod http;
 mod limiter;
 mod plan;
 pub mod policy;
+mod resilience;
 mod script;
+mod spare;
 mod store;
 mod tasks;
 mod value;
@@ -22,7 +26,9 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use fork::after_fork_in_child;
 pub use limiter::{
     AsPolicy, AsyncLimiter, Builder, Call, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome, PolicyRef,
+    Posted,
 };
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
+pub use resilience::{Counters, StoreChange, StoreState};
 pub use store::{Attempt, Source, Wake};
 pub use tasks::Task;

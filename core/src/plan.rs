@@ -24,6 +24,15 @@ const LENGTH: u8 = 4;
 /// without which its state cannot be read.
 pub(crate) type Tag = (u8, SmallVec<[u8; 8]>, u64);
 
+/// Whose usage it is, and how its states are to be read: all plans of a policy that agree in both may share it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// Names the policy.
+    pub(crate) identity: u128,
+    /// The identities of the limits, in order.
+    pub(crate) shape: Box<[Tag]>,
+}
+
 /// A field of a stored limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
@@ -58,8 +67,8 @@ pub(crate) struct Ask {
 pub(crate) struct Plan {
     pub(crate) policy: Policy,
     pub(crate) rules: SmallVec<[Rule; 2]>,
-    /// The identities of the limits, in order.
-    pub(crate) shape: Arc<[Tag]>,
+    /// What marks usage in memory as this policy's.
+    pub(crate) version: Arc<Version>,
     pub(crate) layouts: Vec<Layout>,
     pub(crate) header: Vec<u8>,
     pub(crate) full_header: Vec<u8>,
@@ -76,7 +85,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(policy: Policy) -> Self {
         let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(Rule::new).collect();
-        let shape: Arc<[Tag]> = policy.limits().iter().map(tag).collect();
+        let shape: Box<[Tag]> = policy.limits().iter().map(tag).collect();
         let layouts: Vec<Layout> = rules.iter().zip(shape.iter()).map(|(rule, tag)| layout(rule, tag.2)).collect();
         let header = header(&shape, &layouts, false);
         let full_header = self::header(&shape, &layouts, true);
@@ -86,12 +95,22 @@ impl Plan {
         let ask = ask(&rules, &shape, &layouts, &header, &full_header);
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
-        Self { policy, rules, shape, layouts, header, full_header, denial_writes, grace, ask, identity }
+        let version = Arc::new(Version { identity, shape });
+        Self { policy, rules, version, layouts, header, full_header, denial_writes, grace, ask, identity }
     }
 
     /// Whether its keys need a log's chunks and a journal beside the value.
     pub(crate) fn has_companions(&self) -> bool {
         self.policy.options().journal > 0 || self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)))
+    }
+
+    /// Whether a denial may be repeated until its moment without asking again: it would change nothing, and nothing comes
+    /// back without notice.
+    pub(crate) fn repeats_denials(&self) -> bool {
+        let options = self.policy.options();
+        !options.count_denied
+            && options.journal == 0
+            && !self.rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)))
     }
 
     /// How long an attempt is remembered: as long as it can matter to a limit or a block.

@@ -322,9 +322,13 @@ fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value)
                 _ => 0,
             };
             let asked = Asked { now, cost: op.cost(), charged };
+            let repeats = !applied && matches!(op, Op::Check { .. }) && request.plan.repeats_denials();
+            answer.states = repeats.then(Box::default);
+            let states = answer.states.as_deref_mut();
             (answer.views, answer.blocked_until) = match op {
                 Op::Clear => (request.plan.rules.iter().map(|rule| rule.view(&rule.fresh(), now, 1, 0)).collect(), 0),
-                _ => value::read(&request.plan, &bytes, asked).ok_or_else(|| garbled("a state that cannot be read"))?,
+                _ => value::read(&request.plan, &bytes, asked, states)
+                    .ok_or_else(|| garbled("a state that cannot be read"))?,
             };
             Ok(answer)
         }

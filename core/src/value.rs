@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use crate::algorithm::{Hold, Rule, State, View};
 use crate::plan::{Field, MOMENT, Plan};
-use crate::store::Views;
+use crate::store::{States, Views};
 
 /// Bytes that the script adds for each `sliding-log`: units used, when the cost is admitted, the end, as doubles.
 const DIGEST: usize = 24;
@@ -20,12 +22,16 @@ pub(crate) struct Asked {
 
 /// What the limits of `plan` say according to a stored value, and when a block ends (0: none).
 ///
+/// The states it was read from go to `states`; that of a `sliding-log` is only known to the server and left empty there.
 /// `None` when the bytes are no value of this plan, which the script never sends.
-pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked) -> Option<(Views, u64)> {
+pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&mut States>) -> Option<(Views, u64)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
     let (value, mut digests) = bytes.split_at_checked(bytes.len().checked_sub(logs * DIGEST)?)?;
     let view = |rule: &Rule, state: &State| rule.view(state, asked.now, asked.cost, asked.charged);
     if value.is_empty() {
+        if let Some(states) = states {
+            states.extend(plan.rules.iter().map(Rule::fresh));
+        }
         return Some((plan.rules.iter().map(|rule| view(rule, &rule.fresh())).collect(), 0));
     }
     let (full, mut fields) = match value.strip_prefix(plan.header.as_slice()) {
@@ -41,7 +47,7 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked) -> Option<(Views, u6
         numbers.push(slots);
     }
     let blocked = if full { number(&mut fields, MOMENT)? } else { 0 };
-    let mut views = Views::new();
+    let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
         let layout = &plan.layouts[index];
         let slots = numbers[index];
@@ -57,12 +63,22 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked) -> Option<(Views, u6
             Rule::SlidingLog(rule) => {
                 let (digest, rest) = digests.split_at_checked(DIGEST)?;
                 digests = rest;
+                if let Some(states) = states.as_deref_mut() {
+                    states.push(State::SlidingLog(Box::default()));
+                }
                 logged(digest, rule.count, asked)?
             }
-            _ => view(rule, &state(rule, slots, list)?),
+            _ => {
+                let state = state(rule, slots, list)?;
+                let view = view(rule, &state);
+                if let Some(states) = states.as_deref_mut() {
+                    states.push(state);
+                }
+                view
+            }
         });
     }
-    Some((views, blocked))
+    Some((views.into_iter().collect(), blocked))
 }
 
 /// A little-endian number of `width` bytes, taken off the front.

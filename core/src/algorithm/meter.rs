@@ -5,7 +5,7 @@
 //! has a fraction when p/n is no whole number of microseconds. The count is no part of the state, so a changed count
 //! leaves what was used as it was and drains it at the new rate.
 
-use super::{MAX, View};
+use super::{Added, MAX, View};
 use crate::policy::Limit;
 
 /// The longest a debt may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
@@ -92,21 +92,33 @@ impl Meter {
         State { since, units: state.units - units, part }
     }
 
+    /// The meter that is empty at `ends`, as it stood at `at`.
+    pub(crate) fn ending(&self, at: u64, ends: u64) -> State {
+        let (left, rise, run) = (u128::from(ends.saturating_sub(at)), u128::from(self.rise), u128::from(self.run));
+        // The fewest that take so long, to the microsecond.
+        let units = if left == 0 { 0 } else { ((left - 1) * run / rise + 1).min(u128::from(self.ceiling)) };
+        let takes = units * rise / run;
+        // 0 would be a bucket never seen.
+        State { since: ends.saturating_sub(takes as u64).max(1), units: units as u64, part: 0 }
+    }
+
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.at(state, now).units + cost <= self.capacity
     }
 
-    /// Asks and charges in one step.
-    #[inline]
-    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64) -> bool {
+    /// Asks, charges and tells in one step: what `admits`, `add`, `ends` and `view` would, one after the other. `None` is
+    /// a refusal, and changes nothing.
+    #[inline(always)]
+    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64) -> Option<Added> {
         let mut current = self.at(state, now);
         current.units += cost;
-        let admits = current.units <= self.capacity;
-        if admits {
-            *state = current;
+        if current.units > self.capacity {
+            return None;
         }
-        admits
+        *state = current;
+        let ends = self.ends(&current);
+        Some(Added { ends, view: self.shown(&current, ends, now, cost) })
     }
 
     #[inline]
@@ -138,20 +150,21 @@ impl Meter {
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let state = self.at(state, now);
+        self.shown(&state, self.ends(&state), now, cost)
+    }
+
+    /// The view of a state that stands at `now`.
+    #[inline(always)]
+    fn shown(&self, state: &State, ends: u64, now: u64, cost: u64) -> View {
         let wanted = state.units + cost;
         let admits_at = if cost > self.capacity {
             None
         } else if wanted <= self.capacity {
             Some(now)
         } else {
-            Some(self.moment(&state, wanted - self.capacity))
+            Some(self.moment(state, wanted - self.capacity))
         };
-        View {
-            remaining: self.capacity.saturating_sub(state.units),
-            admits_at,
-            resets_at: self.ends(&state).max(now),
-            delay: 0,
-        }
+        View { remaining: self.capacity.saturating_sub(state.units), admits_at, resets_at: ends.max(now), delay: 0 }
     }
 }
 

@@ -12,6 +12,7 @@ mod fixed_window;
 mod gcra;
 mod leaky_bucket;
 mod meter;
+mod recall;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -20,6 +21,7 @@ mod token_bucket;
 pub(crate) use calendar_window::Grid;
 pub(crate) use concurrency::{Hold, HoldId};
 pub(crate) use meter::Meter;
+pub(crate) use recall::Heard;
 
 use crate::policy::{Algorithm, Limit};
 
@@ -37,6 +39,14 @@ pub(crate) struct View {
     pub(crate) resets_at: u64,
     /// `leaky-bucket`: how long the caller waits for its turn.
     pub(crate) delay: u64,
+}
+
+/// What a meter says of a check that it admitted and charged.
+#[derive(Debug)]
+pub(crate) struct Added {
+    /// The moment from which the state is as good as none.
+    pub(crate) ends: u64,
+    pub(crate) view: View,
 }
 
 /// A limit ready to be applied.
@@ -130,17 +140,14 @@ impl Rule {
         }
     }
 
-    /// Asks and charges in one step, for a policy of one limit.
-    #[inline]
-    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) -> bool {
-        if let (Self::Gcra(rule), State::Gcra(state)) = (self, &mut *state) {
-            return rule.try_add(state, now, cost);
+    /// The bare meter, of a rule and a state that are nothing else: it can ask, charge and tell in one step.
+    #[inline(always)]
+    pub(crate) fn bare<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
+        match (self, state) {
+            (Self::Gcra(meter), State::Gcra(state)) => Some((meter, state)),
+            (Self::TokenBucket(rule), State::TokenBucket(state)) if rule.missing() == 0 => Some((rule.meter(), state)),
+            _ => None,
         }
-        let admits = self.admits(state, now, cost);
-        if admits {
-            self.add(state, now, cost, hold);
-        }
-        admits
     }
 
     /// Gives `cost` back, newest first, never above full.

@@ -72,6 +72,16 @@ impl Rule {
         start + self.period - left as u64
     }
 
+    /// The most that the window before may have counted, when all of what weighs `used` at `at` was counted there; that is
+    /// so when it is over by the end of this window.
+    pub(crate) fn faded(&self, used: u64, at: u64, ends: u64) -> Option<u64> {
+        let left = self.period - at % self.period;
+        let rest = (at + left).checked_sub(ends)?;
+        let weighs = (u128::from(used) + 1) * u128::from(self.period);
+        let by_weight = u64::try_from(weighs.div_ceil(u128::from(left)) - 1).ok()?;
+        Some((self.period - 1).checked_div(rest).map_or(by_weight, |by_end| by_end.clamp(used, by_weight)))
+    }
+
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
         let start = state.touched - state.touched % self.period;

@@ -111,6 +111,15 @@ impl Rule {
         }
     }
 
+    /// The state for looks before `until`, small: what stays in the window until then is put together.
+    pub(crate) fn kept(&self, mut state: State, until: u64) -> State {
+        let goes = |&&(last, _): &&(u64, u64)| last + self.period <= until;
+        let going = state.older.iter().take(super::recall::GRANULES).take_while(goes).count();
+        state.newest += state.older.drain(going..).map(|(_, units)| units).sum::<u64>();
+        state.older.shrink_to_fit();
+        state
+    }
+
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
         if state.newest > 0 {

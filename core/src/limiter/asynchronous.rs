@@ -8,12 +8,15 @@ use tokio::sync::oneshot;
 
 use super::hold::Hold;
 use super::patience::Patience;
+use super::turn::Turn;
 use super::{
     AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost,
 };
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::policy::Policy;
+use crate::resilience::Counters;
 use crate::store::{Answer, Attempt, Entry, Home, Op};
 
 /// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
@@ -53,6 +56,14 @@ impl AsyncLimiter {
         let plan = self.inner.plan(policy, key)?;
         let answer = self.answer(&plan, key, op.clone()).await?;
         Ok(decided(plan, key, &op, answer))
+    }
+
+    /// The policy that a call would apply.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid` and `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.inner.plan(&policy, "")?.policy.clone())
     }
 
     /// Asks and consumes one unit, in one atomic step.
@@ -114,6 +125,9 @@ impl AsyncLimiter {
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(op) = difference(decision.charged(), actual)? {
+                if self.inner.settles(decision, &op) {
+                    continue;
+                }
                 self.answer(&self.inner.policies.current(decision.plan()), decision.key(), op).await?;
                 self.inner.lines.given_back(decision.plan(), decision.key());
             }
@@ -154,16 +168,16 @@ impl AsyncLimiter {
 
     async fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key);
+        let ticket = self.inner.lines.join(plan, key, op.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
             let count = signal.count();
-            if !ticket.is_first() {
+            if let Some(ahead) = ticket.ahead() {
                 if patience.is_over() {
-                    let op = Op::Peek { cost: op.cost() };
-                    let answer = self.answer(plan, key, op.clone()).await?;
-                    return Ok(decided(Arc::clone(plan), key, &op, Answer { applied: false, ..answer }));
+                    let turn = Turn::new(op.cost(), ahead);
+                    let answer = self.answer(plan, key, turn.asks(plan)).await?;
+                    return Ok(turn.denied(Arc::clone(plan), key, answer));
                 }
                 signal.wait_async(count, patience.sleep(None)).await;
             } else {
@@ -244,6 +258,21 @@ impl AsyncLimiter {
     pub async fn ping(&self) -> Result<()> {
         self.inner.open()?;
         awaited(|done| self.inner.store.submit_ping(done)).await
+    }
+
+    /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
+    /// share are also those of every larger one.
+    ///
+    /// # Errors
+    /// `config_invalid` without a rollout, and for what is no percentage.
+    pub fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.inner.set_rollout(percent)
+    }
+
+    /// What was counted since the limiter was made; all zero for `memory://`.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.counters()
     }
 
     /// Takes the changed policy file, as a whole or not at all.

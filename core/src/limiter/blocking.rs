@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use super::hold::Hold;
 use super::patience::Patience;
+use super::turn::Turn;
 use super::{
     AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost,
 };
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::resilience::Counters;
 use crate::store::{Answer, Attempt, Entry, Op};
 
 /// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
@@ -55,10 +57,23 @@ impl Limiter {
     }
 
     #[inline]
-    fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
+    pub(super) fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
-        let answer = self.inner.store.ask(&Entry { plan: &plan, key, op: op.clone() }, self.inner.now())?;
+        let entry = Entry { plan: &plan, key, op };
+        let answer = self.inner.store.ask(&entry, self.inner.now())?;
+        let Entry { op, .. } = entry;
         Ok(decided(plan, key, &op, answer))
+    }
+
+    /// What `decide` does with a plain check. The entry is written in place: a copy of what was only just written stalls.
+    #[inline]
+    fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
+        let plan = self.inner.plan(policy, key)?;
+        let entry = Entry { plan: &plan, key, op: Op::Check { cost, hold: 0, meta: None } };
+        let answer = self.inner.store.ask(&entry, self.inner.now())?;
+        let charged = if answer.applied { cost } else { 0 };
+        drop(entry);
+        Ok(Decision::new(plan, key, cost, charged, answer))
     }
 
     /// Asks and consumes one unit, in one atomic step.
@@ -67,7 +82,7 @@ impl Limiter {
     /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and what the store says. A denial is no error.
     #[inline]
     pub fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
-        self.decide(&policy, key, Op::Check { cost: 1, hold: 0, meta: None })
+        self.consume(&policy, key, 1)
     }
 
     /// Asks and consumes `cost` units.
@@ -76,7 +91,7 @@ impl Limiter {
     /// As [`Limiter::check`], and `cost_invalid`.
     #[inline]
     pub fn check_n(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None })
+        self.consume(&policy, key, valid_cost(cost)?)
     }
 
     /// Asks and consumes, with everything that can be said.
@@ -122,6 +137,9 @@ impl Limiter {
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(op) = difference(decision.charged(), actual)? {
+                if self.inner.settles(decision, &op) {
+                    continue;
+                }
                 self.answer(&self.inner.policies.current(decision.plan()), decision.key(), op)?;
                 self.inner.lines.given_back(decision.plan(), decision.key());
             }
@@ -155,16 +173,16 @@ impl Limiter {
 
     fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key);
+        let ticket = self.inner.lines.join(plan, key, op.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
             let count = signal.count();
-            if !ticket.is_first() {
+            if let Some(ahead) = ticket.ahead() {
                 if patience.is_over() {
-                    let op = Op::Peek { cost: op.cost() };
-                    let answer = self.answer(plan, key, op.clone())?;
-                    return Ok(decided(Arc::clone(plan), key, &op, Answer { applied: false, ..answer }));
+                    let turn = Turn::new(op.cost(), ahead);
+                    let answer = self.answer(plan, key, turn.asks(plan))?;
+                    return Ok(turn.denied(Arc::clone(plan), key, answer));
                 }
                 signal.wait(count, patience.sleep(None));
             } else {
@@ -245,6 +263,21 @@ impl Limiter {
     pub fn ping(&self) -> Result<()> {
         self.inner.open()?;
         self.inner.store.ping()
+    }
+
+    /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
+    /// share are also those of every larger one.
+    ///
+    /// # Errors
+    /// `config_invalid` without a rollout, and for what is no percentage.
+    pub fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.inner.set_rollout(percent)
+    }
+
+    /// What was counted since the limiter was made; all zero for `memory://`.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.counters()
     }
 
     /// Takes the changed policy file, as a whole or not at all.

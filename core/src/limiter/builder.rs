@@ -1,5 +1,6 @@
 //! Describes a limiter.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,6 +13,7 @@ use super::{AsyncLimiter, Inner, Limiter};
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::policy::{OnStoreError, Policy, PolicyFile};
+use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange};
 use crate::script::MOST;
 use crate::store::{Memory, Redis, Store, StoreUrl};
 
@@ -19,28 +21,53 @@ use crate::store::{Memory, Redis, Store, StoreUrl};
 const MAX_PREFIX: usize = 128;
 
 /// Describes a limiter; everything has a default.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Builder {
-    store: String,
+    stores: Vec<String>,
+    rollout: Option<(String, f64)>,
     policies: Vec<Policy>,
     file: Option<PathBuf>,
     prefix: String,
     timeout: Duration,
     on_store_error: OnStoreError,
+    deny_cache: Duration,
+    listener: Option<Listener>,
     fold: usize,
+    #[cfg(feature = "bench")]
+    bare: bool,
     clock: Option<Arc<ManualClock>>,
+}
+
+/// Without the stores: their URLs may hold passwords.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("policies", &self.policies)
+            .field("file", &self.file)
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .field("on_store_error", &self.on_store_error)
+            .field("deny_cache", &self.deny_cache)
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Builder {
     fn default() -> Self {
         Self {
-            store: "memory://".to_owned(),
+            stores: vec!["memory://".to_owned()],
+            rollout: None,
             policies: Vec::new(),
             file: None,
             prefix: "tg".to_owned(),
             timeout: Duration::from_millis(250),
             on_store_error: OnStoreError::default(),
+            deny_cache: Duration::from_secs(1),
+            listener: None,
             fold: MOST,
+            #[cfg(feature = "bench")]
+            bare: false,
             clock: None,
         }
     }
@@ -55,19 +82,39 @@ impl Builder {
         let path = path.as_ref();
         let file = PolicyFile::read(path)?;
         let mut builder = Self { policies: file.policies().to_vec(), file: Some(path.to_owned()), ..Self::default() };
-        match file.store() {
-            None => {}
-            Some([store]) => builder.store.clone_from(store),
-            Some(_) => return Err(Error::config("a list of stores is not available yet: give one store URL")),
+        if let Some(stores) = file.store() {
+            builder.stores = stores.to_vec();
         }
         Ok(builder)
     }
 
     /// Where usage lives, as a URL; `memory://` when nothing is said.
     #[must_use]
-    pub fn store(mut self, url: impl Into<String>) -> Self {
-        self.store = url.into();
+    pub fn store(self, url: impl Into<String>) -> Self {
+        self.stores([url])
+    }
+
+    /// Several stores that share the keys among them; a new one takes its share from all others, and nothing else moves.
+    #[must_use]
+    pub fn stores(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.stores = urls.into_iter().map(Into::into).collect();
+        self.rollout = None;
         self
+    }
+
+    /// From an old store to a new one: `percent` of the keys use the new one, always the same ones. What was used in the
+    /// other store is not carried along. [`Limiter::set_rollout`] changes the share at run time.
+    #[must_use]
+    pub fn rollout(mut self, old: impl Into<String>, new: impl Into<String>, percent: f64) -> Self {
+        self = self.store(old);
+        self.rollout = Some((new.into(), percent));
+        self
+    }
+
+    /// Whether usage will live in this process, so that no call has to wait for an answer.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        matches!(&*self.stores, [url] if url.starts_with("memory:")) && self.rollout.is_none()
     }
 
     /// A policy under a name, as a notation.
@@ -114,6 +161,21 @@ impl Builder {
         self
     }
 
+    /// For at most so long a denial is repeated without asking the store again, where that cannot be wrong; 1 s when
+    /// nothing is said, zero is off. A clear or refund by another process is noticed that much later.
+    #[must_use]
+    pub const fn deny_cache(mut self, longest: Duration) -> Self {
+        self.deny_cache = longest;
+        self
+    }
+
+    /// Told once whenever a store is lost, refuses, or is back. Called on whatever thread noticed; it should not wait.
+    #[must_use]
+    pub fn on_change(mut self, listener: Arc<dyn Fn(&StoreChange) + Send + Sync>) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
     /// The most checks that travel to Redis in one call, up to 256; 1 sends each in a call of its own.
     #[must_use]
     pub fn fold(mut self, most: usize) -> Self {
@@ -125,6 +187,15 @@ impl Builder {
     #[must_use]
     pub fn clock(mut self, clock: Arc<ManualClock>) -> Self {
         self.clock = Some(clock);
+        self
+    }
+
+    /// Leaves out the layers, for benchmarks.
+    #[cfg(feature = "bench")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
         self
     }
 
@@ -144,6 +215,59 @@ impl Builder {
         Ok(AsyncLimiter { inner: self.inner()? })
     }
 
+    /// The store, with layers around it where it is shared.
+    fn layers(&self) -> Result<(Arc<dyn Store>, Option<Layers>)> {
+        let signals = Arc::new(Signals::new(self.listener.clone()));
+        if let ([url], None) = (&*self.stores, &self.rollout)
+            && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
+        {
+            return Ok((Arc::new(Memory::new(max_keys)), None));
+        }
+        #[cfg(feature = "bench")]
+        if let (true, [url]) = (self.bare, &*self.stores)
+            && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
+        {
+            return Ok((Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?), None));
+        }
+        let store = self.side(&self.stores, &signals)?;
+        let rollout = match &self.rollout {
+            Some((new, percent)) => {
+                let new = self.side(std::slice::from_ref(new), &signals)?;
+                Some(Rollout::new(Arc::clone(&store), new, *percent)?)
+            }
+            None => None,
+        };
+        let layers = Layers::around(store, rollout, self.on_store_error, self.deny_cache, signals);
+        Ok((layers.store(), Some(layers)))
+    }
+
+    /// One store, or several that share the keys.
+    fn side(&self, urls: &[String], signals: &Arc<Signals>) -> Result<Arc<dyn Store>> {
+        if let [url] = urls
+            && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
+        {
+            return Ok(Arc::new(Memory::new(max_keys)));
+        }
+        let guarded = |url: &String| -> Result<(Arc<dyn Store>, String)> {
+            let store: Arc<dyn Store> = match StoreUrl::parse(url)? {
+                StoreUrl::Memory { .. } => {
+                    return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
+                }
+                StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?),
+            };
+            Ok((Breaker::around(store, url, Arc::clone(signals)), url.clone()))
+        };
+        let mut stores = urls.iter().map(guarded).collect::<Result<Vec<_>>>()?;
+        match (stores.len(), stores.pop()) {
+            (1, Some((store, _))) => Ok(store),
+            (_, Some(last)) => {
+                stores.push(last);
+                Ok(Arc::new(Shards::new(stores)?))
+            }
+            (_, None) => Err(Error::config("the list of stores is empty: give at least one store URL")),
+        }
+    }
+
     fn inner(self) -> Result<Arc<Inner>> {
         if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || self.prefix.contains(['{', '}']) {
             return Err(Error::config(format!(
@@ -157,10 +281,13 @@ impl Builder {
                 self.timeout
             )));
         }
-        let store: Arc<dyn Store> = match StoreUrl::parse(&self.store)? {
-            StoreUrl::Memory { max_keys } => Arc::new(Memory::new(max_keys)),
-            StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?),
-        };
+        if self.deny_cache > LONGEST {
+            return Err(Error::config(format!(
+                "a deny_cache of {:?} is out of range: it must be from 0, which is off, to 60 s",
+                self.deny_cache
+            )));
+        }
+        let (store, layers) = self.layers()?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let inner = Arc::new(Inner {
             store,
@@ -170,14 +297,27 @@ impl Builder {
             lines: Lines::default(),
             keeper: Keeper::default(),
             closed: AtomicBool::new(false),
+            shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
             seed,
             holds: AtomicU64::new(0),
-            on_store_error: self.on_store_error,
+            layers,
         });
         if let Some(clock) = &inner.clock {
             let watcher = Arc::downgrade(&inner);
             clock.watch(watcher);
         }
         Ok(inner)
+    }
+}
+
+/// A store's URL without user, password and options; only its scheme, where it is none of the usual shape.
+fn without_secrets(url: &str) -> String {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    match url::Url::parse(url) {
+        Ok(url) => {
+            let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+            format!("{scheme}://{}{port}{}", url.host_str().unwrap_or_default(), url.path())
+        }
+        Err(_) => format!("{scheme}://…"),
     }
 }

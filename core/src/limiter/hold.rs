@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
 
 use super::Inner;
 use crate::decision::Decision;
@@ -24,20 +25,32 @@ pub struct Hold {
     decision: Decision,
     /// Whether dropping it may block the thread.
     blocking: bool,
-    /// The process that took it: copies of it in others give nothing back.
+    /// Told when the store has answered that it was given back.
+    told: Option<oneshot::Sender<()>>,
+    /// The process that took it: a copy of it in a forked child gives nothing back.
     process: u64,
 }
 
 impl Hold {
     pub(super) fn new(inner: &Arc<Inner>, id: HoldId, decision: Decision, blocking: bool) -> Self {
         inner.keeper.keep(inner, id, decision.plan(), decision.key());
-        Self { inner: Arc::clone(inner), id, decision, blocking, process: fork::generation() }
+        Self { inner: Arc::clone(inner), id, decision, blocking, told: None, process: fork::generation() }
     }
 
     /// The Decision that let it in.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// Gives it back and waits until the store has it; dropping it does not wait. When the store cannot be reached the
+    /// ttl gives it back.
+    pub async fn release(mut self) {
+        let (told, done) = oneshot::channel();
+        (self.blocking, self.told) = (false, Some(told));
+        drop(self);
+        // A store that is closed does not answer; then there is nothing to wait for.
+        let _ = done.await;
     }
 }
 
@@ -61,8 +74,13 @@ impl Drop for Hold {
             self.inner.lines.given_back(plan, key);
         } else {
             let (inner, plan, key) = (Arc::clone(&self.inner), Arc::clone(plan), Box::<str>::from(key));
+            let told = self.told.take();
             let done = Box::new(move |_| {
                 inner.lines.given_back(&plan, &key);
+                if let Some(told) = told {
+                    // Whoever stopped waiting does not want to know.
+                    let _ = told.send(());
+                }
                 None
             });
             self.inner.store.submit(&entry, self.inner.now(), done);
@@ -73,7 +91,7 @@ impl Drop for Hold {
 /// One thread that renews all holds of a limiter; it starts with the first and ends with the limiter. With a clock that
 /// is moved by hand whoever moves it renews what is due.
 pub(super) struct Keeper {
-    /// A process that was forked has neither the thread nor the holds of its parent.
+    /// Each process renews its own: what a child inherits is renewed by its parent, whose thread may sleep on the lock.
     shared: PerProcess<Shared>,
     began: Instant,
 }
@@ -108,21 +126,17 @@ impl Keeper {
         let Some(ttl) = limits.map(|limit| limit.period().micros()).min() else { return };
         let every = Duration::from_micros(ttl) / RENEWALS;
         let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: self.time(inner) + every };
-        let shared = self.shared();
-        let (kept, changed) = &*shared;
+        let Ok(shared) = self.shared.get_or_try_init(|| Ok(Arc::default())) else { return };
+        let (kept, changed) = &*shared.1;
         let mut kept = kept.lock();
         kept.holds.insert(id, keep);
         if !kept.running && !kept.stopped && inner.clock.is_none() {
-            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&shared));
+            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&shared.1));
             let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
             // Without the thread the holds end with their ttl, as they would if the process died.
             kept.running = thread.spawn(move || run(&inner, &shared)).is_ok();
         }
         changed.notify_one();
-    }
-
-    fn shared(&self) -> Shared {
-        Arc::clone(&self.shared.get_or_init(Shared::default).1)
     }
 
     fn time(&self, inner: &Inner) -> Duration {
@@ -131,11 +145,11 @@ impl Keeper {
 
     /// Renews the holds that are due; says how long it is until the next is, if there is any.
     pub(super) fn renew(&self, inner: &Inner) -> Option<Duration> {
-        let shared = self.shared();
+        let shared = self.shared.get()?;
         loop {
             let now = self.time(inner);
             let (id, plan, key) = {
-                let mut kept = shared.0.lock();
+                let mut kept = shared.1.0.lock();
                 let (id, keep) = kept.holds.iter_mut().min_by_key(|(_, keep)| keep.next)?;
                 if keep.next > now {
                     return Some(keep.next - now);
@@ -151,13 +165,16 @@ impl Keeper {
     }
 
     fn forget(&self, id: HoldId) {
-        self.shared().0.lock().holds.remove(&id);
+        if let Some(shared) = self.shared.get() {
+            shared.1.0.lock().holds.remove(&id);
+        }
     }
 
     pub(super) fn stop(&self) {
-        let shared = self.shared();
-        shared.0.lock().stopped = true;
-        shared.1.notify_one();
+        if let Some(shared) = self.shared.get() {
+            shared.1.0.lock().stopped = true;
+            shared.1.1.notify_one();
+        }
     }
 }
 

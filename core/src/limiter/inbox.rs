@@ -4,11 +4,11 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{AsPolicy, AsyncLimiter, CheckOptions, Hold, check_op, decided, valid_cost};
+use super::{AsPolicy, AsyncLimiter, Call, Hold, decided};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{Attempt, Home, Op, Wake};
-use crate::tasks::{self, Task};
+use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
 pub trait Inbox: Wake {
@@ -29,28 +29,13 @@ pub enum Outcome {
     Nothing,
 }
 
-/// A call about one policy and key that a Decision answers.
-#[derive(Debug, Clone)]
-pub enum Call {
-    /// Asks and consumes.
-    Check(CheckOptions),
-    /// Asks.
-    Peek(u64),
-    /// Consumes even past the limit.
-    Charge(u64),
-    /// Gives back.
-    Refund(u64),
-}
-
-impl Call {
-    fn op(&self) -> Result<Op> {
-        Ok(match self {
-            Self::Check(options) => check_op(options)?,
-            Self::Peek(cost) => Op::Peek { cost: valid_cost(*cost)? },
-            Self::Charge(cost) => Op::Charge { cost: valid_cost(*cost)? },
-            Self::Refund(cost) => Op::Refund { cost: valid_cost(*cost)? },
-        })
-    }
+/// What came of a call that was begun.
+#[derive(Debug)]
+pub enum Posted {
+    /// It is done: nothing will be delivered.
+    Done(Result<Outcome>),
+    /// It waits for something.
+    Waits(Task),
 }
 
 impl AsyncLimiter {
@@ -103,6 +88,21 @@ impl AsyncLimiter {
         tasks::spawn(async move {
             inbox.deliver(ticket, task.await);
             inbox.wake();
+        })
+    }
+
+    /// The same, begun on the calling thread: what comes of it at once is returned instead of delivered.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::post_task`].
+    pub fn post_begun(
+        ticket: u64,
+        inbox: &Arc<dyn Inbox>,
+        task: impl Future<Output = Result<Outcome>> + Send + 'static,
+    ) -> Result<Posted> {
+        Ok(match tasks::begin(task)? {
+            Begun::Done(outcome) => Posted::Done(outcome),
+            Begun::Waits(task) => Posted::Waits(Self::post_task(ticket, inbox, task)?),
         })
     }
 }

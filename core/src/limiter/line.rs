@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::clock::Signal;
+use crate::error::Result;
+use crate::fork::PerProcess;
 use crate::plan::Plan;
 
 /// Lines kept before those in which nobody stands any more are looked for.
@@ -14,8 +16,15 @@ const TIDY: usize = 1_024;
 /// The waiters for one policy and key, in the order they came. Only the first asks the store.
 #[derive(Debug, Default)]
 struct Line {
-    waiting: Mutex<(u64, VecDeque<u64>)>,
+    waiting: Mutex<(u64, VecDeque<Waiter>)>,
     signal: Arc<Signal>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    /// The units it wants.
+    cost: u64,
 }
 
 /// A place in a line; whoever drops it leaves, and the next is told.
@@ -26,8 +35,11 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn is_first(&self) -> bool {
-        self.line.waiting.lock().1.front() == Some(&self.number)
+    /// The units wanted by those who stand ahead; `None` when nobody does.
+    pub(super) fn ahead(&self) -> Option<u64> {
+        let waiting = self.line.waiting.lock();
+        let ahead = waiting.1.iter().take_while(|other| other.number != self.number);
+        ahead.map(|other| other.cost).reduce(u64::saturating_add)
     }
 
     /// Given when somebody left, and when something was given back.
@@ -38,7 +50,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.line.waiting.lock().1.retain(|number| *number != self.number);
+        self.line.waiting.lock().1.retain(|other| other.number != self.number);
         self.line.signal.give();
     }
 }
@@ -46,16 +58,20 @@ impl Drop for Ticket {
 /// A policy's identity and a key.
 type Wanted = (u128, Box<str>);
 
-/// All lines in which somebody stands.
-#[derive(Debug, Default)]
+/// The lines of one process.
+type Open = Mutex<HashMap<Wanted, Weak<Line>>>;
+
+/// All lines in which somebody stands. A child does not stand behind its parent's threads, which it does not have.
+#[derive(Default)]
 pub(super) struct Lines {
-    open: Mutex<HashMap<Wanted, Weak<Line>>>,
+    open: PerProcess<Open>,
 }
 
 impl Lines {
     /// Takes a place in the line for a key.
-    pub(super) fn join(&self, plan: &Plan, key: &str) -> Ticket {
-        let mut open = self.open.lock();
+    pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Ticket> {
+        let lines = self.open.get_or_try_init(|| Ok(Open::default()))?;
+        let mut open = lines.1.lock();
         if open.len() > TIDY {
             open.retain(|_, line| line.strong_count() > 0);
         }
@@ -69,21 +85,23 @@ impl Lines {
             let mut waiting = line.waiting.lock();
             waiting.0 += 1;
             let number = waiting.0;
-            waiting.1.push_back(number);
+            waiting.1.push_back(Waiter { number, cost });
             number
         };
-        Ticket { line, number }
+        Ok(Ticket { line, number })
     }
 
     /// How many stand in the line for a key.
     pub(super) fn waiting(&self, plan: &Plan, key: &str) -> usize {
-        let line = self.open.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
+        let Some(lines) = self.open.get() else { return 0 };
+        let line = lines.1.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
         line.map_or(0, |line| line.waiting.lock().1.len())
     }
 
     /// Something was given back: the first in the line may ask again before its time.
     pub(super) fn given_back(&self, plan: &Plan, key: &str) {
-        let open = self.open.lock();
+        let Some(lines) = self.open.get() else { return };
+        let open = lines.1.lock();
         if open.is_empty() {
             return;
         }

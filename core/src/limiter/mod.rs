@@ -3,17 +3,20 @@
 mod asynchronous;
 mod blocking;
 mod builder;
+mod call;
 mod hold;
 mod inbox;
 mod line;
 mod patience;
 mod policies;
+mod turn;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
+pub use call::Call;
 pub use hold::Hold;
-pub use inbox::{Call, Inbox, Outcome};
+pub use inbox::{Inbox, Outcome, Posted};
 pub use policies::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;
@@ -26,8 +29,9 @@ use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::{OnStoreError, PolicyFile};
-use crate::store::{Answer, Entry, HoldId, Op, Store};
+use crate::policy::{Policy, PolicyFile};
+use crate::resilience::{Counters, Layers};
+use crate::store::{Answer, Entry, HoldId, Op, Source, Store};
 use hold::Keeper;
 use line::Lines;
 use policies::Policies;
@@ -61,11 +65,13 @@ struct Inner {
     lines: Lines,
     keeper: Keeper,
     closed: AtomicBool,
+    /// The stores' URLs without secrets.
+    shown: String,
     /// Mixed into the names of holds.
     seed: u64,
     holds: AtomicU64,
-    #[expect(dead_code, reason = "read by the fallback layer, which wraps the store")]
-    on_store_error: OnStoreError,
+    /// What stands between the limiter and a store that others share.
+    layers: Option<Layers>,
 }
 
 impl Inner {
@@ -106,6 +112,30 @@ impl Inner {
             self.keeper.stop();
             self.store.close();
         }
+    }
+
+    /// Settles a check where the store has nothing to settle, because a fallback answered it; says whether it did.
+    fn settles(&self, decision: &Decision, op: &Op) -> bool {
+        if decision.source() != Source::Fallback {
+            return false;
+        }
+        if let Some(layers) = &self.layers {
+            let plan = self.policies.current(decision.plan());
+            layers.settle(&Entry { plan: &plan, key: decision.key(), op: op.clone() }, self.now());
+        }
+        true
+    }
+
+    fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.open()?;
+        match &self.layers {
+            Some(layers) => layers.set_rollout(percent),
+            None => Err(crate::resilience::no_rollout()),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.layers.as_ref().map(Layers::counters).unwrap_or_default()
     }
 
     fn reload(&self) -> Result<()> {
@@ -155,7 +185,7 @@ fn check_op(options: &CheckOptions) -> Result<Op> {
 }
 
 /// What an answer means to the caller.
-#[inline]
+#[inline(always)]
 fn decided(plan: Arc<Plan>, key: &str, op: &Op, answer: Answer) -> Decision {
     let (cost, charged) = match *op {
         Op::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),
@@ -171,6 +201,27 @@ impl Limiter {
     #[must_use]
     pub fn to_async(&self) -> AsyncLimiter {
         AsyncLimiter { inner: Arc::clone(&self.inner) }
+    }
+
+    /// The policy that a name or a notation means to this limiter now.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.inner.plan(&policy, "")?.policy.clone())
+    }
+
+    /// Whether calls may have to wait for a server; without one they never do.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.inner.layers.is_some()
+    }
+
+    /// In a few words what it is, without secrets: the store, and how many policies it has.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let closed = if self.inner.open().is_ok() { "" } else { ", closed" };
+        format!("of {}, policies: {}{closed}", self.inner.shown, self.inner.policies.count())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
@@ -10,6 +11,7 @@ use parking_lot::RwLock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::policy::Policy;
+use crate::spare;
 
 /// Notations kept ready. A program that writes more different ones in place makes them up as it goes; they are read
 /// anew each time then.
@@ -20,7 +22,11 @@ type Plans = HashMap<String, Arc<Plan>, RandomState>;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    named: ArcSwap<Plans>,
+    /// Those the limiter was made with. They are in force until they are replaced, which hardly ever happens, and to
+    /// look at them costs no guard.
+    first: Plans,
+    replaced: AtomicBool,
+    newer: ArcSwap<Plans>,
     notations: RwLock<Plans>,
 }
 
@@ -65,15 +71,19 @@ impl<T: AsPolicy + ?Sized> AsPolicy for &T {
 
 impl Policies {
     pub(super) fn new(policies: &[Policy]) -> Self {
-        let known = Self::default();
-        known.replace(policies);
-        known
+        Self { first: plans(policies), ..Self::default() }
     }
 
     /// Takes these instead of what was there, all at once.
     pub(super) fn replace(&self, policies: &[Policy]) {
-        let plans = policies.iter().map(|policy| (policy.name().to_owned(), policy.plan())).collect();
-        self.named.store(Arc::new(plans));
+        self.newer.store(Arc::new(plans(policies)));
+        self.replaced.store(true, Ordering::Release);
+    }
+
+    /// Looks at the policies in force.
+    #[inline]
+    fn look<T>(&self, look: impl FnOnce(&Plans) -> T) -> T {
+        if self.replaced.load(Ordering::Acquire) { look(&self.newer.load()) } else { look(&self.first) }
     }
 
     #[inline]
@@ -86,16 +96,21 @@ impl Policies {
 
     /// The version of a policy that is in force: what outlives a reload must not bring the old one back.
     pub(super) fn current(&self, plan: &Arc<Plan>) -> Arc<Plan> {
-        Arc::clone(self.named.load().get(plan.policy.name()).unwrap_or(plan))
+        self.look(|plans| Arc::clone(plans.get(plan.policy.name()).unwrap_or(plan)))
+    }
+
+    /// How many have a name.
+    pub(super) fn count(&self) -> usize {
+        self.look(Plans::len)
     }
 
     #[inline]
     fn named(&self, text: &str) -> Result<Arc<Plan>> {
-        if let Some(plan) = self.named.load().get(text) {
-            return Ok(Arc::clone(plan));
+        if let Some(plan) = self.look(|plans| plans.get(text).map(spare::handle)) {
+            return Ok(plan);
         }
         if let Some(plan) = self.notations.read().get(text) {
-            return Ok(Arc::clone(plan));
+            return Ok(spare::handle(plan));
         }
         self.read(text)
     }
@@ -107,7 +122,7 @@ impl Policies {
             if text.bytes().any(|byte| byte.is_ascii_digit()) {
                 return error;
             }
-            let mut names: Vec<String> = self.named.load().keys().map(|name| format!("{name:?}")).collect();
+            let mut names: Vec<String> = self.look(|plans| plans.keys().map(|name| format!("{name:?}")).collect());
             names.sort_unstable();
             let shown: String = text.chars().take(80).collect();
             let known =
@@ -124,4 +139,8 @@ impl Policies {
         }
         Ok(plan)
     }
+}
+
+fn plans(policies: &[Policy]) -> Plans {
+    policies.iter().map(|policy| (policy.name().to_owned(), policy.plan())).collect()
 }

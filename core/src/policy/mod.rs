@@ -22,6 +22,7 @@ use once_cell::sync::OnceCell;
 
 use crate::error::{Error, Result};
 use crate::plan::Plan;
+use crate::spare;
 
 /// The most limits one policy may have.
 pub const MAX_LIMITS: usize = 15;
@@ -91,9 +92,10 @@ impl Policy {
     }
 
     /// The policy, ready to be applied.
+    #[inline]
     pub(crate) fn plan(&self) -> Arc<Plan> {
         let bare = || Self { plan: OnceCell::new(), ..self.clone() };
-        Arc::clone(self.plan.get_or_init(|| Arc::new(Plan::new(bare()))))
+        spare::handle(self.plan.get_or_init(|| Arc::new(Plan::new(bare()))))
     }
 
     /// The name, or the canonical notation when no name was given.

@@ -1,5 +1,5 @@
-//! Where usage lives. Memory and Redis answer alike; the layers around them (deadline, breaker, fallback, deny cache,
-//! lease, rollout) wrap a store and are a store.
+//! Where usage lives. Memory and Redis answer alike; the layers around a shared one (`resilience/`) wrap a store and are a
+//! store.
 
 mod memory;
 mod redis;
@@ -13,12 +13,16 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub(crate) use crate::algorithm::{HoldId, View};
+pub(crate) use crate::algorithm::{HoldId, State, View};
 use crate::error::Result;
+use crate::few::Few;
 use crate::plan::Plan;
 
 /// What the limits of a policy say, in order.
-pub(crate) type Views = SmallVec<[View; 1]>;
+pub(crate) type Views = Few<View>;
+
+/// What is stored of the limits of a policy, in order.
+pub(crate) type States = SmallVec<[State; 1]>;
 
 /// What is to be done with a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +118,12 @@ pub(crate) struct Answer {
     /// the state after a denial that was charged, or after a `check_all` that was undone.
     pub(crate) refused: Option<u16>,
     pub(crate) source: Source,
+    /// Denied because the store is missing, not because a limit refused.
+    pub(crate) unavailable: bool,
+    /// For so many microseconds the denial may be repeated without asking again.
+    pub(crate) denied_for: u32,
+    /// Of a denial that may be repeated: the states it was read from.
+    pub(crate) states: Option<Box<States>>,
     #[expect(clippy::box_collection, reason = "nearly always absent: 8 bytes instead of 24 in every answer")]
     pub(crate) attempts: Option<Box<Vec<Attempt>>>,
 }

@@ -4,10 +4,6 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tidegate::{Algorithm, Limit, Options, Period, Policy, Unit};
 
-/// Leaves buckets with `initial` out of policies with other limits or a block: the program forgets a key of which all is
-/// over, the model does not, and a clock that jumps back behind that moment tells them apart. The vectors hold the rest.
-pub const ALONE: bool = true;
-
 /// One thing to do. Times are microseconds.
 #[derive(Clone, Debug)]
 pub enum Deed {
@@ -105,16 +101,8 @@ pub fn policy(
     most: usize,
     options: BoxedStrategy<Options>,
 ) -> impl Strategy<Value = Policy> {
-    (proptest::collection::vec(limit(algorithms), 1..=most), options).prop_map(|(mut limits, options)| {
-        if ALONE {
-            let shown = limits.len() > 1 || options.block_for.is_some();
-            let begins = |limit: &&mut Limit| limit.initial().is_some() && (shown || limit.count() > 1_000_000);
-            for limit in limits.iter_mut().filter(begins) {
-                *limit = limit.clone().with_initial(limit.capacity()).expect("full");
-            }
-        }
-        Policy::new(limits, options).expect("in range").named("p").expect("short")
-    })
+    (proptest::collection::vec(limit(algorithms), 1..=most), options)
+        .prop_map(|(limits, options)| Policy::new(limits, options).expect("in range").named("p").expect("short"))
 }
 
 /// What a check costs.

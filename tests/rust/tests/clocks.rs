@@ -23,7 +23,12 @@ fn admitted(limiter: &Limiter, notation: &str, key: &str) -> usize {
 }
 
 fn limiter(servers: &Servers) -> Limiter {
-    Limiter::builder().store(servers.url()).timeout(Duration::from_secs(10)).build().expect("a limiter")
+    Limiter::builder()
+        .store(servers.url())
+        .timeout(Duration::from_secs(10))
+        .deny_cache(Duration::ZERO)
+        .build()
+        .expect("a limiter")
 }
 
 #[test]

@@ -18,11 +18,22 @@ const POLICIES: [&str; 4] = [
 const TRIES: u64 = 1_600;
 
 fn limiter(url: &str) -> Limiter {
-    Limiter::builder().store(url).timeout(Duration::from_secs(10)).build().expect("a limiter")
+    // What is counted are the store's answers.
+    Limiter::builder()
+        .store(url)
+        .timeout(Duration::from_secs(10))
+        .deny_cache(Duration::ZERO)
+        .build()
+        .expect("a limiter")
 }
 
 fn tasks(url: &str) -> AsyncLimiter {
-    Limiter::builder().store(url).timeout(Duration::from_secs(10)).build_async().expect("a limiter")
+    Limiter::builder()
+        .store(url)
+        .timeout(Duration::from_secs(10))
+        .deny_cache(Duration::ZERO)
+        .build_async()
+        .expect("a limiter")
 }
 
 /// Eight threads ask until all tries are spent; how many were admitted.

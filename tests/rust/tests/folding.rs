@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate::{AsyncLimiter, ErrorKind, Limiter, ManualClock};
+use tidegate::{AsyncLimiter, ErrorKind, Limiter, ManualClock, OnStoreError};
 use tidegate_tests::history::words;
 use tidegate_tests::servers::{Kind, Servers};
 
 fn tasks(redis: &Servers) -> AsyncLimiter {
-    Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).build_async().expect("a limiter")
+    let builder = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10));
+    builder.on_store_error(OnStoreError::Raise).deny_cache(Duration::ZERO).build_async().expect("a limiter")
 }
 
 /// How often the server ran a command.
@@ -73,7 +74,8 @@ async fn one_bad_entry_fails_alone() {
 #[test]
 fn a_check_is_one_round_trip_also_after_the_scripts_are_flushed() {
     let redis = Servers::start(Kind::Single);
-    let limiter = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).build().expect("a limiter");
+    let limiter = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
+    let limiter = limiter.build().expect("a limiter");
     let policy = "20/minute; gcra 100/s burst 200; calendar-window 1000/day; sliding-counter 50/minute";
     for key in ["a", "b"] {
         let _ = redis.command(0, &["SCRIPT", "FLUSH"]);
@@ -91,7 +93,8 @@ fn a_check_is_one_round_trip_also_after_the_scripts_are_flushed() {
 async fn different_policies_costs_and_operations_travel_together_and_each_gets_its_own_answer() {
     let redis = Servers::start(Kind::Single);
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
-    let builder = || Limiter::builder().timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+    let builder =
+        || Limiter::builder().timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO).clock(Arc::clone(&clock));
     let limiter = builder().store(redis.url()).build_async().expect("a limiter");
     let model = builder().build().expect("a limiter");
     let policies =

@@ -168,12 +168,7 @@ proptest! {
         policy in random::policy(&Algorithm::ALL, 3, random::any_options()),
         deeds in proptest::collection::vec((random::pace(), random::any_deed()), 1..40),
     ) {
-        let begins = policy.limits().iter().any(|limit| limit.initial().is_some());
-        let deeds: Vec<(i64, Deed)> = deeds
-            .into_iter()
-            .filter(|(_, deed)| !(random::ALONE && begins && matches!(deed, Deed::Block(_))))
-            .map(|(pace, deed)| (pace as i64, deed))
-            .collect();
+        let deeds: Vec<(i64, Deed)> = deeds.into_iter().map(|(pace, deed)| (pace as i64, deed)).collect();
         agree(&policy, &deeds)?;
     }
 

@@ -52,7 +52,7 @@ impl Stored {
     fn new() -> Self {
         let (clock, prefix) = (Arc::new(ManualClock::new(Duration::from_micros(START))), fresh_prefix());
         let limiter = Limiter::builder().store(SERVER.0.url()).prefix(&prefix).clock(Arc::clone(&clock));
-        let limiter = limiter.timeout(Duration::from_secs(10)).build().expect("a limiter");
+        let limiter = limiter.deny_cache(Duration::ZERO).timeout(Duration::from_secs(10)).build().expect("a limiter");
         Self { limiter, clock, prefix, now: START }
     }
 

@@ -65,6 +65,37 @@ fn a_wait_that_cannot_end_in_time_is_denied_at_once() {
 }
 
 #[test]
+fn who_gives_up_behind_others_is_told_a_wait_that_counts_them() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        // After two seconds the first still waits for its five units, though there is room for one.
+        for (policy, used, wait) in
+            [("gcra 1/s burst 5", 5, 4), ("sliding-log 6/10s", 2, 8), ("fixed-window 5/10s", 5, 18)]
+        {
+            let clock = clock();
+            let limiter = limiter(&url, &clock);
+            assert!(limiter.check_n(policy, "k", used).expect("a decision").allowed());
+            let wait_for = |cost: u64, timeout: Option<Duration>, place: usize| {
+                let waiter = limiter.clone();
+                let waiter = std::thread::spawn(move || waiter.acquire(policy, "k", cost, timeout));
+                while limiter.waiting(policy, "k") < place {
+                    std::thread::yield_now();
+                }
+                waiter
+            };
+            let first = wait_for(5, None, 1);
+            let second = wait_for(1, Some(Duration::from_secs(2)), 2);
+            clock.advance(Duration::from_secs(2));
+            let denied = second.join().expect("it ends").expect("a decision");
+            assert!(!denied.allowed(), "{policy} {url}");
+            assert_eq!((denied.cost(), denied.retry_after()), (1, Some(Duration::from_secs(wait))), "{policy} {url}");
+            clock.advance(Duration::from_secs(8));
+            assert!(first.join().expect("it ends").expect("a decision").allowed());
+        }
+    }
+}
+
+#[test]
 fn what_is_given_back_wakes_who_waits() {
     let clock = clock();
     let limiter = limiter("memory://", &clock);

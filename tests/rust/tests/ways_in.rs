@@ -3,15 +3,20 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tidegate::{Error, ErrorKind, Limiter};
+use tidegate::{Builder, Error, ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::servers::{Kind, Servers};
 
 const SECRET: &str = "hunter2";
 /// The least an application's user may do. `docs` say the same.
 const LEAST: &str = "on >hunter2 ~tg* -@all +evalsha +eval +get +set +del +time +ping";
 
+/// What fails is to be an error.
+fn builder(url: &str) -> Builder {
+    Limiter::builder().store(url).timeout(Duration::from_secs(5)).on_store_error(OnStoreError::Raise)
+}
+
 fn limiter(url: &str) -> Result<Limiter, Error> {
-    Limiter::builder().store(url).timeout(Duration::from_secs(5)).build()
+    builder(url).build()
 }
 
 /// Checks by a blocking and by an asynchronous limiter.
@@ -21,7 +26,7 @@ fn check(url: &str) -> Result<u64, Error> {
     blocking.ping()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let limiter = Limiter::builder().store(url).timeout(Duration::from_secs(5)).build_async()?;
+        let limiter = builder(url).build_async()?;
         limiter.ping().await?;
         assert_eq!(limiter.check("5/minute", "k").await?.remaining(), remaining - 1);
         Ok(remaining)
@@ -89,7 +94,7 @@ fn tls_with_and_without_client_certificates() {
 fn a_server_that_is_not_there_or_silent_is_an_error_in_time() {
     let redis = Servers::start(Kind::Single);
     redis.stop(0);
-    let silent = Limiter::builder().store(redis.url()).timeout(Duration::from_millis(100)).build().expect("a limiter");
+    let silent = builder(redis.url()).timeout(Duration::from_millis(100)).build().expect("a limiter");
     let start = Instant::now();
     let error = silent.check("5/minute", "k").expect_err("it is silent");
     // No claim about speed: without its deadline the call would never return.

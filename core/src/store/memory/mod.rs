@@ -17,8 +17,9 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, Views, tell};
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, States, Store, Views, tell};
 use crate::error::Result;
+use crate::few::Few;
 
 /// Entries a newcomer looks at for expired ones.
 const SWEPT: usize = 2;
@@ -86,19 +87,50 @@ impl Memory {
         let hash = self.hash(entry);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry);
-        if index.is_none() && !brings(entry, now) {
+        if let Some(view) = index.and_then(|index| shard.usages[index].pass(entry, now)) {
+            return Answer { applied: true, now, views: Few::One(view), ..Answer::default() };
+        }
+        self.run_in(&mut shard, index, hash, entry, now, swept)
+    }
+
+    /// Everything that is not over in one step.
+    #[inline(never)]
+    fn run_in(
+        &self,
+        shard: &mut Shard,
+        index: Option<usize>,
+        hash: u64,
+        entry: &Entry<'_>,
+        now: u64,
+        swept: usize,
+    ) -> Answer {
+        if let Some(index) = index {
+            return shard.usages[index].apply(entry, now);
+        }
+        if !brings(entry, now) {
             return unknown(entry, now);
         }
-        match index {
-            Some(index) => shard.usages[index].apply(entry, now),
-            None => {
-                let mut usage = Usage::new(entry, hash);
-                let answer = usage.apply(entry, now);
-                if usage.matters(now) {
-                    shard.insert(usage, now, self.shard_keys, swept);
-                }
-                answer
-            }
+        let mut usage = Usage::new(entry, hash);
+        let answer = usage.apply(entry, now);
+        if usage.matters(now) {
+            shard.insert(usage, now, self.shard_keys, swept);
+        }
+        answer
+    }
+
+    /// Stores a usage that is known from elsewhere, instead of what was there.
+    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, blocked_until: u64, now: u64) {
+        let hash = self.hash(entry);
+        let mut usage = Usage::new(entry, hash);
+        let (version, ..) = usage.kept();
+        usage.restore((version, states.into_iter().collect(), blocked_until));
+        usage.renew(entry.plan, now);
+        let mut shard = self.shards[self.shard_of(hash)].lock();
+        if let Some(index) = shard.find(hash, entry) {
+            shard.remove(index);
+        }
+        if usage.matters(now) {
+            shard.insert(usage, now, self.shard_keys, SWEPT);
         }
     }
 

@@ -59,9 +59,7 @@ impl Shard {
             if !usage.matters(now) {
                 return Some(at);
             }
-            if usage.denies_until.max(usage.blocked_until) <= now
-                && least.is_none_or(|least| usage.ends < self.usages[least].ends)
-            {
+            if !usage.denies(now) && least.is_none_or(|least| usage.ends < self.usages[least].ends) {
                 least = Some(at);
             }
         }

@@ -4,27 +4,37 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use smallvec::SmallVec;
 
-use super::super::{Answer, Attempt, Entry, Op, Views};
-use crate::algorithm::{MAX, Rule, State};
-use crate::plan::{Plan, Tag};
+use super::super::{Answer, Attempt, Entry, Op};
+use crate::algorithm::{Added, MAX, Rule, State, View};
+use crate::few::Few;
+use crate::plan::{Plan, Tag, Version};
 
-/// What is stored of one policy and key.
+/// What is stored of one policy and key. Its size is what a store of many keys costs, in memory and in time.
 pub(super) struct Usage {
-    pub(super) identity: u128,
-    pub(super) key: CompactString,
-    pub(super) hash: u64,
-    pub(super) shape: Arc<[Tag]>,
-    pub(super) states: SmallVec<[State; 1]>,
-    pub(super) blocked_until: u64,
-    /// Until when a check that was refused would be refused again.
-    pub(super) denies_until: u64,
-    /// When everything above has lost its meaning.
+    version: Arc<Version>,
+    key: CompactString,
+    states: States,
+    /// When states and block have lost their meaning.
     pub(super) ends: u64,
-    journal: Option<Box<Journal>>,
+    rare: Option<Box<Rare>>,
+    /// Until when a check that was refused would be refused again.
+    denies_until: u64,
+    pub(super) hash: u64,
 }
 
+const _: () = assert!(size_of::<Usage>() <= 96, "a usage has grown");
+
+type States = Few<State>;
+
+/// What few usages have.
+#[derive(Default)]
+struct Rare {
+    blocked_until: u64,
+    journal: Option<Journal>,
+}
+
+#[derive(Default)]
 struct Journal {
     /// Oldest first.
     attempts: VecDeque<Attempt>,
@@ -32,78 +42,91 @@ struct Journal {
 }
 
 /// The parts of a usage that calls change.
-pub(super) type Kept = (Arc<[Tag]>, SmallVec<[State; 1]>, u64);
+pub(super) type Kept = (Arc<Version>, States, u64);
 
 impl Usage {
     pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {
         Self {
-            identity: entry.plan.identity,
+            version: Arc::clone(&entry.plan.version),
             key: entry.key.into(),
-            hash,
-            shape: Arc::clone(&entry.plan.shape),
             states: entry.plan.rules.iter().map(Rule::fresh).collect(),
-            blocked_until: 0,
-            denies_until: 0,
             ends: 0,
-            journal: None,
+            rare: None,
+            denies_until: 0,
+            hash,
         }
     }
 
     #[inline]
     pub(super) fn is_of(&self, entry: &Entry<'_>) -> bool {
-        self.identity == entry.plan.identity && self.key == entry.key
+        let version = &entry.plan.version;
+        (Arc::ptr_eq(&self.version, version) || self.version.identity == version.identity) && self.key == entry.key
+    }
+
+    #[inline]
+    fn blocked_until(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.blocked_until)
+    }
+
+    fn block(&mut self, until: u64) {
+        if until == self.blocked_until() {
+            return;
+        }
+        self.rare.get_or_insert_default().blocked_until = until;
+        if until == 0 && self.journal().is_none() {
+            self.rare = None;
+        }
+    }
+
+    /// Whether the key is denied, so that forgetting it would admit somebody.
+    pub(super) fn denies(&self, now: u64) -> bool {
+        self.denies_until.max(self.blocked_until()) > now
     }
 
     /// Takes over what another version of the policy left, limit by limit.
     #[inline]
     pub(super) fn adopt(&mut self, plan: &Plan, now: u64) {
-        if !Arc::ptr_eq(&self.shape, &plan.shape) {
+        if !Arc::ptr_eq(&self.version, &plan.version) {
             self.adopt_slowly(plan, now);
         }
     }
 
     #[cold]
     pub(super) fn adopt_slowly(&mut self, plan: &Plan, now: u64) {
-        if self.shape != plan.shape {
+        if self.version.shape != plan.version.shape {
+            let states = self.states.iter().cloned();
             let mut old: Vec<(&Tag, Option<State>)> =
-                self.shape.iter().zip(self.states.drain(..)).map(|(tag, state)| (tag, Some(state))).collect();
-            let mut states = SmallVec::new();
-            for (index, (tag, rule)) in plan.shape.iter().zip(&plan.rules).enumerate() {
+                self.version.shape.iter().zip(states).map(|(tag, state)| (tag, Some(state))).collect();
+            let limits = plan.version.shape.iter().zip(&plan.rules).zip(plan.policy.limits());
+            let taken = limits.map(|((tag, rule), limit)| {
                 let same =
                     old.iter_mut().find(|(other, state)| state.is_some() && other.0 == tag.0 && other.1 == tag.1);
-                states.push(match same {
+                match same {
                     Some((other, state)) => match state.take() {
                         Some(mut state) => {
                             if other.2 != tag.2 {
-                                let period = plan.policy.limits()[index].period().micros();
-                                rule.refit(&mut state, (period, other.2), now);
+                                rule.refit(&mut state, (limit.period().micros(), other.2), now);
                             }
                             state
                         }
                         None => rule.fresh(),
                     },
                     None => rule.fresh(),
-                });
-            }
-            self.states = states;
+                }
+            });
+            self.states = taken.collect();
         }
-        self.shape = Arc::clone(&plan.shape);
+        self.version = Arc::clone(&plan.version);
     }
 
     #[inline]
     pub(super) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
         let cost = entry.op.cost();
-        self.blocked_until <= now
+        self.blocked_until() <= now
             && entry.plan.rules.iter().zip(&self.states).all(|(rule, state)| rule.admits(state, now, cost))
     }
 
-    #[inline(always)]
-    pub(super) fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> bool {
-        if let ([rule], [state], Op::Check { cost, hold, .. }, 0) =
-            (&*entry.plan.rules, &mut *self.states, &entry.op, self.blocked_until)
-        {
-            return rule.try_add(state, now, *cost, *hold);
-        }
+    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> bool {
         let admits = self.admits(entry, now);
         if admits {
             self.charge(entry, now);
@@ -118,8 +141,8 @@ impl Usage {
             Op::Charge { cost } => (cost, 0),
             _ => return,
         };
-        if matches!(entry.op, Op::Check { .. }) && self.blocked_until <= now {
-            self.blocked_until = 0;
+        if matches!(entry.op, Op::Check { .. }) && self.blocked_until() <= now {
+            self.block(0);
         }
         for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
             rule.add(state, now, cost, hold);
@@ -142,7 +165,7 @@ impl Usage {
             return false;
         }
         let options = plan.policy.options();
-        let blocked = self.blocked_until > now;
+        let blocked = self.blocked_until() > now;
         let mut changed = options.count_denied;
         for (rule, state) in plan.rules.iter().zip(&mut self.states) {
             if options.count_denied {
@@ -152,7 +175,7 @@ impl Usage {
             }
         }
         if let (false, Some(period)) = (blocked, options.block_for) {
-            self.blocked_until = now + period.micros();
+            self.block(now + period.micros());
             changed = true;
         }
         changed
@@ -161,11 +184,10 @@ impl Usage {
     /// Remembers until when the refusal lasts.
     pub(super) fn denied(&mut self, answer: &Answer) {
         let moments = answer.views.iter().filter_map(|view| view.admits_at);
-        self.denies_until = moments.fold(self.blocked_until, u64::max);
+        self.denies_until = moments.fold(self.blocked_until(), u64::max);
     }
 
     /// To be called after a change: what has lost its meaning is forgotten, as Redis forgets it.
-    #[inline(always)]
     pub(super) fn renew(&mut self, plan: &Plan, now: u64) {
         self.ends = self.meaning(plan);
         if self.ends <= now {
@@ -173,10 +195,9 @@ impl Usage {
         }
     }
 
-    #[inline]
     fn meaning(&self, plan: &Plan) -> u64 {
         let states = plan.rules.iter().zip(&self.states);
-        let ends = states.map(|(rule, state)| rule.ends(state)).fold(self.blocked_until, u64::max);
+        let ends = states.map(|(rule, state)| rule.ends(state)).fold(self.blocked_until(), u64::max);
         if ends == 0 { 0 } else { ends + plan.grace }
     }
 
@@ -196,7 +217,8 @@ impl Usage {
     #[cold]
     pub(super) fn forget(&mut self, rules: &[Rule]) {
         self.states = rules.iter().map(Rule::fresh).collect();
-        (self.blocked_until, self.ends) = (0, 0);
+        self.block(0);
+        self.ends = 0;
     }
 
     pub(super) fn note(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
@@ -205,7 +227,7 @@ impl Usage {
         if most == 0 {
             return;
         }
-        let journal = self.journal.get_or_insert_with(|| Box::new(Journal { attempts: Default::default(), ends: 0 }));
+        let journal = self.rare.get_or_insert_default().journal.get_or_insert_default();
         journal.attempts.push_back(Attempt {
             at: now,
             allowed,
@@ -217,12 +239,30 @@ impl Usage {
         journal.ends = now + entry.plan.journal_life();
     }
 
-    #[inline(always)]
     pub(super) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
-        if !Arc::ptr_eq(&self.shape, &entry.plan.shape) || entry.plan.grace > 0 {
+        if !Arc::ptr_eq(&self.version, &entry.plan.version) || entry.plan.grace > 0 {
             return self.apply_to_other(entry, now);
         }
         self.apply_to_own(entry, now).0
+    }
+
+    /// What nearly every call is, in one step: a check of one limit that admits it. `None` changed nothing.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, entry: &Entry<'_>, now: u64) -> Option<View> {
+        let plan = entry.plan;
+        let (Op::Check { cost, .. }, [rule], Few::One(state), None) =
+            (&entry.op, &*plan.rules, &mut self.states, &self.rare)
+        else {
+            return None;
+        };
+        if !Arc::ptr_eq(&self.version, &plan.version) || plan.grace > 0 || plan.policy.options().journal > 0 {
+            return None;
+        }
+        let (meter, state) = rule.bare(state)?;
+        let Added { ends, view } = meter.try_add(state, now, *cost)?;
+        // Later than now: a unit that was just charged has not drained.
+        self.ends = ends;
+        Some(view)
     }
 
     /// Another version of the policy reads the state its way; only when it writes does its way stay.
@@ -237,16 +277,21 @@ impl Usage {
         answer
     }
 
+    fn journal(&self) -> Option<&Journal> {
+        self.rare.as_ref()?.journal.as_ref()
+    }
+
     pub(super) fn kept(&self) -> Kept {
-        (Arc::clone(&self.shape), self.states.clone(), self.blocked_until)
+        (Arc::clone(&self.version), self.states.clone(), self.blocked_until())
     }
 
     pub(super) fn restore(&mut self, kept: Kept) {
-        (self.shape, self.states, self.blocked_until) = kept;
+        let blocked_until;
+        (self.version, self.states, blocked_until) = kept;
+        self.block(blocked_until);
     }
 
     /// The answer, and whether the usage changed.
-    #[inline(always)]
     pub(super) fn apply_to_own(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         match &entry.op {
             Op::Check { cost, .. } => {
@@ -279,7 +324,7 @@ impl Usage {
                 }
                 let mut answer = self.answer(entry, now, applied, 0);
                 if matches!(op, Op::Journal) {
-                    let attempts = self.journal.iter().flat_map(|journal| journal.attempts.iter().rev());
+                    let attempts = self.journal().into_iter().flat_map(|journal| journal.attempts.iter().rev());
                     let live = attempts.filter(|attempt| attempt.at + entry.plan.journal_life() > now);
                     answer.attempts = Some(Box::new(live.cloned().collect()));
                 }
@@ -294,7 +339,7 @@ impl Usage {
         match *op {
             Op::Charge { .. } => self.charge(entry, now),
             Op::Refund { cost } => rules.for_each(|(rule, state)| rule.take(state, now, cost)),
-            Op::Block { micros } => self.blocked_until = if micros == 0 { 0 } else { (now + micros).min(MAX) },
+            Op::Block { micros } => self.block(if micros == 0 { 0 } else { (now + micros).min(MAX) }),
             Op::Renew { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found);
             }
@@ -303,25 +348,21 @@ impl Usage {
             }
             Op::Clear => {
                 rules.for_each(|(rule, state)| *state = rule.fresh());
-                self.blocked_until = 0;
+                self.block(0);
             }
             Op::Journal | Op::Check { .. } | Op::Peek { .. } => {}
         }
         true
     }
 
-    #[inline(always)]
     pub(super) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: u64) -> Answer {
         let cost = entry.op.cost();
         let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
-        let views = match (&*entry.plan.rules, &*self.states) {
-            ([rule], [state]) => Views::from_buf([view((rule, state))]),
-            (rules, states) => rules.iter().zip(states).map(view).collect(),
-        };
-        Answer { applied, now, blocked_until: self.blocked_until, views, ..Answer::default() }
+        let views = entry.plan.rules.iter().zip(&self.states).map(view).collect();
+        Answer { applied, now, blocked_until: self.blocked_until(), views, ..Answer::default() }
     }
 
     pub(super) fn matters(&self, now: u64) -> bool {
-        self.ends > now || self.journal.as_ref().is_some_and(|journal| journal.ends > now)
+        self.ends > now || self.journal().is_some_and(|journal| journal.ends > now)
     }
 }

@@ -223,19 +223,16 @@ impl Ledger {
 
     /// The moment from which nothing counts any more.
     pub(super) fn counts_until(&self) -> u64 {
-        self.first(self.last, 0)
+        let until = self.first(self.last, 0);
+        // What was given back may have filled a bucket since.
+        let filled = self.level.filter(|level| level.units == 0 && self.fills().is_some());
+        filled.map_or(until, |level| until.max(level.at + u64::from(level.part > 0)))
     }
 
-    /// Whether it is a token bucket that begins with fewer tokens than it holds, and was never seen or is forgotten:
-    /// for as long as it takes to fill from empty nothing of the policy and key has meant anything since `idle`.
-    pub(super) fn is_unseen(&self, now: u64, idle: u64) -> bool {
-        if self.limit.initial().is_none_or(|initial| initial >= self.capacity()) {
-            return false;
-        }
-        let (period, capacity) = (u128::from(self.period()), u128::from(self.capacity()));
-        let filled = idle + (capacity * period).div_ceil(self.rate()) as u64;
-        now >= filled
-            && self.level.is_none_or(|level| level.regained(now, self.rate(), period).0 >= level.units + capacity)
+    /// How long a token bucket that begins with fewer tokens than it holds takes to fill; none for everything else.
+    pub(super) fn fills(&self) -> Option<u64> {
+        self.limit.initial().filter(|initial| *initial < self.capacity())?;
+        Some((u128::from(self.capacity()) * u128::from(self.period())).div_ceil(self.rate()) as u64)
     }
 
     /// Such a bucket begins.

@@ -69,12 +69,14 @@ impl Usage {
         Self { ledgers: ledgers.collect(), blocked_until: self.blocked_until }
     }
 
-    /// The buckets that begin when they are seen now, by number.
+    /// The buckets that begin when they are seen now, by number: those that do not begin full and were never seen, or
+    /// all of them when for as long as the slowest takes to fill nothing of the policy and key has meant anything.
     fn unseen(&self, now: u64) -> Vec<usize> {
-        let blank = self.ledgers.iter().all(Ledger::is_blank) && self.blocked_until == 0;
         let idle = self.ledgers.iter().map(Ledger::counts_until).fold(self.blocked_until, u64::max);
-        let unseen = |ledger: &Ledger| ledger.is_unseen(now, if blank || ledger.is_blank() { 0 } else { idle });
-        (0..self.ledgers.len()).filter(|index| unseen(&self.ledgers[*index])).collect()
+        let fills: Vec<Option<u64>> = self.ledgers.iter().map(Ledger::fills).collect();
+        let forgotten = idle + fills.iter().flatten().max().unwrap_or(&0) <= now;
+        let begins = |index: &usize| fills[*index].is_some() && (forgotten || self.ledgers[*index].is_blank());
+        (0..self.ledgers.len()).filter(begins).collect()
     }
 
     /// With those buckets begun.
@@ -238,7 +240,13 @@ impl Model {
     }
 
     fn usage(&self, policy: &Policy, key: &str) -> Usage {
-        self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy, self.now)
+        let mut usage =
+            self.usages.get(&Self::place(policy, key)).cloned().unwrap_or_default().read_by(policy, self.now);
+        // A bucket that is over is forgotten, whatever happens to the key from then on.
+        for index in usage.unseen(self.now) {
+            usage.ledgers[index] = Ledger::new(&policy.limits()[index]);
+        }
+        usage
     }
 
     /// Keeps a usage, unless nothing of it means anything any more.

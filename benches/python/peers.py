@@ -1,0 +1,258 @@
+"""Checks per second of Tidegate and of its peers in Python, taken in turns in one run. Trust the ratios.
+
+    python benches/python/peers.py [--seconds 1.0] [--rounds 3] [--only memory,sync,…]
+
+Needs: pip install limits throttled-py redis hiredis, and tidegate built for release. Where a case says "one core",
+client and server share one; else the server has the second one for itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import inspect
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tests" / "servers")]
+
+import limits
+import limits.aio.storage
+import limits.aio.strategies
+import limits.storage
+import limits.strategies
+import redis
+import redis.asyncio
+import throttled
+import throttled.asyncio
+
+import tidegate
+from client import Servers
+
+KEYS = [f"user-{number}" for number in range(100)]
+MUCH = 1_000_000_000
+# What somebody would write by hand: one counter, its expiry, and what a caller wants to know.
+SCRIPT = """
+local used = redis.call('INCRBY', KEYS[1], ARGV[2])
+if used == tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+return {used <= tonumber(ARGV[1]) and 1 or 0, used, redis.call('PTTL', KEYS[1])}
+"""
+
+Check = Callable[[str], Any]
+
+
+@dataclass
+class Case:
+    """Contenders of one kind, and what is promised of the first against the others."""
+
+    name: str
+    goals: dict[str, float]
+    contenders: dict[str, Callable[[], Check] | Callable[[], Awaitable[Check]]]
+    threads: int = 1
+    tasks: int = 0
+    one_core: bool = False
+
+
+def cases(url: str) -> list[Case]:
+    quota = throttled.rate_limiter.per_hour(MUCH, burst=MUCH)
+    item = limits.parse(f"{MUCH}/hour")
+    fixed, gcra = f"fixed-window {MUCH}/hour", f"gcra {MUCH}/hour"
+
+    def ours(store: str, policy: str) -> Callable[[], Check]:
+        def make() -> Check:
+            limiter = tidegate.Limiter(store, policies={"api": policy}, timeout=5.0)
+            return partial(limiter.check, "api")
+
+        return make
+
+    def with_limits(store: str) -> Callable[[], Check]:
+        def make() -> Check:
+            limiter = limits.strategies.FixedWindowRateLimiter(limits.storage.storage_from_string(store))
+            return partial(limiter.hit, item)
+
+        return make
+
+    def with_throttled(using: str, store: Callable[[], Any]) -> Callable[[], Check]:
+        def make() -> Check:
+            limiter = throttled.Throttled(using=using, quota=quota, store=store())
+            return cast(Check, limiter.limit)
+
+        return make
+
+    def redis_py() -> Check:
+        client = redis.Redis.from_url(url)
+        sha = client.script_load(SCRIPT)
+        return lambda key: client.evalsha(sha, 1, "bare:" + key, MUCH, 1, 3_600_000)
+
+    async def ours_async() -> Check:
+        limiter = tidegate.AsyncLimiter(url, policies={"api": fixed}, timeout=5.0)
+        return partial(limiter.check, "api")
+
+    async def limits_async() -> Check:
+        storage = limits.aio.storage.RedisStorage("async+" + url, implementation="redispy")
+        limiter = limits.aio.strategies.FixedWindowRateLimiter(storage)
+        return partial(limiter.hit, item)
+
+    async def throttled_async() -> Check:
+        store = throttled.asyncio.RedisStore(server=url)
+        limiter = throttled.asyncio.Throttled(using="fixed_window", quota=quota, store=store)
+        return cast(Check, limiter.limit)
+
+    async def redis_py_async() -> Check:
+        client = redis.asyncio.Redis.from_url(url)
+        sha = await client.script_load(SCRIPT)
+        return lambda key: client.evalsha(sha, 1, "bare:" + key, MUCH, 1, 3_600_000)
+
+    blocking: dict[str, Any] = {
+        "tidegate": ours(url, fixed),
+        "limits": with_limits(url),
+        "throttled-py": with_throttled("fixed_window", lambda: throttled.RedisStore(server=url)),
+        "redis-py evalsha": redis_py,
+    }
+    tasks: dict[str, Any] = {
+        "tidegate": ours_async,
+        "limits.aio": limits_async,
+        "throttled-py asyncio": throttled_async,
+        "redis-py asyncio evalsha": redis_py_async,
+    }
+
+    def flights(count: int, times: float, bare: float, one_core: bool = False) -> Case:
+        goals = {"limits.aio": times, "throttled-py asyncio": times, "redis-py asyncio evalsha": bare}
+        where = ", one core" if one_core else ""
+        return Case(f"asyncio, Redis, {count} in flight{where}", goals, tasks, tasks=count, one_core=one_core)
+
+    return [
+        Case(
+            "memory, fixed window",
+            {"limits": 8},
+            {"tidegate": ours("memory://", fixed), "limits": with_limits("memory://")},
+        ),
+        Case(
+            "memory, gcra",
+            {"throttled-py": 8},
+            {
+                "tidegate": ours("memory://", gcra),
+                "throttled-py": with_throttled("gcra", lambda: throttled.MemoryStore({"MAX_SIZE": 10_000})),
+            },
+        ),
+        Case(
+            "sync, Redis, 1 thread, one core",
+            {"limits": 2.5, "throttled-py": 2.5, "redis-py evalsha": 2},
+            blocking,
+            one_core=True,
+        ),
+        Case("sync, Redis, 8 threads", {"limits": 3, "throttled-py": 3}, blocking, threads=8),
+        flights(64, 10, 9),
+        flights(16, 5, 5),
+        flights(1, 2, 2, one_core=True),
+    ]
+
+
+def pin(server: int, one_core: bool) -> None:
+    """Gives client and server one core each, or one for both."""
+    cores = sorted(os.sched_getaffinity(os.getppid()))[:2]
+    ours, theirs = {cores[0]}, {cores[0 if one_core else -1]}
+    for process, where in ((os.getpid(), ours), (server, theirs)):
+        # Threads have their own; those that are made later inherit.
+        for thread in os.listdir(f"/proc/{process}/task"):
+            os.sched_setaffinity(int(thread), where)
+
+
+def with_threads(check: Check, threads: int, seconds: float) -> float:
+    counts, stop = [0] * threads, threading.Event()
+
+    def work(number: int) -> None:
+        count, stopped = 0, stop.is_set
+        while not stopped():
+            for key in KEYS[:20]:
+                check(key)
+            count += 20
+        counts[number] = count
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    began = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    time.sleep(seconds)
+    stop.set()
+    for worker in workers:
+        worker.join()
+    return sum(counts) / (time.perf_counter() - began)
+
+
+def alone(check: Check, seconds: float) -> float:
+    count, began = 0, time.perf_counter()
+    while (passed := time.perf_counter() - began) < seconds:
+        for key in KEYS:
+            check(key)
+        count += len(KEYS)
+    return count / passed
+
+
+async def with_tasks(make: Callable[[], Awaitable[Check]], tasks: int, seconds: float) -> float:
+    check = await make()
+    await check(KEYS[0])
+    count, end = 0, time.perf_counter() + seconds
+
+    async def work(number: int) -> None:
+        nonlocal count
+        mine = KEYS[number:] + KEYS[:number]
+        while time.perf_counter() < end:
+            for key in mine[:10]:
+                await check(key)
+            count += 10
+
+    began = time.perf_counter()
+    await asyncio.gather(*[work(number) for number in range(tasks)])
+    return count / (time.perf_counter() - began)
+
+
+def measure(case: Case, make: Any, seconds: float) -> float:
+    if case.tasks:
+        return asyncio.run(with_tasks(make, case.tasks, seconds))
+    check = make()
+    check(KEYS[0])
+    return with_threads(check, case.threads, seconds) if case.threads > 1 else alone(check, seconds)
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or "").splitlines()[0])
+    words.add_argument("--seconds", type=float, default=1.0, help="each contender, each round")
+    words.add_argument("--rounds", type=int, default=3)
+    words.add_argument("--only", default="", help="cases whose name has one of these words, separated by commas")
+    given = words.parse_args()
+    missed = 0
+    with Servers("single") as servers:
+        server = int(servers.servers[0]["pid"])
+        for case in cases(servers.url):
+            if not any(word in case.name for word in given.only.split(",")):
+                continue
+            pin(server, case.one_core)
+            rates: dict[str, list[float]] = {name: [] for name in case.contenders}
+            for _ in range(given.rounds):
+                for name, make in case.contenders.items():
+                    rates[name].append(measure(case, make, given.seconds))
+            print(f"\n{case.name}")
+            for name, found in rates.items():
+                rate = statistics.median(found)
+                line = f"  {name:<26} {rate:>11,.0f} /s   {1e6 / rate:>8.2f} µs"
+                if name in case.goals:
+                    # Pairs of one round had the same noise.
+                    times = statistics.median(a / b for a, b in zip(rates["tidegate"], found, strict=True))
+                    reached = times >= case.goals[name]
+                    missed += not reached
+                    line += f"   {times:>6.1f} x   goal {case.goals[name]:>4} x{'' if reached else '   MISSED'}"
+                print(line, flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+//! Checks per second with many in flight on a live server, through the way that event loops use: with the layers around
+//! the store and without them, in turns.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use tidegate::{AsyncLimiter, Call, CheckOptions, Decision, Inbox, Limiter, Outcome, Result, Wake};
+use tidegate_tests::servers::{Kind, Servers};
+
+/// How long each is measured, in turns.
+const TURN: Duration = Duration::from_millis(700);
+const TURNS: usize = 6;
+
+/// Counts answers; the thread that calls waits for its wake-up.
+#[derive(Default)]
+struct Loop {
+    answered: AtomicU64,
+    woken: (Mutex<bool>, Condvar),
+}
+
+impl Wake for Loop {
+    fn wake(&self) {
+        *self.woken.0.lock().expect("no panic") = true;
+        self.woken.1.notify_one();
+    }
+}
+
+impl Inbox for Loop {
+    fn deliver(&self, _: u64, outcome: Result<Outcome>) {
+        drop(outcome.expect("an answer"));
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Checks per second, and the CPU of this thread per check.
+fn run(limiter: &AsyncLimiter, policy: &str, flight: u64, keys: &[String]) -> f64 {
+    let inbox = Arc::new(Loop::default());
+    let to: Arc<dyn Inbox> = Arc::<Loop>::clone(&inbox);
+    let call = Call::Check(CheckOptions::default());
+    let (began, mut sent, mut at_once) = (Instant::now(), 0_u64, 0_u64);
+    while began.elapsed() < TURN {
+        while sent - at_once < inbox.answered.load(Ordering::Relaxed) + flight {
+            let answer: Option<Result<Decision>> =
+                limiter.post(policy, &keys[sent as usize % keys.len()], &call, sent, &to);
+            at_once += u64::from(answer.is_some());
+            sent += 1;
+        }
+        let mut woken = inbox.woken.0.lock().expect("no panic");
+        while !*woken {
+            let (guard, late) = inbox.woken.1.wait_timeout(woken, Duration::from_millis(50)).expect("no panic");
+            woken = guard;
+            if late.timed_out() {
+                break;
+            }
+        }
+        *woken = false;
+    }
+    let rate = sent as f64 / began.elapsed().as_secs_f64();
+    while inbox.answered.load(Ordering::Relaxed) < sent - at_once {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rate
+}
+
+fn main() {
+    let server = Servers::start(Kind::Single);
+    let builder = || Limiter::builder().store(server.url()).timeout(Duration::from_secs(5));
+    let bare = builder().bare().build_async().expect("a limiter");
+    let layered = builder().build_async().expect("a limiter");
+    let keys: Vec<String> = (0..10_000).map(|number| format!("user:{number:07}")).collect();
+    println!("checks per second, the best of {TURNS} turns    bare    layered");
+    for (name, policy) in
+        [("allowed, one limit", "gcra 1000000000/s"), ("allowed, two limits", "1000000/minute; 100000/s")]
+    {
+        for flight in [64, 256] {
+            let mut best = [0.0_f64; 2];
+            for _ in 0..TURNS {
+                for (limiter, best) in [&bare, &layered].into_iter().zip(&mut best) {
+                    *best = best.max(run(limiter, policy, flight, &keys));
+                }
+            }
+            println!("{name}, {flight} in flight: {:>9.0} {:>9.0} ({:.2})", best[0], best[1], best[1] / best[0]);
+        }
+    }
+}

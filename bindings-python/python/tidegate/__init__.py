@@ -1,0 +1,76 @@
+"""Rate limits with one Rust core: nine algorithms, in memory or shared through Redis.
+
+    from tidegate import Limiter
+
+    limiter = Limiter(policies={"login": "20/minute; 5/3s"})
+    decision = limiter.check("login", "alice")
+    if not decision:
+        print(f"try again in {decision.retry_after} s")
+
+`AsyncLimiter` has the same calls for asyncio, `ManualClock` lets tests travel in time.
+"""
+
+import os
+
+from ._decorator import Decorator
+from ._hold import Holding
+from ._tidegate import (
+    AsyncHold,
+    AsyncLimiter,
+    Attempt,
+    Decision,
+    Hold,
+    Limit,
+    Limiter,
+    LimitState,
+    ManualClock,
+    Policy,
+    Rollout,
+    Warning,
+    __version__,
+    after_fork_in_child,
+    lint,
+    rollout,
+)
+from .errors import (
+    ClosedError,
+    ConfigError,
+    CostError,
+    KeyInvalid,
+    PolicyError,
+    RateLimited,
+    StoreError,
+    TidegateError,
+)
+
+__all__ = [
+    "AsyncHold",
+    "AsyncLimiter",
+    "Attempt",
+    "ClosedError",
+    "ConfigError",
+    "CostError",
+    "Decision",
+    "Decorator",
+    "Hold",
+    "Holding",
+    "KeyInvalid",
+    "Limit",
+    "LimitState",
+    "Limiter",
+    "ManualClock",
+    "Policy",
+    "PolicyError",
+    "RateLimited",
+    "Rollout",
+    "StoreError",
+    "TidegateError",
+    "Warning",
+    "__version__",
+    "lint",
+    "rollout",
+]
+
+# Threads and connections do not survive a fork; a limiter made before it makes them anew in the child.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=after_fork_in_child)

@@ -1,0 +1,131 @@
+"""Every exception of Tidegate. A denial is none: it is a Decision, and only `hold` and the decorator raise it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._tidegate import Decision
+
+__all__ = [
+    "ClosedError",
+    "ConfigError",
+    "CostError",
+    "KeyInvalid",
+    "PolicyError",
+    "RateLimited",
+    "StoreError",
+    "TidegateError",
+]
+
+
+class TidegateError(Exception):
+    """The base of all others.
+
+    `code` is stable and the same in Rust, Python and Node; `message` is one sentence that says what was wrong.
+    """
+
+    code: str
+    message: str
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions travel between processes, and the arguments of each class are its own.
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[TidegateError], arguments: tuple[object, ...], fields: dict[str, object]) -> TidegateError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
+
+
+class PolicyError(TidegateError, ValueError):
+    """A policy, a limit, a notation or a policy file makes no sense (`policy_invalid`), or a name is no policy of the
+    limiter (`policy_unknown`).
+
+    `line` and `column` count from 1 and say where, in `file` or in `text`; they are None where there is no place.
+    """
+
+    file: str | None
+    line: int | None
+    column: int | None
+    text: str | None
+
+    def __init__(
+        self,
+        message: str,
+        code: str = "policy_invalid",
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        text: str | None = None,
+    ) -> None:
+        super().__init__(message, code)
+        self.file = file
+        self.line = line
+        self.column = column
+        self.text = text
+
+
+class CostError(TidegateError, ValueError):
+    """A cost is no whole number from 1 to 2^53 - 1 (`cost_invalid`)."""
+
+    def __init__(self, message: str, code: str = "cost_invalid") -> None:
+        super().__init__(message, code)
+
+
+class KeyInvalid(TidegateError, ValueError):
+    """A key is no text, or too long (`key_invalid`)."""
+
+    def __init__(self, message: str, code: str = "key_invalid") -> None:
+        super().__init__(message, code)
+
+
+class ConfigError(TidegateError, ValueError):
+    """A store URL or an option makes no sense (`config_invalid`)."""
+
+    def __init__(self, message: str, code: str = "config_invalid") -> None:
+        super().__init__(message, code)
+
+
+class StoreError(TidegateError):
+    """The store cannot be reached (`store_unavailable`), is too slow (`store_timeout`) or answered with an error
+    (`store_rejected`).
+
+    Checks raise it only with on_store_error="raise".
+    """
+
+    def __init__(self, message: str, code: str = "store_unavailable") -> None:
+        super().__init__(message, code)
+
+
+class ClosedError(TidegateError, RuntimeError):
+    """The limiter was closed before (`closed`)."""
+
+    def __init__(self, message: str, code: str = "closed") -> None:
+        super().__init__(message, code)
+
+
+class RateLimited(TidegateError):
+    """Raised by `hold` and by decorated functions when the limit says no (`rate_limited`).
+
+    `decision` says everything: `decision.retry_after`, say.
+    """
+
+    decision: Decision
+
+    def __init__(self, decision: Decision) -> None:
+        wait = decision.retry_after
+        when = "it will never be admitted" if wait is None else f"try again in {wait:.3f} s"
+        super().__init__(f"{decision.policy!r} denies {decision.key!r}: {when}", "rate_limited")
+        self.args = (decision,)
+        self.decision = decision
+
+    def __str__(self) -> str:
+        return self.message

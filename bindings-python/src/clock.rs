@@ -1,0 +1,54 @@
+//! `ManualClock`.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use crate::convert::{in_seconds, named_seconds, seconds};
+
+/// A clock for tests: give it to a limiter, and its time decides instead of the store's.
+///
+/// Times are seconds since 1970. It stands still until it is told to move::
+///
+///     clock = ManualClock()
+///     limiter = Limiter(clock=clock)
+///     assert limiter.check("1/minute", "alice")
+///     assert not limiter.check("1/minute", "alice")
+///     clock.advance(63)
+///     assert limiter.check("1/minute", "alice")
+#[pyclass(module = "tidegate", frozen)]
+pub(crate) struct ManualClock {
+    pub(crate) inner: Arc<tidegate::ManualClock>,
+}
+
+#[pymethods]
+impl ManualClock {
+    #[new]
+    #[pyo3(signature = (now: "float" = 1_700_000_000.0))]
+    fn new(now: f64) -> PyResult<Self> {
+        Ok(Self { inner: Arc::new(tidegate::ManualClock::new(named_seconds("now", now)?)) })
+    }
+
+    /// The time, in seconds since 1970.
+    #[pyo3(signature = () -> "float")]
+    fn now(&self) -> f64 {
+        in_seconds(self.inner.now())
+    }
+
+    /// Moves the clock forward by so many seconds. Whoever waits for time to pass is woken.
+    #[pyo3(signature = (seconds: "float") -> "None")]
+    fn advance(&self, py: Python<'_>, #[pyo3(from_py_with = self::seconds)] seconds: std::time::Duration) {
+        // Holds that are due are renewed on this thread.
+        py.detach(|| self.inner.advance(seconds));
+    }
+
+    /// Sets the clock to a time since 1970; it may go back.
+    #[pyo3(signature = (now: "float") -> "None")]
+    fn set(&self, py: Python<'_>, #[pyo3(from_py_with = self::seconds)] now: std::time::Duration) {
+        py.detach(|| self.inner.set(now));
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ManualClock(now={:?})", self.now())
+    }
+}

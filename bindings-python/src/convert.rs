@@ -1,0 +1,229 @@
+//! Python's arguments as the core's, and the core's times as Python's.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyString};
+use tidegate::{AsPolicy, Error, ErrorKind, Period, PolicyRef};
+
+use crate::error::{config, raise};
+use crate::policy::Policy;
+
+/// What a call takes as its policy.
+#[derive(Clone, Copy)]
+pub(crate) enum PolicyArgument<'a> {
+    Text(&'a str),
+    Policy(&'a tidegate::Policy),
+}
+
+impl AsPolicy for PolicyArgument<'_> {
+    #[inline]
+    fn as_policy(&self) -> PolicyRef<'_> {
+        match self {
+            Self::Text(text) => PolicyRef::Text(text),
+            Self::Policy(policy) => PolicyRef::Policy(policy),
+        }
+    }
+}
+
+impl<'a> PolicyArgument<'a> {
+    #[inline]
+    pub(crate) fn of(given: &'a Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = given.cast::<PyString>() {
+            return Ok(Self::Text(text.to_str()?));
+        }
+        match given.cast::<Policy>() {
+            Ok(policy) => Ok(Self::Policy(&policy.get().inner)),
+            Err(_) => Err(PyTypeError::new_err(format!(
+                "a policy is named by a str or given as a Policy, not {}",
+                shown(given)
+            ))),
+        }
+    }
+
+    /// The text, for errors about it.
+    pub(crate) const fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Policy(_) => None,
+        }
+    }
+}
+
+/// A short `repr` and its type, for messages.
+pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
+    let text = given.repr().map_or_else(|_| "something".to_owned(), |text| text.to_string());
+    let kind = given.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
+    let short: String = text.chars().take(80).collect();
+    format!("{short}{} ({kind})", if short.len() < text.len() { "…" } else { "" })
+}
+
+fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
+    let message = format!("a cost of {} is no cost: it must be a whole number from 1 to 2^53 - 1", shown(given));
+    raise(Error::new(ErrorKind::CostInvalid, message))
+}
+
+/// A whole number; the core says whether it is in range. `True` is a mistake rather than 1.
+#[inline]
+pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if let Ok(number) = given.cast_exact::<PyInt>() {
+        return number.extract().map_err(|_| not_a_cost(given));
+    }
+    // Numbers of other libraries that are whole by their own word.
+    if given.is_instance_of::<pyo3::types::PyBool>() || given.is_none() {
+        return Err(not_a_cost(given));
+    }
+    let index = given.call_method0(pyo3::intern!(given.py(), "__index__")).map_err(|_| not_a_cost(given))?;
+    index.extract().map_err(|_| not_a_cost(given))
+}
+
+/// A key is text.
+#[inline]
+pub(crate) fn key<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    match given.cast::<PyString>() {
+        Ok(text) => Ok(text.clone()),
+        Err(_) => Err(not_a_key(format!("a key is text (str), not {}", shown(given)))),
+    }
+}
+
+pub(crate) fn not_a_key(message: String) -> PyErr {
+    raise(Error::new(ErrorKind::KeyInvalid, message))
+}
+
+/// The key as UTF-8.
+#[inline]
+pub(crate) fn utf8<'a>(key: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
+    key.to_str().map_err(|_| not_a_key(format!("the key {} is no text that UTF-8 can write", shown(key))))
+}
+
+/// What a journal remembers: bytes, or text as UTF-8.
+pub(crate) fn meta(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    if let Ok(text) = given.cast::<PyString>() {
+        return Ok(Some(text.to_str()?.as_bytes().to_vec()));
+    }
+    match given.cast::<PyBytes>() {
+        Ok(bytes) => Ok(Some(bytes.as_bytes().to_vec())),
+        Err(_) => Err(PyTypeError::new_err(format!("meta is str or bytes, not {}", shown(given)))),
+    }
+}
+
+fn seconds_of(given: &Bound<'_, PyAny>) -> Option<f64> {
+    // What reads as text is a duration with a unit, never a number of seconds.
+    if given.is_instance_of::<PyString>() || given.is_instance_of::<pyo3::types::PyBool>() {
+        return None;
+    }
+    given.extract().ok()
+}
+
+/// Microseconds of a number of seconds, rounded to the nearest.
+fn micros(seconds: f64) -> Option<u64> {
+    let micros = (seconds * 1e6).round();
+    (micros.is_finite() && (0.0..=9_007_199_254_740_991.0).contains(&micros)).then_some(micros as u64)
+}
+
+/// A length of time: a number of seconds, from 0 on.
+pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let wrong = || config(format!("{} is no length of time: give a number of seconds from 0 on", shown(given)));
+    seconds_of(given).and_then(micros).map(Duration::from_micros).ok_or_else(wrong)
+}
+
+/// The same of a number that an option named so has.
+pub(crate) fn named_seconds(name: &str, number: f64) -> PyResult<Duration> {
+    let wrong = || config(format!("{name} is a number of seconds from 0 on, not {number:?}"));
+    micros(number).map(Duration::from_micros).ok_or_else(wrong)
+}
+
+/// A length of time or none at all.
+pub(crate) fn patience(given: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    if given.is_none() { Ok(None) } else { seconds(given).map(Some) }
+}
+
+/// A length of time: a number of seconds, or a text such as `10m`.
+pub(crate) fn length(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    match given.cast::<PyString>() {
+        Ok(text) => Ok(Duration::from_micros(text.to_str()?.parse::<Period>().map_err(raise)?.micros())),
+        Err(_) => seconds(given),
+    }
+}
+
+/// A period of a limit: a number of seconds, or a text such as `10m` or `month`.
+pub(crate) fn period(given: &Bound<'_, PyAny>) -> PyResult<Period> {
+    if let Ok(text) = given.cast::<PyString>() {
+        let text = text.to_str()?;
+        return text.parse().map_err(|error| crate::error::raise_about(error, Some(text)));
+    }
+    let wrong = || {
+        crate::error::policy(format!(
+            "{} is no period: give a number of seconds, or a text such as \"10m\" or \"month\"",
+            shown(given)
+        ))
+    };
+    let micros = seconds_of(given).and_then(micros).ok_or_else(wrong)?;
+    Period::from_micros(micros).map_err(raise)
+}
+
+/// Seconds, as Python counts them.
+#[inline]
+pub(crate) fn in_seconds(length: Duration) -> f64 {
+    // Of whole microseconds, so that the nearest float to the decimal number comes out.
+    length.as_micros() as f64 / 1e6
+}
+
+/// The same policy, to be kept until a task needs it.
+pub(crate) enum OwnedPolicy {
+    Text(String),
+    Policy(tidegate::Policy),
+}
+
+impl From<PolicyArgument<'_>> for OwnedPolicy {
+    fn from(given: PolicyArgument<'_>) -> Self {
+        match given {
+            PolicyArgument::Text(text) => Self::Text(text.to_owned()),
+            PolicyArgument::Policy(policy) => Self::Policy(policy.clone()),
+        }
+    }
+}
+
+impl AsPolicy for OwnedPolicy {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        match self {
+            Self::Text(text) => PolicyRef::Text(text),
+            Self::Policy(policy) => PolicyRef::Policy(policy),
+        }
+    }
+}
+
+/// The entries of `check_all`: `(policy, key)` or `(policy, key, cost)`.
+pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<Vec<(OwnedPolicy, String, u64)>> {
+    let wrong = |entry: &Bound<'_, PyAny>| {
+        PyTypeError::new_err(format!(
+            "an entry of check_all is (policy, key) or (policy, key, cost), not {}",
+            shown(entry)
+        ))
+    };
+    let entry = |entry: Bound<'_, PyAny>| {
+        // A text is a sequence, too, of its letters.
+        let parts: Vec<Bound<'_, PyAny>> = if entry.is_instance_of::<PyString>() {
+            return Err(wrong(&entry));
+        } else {
+            entry.try_iter().map_err(|_| wrong(&entry))?.collect::<PyResult<_>>()?
+        };
+        let (policy, given_key, given_cost) = match &parts[..] {
+            [policy, key] => (policy, key, 1),
+            [policy, key, units] => (policy, key, cost(units)?),
+            _ => return Err(wrong(&entry)),
+        };
+        Ok((PolicyArgument::of(policy)?.into(), utf8(&key(given_key)?)?.to_owned(), given_cost))
+    };
+    let list = given.try_iter().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "check_all takes a list of (policy, key) or (policy, key, cost), not {}",
+            shown(given)
+        ))
+    })?;
+    list.map(|one| entry(one?)).collect()
+}

@@ -1,0 +1,267 @@
+//! `Decision` and `LimitState`. Nothing is worked out before somebody asks for it.
+
+use std::time::UNIX_EPOCH;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::convert::in_seconds;
+
+/// The answer to a check, as data. A denial is a Decision, never an error; it is truthy exactly when allowed.
+///
+/// Times are seconds.
+#[pyclass(module = "tidegate", frozen)]
+pub(crate) struct Decision {
+    pub(crate) inner: tidegate::Decision,
+}
+
+impl From<tidegate::Decision> for Decision {
+    #[inline]
+    fn from(inner: tidegate::Decision) -> Self {
+        Self { inner }
+    }
+}
+
+const fn word(truth: bool) -> &'static str {
+    if truth { "True" } else { "False" }
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "None".to_owned(), |value| format!("{value:?}"))
+}
+
+#[pymethods]
+impl Decision {
+    /// May it go?
+    #[getter]
+    fn allowed(&self) -> bool {
+        self.inner.allowed()
+    }
+
+    /// The policy's name.
+    #[getter]
+    fn policy(&self) -> &str {
+        self.inner.policy()
+    }
+
+    /// The key.
+    #[getter]
+    fn key(&self) -> &str {
+        self.inner.key()
+    }
+
+    /// The units that were asked for.
+    #[getter]
+    fn cost(&self) -> u64 {
+        self.inner.cost()
+    }
+
+    /// The most units the limit that binds ever admits at once. The limit that binds is the one that refused, else the
+    /// one with least left in proportion.
+    #[getter]
+    fn limit(&self) -> u64 {
+        self.inner.limit()
+    }
+
+    /// Units the limit that binds would admit now.
+    #[getter]
+    fn remaining(&self) -> u64 {
+        self.inner.remaining()
+    }
+
+    /// When the same check is admitted if nobody else touches the key, in seconds: 0 when allowed, None for never.
+    #[getter]
+    fn retry_after(&self) -> Option<f64> {
+        self.inner.retry_after().map(in_seconds)
+    }
+
+    /// Seconds until the limit that binds is as if unused.
+    #[getter]
+    fn reset_after(&self) -> f64 {
+        in_seconds(self.inner.reset_after())
+    }
+
+    /// The moment the limit that binds is as if unused, in seconds since 1970; the same between calls.
+    #[getter]
+    fn reset_at(&self) -> f64 {
+        in_seconds(self.inner.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// For a leaky-bucket: wait so many seconds before going.
+    #[getter]
+    fn delay(&self) -> f64 {
+        in_seconds(self.inner.delay())
+    }
+
+    /// What each limit says, in the order of the policy.
+    #[getter]
+    fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let states = self.inner.limits().map(|inner| LimitState { inner }.into_pyobject(py));
+        PyTuple::new(py, states.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// Of check_all: one Decision for each entry. Empty otherwise.
+    #[getter]
+    fn decisions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let each = self.inner.decisions().iter().map(|one| Self { inner: one.clone() }.into_pyobject(py));
+        PyTuple::new(py, each.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// Who answered: "store", "deny-cache", "lease" or "fallback".
+    #[getter]
+    fn source(&self) -> &'static str {
+        self.inner.source().name()
+    }
+
+    /// Whether a shadow policy would have denied.
+    #[getter]
+    fn shadow(&self) -> bool {
+        self.inner.shadow()
+    }
+
+    /// The same as a dict of plain values, ready for JSON.
+    #[pyo3(signature = () -> "dict[str, Any]")]
+    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("allowed", self.allowed())?;
+        dict.set_item("policy", self.policy())?;
+        dict.set_item("key", self.key())?;
+        dict.set_item("cost", self.cost())?;
+        dict.set_item("limit", self.limit())?;
+        dict.set_item("remaining", self.remaining())?;
+        dict.set_item("retry_after", self.retry_after())?;
+        dict.set_item("reset_after", self.reset_after())?;
+        dict.set_item("reset_at", self.reset_at())?;
+        dict.set_item("delay", self.delay())?;
+        let limits = self.inner.limits().map(|inner| LimitState { inner }.as_dict(py));
+        dict.set_item("limits", limits.collect::<PyResult<Vec<_>>>()?)?;
+        dict.set_item("source", self.source())?;
+        dict.set_item("shadow", self.shadow())?;
+        if !self.inner.decisions().is_empty() {
+            let each = self.inner.decisions().iter().map(|one| Self { inner: one.clone() }.as_dict(py));
+            dict.set_item("decisions", each.collect::<PyResult<Vec<_>>>()?)?;
+        }
+        Ok(dict)
+    }
+
+    #[inline]
+    fn __bool__(&self) -> bool {
+        self.inner.allowed()
+    }
+
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Ok(other) = other.cast::<Self>() else { return Ok(false) };
+        self.as_dict(py)?.eq(other.get().as_dict(py)?)
+    }
+
+    fn __hash__(&self) -> u64 {
+        use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+        let one = &self.inner;
+        let told = (one.policy(), one.key(), one.cost(), one.allowed(), one.remaining(), one.reset_at());
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(told)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let mut text = format!(
+            "Decision(allowed={}, policy={}, key={}, cost={}, limit={}, remaining={}, retry_after={}, reset_after={:?}",
+            word(self.allowed()),
+            PyString::new(py, self.policy()).repr()?,
+            PyString::new(py, self.key()).repr()?,
+            self.cost(),
+            self.limit(),
+            self.remaining(),
+            number(self.retry_after()),
+            self.reset_after(),
+        );
+        if self.delay() > 0.0 {
+            text += &format!(", delay={:?}", self.delay());
+        }
+        if self.shadow() {
+            text += ", shadow=True";
+        }
+        if self.source() != "store" {
+            text += &format!(", source='{}'", self.source());
+        }
+        Ok(text + ")")
+    }
+}
+
+/// What one limit of a policy says in a Decision.
+#[pyclass(module = "tidegate", frozen, eq)]
+#[derive(PartialEq, Eq)]
+pub(crate) struct LimitState {
+    inner: tidegate::LimitState,
+}
+
+#[pymethods]
+impl LimitState {
+    /// How it counts: "gcra", "sliding-window", …
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.inner.algorithm.name()
+    }
+
+    /// The most units it ever admits at once.
+    #[getter]
+    fn limit(&self) -> u64 {
+        self.inner.limit
+    }
+
+    /// Its period in seconds; the ttl of the holds for "concurrency".
+    #[getter]
+    fn period(&self) -> f64 {
+        self.inner.period.micros() as f64 / 1e6
+    }
+
+    /// Units it would admit now.
+    #[getter]
+    fn remaining(&self) -> u64 {
+        self.inner.remaining
+    }
+
+    /// When it would admit the cost, in seconds: 0 when it does now, None for never.
+    #[getter]
+    fn retry_after(&self) -> Option<f64> {
+        self.inner.retry_after.map(in_seconds)
+    }
+
+    /// Seconds until it is as if unused.
+    #[getter]
+    fn reset_after(&self) -> f64 {
+        in_seconds(self.inner.reset_after)
+    }
+
+    /// Whether it refused.
+    #[getter]
+    fn exceeded(&self) -> bool {
+        self.inner.exceeded
+    }
+
+    /// The same as a dict.
+    #[pyo3(signature = () -> "dict[str, Any]")]
+    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("algorithm", self.algorithm())?;
+        dict.set_item("limit", self.limit())?;
+        dict.set_item("period", self.period())?;
+        dict.set_item("remaining", self.remaining())?;
+        dict.set_item("retry_after", self.retry_after())?;
+        dict.set_item("reset_after", self.reset_after())?;
+        dict.set_item("exceeded", self.exceeded())?;
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "LimitState(algorithm='{}', limit={}, period={:?}, remaining={}, retry_after={}, reset_after={:?}, \
+             exceeded={})",
+            self.algorithm(),
+            self.limit(),
+            self.period(),
+            self.remaining(),
+            number(self.retry_after()),
+            self.reset_after(),
+            word(self.exceeded()),
+        )
+    }
+}

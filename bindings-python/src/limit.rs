@@ -1,0 +1,165 @@
+//! `Limit`.
+
+use pyo3::prelude::*;
+use tidegate::{Algorithm, Period, Unit};
+
+use crate::convert::period as to_period;
+use crate::error::{policy, raise};
+
+/// One limit: `count` units per `period`, counted by an algorithm.
+///
+/// `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
+/// left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
+#[pyclass(module = "tidegate", frozen, eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct Limit {
+    pub(crate) inner: tidegate::Limit,
+}
+
+fn to_algorithm(given: &Bound<'_, PyAny>) -> PyResult<Algorithm> {
+    let text: String = given.extract()?;
+    Algorithm::from_name(&text).ok_or_else(|| {
+        let known = Algorithm::ALL.map(Algorithm::name).join(", ");
+        policy(format!("there is no algorithm {text:?}: use one of {known}"))
+    })
+}
+
+fn to_number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let wrong = || policy(format!("{} is no whole number from 0 on", crate::convert::shown(given)));
+    if given.is_instance_of::<pyo3::types::PyBool>() {
+        return Err(wrong());
+    }
+    given.extract().map_err(|_| wrong())
+}
+
+fn to_optional_number(given: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if given.is_none() { Ok(None) } else { to_number(given).map(Some) }
+}
+
+fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
+    if given.is_none() { Ok(None) } else { to_period(given).map(Some) }
+}
+
+#[pymethods]
+impl Limit {
+    #[new]
+    #[pyo3(signature = (
+        algorithm: "str", count: "int", period: "float | str | None" = None, *, burst: "int | None" = None,
+        initial: "int | None" = None, precision: "int | None" = None
+    ))]
+    fn new(
+        #[pyo3(from_py_with = to_algorithm)] algorithm: Algorithm,
+        #[pyo3(from_py_with = to_number)] count: u64,
+        #[pyo3(from_py_with = to_optional_period)] period: Option<Period>,
+        #[pyo3(from_py_with = to_optional_number)] burst: Option<u64>,
+        #[pyo3(from_py_with = to_optional_number)] initial: Option<u64>,
+        #[pyo3(from_py_with = to_optional_number)] precision: Option<u64>,
+    ) -> PyResult<Self> {
+        let period = match period {
+            Some(period) => period,
+            // What the notation means when no ttl is written.
+            None if algorithm == Algorithm::Concurrency => Period::new(1, Unit::Minute).map_err(raise)?,
+            None => return Err(policy(format!("a limit of {algorithm} needs a period"))),
+        };
+        let mut limit = tidegate::Limit::new(algorithm, count, period).map_err(raise)?;
+        if let Some(burst) = burst {
+            limit = limit.with_burst(burst).map_err(raise)?;
+        }
+        if let Some(initial) = initial {
+            limit = limit.with_initial(initial).map_err(raise)?;
+        }
+        if let Some(precision) = precision {
+            limit = limit.with_precision(u32::try_from(precision).unwrap_or(u32::MAX)).map_err(raise)?;
+        }
+        Ok(Self { inner: limit })
+    }
+
+    /// How it counts: "gcra", "sliding-window", …
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.inner.algorithm().name()
+    }
+
+    /// Units per period.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.inner.count()
+    }
+
+    /// The period in seconds; months of 30 and years of 360 days. The holds' ttl for "concurrency".
+    #[getter]
+    fn period(&self) -> f64 {
+        self.inner.period().micros() as f64 / 1e6
+    }
+
+    /// The burst that was asked for.
+    #[getter]
+    fn burst(&self) -> Option<u64> {
+        self.inner.burst()
+    }
+
+    /// The tokens a token-bucket starts with, when that was said.
+    #[getter]
+    fn initial(&self) -> Option<u64> {
+        self.inner.initial()
+    }
+
+    /// The granules of a sliding-window, else None.
+    #[getter]
+    fn precision(&self) -> Option<u32> {
+        (self.inner.algorithm() == Algorithm::SlidingWindow).then(|| self.inner.precision())
+    }
+
+    /// The most units it ever admits at once.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.inner.capacity()
+    }
+
+    /// The notation, such as "gcra 100/s burst 200".
+    fn __str__(&self) -> String {
+        self.inner.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        let limit = &self.inner;
+        let mut text = format!("Limit('{}', {}, {}", limit.algorithm(), limit.count(), self.written_period());
+        if let Some(burst) = limit.burst() {
+            text += &format!(", burst={burst}");
+        }
+        if let Some(initial) = limit.initial() {
+            text += &format!(", initial={initial}");
+        }
+        if self.precision().is_some_and(|precision| precision != tidegate::policy::DEFAULT_PRECISION) {
+            text += &format!(", precision={}", limit.precision());
+        }
+        text + ")"
+    }
+
+    #[pyo3(signature = () -> "tuple[object, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let limit = &self.inner;
+        let options = pyo3::types::PyDict::new(py);
+        options.set_item("burst", limit.burst())?;
+        options.set_item("initial", limit.initial())?;
+        options.set_item("precision", self.precision())?;
+        // Named options, which a plain tuple of arguments cannot say.
+        let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
+        let period = match limit.period().unit() {
+            Unit::Week | Unit::Month | Unit::Year => limit.period().to_string().into_pyobject(py)?.into_any(),
+            _ => self.period().into_pyobject(py)?.into_any(),
+        };
+        Ok((make, (self.algorithm(), limit.count(), period)).into_pyobject(py)?.into_any())
+    }
+}
+
+impl Limit {
+    /// The period as one would write it: calendar units by name, all others in seconds.
+    fn written_period(&self) -> String {
+        let period = self.inner.period();
+        match period.unit() {
+            Unit::Week | Unit::Month | Unit::Year => format!("'{period}'"),
+            _ => format!("{:?}", self.period()),
+        }
+    }
+}

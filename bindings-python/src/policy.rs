@@ -1,0 +1,238 @@
+//! `Policy`.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use tidegate::policy::{Format, PolicyFile};
+use tidegate::{OnStoreError, Options, Period};
+
+use crate::convert::{period, shown};
+use crate::error::{policy, raise, raise_about};
+use crate::limit::Limit;
+
+/// A named, immutable list of limits that must all admit, plus options.
+///
+/// `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` a policy is known by
+/// its notation, so that the same limits written in two places are the same policy.
+///
+/// on_store_error: "raise", "open", "closed" or "local"; overrides the limiter's choice.
+/// shadow: evaluate and count, but never deny.
+/// block_for: once denied, the key stays denied this long; seconds, or a text such as "10m".
+/// count_denied: charge denied checks too.
+/// journal: remember the newest so many attempts with their metadata.
+#[pyclass(module = "tidegate", frozen, eq)]
+#[derive(PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) inner: tidegate::Policy,
+}
+
+fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
+    if let Ok(text) = given.cast::<PyString>() {
+        let text = text.to_str()?;
+        let parsed = tidegate::Policy::parse(text).map_err(|error| raise_about(error, Some(text)))?;
+        return Ok(parsed.limits().to_vec());
+    }
+    if let Ok(limit) = given.cast::<Limit>() {
+        return Ok(vec![limit.get().inner.clone()]);
+    }
+    let wrong = || PyTypeError::new_err(format!("limits are a str, a Limit or a list of both, not {}", shown(given)));
+    // A map is iterable, too, over its names.
+    if given.is_instance_of::<PyDict>() {
+        return Err(wrong());
+    }
+    let mut limits = Vec::new();
+    for one in given.try_iter().map_err(|_| wrong())? {
+        let one = one?;
+        if !one.is_instance_of::<PyString>() && !one.is_instance_of::<Limit>() {
+            return Err(PyTypeError::new_err(format!("a limit is a str or a Limit, not {}", shown(&one))));
+        }
+        limits.extend(to_limits(&one)?);
+    }
+    Ok(limits)
+}
+
+pub(crate) fn to_choice(name: &str) -> Option<OnStoreError> {
+    OnStoreError::from_name(name)
+}
+
+pub(crate) fn choices() -> String {
+    OnStoreError::ALL.map(OnStoreError::name).join(", ")
+}
+
+fn to_optional_choice(given: &Bound<'_, PyAny>) -> PyResult<Option<OnStoreError>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    let wrong = || policy(format!("on_store_error is one of {}, not {}", choices(), shown(given)));
+    given.extract::<&str>().ok().and_then(to_choice).map(Some).ok_or_else(wrong)
+}
+
+fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
+    if given.is_none() { Ok(None) } else { period(given).map(Some) }
+}
+
+fn to_journal(given: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let wrong = || policy(format!("journal is a whole number of attempts, not {}", shown(given)));
+    if given.is_instance_of::<pyo3::types::PyBool>() {
+        return Err(wrong());
+    }
+    given.extract::<u64>().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).map_err(|_| wrong())
+}
+
+/// A policy as `policies={…}` takes it: a Policy, or what a Policy or a policy file is made of.
+pub(crate) fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
+    if let Ok(policy) = given.cast::<Policy>() {
+        return policy.get().inner.clone().named(name).map_err(raise);
+    }
+    if given.is_instance_of::<PyDict>() {
+        return written(name, given);
+    }
+    let limits = to_limits(given)?;
+    tidegate::Policy::new(limits, Options::default()).and_then(|policy| policy.named(name)).map_err(raise)
+}
+
+/// A policy as a policy file writes it: the core reads it as one, so that both mean the same.
+fn written(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
+    let py = map.py();
+    let (whole, policies) = (PyDict::new(py), PyDict::new(py));
+    policies.set_item(name, map)?;
+    whole.set_item("policies", policies)?;
+    let text: String = py.import("json")?.call_method1("dumps", (whole,))?.extract()?;
+    // What stands in a program is no template: nothing is read from the environment.
+    let file = PolicyFile::parse_with(&text, Format::Json, None, &|_| None)
+        .map_err(|error| policy(format!("policy {name:?}: {}", error.message())))?;
+    file.policies().first().cloned().ok_or_else(|| policy(format!("policy {name:?} has no limits")))
+}
+
+#[pymethods]
+impl Policy {
+    #[new]
+    #[pyo3(signature = (
+        limits: "str | Limit | Iterable[str | Limit]", *, name: "str | None" = None,
+        on_store_error: "str | None" = None, shadow: "bool" = false, block_for: "float | str | None" = None,
+        count_denied: "bool" = false, journal: "int" = 0
+    ))]
+    fn new(
+        #[pyo3(from_py_with = to_limits)] limits: Vec<tidegate::Limit>,
+        name: Option<String>,
+        #[pyo3(from_py_with = to_optional_choice)] on_store_error: Option<OnStoreError>,
+        shadow: bool,
+        #[pyo3(from_py_with = to_optional_period)] block_for: Option<Period>,
+        count_denied: bool,
+        #[pyo3(from_py_with = to_journal)] journal: u32,
+    ) -> PyResult<Self> {
+        let options = Options { on_store_error, shadow, block_for, count_denied, journal };
+        let mut policy = tidegate::Policy::new(limits, options).map_err(raise)?;
+        if let Some(name) = name {
+            policy = policy.named(name).map_err(raise)?;
+        }
+        Ok(Self { inner: policy })
+    }
+
+    /// The name, or the notation when none was given.
+    #[getter]
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// The limits, in the order they were written.
+    #[getter]
+    fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let limits = self.inner.limits().iter().map(|limit| Limit { inner: limit.clone() }.into_pyobject(py));
+        PyTuple::new(py, limits.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// What a check answers when the store fails; None is the limiter's choice.
+    #[getter]
+    fn on_store_error(&self) -> Option<&'static str> {
+        self.inner.options().on_store_error.map(OnStoreError::name)
+    }
+
+    /// Whether it only counts and never denies.
+    #[getter]
+    fn shadow(&self) -> bool {
+        self.inner.options().shadow
+    }
+
+    /// How long a key stays denied once it was, in seconds; None is no longer than its limits say.
+    #[getter]
+    fn block_for(&self) -> Option<f64> {
+        self.inner.options().block_for.map(|period| period.micros() as f64 / 1e6)
+    }
+
+    /// Whether denied checks are charged, too.
+    #[getter]
+    fn count_denied(&self) -> bool {
+        self.inner.options().count_denied
+    }
+
+    /// How many attempts are remembered.
+    #[getter]
+    fn journal(&self) -> u32 {
+        self.inner.options().journal
+    }
+
+    fn __hash__(&self) -> u64 {
+        use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+        BuildHasherDefault::<DefaultHasher>::default().hash_one((self.inner.name(), self.inner.limits()))
+    }
+
+    /// The notation of its limits.
+    fn __str__(&self) -> String {
+        self.inner.to_string()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (policy, options) = (&self.inner, self.inner.options());
+        let limits = self.limits(py)?;
+        let mut text = match policy.limits() {
+            // The notation says everything but these.
+            limits_ if limits_.iter().all(|limit| limit.initial().is_none() && is_plain(limit)) => {
+                format!("Policy({}", PyString::new(py, &policy.to_string()).repr()?)
+            }
+            _ => format!("Policy([{}]", limits.iter().map(|one| shown_limit(&one)).collect::<Vec<_>>().join(", ")),
+        };
+        if policy.name() != policy.to_string() {
+            text += &format!(", name={}", PyString::new(py, policy.name()).repr()?);
+        }
+        if let Some(choice) = options.on_store_error {
+            text += &format!(", on_store_error='{choice}'");
+        }
+        if options.shadow {
+            text += ", shadow=True";
+        }
+        if let Some(period) = options.block_for {
+            text += &format!(", block_for={:?}", period.micros() as f64 / 1e6);
+        }
+        if options.count_denied {
+            text += ", count_denied=True";
+        }
+        if options.journal > 0 {
+            text += &format!(", journal={}", options.journal);
+        }
+        Ok(text + ")")
+    }
+
+    #[pyo3(signature = () -> "tuple[object, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let options = PyDict::new(py);
+        if self.inner.name() != self.inner.to_string() {
+            options.set_item("name", self.inner.name())?;
+        }
+        options.set_item("on_store_error", self.on_store_error())?;
+        options.set_item("shadow", self.shadow())?;
+        options.set_item("block_for", self.block_for())?;
+        options.set_item("count_denied", self.count_denied())?;
+        options.set_item("journal", self.journal())?;
+        let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
+        Ok((make, (self.limits(py)?,)).into_pyobject(py)?.into_any())
+    }
+}
+
+fn is_plain(limit: &tidegate::Limit) -> bool {
+    limit.precision() == tidegate::policy::DEFAULT_PRECISION
+}
+
+fn shown_limit(limit: &Bound<'_, PyAny>) -> String {
+    limit.repr().map_or_else(|_| String::new(), |text| text.to_string())
+}

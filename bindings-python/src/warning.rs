@@ -1,0 +1,66 @@
+//! `lint` and its `Warning`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use crate::error::raise;
+
+/// Something in a policy file that is valid and probably not what its author meant.
+#[pyclass(module = "tidegate", frozen, eq)]
+#[derive(PartialEq, Eq)]
+pub(crate) struct Warning {
+    inner: tidegate::Warning,
+}
+
+#[pymethods]
+impl Warning {
+    /// The policy's name.
+    #[getter]
+    fn policy(&self) -> &str {
+        &self.inner.policy
+    }
+
+    /// What is odd, and what to do about it.
+    #[getter]
+    fn message(&self) -> &str {
+        &self.inner.message
+    }
+
+    /// The file.
+    #[getter]
+    fn file(&self) -> Option<&str> {
+        self.inner.place.as_ref()?.file.as_deref()
+    }
+
+    /// The line, from 1.
+    #[getter]
+    fn line(&self) -> Option<usize> {
+        Some(self.inner.place.as_ref()?.line)
+    }
+
+    /// The column, from 1.
+    #[getter]
+    fn column(&self) -> Option<usize> {
+        Some(self.inner.place.as_ref()?.column)
+    }
+
+    /// All of it on one line.
+    fn __str__(&self) -> String {
+        self.inner.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Warning {}>", self.inner)
+    }
+}
+
+/// Reads a policy file and says what in it probably does not do what it seems to.
+///
+/// An empty list is a clean file. A file that is not valid raises PolicyError.
+#[pyfunction]
+#[pyo3(signature = (path: "str | PathLike[str]") -> "list[Warning]")]
+pub(crate) fn lint(path: PathBuf) -> PyResult<Vec<Warning>> {
+    let file = tidegate::PolicyFile::read(path).map_err(raise)?;
+    Ok(tidegate::lint(&file).into_iter().map(|inner| Warning { inner }).collect())
+}

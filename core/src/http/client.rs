@@ -1,0 +1,255 @@
+//! Whose address a request came from, when proxies stand between.
+//!
+//! `X-Forwarded-For` is written by whoever handled the request, the client first: its entries are claims. The one
+//! that a trusted proxy added is true; so it is read from the right, as long as those who wrote are trusted.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// One household or machine has a /64 at least; within it addresses are free to choose.
+pub const DEFAULT_IPV6_PREFIX: u8 = 64;
+
+/// The key of a peer without an address: a Unix domain socket.
+const UNIX: &str = "unix";
+/// The key of a peer whose address makes no sense.
+const UNKNOWN: &str = "unknown";
+/// Spells out that everybody is trusted.
+const ANYONE: &str = "anyone";
+
+/// Groups of networks that have a name, the same as in Express.
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("loopback", &["127.0.0.0/8", "::1/128"]),
+    ("linklocal", &["169.254.0.0/16", "fe80::/10"]),
+    ("uniquelocal", &["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"]),
+];
+
+/// The proxies whose word about an address counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trusted {
+    networks: Vec<Network>,
+    unix: bool,
+}
+
+impl Trusted {
+    /// Proxies by address (`10.0.0.7`), by network (`10.0.0.0/8`, `fd00::/8`), or by word: `loopback`, `linklocal`,
+    /// `uniquelocal`; `unix` for those who come through a Unix domain socket.
+    ///
+    /// # Errors
+    /// `config_invalid` for anything else, and for a network of all addresses: then everybody could choose an address. Whoever
+    /// means that writes `anyone`.
+    pub fn parse<T: AsRef<str>>(proxies: impl IntoIterator<Item = T>) -> Result<Self> {
+        let mut trusted = Self::default();
+        for proxy in proxies {
+            let proxy = proxy.as_ref().trim();
+            if proxy == UNIX {
+                trusted.unix = true;
+            } else if proxy == ANYONE {
+                trusted.unix = true;
+                trusted.networks.extend([Network::V4(0, 0), Network::V6(0, 0)]);
+            } else if let Some((_, networks)) = GROUPS.iter().find(|(name, _)| *name == proxy) {
+                trusted.networks.extend(networks.iter().filter_map(|text| Network::parse(text)));
+            } else {
+                trusted.networks.push(Network::checked(proxy)?);
+            }
+        }
+        Ok(trusted)
+    }
+
+    fn holds(&self, peer: &Peer) -> bool {
+        match peer {
+            Peer::Address(address) => self.networks.iter().any(|network| network.holds(*address)),
+            Peer::Unix => self.unix,
+            Peer::Unknown => false,
+        }
+    }
+
+    /// Whether nobody is trusted, so that nothing but the peer counts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty() && !self.unix
+    }
+}
+
+/// Addresses that begin with the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Network {
+    V4(u32, u8),
+    V6(u128, u8),
+}
+
+impl Network {
+    fn checked(text: &str) -> Result<Self> {
+        let shown: String = text.chars().take(80).collect();
+        let network = Self::parse(text).ok_or_else(|| {
+            Error::new(
+                ErrorKind::ConfigInvalid,
+                format!(
+                    "{shown:?} is no trusted proxy: write an address (10.0.0.7), a network (10.0.0.0/8, fd00::/8), \
+                     loopback, linklocal, uniquelocal or unix"
+                ),
+            )
+        })?;
+        match network {
+            Self::V4(_, 0) | Self::V6(_, 0) => Err(Error::new(
+                ErrorKind::ConfigInvalid,
+                format!(
+                    "{shown:?} trusts every address: anyone could choose the address they are limited by. Name your \
+                     proxies; or write \"{ANYONE}\" if nobody but a proxy can reach this server"
+                ),
+            )),
+            network => Ok(network),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = match text.split_once('/') {
+            // Not parse alone, which takes a sign.
+            Some((_, prefix)) if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_digit()) => return None,
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
+            None => (text, None),
+        };
+        let within = |most: u8| Some(prefix.unwrap_or(most)).filter(|prefix| *prefix <= most);
+        match address.parse().ok()? {
+            IpAddr::V4(address) => within(32).map(|prefix| Self::v4(address, prefix)),
+            IpAddr::V6(address) => {
+                let prefix = within(128)?;
+                match address.to_ipv4_mapped() {
+                    Some(mapped) if prefix >= 96 => Some(Self::v4(mapped, prefix - 96)),
+                    _ => Some(Self::V6(cut(address, prefix), prefix)),
+                }
+            }
+        }
+    }
+
+    fn v4(address: Ipv4Addr, prefix: u8) -> Self {
+        Self::V4(u32::from(address) & mask(prefix), prefix)
+    }
+
+    fn holds(self, address: IpAddr) -> bool {
+        match (self, address) {
+            (Self::V4(network, prefix), IpAddr::V4(address)) => u32::from(address) & mask(prefix) == network,
+            (Self::V6(network, prefix), IpAddr::V6(address)) => cut(address, prefix) == network,
+            _ => false,
+        }
+    }
+}
+
+fn mask(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
+}
+
+fn cut(address: Ipv6Addr, prefix: u8) -> u128 {
+    u128::from(address) & u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
+}
+
+/// Who is at the other end of a connection, or said to be.
+enum Peer {
+    Address(IpAddr),
+    Unix,
+    Unknown,
+}
+
+impl Peer {
+    fn of(peer: Option<&str>) -> Self {
+        match peer {
+            // What servers say of a Unix domain socket: nothing, an empty address, or nginx's word.
+            None | Some("" | "unix:") => Self::Unix,
+            Some(text) => address(text.as_bytes()).map_or(Self::Unknown, Self::Address),
+        }
+    }
+}
+
+/// Derives the key `client_ip`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientIp {
+    trusted: Trusted,
+    ipv6_prefix: u8,
+}
+
+impl Default for ClientIp {
+    fn default() -> Self {
+        Self { trusted: Trusted::default(), ipv6_prefix: DEFAULT_IPV6_PREFIX }
+    }
+}
+
+impl ClientIp {
+    /// Believes these proxies, and takes all IPv6 addresses that begin with the same `ipv6_prefix` bits for one client.
+    ///
+    /// # Errors
+    /// `config_invalid` when the prefix is not from 1 to 128.
+    pub fn new(trusted: Trusted, ipv6_prefix: u8) -> Result<Self> {
+        if !(1..=128).contains(&ipv6_prefix) {
+            return Err(Error::new(
+                ErrorKind::ConfigInvalid,
+                format!("ipv6_prefix {ipv6_prefix} is out of range: it must be from 1 to 128"),
+            ));
+        }
+        Ok(Self { trusted, ipv6_prefix })
+    }
+
+    /// Whether `X-Forwarded-For` matters at all.
+    #[must_use]
+    pub fn reads_forwarded(&self) -> bool {
+        !self.trusted.is_empty()
+    }
+
+    /// The key of a request: from the address of its peer as the server knows it, and the lines of `X-Forwarded-For` in the
+    /// order in which they came.
+    ///
+    /// An IPv4 address is a key as it is, of an IPv6 address its network: `2001:db8::/64`. Without an address it is `unix`,
+    /// and `unknown` when the server's word for it is none. An entry that is no address ends the walk: what stands left
+    /// of it was vouched for by nobody.
+    #[must_use]
+    pub fn key<T: AsRef<[u8]>>(&self, peer: Option<&str>, forwarded: &[T]) -> String {
+        let mut client = Peer::of(peer);
+        // A line of blanks has no entry at all; an empty entry among others is one that tells nothing.
+        let lines = forwarded.iter().map(AsRef::as_ref).filter(|line| !line.trim_ascii().is_empty());
+        for entry in lines.rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
+            if !self.trusted.holds(&client) {
+                break;
+            }
+            let Some(address) = address(entry.trim_ascii()) else { break };
+            client = Peer::Address(address);
+        }
+        self.shown(&client)
+    }
+
+    fn shown(&self, client: &Peer) -> String {
+        match client {
+            Peer::Address(IpAddr::V4(address)) => address.to_string(),
+            Peer::Address(IpAddr::V6(address)) if self.ipv6_prefix == 128 => address.to_string(),
+            Peer::Address(IpAddr::V6(address)) => {
+                format!("{}/{}", Ipv6Addr::from(cut(*address, self.ipv6_prefix)), self.ipv6_prefix)
+            }
+            Peer::Unix => UNIX.to_owned(),
+            Peer::Unknown => UNKNOWN.to_owned(),
+        }
+    }
+}
+
+/// An address, perhaps with a port, in brackets or with a zone. IPv4 in the clothes of IPv6 is IPv4.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Some(inner) = text.strip_prefix('[') {
+        let (address, port) = inner.split_once(']')?;
+        let fits = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        return if fits { v6(address) } else { None };
+    }
+    match text.split_once(':') {
+        None => text.parse().ok().map(IpAddr::V4),
+        Some((address, port)) if is_port(port) => address.parse().ok().map(IpAddr::V4),
+        Some(_) => v6(text),
+    }
+}
+
+fn v6(text: &str) -> Option<IpAddr> {
+    // A zone names an interface of this machine, not somebody else.
+    let bare = text.split_once('%').map_or(text, |(address, _)| address);
+    bare.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
+}
+
+fn is_port(text: &str) -> bool {
+    // Not parse alone, which takes a sign.
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}

@@ -1,0 +1,238 @@
+//! Entries that live in different stores, and still stand or fall together: they are charged store by store, in order,
+//! and what was charged is given back when a later store refuses or fails.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::store::{AllDone, Answer, Entry, Home, Op, Pinged, Store};
+
+/// An entry that outlives its call.
+pub(super) struct Owned {
+    plan: Arc<Plan>,
+    key: CompactString,
+    op: Op,
+}
+
+impl Owned {
+    fn entry(&self, op: Op) -> Entry<'_> {
+        Entry { plan: &self.plan, key: &self.key, op }
+    }
+}
+
+pub(super) fn owned(entries: &[Entry<'_>]) -> Vec<Owned> {
+    let own = |entry: &Entry<'_>| Owned { plan: Arc::clone(entry.plan), key: entry.key.into(), op: entry.op.clone() };
+    entries.iter().map(own).collect()
+}
+
+pub(super) fn borrowed(entries: &[Owned]) -> Vec<Entry<'_>> {
+    entries.iter().map(|own| own.entry(own.op.clone())).collect()
+}
+
+/// The entries of one store.
+#[derive(Clone)]
+struct Part {
+    store: usize,
+    entries: Vec<usize>,
+}
+
+/// Something done for one entry after the whole was refused.
+#[derive(Clone)]
+struct Mend {
+    entry: usize,
+    store: usize,
+    op: Op,
+}
+
+/// What is known of a whole that is being asked, part by part.
+struct Asked {
+    parts: Vec<Part>,
+    answers: Vec<Option<Answer>>,
+}
+
+impl Asked {
+    fn new(entries: &[Entry<'_>], store_of: &dyn Fn(&Entry<'_>) -> usize) -> Self {
+        let mut parts: Vec<Part> = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let store = store_of(entry);
+            match parts.iter_mut().find(|part| part.store == store) {
+                Some(part) => part.entries.push(index),
+                None => parts.push(Part { store, entries: vec![index] }),
+            }
+        }
+        Self { parts, answers: vec![None; entries.len()] }
+    }
+
+    fn of<'a>(&self, part: usize, entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
+        self.parts[part].entries.iter().map(|index| entries[*index].clone()).collect()
+    }
+
+    /// Takes a part's answers; says whether it stands.
+    fn take(&mut self, part: usize, entries: &[Entry<'_>], answers: Vec<Answer>) -> bool {
+        let mut stands = true;
+        for (index, answer) in self.parts[part].entries.iter().zip(answers) {
+            stands &= answer.applied || entries[*index].plan.policy.options().shadow;
+            self.answers[*index] = Some(answer);
+        }
+        stands
+    }
+
+    /// What is to be done when a part did not stand: those before it get back exactly what they were charged. With
+    /// `tells` everybody is asked how things stand then.
+    fn mends(&self, part: usize, entries: &[Entry<'_>], tells: bool) -> Vec<Mend> {
+        let mut mends = Vec::new();
+        for (number, Part { store, entries: indexes }) in self.parts.iter().enumerate() {
+            for &index in indexes {
+                let cost = entries[index].op.cost();
+                let charged = number < part && self.answers[index].as_ref().is_some_and(|answer| answer.applied);
+                let mend = |op| Mend { entry: index, store: *store, op };
+                mends.extend(charged.then(|| mend(Op::Refund { cost })));
+                mends.extend((tells && (charged || number > part)).then(|| mend(Op::Peek { cost })));
+            }
+        }
+        mends
+    }
+
+    /// Takes what came of mending. Whether an entry was admitted is what was said when it was asked.
+    fn mended(&mut self, mend: &Mend, result: Result<Answer>) {
+        if let (Op::Peek { .. }, Ok(told)) = (&mend.op, result) {
+            let applied = self.answers[mend.entry].as_ref().map_or(told.applied, |answer| answer.applied);
+            self.answers[mend.entry] = Some(Answer { applied, ..told });
+        }
+    }
+
+    /// The answers. One that could not be told, of a whole that was refused elsewhere, is as if never seen.
+    fn finish(&mut self, entries: &[Entry<'_>]) -> Vec<Answer> {
+        let now = self.answers.iter().flatten().map(|answer| answer.now).max().unwrap_or(0);
+        let fresh = |entry: &Entry<'_>| {
+            let view = |rule: &crate::algorithm::Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
+            Answer { applied: true, now, views: entry.plan.rules.iter().map(view).collect(), ..Answer::default() }
+        };
+        let answers = self.answers.drain(..).zip(entries);
+        answers.map(|(answer, entry)| answer.unwrap_or_else(|| fresh(entry))).collect()
+    }
+}
+
+/// On the calling thread.
+pub(super) fn ask_all(
+    stores: &[Arc<dyn Store>],
+    store_of: &dyn Fn(&Entry<'_>) -> usize,
+    entries: &[Entry<'_>],
+    now: Option<u64>,
+) -> Result<Vec<Answer>> {
+    let mut asked = Asked::new(entries, store_of);
+    for part in 0..asked.parts.len() {
+        let mine = asked.of(part, entries);
+        let result = stores[asked.parts[part].store].ask_all(&mine, now);
+        let failed = match result.map(|answers| asked.take(part, entries, answers)) {
+            Ok(true) => continue,
+            Ok(false) => None,
+            Err(error) => Some(error),
+        };
+        for mend in asked.mends(part, entries, failed.is_none()) {
+            let entry = Entry { op: mend.op.clone(), ..entries[mend.entry].clone() };
+            asked.mended(&mend, stores[mend.store].ask(&entry, now));
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        break;
+    }
+    Ok(asked.finish(entries))
+}
+
+/// A whole that is asked without waiting.
+struct Run {
+    stores: Arc<[Arc<dyn Store>]>,
+    entries: Vec<Owned>,
+    now: Option<u64>,
+    asked: Mutex<Asked>,
+    done: Mutex<Option<AllDone>>,
+}
+
+/// Without waiting.
+pub(super) fn submit_all(
+    stores: &Arc<[Arc<dyn Store>]>,
+    store_of: &dyn Fn(&Entry<'_>) -> usize,
+    entries: &[Entry<'_>],
+    now: Option<u64>,
+    done: AllDone,
+) {
+    let asked = Asked::new(entries, store_of);
+    if let [part] = &*asked.parts {
+        return stores[part.store].submit_all(entries, now, done);
+    }
+    let (stores, entries) = (Arc::clone(stores), owned(entries));
+    Arc::new(Run { stores, entries, now, asked: Mutex::new(asked), done: Mutex::new(Some(done)) }).charge(0);
+}
+
+impl Run {
+    fn charge(self: Arc<Self>, part: usize) {
+        let entries = borrowed(&self.entries);
+        let (store, mine) = {
+            let asked = self.asked.lock();
+            (asked.parts[part].store, asked.of(part, &entries))
+        };
+        let next = Arc::clone(&self);
+        self.stores[store].submit_all(&mine, self.now, Box::new(move |result| next.charged(part, result)));
+    }
+
+    fn charged(self: Arc<Self>, part: usize, result: Result<Vec<Answer>>) -> Home {
+        let mut asked = self.asked.lock();
+        let entries = borrowed(&self.entries);
+        let failed = match result.map(|answers| asked.take(part, &entries, answers)) {
+            Ok(true) => {
+                let more = part + 1 < asked.parts.len();
+                drop((asked, entries));
+                if !more {
+                    return self.finish(None);
+                }
+                self.charge(part + 1);
+                return None;
+            }
+            Ok(false) => None,
+            Err(error) => Some(error),
+        };
+        let mends = asked.mends(part, &entries, failed.is_none());
+        drop((asked, entries));
+        self.mend(failed, mends.into())
+    }
+
+    /// One after the other.
+    fn mend(self: Arc<Self>, failed: Option<Error>, mut mends: VecDeque<Mend>) -> Home {
+        let Some(mend) = mends.pop_front() else { return self.finish(failed) };
+        let next = Arc::clone(&self);
+        let (entry, store) = (self.entries[mend.entry].entry(mend.op.clone()), &self.stores[mend.store]);
+        let mended = move |result| {
+            next.asked.lock().mended(&mend, result);
+            next.mend(failed, mends)
+        };
+        store.submit(&entry, self.now, Box::new(mended));
+        None
+    }
+
+    fn finish(&self, failed: Option<Error>) -> Home {
+        let done = self.done.lock().take()?;
+        let answers = self.asked.lock().finish(&borrowed(&self.entries));
+        done(failed.map_or(Ok(answers), Err))
+    }
+}
+
+/// Whether all stores answer, and if not, why the first of those does not.
+pub(super) fn ping(stores: &[Arc<dyn Store>]) -> Result<()> {
+    stores.iter().try_for_each(|store| store.ping())
+}
+
+/// The same without waiting.
+pub(super) fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: Pinged) -> Home {
+    let Some(store) = stores.get(at).cloned() else { return done(Ok(())) };
+    store.submit_ping(Box::new(move |result| match result {
+        Ok(()) => submit_ping(stores, at + 1, done),
+        Err(error) => done(Err(error)),
+    }));
+    None
+}

@@ -1,0 +1,312 @@
+//! Stops asking a store that does not answer, and finds out when it does again.
+//!
+//! After three failures in a row nobody waits for the store any more: calls fail at once with the last cause, and a
+//! thread that lives only that long probes it. Error replies are answers: they open nothing, but are told when they begin
+//! and when they end.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwapOption;
+
+use super::signals::{Signals, StoreState};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fork;
+use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
+
+/// Failures in a row after which a store is given up for lost, and refusals after which it is said to refuse.
+const PATIENCE: u32 = 3;
+/// Between two probes.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A store that refused within this time still refuses, whatever else it answers: one that serves reads and refuses
+/// writes would go and come back all the time.
+const CALM: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(crate) struct Breaker {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    /// The store's URL without secrets.
+    shown: String,
+    signals: Arc<Signals>,
+    failures: AtomicU32,
+    open: ArcSwapOption<Outage>,
+    /// How often it was closed again. A call that began before that tells nothing about the store as it is now.
+    era: AtomicU64,
+    refusals: AtomicU32,
+    /// When it last refused, in milliseconds since `began`.
+    refused: AtomicU64,
+    refusing: ArcSwapOption<Outage>,
+    began: Instant,
+    closed: AtomicBool,
+}
+
+/// From a store's last sign of life to its next.
+struct Outage {
+    /// Its probing thread is one of this process: a child that was forked off has none, and asks for itself.
+    process: u64,
+    cause: Error,
+    /// What calls are told.
+    error: Error,
+    since: SystemTime,
+    began: Instant,
+    prober: OnceLock<Thread>,
+}
+
+impl Outage {
+    fn new(shown: &str, cause: Error) -> Self {
+        let error = Error::new(cause.kind(), format!("{shown} is not asked until it answers again: {cause}"));
+        let (since, began) = (SystemTime::now(), Instant::now());
+        Self { process: fork::generation(), cause, error, since, began, prober: OnceLock::new() }
+    }
+}
+
+impl Breaker {
+    pub(crate) fn around(store: Arc<dyn Store>, url: &str, signals: Arc<Signals>) -> Arc<dyn Store> {
+        let shown = super::signals::shown(url);
+        let shared = Shared {
+            store,
+            shown,
+            signals,
+            failures: AtomicU32::new(0),
+            open: ArcSwapOption::empty(),
+            era: AtomicU64::new(0),
+            refusals: AtomicU32::new(0),
+            refused: AtomicU64::new(0),
+            refusing: ArcSwapOption::empty(),
+            began: Instant::now(),
+            closed: AtomicBool::new(false),
+        };
+        Arc::new(Self { shared: Arc::new(shared) })
+    }
+}
+
+impl Shared {
+    /// Why nobody is to wait for the store now.
+    #[inline]
+    fn lost(&self) -> Option<Error> {
+        let open = self.open.load();
+        let outage = open.as_ref()?;
+        (outage.process == fork::generation()).then(|| outage.error.clone())
+    }
+
+    /// Counts operations that are about to be sent; says to which era their answers belong.
+    #[inline]
+    fn sends(&self, operations: usize) -> Result<u64, Error> {
+        match self.lost() {
+            Some(error) => {
+                self.signals.withheld.add(operations as u64);
+                Err(error)
+            }
+            None => {
+                self.signals.asked.add(operations as u64);
+                Ok(self.era.load(Ordering::Acquire))
+            }
+        }
+    }
+
+    #[inline]
+    fn note(self: &Arc<Self>, era: u64, error: Option<&Error>) {
+        match error {
+            None => {
+                if self.failures.load(Ordering::Relaxed) != 0 {
+                    self.failures.store(0, Ordering::Relaxed);
+                }
+                if self.refusals.load(Ordering::Relaxed) != 0 {
+                    self.accepted();
+                }
+            }
+            Some(error) => self.failed(era, error),
+        }
+    }
+
+    #[cold]
+    fn failed(self: &Arc<Self>, era: u64, error: &Error) {
+        self.signals.failed(error.kind());
+        if error.kind() == ErrorKind::StoreRejected {
+            self.failures.store(0, Ordering::Relaxed);
+            self.rejected(error);
+        } else if error.kind().is_store() && era == self.era.load(Ordering::Acquire) {
+            let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+            if failures >= PATIENCE {
+                self.opens(error);
+            }
+        }
+    }
+
+    fn opens(self: &Arc<Self>, cause: &Error) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let known = self.open.load();
+        if known.as_ref().is_some_and(|outage| outage.process == fork::generation()) {
+            return;
+        }
+        let outage = Arc::new(Outage::new(&self.shown, cause.clone()));
+        let before = self.open.compare_and_swap(&known, Some(Arc::clone(&outage)));
+        if !same(before.as_ref(), known.as_ref()) {
+            // Another call was first.
+            return;
+        }
+        self.signals.lost.add(1);
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("tidegate-probe".to_owned());
+        match thread.spawn(move || shared.probe(&outage)) {
+            Ok(thread) => {
+                if let Some(outage) = self.open.load().as_ref() {
+                    let _ = outage.prober.set(thread.thread().clone());
+                }
+            }
+            // With nobody to find out when the store is back, every call must.
+            Err(_) => self.closes(),
+        }
+    }
+
+    fn closes(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+        self.era.fetch_add(1, Ordering::AcqRel);
+        self.open.store(None);
+    }
+
+    /// Until the store answers; told from here, so that no caller waits for a listener.
+    fn probe(&self, outage: &Outage) {
+        self.signals.gone(&self.shown, StoreState::Lost, &outage.cause, outage.since);
+        while !self.closed.load(Ordering::Relaxed) {
+            match self.store.ping() {
+                Err(error) if error.kind() == ErrorKind::Closed => return,
+                Err(error) if !is_answer(&error) => std::thread::park_timeout(PAUSE),
+                _ => {
+                    self.closes();
+                    self.signals.back(&self.shown, outage.since, outage.began.elapsed());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn rejected(&self, error: &Error) {
+        let now = self.began.elapsed().as_millis() as u64;
+        self.refused.store(now, Ordering::Relaxed);
+        if self.refusals.fetch_add(1, Ordering::Relaxed) + 1 != PATIENCE {
+            return;
+        }
+        let outage = Arc::new(Outage::new(&self.shown, error.clone()));
+        let before = self.refusing.compare_and_swap(&None::<Arc<Outage>>, Some(Arc::clone(&outage)));
+        if before.is_none() {
+            self.signals.gone(&self.shown, StoreState::Refusing, error, outage.since);
+        }
+    }
+
+    #[cold]
+    fn accepted(&self) {
+        let refusing = self.refusing.load();
+        let Some(outage) = refusing.as_ref() else {
+            self.refusals.store(0, Ordering::Relaxed);
+            return;
+        };
+        let last = Duration::from_millis(self.refused.load(Ordering::Relaxed));
+        if self.began.elapsed().saturating_sub(last) < CALM {
+            return;
+        }
+        let before = self.refusing.compare_and_swap(&refusing, None);
+        if same(before.as_ref(), refusing.as_ref()) {
+            self.refusals.store(0, Ordering::Relaxed);
+            self.signals.back(&self.shown, outage.since, outage.began.elapsed());
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        if let Some(prober) = self.open.load().as_ref().and_then(|outage| outage.prober.get()) {
+            prober.unpark();
+        }
+    }
+}
+
+/// Whether the server is there again, though it answered a probe with an error: what it refuses is told to each call. One
+/// that still loads its data refuses everything for as long as that takes.
+fn is_answer(error: &Error) -> bool {
+    error.kind() == ErrorKind::StoreRejected && !error.message().contains("LOADING")
+}
+
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+}
+
+impl Store for Breaker {
+    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        let era = self.shared.sends(1)?;
+        let result = self.shared.store.ask(entry, now);
+        self.shared.note(era, result.as_ref().err());
+        result
+    }
+
+    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+        let era = self.shared.sends(entries.len())?;
+        let result = self.shared.store.ask_all(entries, now);
+        self.shared.note(era, result.as_ref().err());
+        result
+    }
+
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
+        let era = match self.shared.sends(1) {
+            Ok(era) => era,
+            Err(error) => return crate::store::tell(done(Err(error))),
+        };
+        let shared = Arc::clone(&self.shared);
+        let noted = move |result: Result<Answer>| {
+            shared.note(era, result.as_ref().err());
+            done(result)
+        };
+        self.shared.store.submit(entry, now, Box::new(noted));
+    }
+
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+        let era = match self.shared.sends(entries.len()) {
+            Ok(era) => era,
+            Err(error) => return crate::store::tell(done(Err(error))),
+        };
+        let shared = Arc::clone(&self.shared);
+        let noted = move |result: Result<Vec<Answer>>| {
+            shared.note(era, result.as_ref().err());
+            done(result)
+        };
+        self.shared.store.submit_all(entries, now, Box::new(noted));
+    }
+
+    /// Asks the store, also while it is lost: who pings wants to know.
+    fn ping(&self) -> Result<()> {
+        self.shared.store.ping()
+    }
+
+    fn submit_ping(&self, done: Pinged) {
+        self.shared.store.submit_ping(done);
+    }
+
+    fn close(&self) {
+        self.shared.close();
+        self.shared.store.close();
+    }
+
+    #[inline]
+    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        match self.shared.lost() {
+            Some(error) => {
+                self.shared.signals.withheld.add(1);
+                Some(Err(error))
+            }
+            None => self.shared.store.at_hand(entry, now),
+        }
+    }
+}
+
+impl Drop for Breaker {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

@@ -1,0 +1,412 @@
+//! Repeats a denial without asking again, until the moment the store named.
+//!
+//! Two moments are kept apart. A denial is repeated up to its end counted from when the call was *sent*: the store decided
+//! later than that, so it is never repeated too long. What it says is counted from when the answer was *there*, as the
+//! caller of that answer counts it: so the moment it names does not move.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use compact_str::CompactString;
+
+use super::table::{Item, Shard, Table};
+use crate::algorithm::{Rule, View};
+use crate::clock::Steady;
+use crate::error::Result;
+use crate::fork::PerProcess;
+use crate::plan::Plan;
+use crate::store::{AllDone, Answer, Done, Entry, Op, Pinged, Source, States, Store, Views};
+
+/// The longest that a denial may be repeated.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+/// Denials of one policy and key that are kept, each of another cost.
+const COSTS: usize = 4;
+/// In the last so-many-th of its time one check goes through and renews a denial, while all others are still answered:
+/// else everybody who comes between its end and the next answer would ask.
+const RENEWAL: u64 = 10;
+
+/// See the module.
+pub(crate) struct DenyCache {
+    store: Arc<dyn Store>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    longest: u64,
+    time: Steady,
+    /// A child that was forked off begins anew: its parent's locks may be held for ever there.
+    denials: PerProcess<Table<Denial>>,
+}
+
+struct Denial {
+    plan: Arc<Plan>,
+    key: CompactString,
+    hash: u64,
+    cost: u64,
+    answer: Answer,
+    states: States,
+    /// When the answer was there.
+    heard: u64,
+    /// From when on one check may renew it.
+    renews: u64,
+    until: u64,
+}
+
+impl Item for Denial {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn until(&self) -> u64 {
+        self.until
+    }
+}
+
+impl Denial {
+    fn is_of(&self, entry: &Entry<'_>) -> bool {
+        self.plan.identity == entry.plan.identity && self.key == entry.key
+    }
+
+    /// What the store would say at `now`.
+    fn answer(&self, now: u64) -> Answer {
+        let at = self.answer.now + (now - self.heard);
+        let limits = self.plan.rules.iter().zip(&self.states).zip(self.answer.views.iter());
+        let views: Views = limits.map(|((rule, state), view)| later(rule, state, view, at, self.cost)).collect();
+        Answer {
+            now: at,
+            blocked_until: self.answer.blocked_until,
+            views,
+            source: Source::DenyCache,
+            denied_for: (self.until - now) as u32,
+            ..Answer::default()
+        }
+    }
+}
+
+/// What a limit says at a later moment, when nobody touched it since.
+#[inline]
+fn later(rule: &Rule, state: &crate::algorithm::State, view: &View, at: u64, cost: u64) -> View {
+    let remaining = match rule {
+        // Only the server knows its log. Where it was full it still is.
+        Rule::SlidingLog(_) => view.remaining,
+        rule => rule.view(state, at, cost, 0).remaining,
+    };
+    View {
+        remaining,
+        admits_at: view.admits_at.map(|moment| moment.max(at)),
+        resets_at: view.resets_at.max(at),
+        delay: 0,
+    }
+}
+
+/// What is known before a check is sent.
+#[derive(Clone, Copy)]
+struct Ticket {
+    hash: u64,
+    /// Changes of the shard; when there are more afterwards, the answer may be of before them.
+    changes: u64,
+    sent: u64,
+    /// Whether something is kept of this key.
+    known: bool,
+}
+
+enum Look {
+    Denied(Answer),
+    Ask(Ticket),
+}
+
+impl Shared {
+    fn with<R>(&self, run: impl FnOnce(&Table<Denial>) -> R) -> R {
+        self.denials.with(Table::default, run)
+    }
+
+    fn time(&self, given: Option<u64>) -> u64 {
+        given.unwrap_or_else(|| self.time.micros())
+    }
+
+    /// A denial at hand. `renews`: whether this check may be the one that goes through to renew it.
+    #[inline]
+    fn look(&self, entry: &Entry<'_>, cost: u64, given: Option<u64>, renews: bool) -> Look {
+        let now = self.time(given);
+        self.with(|table| {
+            let hash = table.hash(entry);
+            let mut shard = table.shard(hash);
+            let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry));
+            if let Some(index) = found {
+                let denial = shard.at(index);
+                // A clock that was set back tells of a time of which the store said nothing.
+                if denial.until > now && denial.heard <= now && denial.is_current(entry.plan) {
+                    if denial.renews > now {
+                        let answer = denial.answer(now);
+                        shard.answers += 1;
+                        return Look::Denied(answer);
+                    }
+                    if renews {
+                        // The others are answered until this one is.
+                        denial.renews = denial.until;
+                    }
+                }
+            }
+            let known = found.is_some() || shard.find(hash, |denial| denial.is_of(entry)).is_some();
+            Look::Ask(Ticket { hash, changes: shard.changes, sent: now, known })
+        })
+    }
+
+    /// Takes over what came of a check.
+    fn learn(&self, ticket: Ticket, entry: &Entry<'_>, cost: u64, given: Option<u64>, answer: &mut Answer) {
+        let states = answer.states.take();
+        if answer.applied {
+            if ticket.known {
+                // What others are denied, they are denied longer now.
+                self.with(|table| table.shard(ticket.hash).remove_all(ticket.hash, |denial| denial.is_of(entry)));
+            }
+            return;
+        }
+        let Some(states) = states.filter(|_| answer.source == Source::Store) else { return };
+        let lasts = lasts(entry.plan, answer);
+        let heard = self.time(given);
+        let until = ticket.sent + lasts.min(self.longest);
+        if until <= heard {
+            return;
+        }
+        let renews = if lasts > self.longest { until - self.longest / RENEWAL } else { until };
+        let kept = |(rule, state): (&Rule, _)| rule.kept(state, answer.now + (until - heard));
+        let states = entry.plan.rules.iter().zip(*states).map(kept).collect();
+        let denial = Denial {
+            plan: Arc::clone(entry.plan),
+            key: entry.key.into(),
+            hash: ticket.hash,
+            cost,
+            answer: answer.clone(),
+            states,
+            heard,
+            renews,
+            until,
+        };
+        if self.with(|table| keep(&mut table.shard(ticket.hash), ticket, entry, denial)) {
+            answer.denied_for = (until - heard) as u32;
+        }
+    }
+
+    /// Something about a key is being changed, or was.
+    fn changed(&self, entry: &Entry<'_>) {
+        self.with(|table| {
+            let hash = table.hash(entry);
+            let mut shard = table.shard(hash);
+            shard.changes += 1;
+            shard.remove_all(hash, |denial| denial.is_of(entry));
+        });
+    }
+
+    /// After a whole was asked: what was charged is denied longer to others.
+    fn asked_all(&self, entries: &[Entry<'_>], result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
+        if let Ok(answers) = &result {
+            for (entry, _) in entries.iter().zip(answers).filter(|(_, answer)| answer.applied) {
+                self.with(|table| {
+                    let hash = table.hash(entry);
+                    table.shard(hash).remove_all(hash, |denial| denial.is_of(entry));
+                });
+            }
+        }
+        result
+    }
+}
+
+impl Denial {
+    /// Whether it is of this version of its policy.
+    #[inline]
+    fn is_current(&mut self, plan: &Arc<Plan>) -> bool {
+        if Arc::ptr_eq(&self.plan, plan) {
+            return true;
+        }
+        let same = self.plan.policy == plan.policy;
+        if same {
+            self.plan = Arc::clone(plan);
+        }
+        same
+    }
+}
+
+/// Keeps a denial, unless something was changed since it was asked for.
+fn keep(shard: &mut Shard<Denial>, ticket: Ticket, entry: &Entry<'_>, denial: Denial) -> bool {
+    if shard.changes != ticket.changes {
+        return false;
+    }
+    let of_key = shard.all(ticket.hash, |other| other.is_of(entry));
+    let same = of_key.iter().find(|index| shard.get(**index).cost == denial.cost).copied();
+    let soonest = || of_key.iter().min_by_key(|index| shard.get(**index).until).copied();
+    match same.or_else(|| if of_key.len() >= COSTS { soonest() } else { None }) {
+        Some(index) => *shard.at(index) = denial,
+        None => {
+            let now = denial.heard;
+            shard.insert(denial, now);
+        }
+    }
+    true
+}
+
+impl DenyCache {
+    pub(crate) fn new(store: Arc<dyn Store>, longest: Duration) -> Self {
+        let longest = longest.min(LONGEST).as_micros() as u64;
+        Self { store, shared: Arc::new(Shared { longest, time: Steady::default(), denials: PerProcess::new() }) }
+    }
+
+    /// How often it answered.
+    pub(crate) fn answers(&self) -> u64 {
+        self.shared.with(|table| table.sum(|shard| shard.answers))
+    }
+
+    /// Forgets all denials: keys have moved to another store.
+    pub(crate) fn forget(&self) {
+        self.shared.with(|table| {
+            table.each(|shard| {
+                shard.changes += 1;
+                shard.clear();
+            });
+        });
+    }
+}
+
+/// For how long a denial would be repeated by the store, and asking it would change nothing.
+fn lasts(plan: &Plan, answer: &Answer) -> u64 {
+    let admits = answer.views.iter().try_fold(answer.blocked_until, |ends, view| Some(ends.max(view.admits_at?)));
+    let mut until = admits.unwrap_or(u64::MAX);
+    if plan.policy.options().block_for.is_some() {
+        // The first denial after a block begins another one.
+        until = until.min(answer.blocked_until);
+    }
+    if plan.grace > 0 {
+        // A key that is forgotten begins anew with the next denial.
+        let over = answer.views.iter().fold(answer.blocked_until, |over, view| over.max(view.resets_at));
+        until = until.min(over + plan.grace);
+    }
+    until.saturating_sub(answer.now)
+}
+
+/// A policy and key, whatever was done with them.
+fn about<'a>(plan: &'a Arc<Plan>, key: &'a str) -> Entry<'a> {
+    Entry { plan, key, op: Op::Clear }
+}
+
+/// What an operation means to the denials.
+enum Role {
+    /// A check that may be answered.
+    Check(u64),
+    /// Changes usage or block.
+    Change,
+    /// Looks: an admission says that what is known is over.
+    Look,
+    Other,
+}
+
+#[inline]
+fn role(entry: &Entry<'_>) -> Role {
+    match entry.op {
+        Op::Check { cost, .. } if entry.plan.repeats_denials() => Role::Check(cost),
+        Op::Charge { .. } | Op::Refund { .. } | Op::Block { .. } | Op::Clear => Role::Change,
+        Op::Peek { .. } => Role::Look,
+        _ => Role::Other,
+    }
+}
+
+impl Store for DenyCache {
+    #[inline]
+    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        match role(entry) {
+            Role::Check(cost) => match self.shared.look(entry, cost, now, true) {
+                Look::Denied(answer) => Ok(answer),
+                Look::Ask(ticket) => {
+                    let mut answer = self.store.ask(entry, now)?;
+                    self.shared.learn(ticket, entry, cost, now, &mut answer);
+                    Ok(answer)
+                }
+            },
+            Role::Change => {
+                self.shared.changed(entry);
+                let result = self.store.ask(entry, now);
+                self.shared.changed(entry);
+                result
+            }
+            Role::Look => {
+                let answer = self.store.ask(entry, now)?;
+                if answer.applied {
+                    self.shared.changed(entry);
+                }
+                Ok(answer)
+            }
+            Role::Other => self.store.ask(entry, now),
+        }
+    }
+
+    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+        self.shared.asked_all(entries, self.store.ask_all(entries, now))
+    }
+
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
+        let role = role(entry);
+        if matches!(role, Role::Other) {
+            return self.store.submit(entry, now, done);
+        }
+        let shared = Arc::clone(&self.shared);
+        let (plan, key) = (Arc::clone(entry.plan), CompactString::from(entry.key));
+        let learned: Done = match role {
+            Role::Check(cost) => match self.shared.look(entry, cost, now, true) {
+                Look::Denied(answer) => return crate::store::tell(done(Ok(answer))),
+                Look::Ask(ticket) => Box::new(move |mut result: Result<Answer>| {
+                    if let Ok(answer) = &mut result {
+                        shared.learn(ticket, &about(&plan, &key), cost, now, answer);
+                    }
+                    done(result)
+                }),
+            },
+            Role::Change => {
+                self.shared.changed(entry);
+                Box::new(move |result| {
+                    shared.changed(&about(&plan, &key));
+                    done(result)
+                })
+            }
+            _ => Box::new(move |result| {
+                if result.as_ref().is_ok_and(|answer: &Answer| answer.applied) {
+                    shared.changed(&about(&plan, &key));
+                }
+                done(result)
+            }),
+        };
+        self.store.submit(entry, now, learned);
+    }
+
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+        let shared = Arc::clone(&self.shared);
+        let asked = super::apart::owned(entries);
+        let learned = move |result| done(shared.asked_all(&super::apart::borrowed(&asked), result));
+        self.store.submit_all(entries, now, Box::new(learned));
+    }
+
+    fn ping(&self) -> Result<()> {
+        self.store.ping()
+    }
+
+    fn submit_ping(&self, done: Pinged) {
+        self.store.submit_ping(done);
+    }
+
+    fn close(&self) {
+        self.store.close();
+    }
+
+    #[inline]
+    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        let role = role(entry);
+        if let Role::Check(cost) = role
+            && let Look::Denied(answer) = self.shared.look(entry, cost, now, false)
+        {
+            return Some(Ok(answer));
+        }
+        let answer = self.store.at_hand(entry, now)?;
+        if let Role::Change = role {
+            self.shared.changed(entry);
+        }
+        Some(answer)
+    }
+}

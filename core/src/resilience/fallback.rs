@@ -1,0 +1,363 @@
+//! What a check answers when the store fails: an error, yes, no, or what this process's own memory says.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use compact_str::CompactString;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::known::Known;
+use super::signals::Signals;
+use crate::algorithm::{HoldId, Rule};
+use crate::clock::Steady;
+use crate::error::{Error, Result};
+use crate::fork::PerProcess;
+use crate::plan::Plan;
+use crate::policy::OnStoreError;
+use crate::store::{AllDone, Answer, Done, Entry, Memory, Op, Pinged, Source, Store};
+
+/// The most keys that are enforced locally, not counting those that are being denied.
+const LOCAL_KEYS: usize = 1_000_000;
+/// When whoever was denied because the store is missing may try again, in microseconds.
+const AGAIN: u64 = 1_000_000;
+
+/// See the module.
+pub(crate) struct Fallback {
+    store: Arc<dyn Store>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    choice: OnStoreError,
+    time: Steady,
+    /// A child that was forked off begins anew: its parent's locks may be held for ever there.
+    mind: PerProcess<Mind>,
+    signals: Arc<Signals>,
+}
+
+/// What this process knows and enforces by itself.
+#[derive(Default)]
+struct Mind {
+    known: Known,
+    local: ArcSwap<Local>,
+    /// Holds that were taken from the store.
+    holds: Mutex<HashMap<HoldId, Held>>,
+}
+
+struct Held {
+    identity: u128,
+    key: CompactString,
+    units: u64,
+}
+
+/// The usage of one outage.
+struct Local {
+    memory: Memory,
+    /// Its number, from 1.
+    outage: u64,
+    used: AtomicBool,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+impl Local {
+    fn new(outage: u64) -> Self {
+        Self { memory: Memory::new(LOCAL_KEYS), outage, used: AtomicBool::new(false) }
+    }
+}
+
+impl Fallback {
+    /// `choice` holds for policies that make none.
+    pub(crate) fn new(store: Arc<dyn Store>, choice: OnStoreError, signals: Arc<Signals>) -> Self {
+        let shared = Arc::new(Shared {
+            choice,
+            time: Steady::default(),
+            mind: PerProcess::new(),
+            signals: Arc::clone(&signals),
+        });
+        let tidied = Arc::downgrade(&shared);
+        signals.when_back(move || {
+            if let Some(shared) = tidied.upgrade() {
+                shared.tidy();
+            }
+        });
+        Self { store, shared }
+    }
+
+    /// Settles a check that a fallback answered: where it was charged, if that still is what counts.
+    pub(crate) fn settle(&self, entry: &Entry<'_>, now: Option<u64>) {
+        let shared = &self.shared;
+        if shared.choice(entry.plan) == OnStoreError::Local {
+            let ours = shared.now(now);
+            shared.mind.with(Mind::default, |mind| {
+                let local = mind.local.load();
+                if mind.known.is_local(entry, local.outage) {
+                    mind.enforce(&local, entry, ours);
+                }
+            });
+        }
+    }
+}
+
+/// Operations that are never answered by anybody but the store: who administers must know what was done.
+const fn administers(op: &Op) -> bool {
+    matches!(op, Op::Block { .. } | Op::Clear | Op::Journal)
+}
+
+impl Mind {
+    /// The answer of this process's own memory, which goes on from what was known.
+    fn enforce(&self, local: &Local, entry: &Entry<'_>, ours: u64) -> Answer {
+        self.join(local, entry, ours);
+        let mut answer = immediate(local.memory.ask(entry, Some(ours)));
+        answer.source = Source::Fallback;
+        self.known.hear(entry, &answer, ours, local.outage);
+        answer
+    }
+
+    fn enforce_all(&self, local: &Local, entries: &[Entry<'_>], ours: u64) -> Vec<Answer> {
+        entries.iter().for_each(|entry| self.join(local, entry, ours));
+        let mut answers = local.memory.ask_all(entries, Some(ours)).unwrap_or_default();
+        for (entry, answer) in entries.iter().zip(&mut answers) {
+            answer.source = Source::Fallback;
+            self.known.hear(entry, answer, ours, local.outage);
+        }
+        answers
+    }
+
+    fn join(&self, local: &Local, entry: &Entry<'_>, ours: u64) {
+        local.used.store(true, Ordering::Relaxed);
+        let holds = self.holds(entry);
+        self.known.join(entry, ours, local.outage, &holds, |resumed| {
+            local.memory.put(entry, resumed.states, resumed.blocked_until, ours);
+        });
+    }
+
+    /// The holds of a key that this process took from the store and has not given back.
+    fn holds(&self, entry: &Entry<'_>) -> SmallVec<[(HoldId, u64); 4]> {
+        if !counts_holds(entry.plan) {
+            return SmallVec::new();
+        }
+        let holds = self.holds.lock();
+        let of = |held: &&Held| held.identity == entry.plan.identity && held.key == entry.key;
+        holds.iter().filter(|(_, held)| of(held)).map(|(id, held)| (*id, held.units)).collect()
+    }
+
+    /// What the store said becomes known.
+    #[inline]
+    fn hear(&self, entry: &Entry<'_>, answer: &Answer, ours: u64) {
+        self.known.hear(entry, answer, ours, 0);
+        if let Op::Check { cost: units, hold, .. } = entry.op
+            && hold != 0
+            && answer.applied
+            && counts_holds(entry.plan)
+        {
+            let held = Held { identity: entry.plan.identity, key: entry.key.into(), units };
+            self.holds.lock().insert(hold, held);
+        }
+    }
+}
+
+fn counts_holds(plan: &Plan) -> bool {
+    plan.rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)))
+}
+
+/// The embedded store never fails.
+fn immediate(answer: Result<Answer>) -> Answer {
+    answer.unwrap_or_default()
+}
+
+impl Shared {
+    #[inline]
+    fn choice(&self, plan: &Plan) -> OnStoreError {
+        plan.policy.options().on_store_error.unwrap_or(self.choice)
+    }
+
+    #[inline]
+    fn now(&self, given: Option<u64>) -> u64 {
+        given.unwrap_or_else(|| self.time.micros())
+    }
+
+    /// The store is back: it counts again, and what was counted here is only known.
+    fn tidy(&self) {
+        self.mind.with(Mind::default, |mind| {
+            let local = mind.local.load();
+            if local.used.load(Ordering::Relaxed) {
+                mind.local.store(Arc::new(Local::new(local.outage + 1)));
+            }
+        });
+    }
+
+    #[inline]
+    fn finish(&self, entry: &Entry<'_>, now: Option<u64>, result: Result<Answer>) -> Result<Answer> {
+        let result = match result {
+            Ok(answer) => {
+                if self.choice(entry.plan) == OnStoreError::Local {
+                    self.mind.with(Mind::default, |mind| mind.hear(entry, &answer, self.now(now)));
+                }
+                Ok(answer)
+            }
+            Err(error) if error.kind().is_store() && !administers(&entry.op) => self.instead(entry, now, error),
+            Err(error) => Err(error),
+        };
+        if let Op::Close { hold } = entry.op {
+            self.mind.with(Mind::default, |mind| mind.holds.lock().remove(&hold));
+        }
+        result
+    }
+
+    #[cold]
+    fn instead(&self, entry: &Entry<'_>, now: Option<u64>, error: Error) -> Result<Answer> {
+        let ours = self.now(now);
+        match self.choice(entry.plan) {
+            OnStoreError::Raise => Err(error),
+            // Nothing was taken, so there is nothing to renew or give back.
+            OnStoreError::Open | OnStoreError::Closed if matches!(entry.op, Op::Renew { .. } | Op::Close { .. }) => {
+                Err(error)
+            }
+            OnStoreError::Open => {
+                self.signals.fallback_open.add(1);
+                Ok(admitted(entry, ours))
+            }
+            OnStoreError::Closed => {
+                self.signals.fallback_closed.add(1);
+                Ok(unavailable(entry, ours))
+            }
+            OnStoreError::Local => {
+                self.signals.fallback_local.add(1);
+                Ok(self.mind.with(Mind::default, |mind| mind.enforce(&mind.local.load(), entry, ours)))
+            }
+        }
+    }
+
+    fn finish_all(&self, entries: &[Entry<'_>], now: Option<u64>, result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
+        match result {
+            Ok(answers) => {
+                let ours = self.now(now);
+                for (entry, answer) in entries.iter().zip(&answers) {
+                    if self.choice(entry.plan) == OnStoreError::Local {
+                        self.mind.with(Mind::default, |mind| mind.known.hear(entry, answer, ours, 0));
+                    }
+                }
+                Ok(answers)
+            }
+            Err(error) if error.kind().is_store() => self.instead_all(entries, now, error),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One that raises makes the whole an error, one that closes a denial; those that are enforced locally are asked
+    /// together.
+    #[cold]
+    fn instead_all(&self, entries: &[Entry<'_>], now: Option<u64>, error: Error) -> Result<Vec<Answer>> {
+        let ours = self.now(now);
+        let choices: Vec<OnStoreError> = entries.iter().map(|entry| self.choice(entry.plan)).collect();
+        if choices.contains(&OnStoreError::Raise) {
+            return Err(error);
+        }
+        let closes = |(entry, choice): (&Entry<'_>, &OnStoreError)| {
+            *choice == OnStoreError::Closed && !entry.plan.policy.options().shadow
+        };
+        let closed = entries.iter().zip(&choices).any(closes);
+        let is_local = |choice: &OnStoreError| *choice == OnStoreError::Local;
+        let asked: Vec<Entry<'_>> = entries
+            .iter()
+            .zip(&choices)
+            .filter(|(_, choice)| is_local(choice))
+            // Where the whole is denied in any case, the others are only asked what they would say.
+            .map(|(entry, _)| match closed {
+                true => Entry { op: Op::Peek { cost: entry.op.cost() }, ..entry.clone() },
+                false => entry.clone(),
+            })
+            .collect();
+        let mut local = self
+            .mind
+            .with(Mind::default, |mind| {
+                let local = mind.local.load();
+                match (&*asked, closed) {
+                    ([], _) => Vec::new(),
+                    (asked, true) => asked.iter().map(|entry| mind.enforce(&local, entry, ours)).collect(),
+                    (asked, false) => mind.enforce_all(&local, asked, ours),
+                }
+            })
+            .into_iter();
+        let answers = entries.iter().zip(choices).map(|(entry, choice)| match choice {
+            OnStoreError::Local => {
+                self.signals.fallback_local.add(1);
+                local.next().unwrap_or_else(|| unavailable(entry, ours))
+            }
+            OnStoreError::Open => {
+                self.signals.fallback_open.add(1);
+                admitted(entry, ours)
+            }
+            _ => {
+                self.signals.fallback_closed.add(1);
+                unavailable(entry, ours)
+            }
+        });
+        Ok(answers.collect())
+    }
+}
+
+/// What a key never seen would be told.
+fn fresh(entry: &Entry<'_>, now: u64) -> Answer {
+    let view = |rule: &Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
+    Answer { now, views: entry.plan.rules.iter().map(view).collect(), source: Source::Fallback, ..Answer::default() }
+}
+
+fn admitted(entry: &Entry<'_>, now: u64) -> Answer {
+    Answer { applied: true, ..fresh(entry, now) }
+}
+
+fn unavailable(entry: &Entry<'_>, now: u64) -> Answer {
+    Answer { unavailable: true, blocked_until: now + AGAIN, ..fresh(entry, now) }
+}
+
+impl Store for Fallback {
+    #[inline]
+    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        self.shared.finish(entry, now, self.store.ask(entry, now))
+    }
+
+    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+        self.shared.finish_all(entries, now, self.store.ask_all(entries, now))
+    }
+
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
+        let shared = Arc::clone(&self.shared);
+        let (plan, key, op) = (Arc::clone(entry.plan), CompactString::from(entry.key), entry.op.clone());
+        let finished = move |result| done(shared.finish(&Entry { plan: &plan, key: &key, op }, now, result));
+        self.store.submit(entry, now, Box::new(finished));
+    }
+
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+        let shared = Arc::clone(&self.shared);
+        let asked = super::apart::owned(entries);
+        let finished = move |result| done(shared.finish_all(&super::apart::borrowed(&asked), now, result));
+        self.store.submit_all(entries, now, Box::new(finished));
+    }
+
+    fn ping(&self) -> Result<()> {
+        self.store.ping()
+    }
+
+    fn submit_ping(&self, done: Pinged) {
+        self.store.submit_ping(done);
+    }
+
+    fn close(&self) {
+        self.store.close();
+    }
+
+    #[inline]
+    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        let result = self.store.at_hand(entry, now)?;
+        Some(self.shared.finish(entry, now, result))
+    }
+}

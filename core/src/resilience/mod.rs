@@ -1,0 +1,88 @@
+//! What stands between a limiter and a store that others share, and that may fail: layers, each a store around a store.
+//! From the outside in: deny cache, fallback, rollout, shards, and around each server its breaker.
+
+mod apart;
+mod breaker;
+mod deny_cache;
+mod digest;
+mod fallback;
+mod known;
+mod rollout;
+mod shards;
+mod signals;
+mod table;
+
+pub(crate) use breaker::Breaker;
+pub(crate) use deny_cache::LONGEST;
+#[cfg(feature = "bench")]
+pub(crate) use known::Known;
+pub(crate) use rollout::Rollout;
+pub(crate) use shards::Shards;
+pub use signals::{Counters, StoreChange, StoreState};
+pub(crate) use signals::{Listener, Signals};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::policy::OnStoreError;
+use crate::store::{Entry, Store};
+use deny_cache::DenyCache;
+use fallback::Fallback;
+
+/// The layers of a limiter, where something is to be said to one of them.
+pub(crate) struct Layers {
+    fallback: Arc<Fallback>,
+    deny_cache: Option<Arc<DenyCache>>,
+    rollout: Option<Arc<Rollout>>,
+    signals: Arc<Signals>,
+}
+
+impl Layers {
+    /// Those that all stores have in common; `store` is the old one of a rollout.
+    pub(crate) fn around(
+        store: Arc<dyn Store>,
+        rollout: Option<Rollout>,
+        on_store_error: OnStoreError,
+        deny_cache: Duration,
+        signals: Arc<Signals>,
+    ) -> Self {
+        let rollout = rollout.map(Arc::new);
+        let store = rollout.clone().map_or(store, |rollout| rollout);
+        let fallback = Arc::new(Fallback::new(store, on_store_error, Arc::clone(&signals)));
+        let cached = || Arc::new(DenyCache::new(Arc::clone(&fallback) as Arc<dyn Store>, deny_cache));
+        let deny_cache = (!deny_cache.is_zero()).then(cached);
+        Self { fallback, deny_cache, rollout, signals }
+    }
+
+    /// The outermost one.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match &self.deny_cache {
+            Some(deny_cache) => Arc::clone(deny_cache) as Arc<dyn Store>,
+            None => Arc::clone(&self.fallback) as Arc<dyn Store>,
+        }
+    }
+
+    /// Settles a check that a fallback answered.
+    pub(crate) fn settle(&self, entry: &Entry<'_>, now: Option<u64>) {
+        self.fallback.settle(entry, now);
+    }
+
+    pub(crate) fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.rollout.as_ref().ok_or_else(no_rollout)?.set(percent)?;
+        if let Some(deny_cache) = &self.deny_cache {
+            // The other store may admit what this one denied.
+            deny_cache.forget();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let deny_cache = self.deny_cache.as_ref().map_or(0, |deny_cache| deny_cache.answers());
+        Counters { deny_cache, ..self.signals.counters() }
+    }
+}
+
+pub(crate) fn no_rollout() -> Error {
+    Error::config("this limiter has no rollout: give it an old store and a new one when it is made")
+}

@@ -1,0 +1,39 @@
+"""What the Python tests share: one Redis for all that need one, and a prefix of its own for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from client import Servers
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Servers]:
+    with Servers("single") as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def redis_url(server: Servers) -> str:
+    return server.url
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix that no other test has, and no other run on the same server."""
+    return f"py{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture(params=["memory", "redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    """Both stores, one after the other."""
+    if request.param == "memory":
+        return "memory://"
+    url: str = request.getfixturevalue("redis_url")
+    return url

@@ -1,0 +1,375 @@
+"""AsyncLimiter as asyncio's users know it: awaited, gathered, cancelled, in several loops, never blocking one."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import random
+import selectors
+import sys
+import threading
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client import Servers
+from tidegate import AsyncLimiter, ClosedError, CostError, Decision, ManualClock, Policy, RateLimited, StoreError
+
+if sys.platform == "win32":
+    uvloop = None
+else:
+    uvloop = pytest.importorskip("uvloop")
+
+Main = Callable[[], Coroutine[Any, Any, Any]]
+
+
+class Fileless(asyncio.SelectorEventLoop):
+    """A loop that watches no files, as Windows' default one."""
+
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> Any:
+        raise NotImplementedError
+
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "selectors": lambda: asyncio.SelectorEventLoop(selectors.SelectSelector()),
+    "fileless": Fileless,
+    "uvloop": lambda: uvloop.new_event_loop(),
+}
+
+
+def run(main: Main, loop: str = "asyncio") -> Any:
+    """As asyncio.run, on a loop of that kind."""
+    made = LOOPS[loop]()
+    asyncio.set_event_loop(made)
+    try:
+        return made.run_until_complete(main())
+    finally:
+        made.run_until_complete(made.shutdown_asyncgens())
+        asyncio.set_event_loop(None)
+        made.close()
+
+
+async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    """Waits for what another thread does."""
+    async with asyncio.timeout(30) if sys.version_info >= (3, 11) else _Forever():
+        while True:
+            found = condition()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await asyncio.sleep(0.005)
+
+
+class _Forever:
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_all_calls(loop: str, store: str, prefix: str) -> None:
+    async def main() -> None:
+        policies = {"api": Policy("fixed-window 10/minute", journal=5), "exports": "concurrency 1"}
+        clock = ManualClock()
+        async with AsyncLimiter(store, policies=policies, prefix=prefix, timeout=5.0, clock=clock) as limiter:
+            assert await limiter.peek("api", "a", cost=10)
+            assert (await limiter.check("api", "a", cost=4, meta="x")).remaining == 6
+            assert await limiter.refund("api", "a", cost=2) is None  # type: ignore[func-returns-value]
+            assert (await limiter.peek("api", "a")).remaining == 8
+            assert (await limiter.charge("api", "a", 20)).remaining == 0
+            assert not await limiter.check("api", "a")
+            assert [one.meta for one in await limiter.journal("api", "a")] == [None, "x"]
+            await limiter.clear("api", "a")
+            await limiter.settle(await limiter.check("api", "a", cost=5), 2)
+            assert (await limiter.peek("api", "a")).remaining == 8
+            await limiter.block("api", "a", 30)
+            assert (await limiter.peek("api", "a")).retry_after == 30.0
+            await limiter.unblock("api", "a")
+            assert await limiter.acquire("api", "a", cost=8, timeout=1.0)
+            assert not await limiter.acquire("api", "a", timeout=1.0)
+            denied = await limiter.check_all([("api", "b"), ("api", "a")])
+            assert [one.allowed for one in denied.decisions] == [True, False]
+            async with limiter.hold("exports", "a") as hold:
+                assert hold.decision and not hold.released
+                with pytest.raises(RateLimited):
+                    async with limiter.hold("exports", "a"):
+                        pass
+            assert hold.released
+            taken = await limiter.hold("exports", "a")
+            async with taken:
+                assert not await limiter.peek("exports", "a")
+            assert await limiter.peek("exports", "a")
+            await limiter.ping()
+            assert limiter.policy("api").journal == 5
+        with pytest.raises(ClosedError):
+            await limiter.check("api", "a")
+
+    run(main, loop)
+
+
+def test_a_file_is_read_and_reloaded(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "tidegate.yaml"
+        path.write_text("policies: {login: 2/hour}")
+        limiter = AsyncLimiter.from_file(path)
+        assert (await limiter.check("login", "a")).remaining == 1
+        path.write_text("policies: {login: 5/hour}")
+        await limiter.reload()
+        assert (await limiter.peek("login", "a")).remaining == 4
+
+    run(main)
+
+
+def test_a_call_is_a_coroutine_in_all_but_name(store: str, prefix: str) -> None:
+    limiter = AsyncLimiter(store, policies={"api": "5/hour"}, prefix=prefix, timeout=5.0)
+
+    async def main() -> None:
+        assert asyncio.iscoroutine(limiter.check("api", "never")) or True
+        assert await asyncio.create_task(limiter.check("api", "a"))
+        assert all(await asyncio.gather(*[limiter.check("api", "a") for _ in range(4)]))
+        assert not await asyncio.wait_for(limiter.check("api", "a"), timeout=10)
+        assert not await asyncio.shield(limiter.check("api", "a"))
+        again = limiter.check("api", "a")
+        await again
+        with pytest.raises(RuntimeError, match="twice"):
+            await again
+        # Nothing is asked before it is awaited.
+        later = limiter.check("api", "b")
+        assert (await limiter.peek("api", "b")).remaining == 5
+        await later
+        assert (await limiter.peek("api", "b")).remaining == 4
+        unused = limiter.check("api", "b")
+        unused.close()
+        with pytest.raises(ValueError, match="thrown"):
+            limiter.check("api", "b").throw(ValueError("thrown"))
+        assert (await limiter.peek("api", "b")).remaining == 4
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        run(main)
+    # A call is a whole program, too.
+    assert isinstance(asyncio.run(limiter.peek("api", "c")), Decision)
+
+
+def test_a_call_that_was_not_awaited_is_loud() -> None:
+    limiter = AsyncLimiter()
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        limiter.check("1/s", "a")
+    call = limiter.check("1/s", "a")
+    with pytest.raises(TypeError, match="not awaited"):
+        assert call
+    call.close()
+    holding = limiter.hold("concurrency 1", "a")
+    with pytest.raises(TypeError, match="not awaited"):
+        assert holding
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        del holding
+        gc.collect()
+
+
+def test_wrong_arguments_are_told_where_they_are_written() -> None:
+    limiter = AsyncLimiter()
+    with pytest.raises(CostError):
+        limiter.check("1/s", "a", 1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        limiter.check(5, "a")  # type: ignore[arg-type]
+
+    async def main() -> None:
+        with pytest.raises(CostError):
+            await limiter.check("1/s", "a", 0)
+
+    run(main)
+
+
+def test_an_answer_at_hand_needs_no_turn_of_the_loop() -> None:
+    async def main() -> None:
+        limiter, turned = AsyncLimiter(), []
+        asyncio.get_running_loop().call_soon(turned.append, True)
+        for _ in range(100):
+            await limiter.check("1000/s", "a")
+        assert not turned
+
+    run(main)
+
+
+def test_without_a_loop_it_is_told() -> None:
+    call = AsyncLimiter("redis://127.0.0.1:1").check("1/s", "a")
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        call.send(None)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_ten_thousand_in_flight_with_cancellations_count_exactly(loop: str, redis_url: str, prefix: str) -> None:
+    limit, calls = 100_000, 10_000
+    dice = random.Random(7)
+
+    async def main() -> tuple[int, int, int]:
+        limiter = AsyncLimiter(redis_url, policies={"api": f"fixed-window {limit}/hour"}, prefix=prefix, timeout=60.0)
+        tasks = [asyncio.create_task(limiter.check("api", f"k{n % 50}")) for n in range(calls)]
+        chosen = dice.sample(tasks, calls // 3)
+        for task in chosen[: len(chosen) // 2]:
+            task.cancel()
+        await asyncio.sleep(0)
+        for task in chosen[len(chosen) // 2 :]:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        answered = [one for one in ended if isinstance(one, Decision)]
+        cancelled = [one for one in ended if isinstance(one, asyncio.CancelledError)]
+        assert len(answered) + len(cancelled) == calls and all(answered)
+        # Those that were cancelled on their way may have counted; everyone who was answered did, exactly once.
+        used = sum([limit - (await limiter.peek("api", f"k{n}")).remaining for n in range(50)])
+        return len(answered), used, len(cancelled)
+
+    answered, used, cancelled = run(main, loop)
+    assert cancelled > 0
+    assert answered <= used <= answered + cancelled
+
+
+def test_exactly_the_limit_is_admitted_to_a_crowd(redis_url: str, prefix: str) -> None:
+    async def main() -> None:
+        limiter = AsyncLimiter(redis_url, policies={"api": "fixed-window 500/hour"}, prefix=prefix, timeout=60.0)
+        answers = await asyncio.gather(*[limiter.check("api", "one") for _ in range(2_000)])
+        assert sum(map(bool, answers)) == 500
+
+    run(main)
+
+
+def test_loops_in_several_threads_share_a_limiter(store: str, prefix: str) -> None:
+    limiter = AsyncLimiter(store, policies={"api": "fixed-window 1000/hour"}, prefix=prefix, timeout=60.0)
+    admitted: list[int] = []
+
+    async def main() -> None:
+        answers = await asyncio.gather(*[limiter.check("api", "one") for _ in range(400)])
+        admitted.append(sum(map(bool, answers)))
+
+    kinds = [*LOOPS, "asyncio", "uvloop"]
+    threads = [threading.Thread(target=run, args=(main, kind)) for kind in kinds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(admitted) == len(kinds) and sum(admitted) == 1_000
+
+
+def test_loops_come_and_go(redis_url: str, prefix: str) -> None:
+    limiter = AsyncLimiter(redis_url, policies={"api": "1000/hour"}, prefix=prefix, timeout=60.0)
+
+    async def main() -> int:
+        return (await limiter.check("api", "a")).remaining
+
+    assert [run(main, kind) for kind in [*LOOPS] * 5] == list(range(999, 999 - 5 * len(LOOPS), -1))
+
+    async def abandoned() -> None:
+        waits = [asyncio.ensure_future(limiter.check("api", "a")) for _ in range(100)]
+        await asyncio.sleep(0)
+        del waits
+
+    # A loop that is closed while answers are on their way leaves nothing behind that hurts.
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(abandoned())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert run(main) < 1_000
+
+
+def test_an_acquire_that_is_cancelled_leaves_the_line(store: str, prefix: str) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        limiter = AsyncLimiter(store, policies={"api": "1/hour"}, prefix=prefix, timeout=5.0, clock=clock)
+        await limiter.check("api", "a")
+        first = asyncio.create_task(limiter.acquire("api", "a"))
+        await until(lambda: limiter.waiting("api", "a") == 1)
+        second = asyncio.create_task(limiter.acquire("api", "a"))
+        await until(lambda: limiter.waiting("api", "a") == 2)
+        first.cancel()
+        await until(lambda: limiter.waiting("api", "a") == 1)
+        assert first.cancelled() and not second.done()
+        clock.advance(7_200)
+        assert await asyncio.wait_for(second, 30)
+
+    run(main)
+
+
+def test_a_hold_whose_await_was_cancelled_is_given_back(store: str, prefix: str) -> None:
+    async def main() -> None:
+        limiter = AsyncLimiter(store, policies={"exports": "concurrency 3"}, prefix=prefix, timeout=60.0)
+        await limiter.ping()
+
+        async def work() -> None:
+            async with limiter.hold("exports", "a"):
+                await asyncio.sleep(60)
+
+        async def is_free() -> bool:
+            return (await limiter.peek("exports", "a")).remaining == 3
+
+        for turns in range(12):
+            tasks = [asyncio.create_task(work()) for _ in range(3)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await until(is_free)
+
+    run(main)
+
+
+def test_a_hold_that_finds_its_loop_closed_is_given_back(redis_url: str, prefix: str) -> None:
+    limiter = AsyncLimiter(redis_url, policies={"exports": "concurrency 1"}, prefix=prefix, timeout=60.0)
+
+    async def taken() -> None:
+        await limiter.ping()
+        task = asyncio.ensure_future(limiter.hold("exports", "a"))
+        await asyncio.sleep(0)
+        task.cancel()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(taken())
+    loop.close()
+
+    async def main() -> None:
+        async def is_free() -> bool:
+            return bool(await limiter.peek("exports", "a"))
+
+        await until(is_free)
+
+    run(main)
+    del loop
+
+
+def test_a_slow_server_does_not_block_the_loop() -> None:
+    with Servers("single") as servers:
+
+        async def main() -> None:
+            limiter = AsyncLimiter(servers.url, policies={"api": "5/s"}, on_store_error="raise", timeout=0.3)
+            await limiter.ping()
+            servers.stop()
+            call = asyncio.ensure_future(limiter.check("api", "a"))
+            turns = 0
+            while not call.done():
+                await asyncio.sleep(0.005)
+                turns += 1
+            servers.cont()
+            with pytest.raises(StoreError) as caught:
+                await call
+            assert caught.value.code == "store_timeout"
+            assert turns > 10
+
+        run(main)
+
+
+def test_both_limiters_are_one(store: str, prefix: str) -> None:
+    limiter = AsyncLimiter(store, policies={"api": "5/hour"}, prefix=prefix, timeout=5.0)
+    blocking = limiter.to_blocking()
+    assert blocking.check("api", "a").remaining == 4
+
+    async def main() -> None:
+        assert (await limiter.check("api", "a")).remaining == 3
+        assert (await blocking.to_async().check("api", "a")).remaining == 2
+
+    run(main)

@@ -1,0 +1,250 @@
+"""`@limiter.limit` on everything that can be called, and loud where it is used wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tidegate import (
+    AsyncLimiter,
+    CostError,
+    KeyInvalid,
+    Limiter,
+    ManualClock,
+    Policy,
+    PolicyError,
+    RateLimited,
+)
+
+BOTH = pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+Kind = Any
+
+
+@BOTH
+def test_a_function_keeps_its_name_and_signature(kind: Kind) -> None:
+    limiter = kind(policies={"mail": "2/hour"})
+
+    @limiter.limit("mail", key=lambda user, *args, **kwargs: user)
+    def send_mail(user: str, text: str = "hello", *, loud: bool = False) -> str:
+        """Sends it."""
+        return f"{user}: {text}"
+
+    assert (send_mail.__name__, send_mail.__doc__) == ("send_mail", "Sends it.")
+    assert str(inspect.signature(send_mail)) == "(user: 'str', text: 'str' = 'hello', *, loud: 'bool' = False) -> 'str'"
+    assert not inspect.iscoroutinefunction(send_mail)
+    assert [send_mail("alice"), send_mail("alice", loud=True)] == ["alice: hello"] * 2
+    with pytest.raises(RateLimited) as caught:
+        send_mail("alice")
+    assert (caught.value.decision.policy, caught.value.decision.key) == ("mail", "alice")
+    assert send_mail("bob", "hi") == "bob: hi"
+
+
+@BOTH
+def test_an_async_function_stays_one(kind: Kind) -> None:
+    limiter = kind()
+
+    @limiter.limit("2/hour", key=lambda user: user)
+    async def fetch(user: str) -> str:
+        await asyncio.sleep(0)
+        return user
+
+    async def main() -> None:
+        assert inspect.iscoroutinefunction(fetch)
+        assert await asyncio.gather(fetch("a"), fetch("a"), fetch("b")) == ["a", "a", "b"]
+        with pytest.raises(RateLimited):
+            await fetch("a")
+
+    asyncio.run(main())
+
+
+def test_an_async_function_of_a_blocking_limiter_does_not_block(redis_url: str, prefix: str) -> None:
+    limiter = Limiter(redis_url, prefix=prefix, timeout=60.0)
+
+    @limiter.limit("100/hour", key="all")
+    async def work() -> None: ...
+
+    async def main() -> None:
+        admitted = await asyncio.gather(*[work() for _ in range(150)], return_exceptions=True)
+        assert sum(one is None for one in admitted) == 100
+
+    asyncio.run(main())
+
+
+@BOTH
+def test_methods_of_every_sort(kind: Kind) -> None:
+    limiter = kind()
+
+    class Service:
+        @limiter.limit("1/hour", key=lambda self, user: user)
+        def plain(self, user: str) -> str:
+            return user
+
+        @classmethod
+        @limiter.limit("1/hour", key=lambda cls, user: f"{cls.__name__} {user}")
+        def of_class(cls, user: str) -> str:
+            return user
+
+        @staticmethod
+        @limiter.limit("1/hour", key=lambda user: f"static {user}")
+        def static(user: str) -> str:
+            return user
+
+    for method in (Service().plain, Service.of_class, Service.static):
+        assert method("a") == "a"
+        with pytest.raises(RateLimited):
+            method("a")
+
+
+@BOTH
+def test_generators_of_every_sort(kind: Kind) -> None:
+    limiter = kind(policies={"one": "concurrency 1", "many": "1/hour"})
+
+    def stream(policy: str) -> Callable[[], Iterator[int]]:
+        @limiter.limit(policy, key="k")
+        def numbers() -> Iterator[int]:
+            yield from (1, 2)
+
+        return numbers
+
+    def async_stream(policy: str) -> Callable[[], AsyncIterator[int]]:
+        @limiter.limit(policy, key="k")
+        async def numbers() -> AsyncIterator[int]:
+            yield 1
+            yield 2
+
+        return numbers
+
+    assert list(stream("many")()) == [1, 2]
+    with pytest.raises(RateLimited):
+        list(stream("many")())
+
+    # A hold lasts as long as the stream.
+    held = stream("one")
+    assert list(held()) == list(held()) == [1, 2]
+    running = held()
+    assert next(running) == 1
+    with pytest.raises(RateLimited):
+        list(held())
+    del running
+    assert list(held()) == [1, 2]
+
+    async def main() -> None:
+        limiter.clear("many", "k") if isinstance(limiter, Limiter) else await limiter.clear("many", "k")
+        assert [number async for number in async_stream("many")()] == [1, 2]
+        with pytest.raises(RateLimited):
+            assert [number async for number in async_stream("many")()]
+        held = async_stream("one")
+        running = held()
+        assert await anext(running) == 1
+        with pytest.raises(RateLimited):
+            assert [number async for number in held()]
+        await running.aclose()  # type: ignore[attr-defined]
+        assert [number async for number in held()] == [1, 2]
+
+    asyncio.run(main())
+
+
+@BOTH
+def test_concurrency_is_held_while_the_function_runs(kind: Kind) -> None:
+    limiter = kind(policies={"export": "concurrency 1"})
+
+    @limiter.limit("export", key="k")
+    def export(nested: bool = False) -> bool:
+        return export() if nested else True
+
+    assert export() and export()
+    with pytest.raises(RateLimited):
+        export(nested=True)
+    assert export()
+
+    @limiter.limit("export", key="async")
+    async def export_async() -> None:
+        await asyncio.sleep(0.001)
+
+    async def main() -> None:
+        await export_async()
+        ended = await asyncio.gather(export_async(), export_async(), return_exceptions=True)
+        assert [type(one) for one in ended] == [type(None), RateLimited]
+        await export_async()
+
+    asyncio.run(main())
+
+
+def test_cost_may_be_worked_out() -> None:
+    limiter = Limiter(policies={"tokens": "10/hour"})
+
+    @limiter.limit("tokens", key="k", cost=lambda text: len(text))
+    def complete(text: str) -> int:
+        return len(text)
+
+    assert complete("1234567") == 7
+    with pytest.raises(RateLimited):
+        complete("1234567")
+    assert limiter.peek("tokens", "k").remaining == 3
+
+
+def test_a_leaky_bucket_makes_it_wait_its_turn() -> None:
+    limiter = Limiter(policies={"paced": "leaky-bucket 50/s"})
+
+    @limiter.limit("paced", key="k")
+    def go() -> float:
+        return time.monotonic()
+
+    @limiter.limit("paced", key="a")
+    async def go_async() -> float:
+        return time.monotonic()
+
+    async def main() -> list[float]:
+        return list(await asyncio.gather(*[go_async() for _ in range(4)]))
+
+    for times in ([go() for _ in range(4)], sorted(asyncio.run(main()))):
+        assert times[3] - times[0] >= 0.055
+
+
+def test_a_shadow_policy_lets_everybody_in() -> None:
+    limiter = Limiter(clock=ManualClock())
+    runs = [limiter.limit(Policy("1/hour", shadow=True), key="k")(lambda: True)() for _ in range(3)]
+    assert runs == [True] * 3
+
+
+def test_wrong_use_is_loud() -> None:
+    limiter = Limiter(policies={"mail": "5/minute"})
+
+    with pytest.raises(TypeError, match=r"write @limiter\.limit"):
+        limiter.limit(lambda: None, key="k")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        limiter.limit("mail")  # type: ignore[call-arg]
+    with pytest.raises(PolicyError, match="no policy of this limiter"):
+        limiter.limit("male", key="k")
+    with pytest.raises(PolicyError, match="fortnight"):
+        limiter.limit("5/fortnight", key="k")
+    with pytest.raises(TypeError, match="key is a function"):
+        limiter.limit("mail", key=5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="below @staticmethod"):
+        limiter.limit("mail", key="k")(staticmethod(lambda: None))
+    with pytest.raises(TypeError, match="limits functions"):
+        limiter.limit("mail", key="k")(5)  # type: ignore[type-var]
+    with pytest.raises(TypeError, match="limits functions"):
+        limiter.limit("mail", key="k")(Limiter)
+
+    def forgets(user: str) -> None: ...
+
+    @limiter.limit("mail", key=forgets)  # type: ignore[arg-type]
+    def send_mail(user: str) -> None: ...
+
+    with pytest.raises(KeyInvalid, match=r"forgets of .*send_mail returned nothing \(None\)"):
+        send_mail("alice")
+
+    async def late(user: str) -> str:
+        return user
+
+    with pytest.raises(KeyInvalid, match=r"late of .* returned <coroutine"):
+        limiter.limit("mail", key=late)(lambda user: None)("alice")  # type: ignore[arg-type]
+    with pytest.raises(CostError, match=r"is 1.5 \(float\)"):
+        limiter.limit("mail", key="k", cost=lambda: 1.5)(lambda: None)()  # type: ignore[arg-type, return-value]
+    assert limiter.peek("mail", "alice").remaining == 5

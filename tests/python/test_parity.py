@@ -1,0 +1,79 @@
+"""The blocking limiter, the async one and the stubs say the same; and so do the names they promise."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import tidegate
+from tidegate import AsyncLimiter, Limiter
+
+# What the contract names in section 6, for both limiters.
+PROMISED = {
+    "acquire", "block", "charge", "check", "check_all", "clear", "close", "from_file", "hold", "journal", "limit",
+    "peek", "ping", "refund", "reload", "settle", "unblock",
+}  # fmt: skip
+# Each can become the other.
+OWN = {Limiter: {"to_async"}, AsyncLimiter: {"to_blocking"}}
+# They ask nobody, so there is nothing to await.
+AT_ONCE = {"from_file", "limit", "policy", "set_rollout", "waiting"}
+STUB = ast.parse((Path(tidegate.__file__).with_name("_tidegate.pyi")).read_text())
+
+
+def calls(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def stub(kind: str) -> dict[str, ast.FunctionDef]:
+    body = next(node.body for node in STUB.body if isinstance(node, ast.ClassDef) and node.name == kind)
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+
+
+def test_both_have_the_promised_calls_and_the_same_others() -> None:
+    shared = calls(Limiter) - OWN[Limiter]
+    assert shared == calls(AsyncLimiter) - OWN[AsyncLimiter]
+    assert shared >= PROMISED
+    assert shared - PROMISED == {"policy", "set_rollout", "waiting"}
+
+
+def test_both_take_the_same() -> None:
+    for name in [*sorted(calls(Limiter) & calls(AsyncLimiter)), "__new__"]:
+        ours, theirs = (inspect.signature(getattr(kind, name)) for kind in (Limiter, AsyncLimiter))
+        if name != "__new__":
+            assert str(ours) == str(theirs), name
+        ours, theirs = (inspect.signature(kind) for kind in (Limiter, AsyncLimiter))
+        assert str(ours) == str(theirs)
+
+
+def test_the_stubs_of_both_differ_in_nothing_but_awaiting() -> None:
+    blocking, waiting = stub("Limiter"), stub("AsyncLimiter")
+    for name in calls(Limiter) & calls(AsyncLimiter) | {"__new__"}:
+        assert ast.unparse(blocking[name].args) == ast.unparse(waiting[name].args), name
+        ours, theirs = blocking[name].returns, waiting[name].returns
+        assert ours is not None and theirs is not None
+        expected = ast.unparse(ours)
+        if name == "hold":
+            expected = "Holding"
+        elif name in AT_ONCE | {"__new__"}:
+            expected = re.sub(r"^Limiter$", "AsyncLimiter", expected)
+        else:
+            expected = f"Coroutine[Any, Any, {expected}]"
+        assert ast.unparse(theirs) == expected, name
+
+
+def test_everything_promised_is_exported() -> None:
+    for name in tidegate.__all__:
+        assert getattr(tidegate, name) is not None
+    first_lines = (
+        "Limiter AsyncLimiter Policy Limit Decision ManualClock TidegateError PolicyError StoreError RateLimited"
+    )
+    assert set(first_lines.split()) <= set(tidegate.__all__)
+    fields = {
+        "allowed", "policy", "key", "cost", "limit", "remaining", "retry_after", "reset_after", "reset_at", "delay",
+        "limits", "source", "shadow", "decisions",
+    }  # fmt: skip
+    assert fields == {name for name in vars(tidegate.Decision) if not name.startswith("_")} - {"as_dict"}
+    parts = {"algorithm", "limit", "period", "remaining", "retry_after", "reset_after", "exceeded"}
+    assert parts == {name for name in vars(tidegate.LimitState) if not name.startswith("_")} - {"as_dict"}

@@ -1,0 +1,173 @@
+"""Forks, and the end of the interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tidegate import AsyncLimiter, Limiter, StoreError
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+
+def in_child(work: Callable[[], object]) -> None:
+    """Runs it in a forked child; what goes wrong there goes wrong here."""
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+
+
+def count(limiter: Limiter, asks: int) -> int:
+    return sum(bool(limiter.check("api", "one")) for _ in range(asks))
+
+
+async def count_async(limiter: AsyncLimiter, asks: int) -> int:
+    return sum(map(bool, await asyncio.gather(*[limiter.check("api", "one") for _ in range(asks)])))
+
+
+def test_a_limiter_made_before_a_fork_works_in_the_children(redis_url: str, prefix: str) -> None:
+    policies = {"api": "fixed-window 100/hour", "hold": "concurrency 2"}
+    limiter = Limiter(redis_url, policies=policies, prefix=prefix, timeout=60.0)
+    waiting = limiter.to_async()
+    # With open connections and running threads of the parent's.
+    assert limiter.check("api", "one") and asyncio.run(count_async(waiting, 9)) == 9
+    with limiter.hold("hold", "one"):
+
+        def child() -> None:
+            assert count(limiter, 20) == 20
+            assert asyncio.run(count_async(waiting, 20)) == 20
+            with limiter.hold("hold", "one"):
+                assert not limiter.peek("hold", "one")
+            assert limiter.acquire("api", "one", timeout=5.0)
+
+        in_child(child)
+        in_child(child)
+        assert limiter.peek("hold", "one").remaining == 1
+    assert limiter.peek("api", "one").remaining == 100 - 10 - 2 * 41
+    assert count(limiter, 10) == 8
+    assert asyncio.run(count_async(waiting, 5)) == 0
+
+
+def test_a_hold_of_the_parent_is_not_given_back_by_its_child(store: str, prefix: str) -> None:
+    limiter = Limiter(store, policies={"hold": "concurrency 1"}, prefix=prefix, timeout=60.0)
+    hold = limiter.hold("hold", "one")
+    in_child(hold.release)
+    assert not limiter.peek("hold", "one")
+    hold.release()
+    assert limiter.peek("hold", "one")
+
+
+def test_a_loop_made_before_a_fork_works_in_the_child(redis_url: str, prefix: str) -> None:
+    limiter = AsyncLimiter(redis_url, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
+    assert asyncio.run(count_async(limiter, 5)) == 5
+    in_child(lambda: asyncio.run(count_async(limiter, 5)))
+    assert asyncio.run(count_async(limiter, 100)) == 90
+
+
+_limiter: Limiter | None = None
+
+
+def _count_here(asks: int) -> int:
+    assert _limiter is not None
+    return count(_limiter, asks)
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_processes_of_a_pool_share_one_limit(redis_url: str, prefix: str, method: str) -> None:
+    global _limiter
+    _limiter = Limiter(redis_url, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
+    _limiter.ping()
+    context = multiprocessing.get_context(method)
+    options = {} if method == "fork" else {"initializer": _make, "initargs": (redis_url, prefix)}
+    with ProcessPoolExecutor(4, mp_context=context, **options) as pool:  # type: ignore[arg-type]
+        assert sum(pool.map(_count_here, [40] * 4)) == 100
+
+
+def _make(url: str, prefix: str) -> None:
+    global _limiter
+    _limiter = Limiter(url, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
+
+
+def script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(text), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "loop.close()", "del loop, tasks"])
+def test_the_interpreter_ends_cleanly_with_answers_on_their_way(redis_url: str, prefix: str, end: str) -> None:
+    ended = script(
+        f"""
+        import asyncio, sys, warnings
+        warnings.simplefilter("ignore")
+        import logging
+        logging.disable()
+        from tidegate import AsyncLimiter, Limiter
+        limiter = AsyncLimiter(sys.argv[1], prefix=sys.argv[2], timeout=30.0)
+        hold = Limiter(sys.argv[1], prefix=sys.argv[2], timeout=30.0).hold("concurrency 5", "k")
+        async def main():
+            await limiter.ping()
+            tasks = [asyncio.ensure_future(limiter.check("1000/s", "k")) for _ in range(1000)]
+            tasks.append(asyncio.ensure_future(limiter.acquire("1/day", "k")))
+            tasks.append(asyncio.ensure_future(limiter.hold("concurrency 5", "k")))
+            await asyncio.sleep(0)
+            return tasks
+        loop = asyncio.new_event_loop()
+        tasks = loop.run_until_complete(main())
+        {end}
+        """,
+        redis_url,
+        prefix,
+    )
+    assert ended.returncode == 0, ended.stderr
+    for word in ("Fatal", "panicked", "Traceback", "Segmentation"):
+        assert word not in ended.stderr, ended.stderr
+
+
+def test_a_thread_that_checks_does_not_outlive_the_interpreter(redis_url: str, prefix: str) -> None:
+    ended = script(
+        """
+        import sys, threading, time
+        from tidegate import Limiter
+        limiter = Limiter(sys.argv[1], prefix=sys.argv[2], timeout=30.0)
+        def forever():
+            while True:
+                limiter.check("1000/s", "k")
+        for _ in range(4):
+            threading.Thread(target=forever, daemon=True).start()
+        threading.Thread(target=limiter.acquire, args=("0/s", "k"), daemon=True).start()
+        time.sleep(0.3)
+        """,
+        redis_url,
+        prefix,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "panicked" not in ended.stderr and "Fatal" not in ended.stderr, ended.stderr
+
+
+def test_a_store_that_is_gone_is_an_error_in_a_child_too() -> None:
+    limiter = Limiter("redis://127.0.0.1:1", on_store_error="raise")
+
+    def child() -> None:
+        with pytest.raises(StoreError):
+            limiter.check("1/s", "k")
+
+    in_child(child)

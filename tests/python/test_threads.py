@@ -1,0 +1,119 @@
+"""Many threads on one limiter: nothing lost, nothing counted twice, no growth."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tidegate import AsyncLimiter, Limiter
+
+THREADS = 16
+
+
+def crowd(work: Callable[[int], int]) -> int:
+    """What 16 threads did together."""
+    done: list[int] = []
+    barrier = threading.Barrier(THREADS)
+
+    def run(number: int) -> None:
+        barrier.wait()
+        done.append(work(number))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == THREADS
+    return sum(done)
+
+
+@pytest.mark.parametrize("policy", ["fixed-window 1000/hour", "gcra 1000/day burst 1000", "1000/hour; 5000/day"])
+def test_sixteen_threads_get_exactly_the_limit(store: str, prefix: str, policy: str) -> None:
+    limiter = Limiter(store, policies={"api": policy}, prefix=prefix, timeout=60.0)
+
+    def work(number: int) -> int:
+        return sum(bool(limiter.check("api", "one")) for _ in range(100))
+
+    assert crowd(work) == 1_000
+
+
+def test_sixteen_threads_hold_no_more_than_there_are(store: str, prefix: str) -> None:
+    limiter = Limiter(store, policies={"exports": "concurrency 3"}, prefix=prefix, timeout=60.0)
+    lock, running, most = threading.Lock(), 0, 0
+
+    def work(number: int) -> int:
+        nonlocal running, most
+        for _ in range(5):
+            if not limiter.acquire("1000/s", "any", timeout=60):
+                continue
+            try:
+                hold = limiter.hold("exports", "one")
+            except Exception:
+                continue
+            with hold:
+                with lock:
+                    running += 1
+                    most = max(most, running)
+                with lock:
+                    running -= 1
+        return 1
+
+    crowd(work)
+    assert 1 <= most <= 3
+    assert limiter.peek("exports", "one").remaining == 3
+
+
+def test_threads_wait_in_line(store: str, prefix: str) -> None:
+    limiter = Limiter(store, policies={"api": "gcra 200/s burst 1"}, prefix=prefix, timeout=60.0)
+    assert crowd(lambda number: sum(bool(limiter.acquire("api", "one", timeout=60)) for _ in range(3))) == 48
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_million_checks_do_not_grow() -> None:
+    limiter = Limiter(policies={"api": "gcra 100/s"})
+    keys = [f"k{number}" for number in range(1_000)]
+
+    def checks(count: int) -> None:
+        check = limiter.check
+        for _ in range(count // len(keys)):
+            for key in keys:
+                check("api", key).remaining  # noqa: B018
+
+    checks(50_000)
+    before = resident()
+    checks(1_000_000)
+    assert resident() - before < 8 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", ["answered", "cancelled"])
+def test_awaited_checks_do_not_grow(redis_url: str, prefix: str, kind: str) -> None:
+    async def main() -> int:
+        limiter = AsyncLimiter(redis_url, policies={"api": "gcra 100/s"}, prefix=prefix, timeout=60.0)
+
+        async def checks(count: int) -> None:
+            for _ in range(count // 500):
+                tasks = [asyncio.ensure_future(limiter.check("api", f"k{number}")) for number in range(500)]
+                if kind == "cancelled":
+                    await asyncio.sleep(0)
+                    for task in tasks[::2]:
+                        task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        await checks(10_000)
+        before = resident()
+        await checks(50_000)
+        return resident() - before
+
+    assert asyncio.run(main()) < 8 << 20

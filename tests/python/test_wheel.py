@@ -1,0 +1,74 @@
+"""The wheel in clean environments of every Python that is promised, and the examples there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from places import ROOT
+
+PYTHONS = ["3.10", "3.12", "3.13"]
+EXAMPLES = sorted((ROOT / "examples").glob("python_*.py"))
+
+
+def interpreter(version: str) -> str | None:
+    """That Python, from PATH or pyenv."""
+    places = [shutil.which(f"python{version}")]
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    places += [str(path / "bin" / "python") for path in sorted(root.glob(f"{version}.*"))]
+    for place in places:
+        # pyenv puts programs in PATH that only say that the version is not chosen.
+        if place and subprocess.run([place, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return place
+    return None
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    """The wheel that `scripts/test.sh` built."""
+    named = os.environ.get("TIDEGATE_WHEEL")
+    if not named:
+        pytest.skip("TIDEGATE_WHEEL names no wheel: `make test` builds one")
+    return Path(named)
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_works_in_a_clean_environment(wheel: Path, version: str, tmp_path: Path) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"Python {version} is not on this machine")
+    subprocess.run([python, "-m", "venv", str(tmp_path / "venv")], check=True)
+    inside = str(tmp_path / "venv" / "bin" / "python")
+    install = ["-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", str(wheel)]
+    subprocess.run([inside, *install], check=True)
+    told = subprocess.run(
+        [inside, "-c", "import sys, tidegate; print(sys.version_info[:2], tidegate.__version__, tidegate.__file__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    major, minor = version.split(".")
+    assert told.startswith(f"({major}, {minor})") and str(tmp_path) in told
+    assert EXAMPLES
+    for example in plain_examples():
+        subprocess.run([inside, str(example)], cwd=tmp_path, check=True, timeout=120)
+
+
+def plain_examples() -> list[Path]:
+    """Those that need nothing but the package."""
+    return [path for path in EXAMPLES if "Needs: nothing else" in path.read_text()]
+
+
+@pytest.mark.parametrize("example", plain_examples(), ids=lambda path: path.stem)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout

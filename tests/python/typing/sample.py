@@ -1,0 +1,88 @@
+"""What a user writes; `mypy --strict` reads it and nothing runs it. Every `type: ignore` here must be needed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from typing_extensions import assert_type
+
+from tidegate import (
+    AsyncHold,
+    AsyncLimiter,
+    Attempt,
+    Decision,
+    Hold,
+    Limit,
+    Limiter,
+    LimitState,
+    ManualClock,
+    Policy,
+    PolicyError,
+    RateLimited,
+    TidegateError,
+    lint,
+)
+
+clock = ManualClock(now=1_700_000_000.0)
+clock.advance(5)
+policy = Policy([Limit("gcra", 100, period=1.0, burst=200), "5/3s"], block_for="10m", shadow=True)
+limiter = Limiter("memory://", policies={"login": "20/minute; 5/3s", "api": policy}, deny_cache=0, clock=clock)
+limiter = Limiter.from_file("tidegate.yaml", store=None, on_store_error="open")
+
+decision = limiter.check("login", "alice", cost=1, meta=b"agent")
+assert_type(decision, Decision)
+assert_type(decision.retry_after, float | None)
+assert_type(decision.limits, tuple[LimitState, ...])
+assert_type(decision.decisions, tuple[Decision, ...])
+assert_type(limiter.check_all([("login", "alice"), (policy, "10.0.0.7", 3)]), Decision)
+assert_type(limiter.journal("login", "alice"), list[Attempt])
+assert_type(lint("tidegate.yaml")[0].line, int | None)
+
+with limiter.hold("exports", "alice") as hold:
+    assert_type(hold, Hold)
+
+limiter.check("login", 5)  # type: ignore[arg-type]
+limiter.check("login")  # type: ignore[call-arg]
+limiter.limit("5/minute")  # type: ignore[call-arg]
+decision.allowed = True  # type: ignore[misc]
+
+
+@limiter.limit("5/minute", key=lambda user, *args, **kwargs: user, cost=2)
+def send_mail(user: str, text: str) -> int:
+    return len(text)
+
+
+assert_type(send_mail("alice", "hello"), int)
+send_mail("alice", 5)  # type: ignore[arg-type]
+
+
+class Service:
+    @limiter.limit(policy, key="all")
+    async def fetch(self, user: str) -> bytes:
+        return user.encode()
+
+    @limiter.limit(policy, key="all")
+    async def stream(self) -> AsyncIterator[bytes]:
+        yield b""
+
+
+async def main() -> None:
+    async with AsyncLimiter("redis://127.0.0.1", policies={"login": "5/s"}) as waiting:
+        assert_type(await waiting.check("login", "alice"), Decision)
+        assert_type(
+            await asyncio.gather(waiting.check("login", "a"), waiting.check("login", "b")), "tuple[Decision, Decision]"
+        )
+        assert_type(await asyncio.create_task(waiting.peek("login", "alice")), Decision)
+        assert_type(await asyncio.wait_for(waiting.acquire("login", "alice", timeout=5.0), 10), Decision)
+        async with waiting.hold("exports", "alice") as held:
+            assert_type(held, AsyncHold)
+        assert_type(await waiting.hold("exports", "alice"), AsyncHold)
+        assert_type(await Service().fetch("alice"), bytes)
+        assert_type(waiting.to_blocking(), Limiter)
+        try:
+            await waiting.refund("login", "alice")
+        except PolicyError as error:
+            assert_type(error.column, int | None)
+        except RateLimited as limited:
+            assert_type(limited.decision, Decision)
+        except TidegateError as any_of_them:
+            assert_type(any_of_them.code, str)

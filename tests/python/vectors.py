@@ -1,0 +1,182 @@
+"""Runs `tests/vectors/*.json` through either limiter; see the README there for what the words mean."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tidegate import AsyncLimiter, Decision, Limiter, ManualClock, PolicyError, RateLimited, TidegateError
+
+FOLDER = Path(__file__).resolve().parents[1] / "vectors"
+START = 1_704_067_200_000_000
+# Keys in Redis end in real time: a case that took longer than this and failed is run again.
+SURE = 0.25
+
+_numbers = itertools.count()
+
+
+def cases() -> list[tuple[str, dict[str, Any]]]:
+    """Every case, with a name to find it by."""
+    files = [path for path in sorted(FOLDER.glob("*.json")) if not path.name.endswith(".schema.json")]
+    return [(f"{path.stem}: {case['name']}", case) for path in files for case in json.loads(path.read_text())["cases"]]
+
+
+def micros(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)
+
+
+def said(decision: Decision) -> dict[str, Any]:
+    """What a Decision says, in the vectors' words."""
+    return {
+        "allowed": decision.allowed,
+        "shadow": decision.shadow,
+        "limit": decision.limit,
+        "remaining": decision.remaining,
+        "retry_after": micros(decision.retry_after),
+        "reset_after": micros(decision.reset_after),
+        "delay": micros(decision.delay),
+        "limits": [
+            {
+                "algorithm": limit.algorithm,
+                "limit": limit.limit,
+                "period": micros(limit.period),
+                "remaining": limit.remaining,
+                "retry_after": micros(limit.retry_after),
+                "reset_after": micros(limit.reset_after),
+                "exceeded": limit.exceeded,
+            }
+            for limit in decision.limits
+        ],
+        "decisions": [said(one) for one in decision.decisions],
+    }
+
+
+def agrees(found: Any, wanted: Any) -> bool:
+    """Whether everything that is wanted was found; what is not wanted may be anything."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            name in found and agrees(found[name], value) for name, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(agrees, found, wanted))
+    return bool(found == wanted and isinstance(found, bool) == isinstance(wanted, bool))
+
+
+def literal(value: Any) -> Any:
+    """A text that is repeated, or a number that JSON cannot write."""
+    if isinstance(value, dict) and "repeat" in value:
+        return str(value["repeat"]) * int(value["times"])
+    if isinstance(value, dict) and "float" in value:
+        return float(value["float"])
+    return value
+
+
+def policies(written: dict[str, Any]) -> dict[str, Any]:
+    return {"p": written["policy"]} if "policy" in written else dict(written["policies"])
+
+
+async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: str) -> None:
+    for attempt in itertools.count(1):
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                await Run(case, kind, store, Path(folder) / "policies.json").steps()
+            except AssertionError:
+                if time.monotonic() - began < SURE or attempt == 10:
+                    raise
+            else:
+                return
+
+
+class Run:
+    """One case on a limiter of its own."""
+
+    def __init__(self, case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: str, path: Path) -> None:
+        self.case = case
+        self.start = case.get("start", START)
+        self.clock = ManualClock(self.start / 1e6)
+        self.path = path
+        self.named: dict[str, Any] = {}
+        self.write(policies(case))
+        self.limiter: Any = kind.from_file(
+            path, store, prefix=f"vec{os.getpid()}-{next(_numbers)}", timeout=10.0, clock=self.clock
+        )
+
+    def write(self, written: dict[str, Any]) -> None:
+        self.path.write_text(json.dumps({"policies": written}))
+
+    async def steps(self) -> None:
+        for number, step in enumerate(self.case["steps"], 1):
+            if "at" in step:
+                self.clock.set((self.start + step["at"]) / 1e6)
+            for _ in range(step.get("times", 1) - 1):
+                await self.act(step)
+                self.clock.advance(step.get("every", 0) / 1e6)
+            try:
+                found = await self.act(step)
+            except TidegateError as error:
+                column = error.column if isinstance(error, PolicyError) else None
+                found = {"error": error.code, "column": column, "message": str(error)}
+            wanted = dict(step.get("expect", {}))
+            told = f"step {number}: {json.dumps(step)}\nfound {found}"
+            assert "error" in wanted or "error" not in found, told
+            words = wanted.pop("says", None)
+            assert words is None or words in found["message"], told
+            assert agrees(found, wanted), told
+
+    async def act(self, step: dict[str, Any]) -> dict[str, Any]:
+        try:
+            answer = await self.answer(step)
+        except RateLimited as full:
+            # `hold` has no other way to say so.
+            assert step["do"] == "hold"
+            return said(full.decision)
+        if "as" in step:
+            self.named[step["as"]] = answer
+        if step["do"] == "journal":
+            attempts = [
+                {"at": round(one.at * 1e6) - self.start, "allowed": one.allowed, "cost": one.cost, "meta": one.meta}
+                for one in answer
+            ]
+            return {"attempts": attempts}
+        if step["do"] == "hold":
+            answer = answer.decision
+        return said(answer) if isinstance(answer, Decision) else {}
+
+    async def answer(self, step: dict[str, Any]) -> Any:
+        do, limiter = step["do"], self.limiter
+        about = (step.get("policy", "p"), literal(step.get("key")))
+        cost = {"cost": literal(step["cost"])} if "cost" in step else {}
+        meta = {"meta": literal(step["meta"])} if "meta" in step else {}
+        answer: Any
+        if do == "change":
+            self.write(policies(step))
+            answer = limiter.reload()
+        elif do == "check":
+            answer = limiter.check(*about, **cost, **meta)
+        elif do == "charge":
+            answer = limiter.charge(*about, cost.get("cost", 1))
+        elif do in ("peek", "refund"):
+            answer = getattr(limiter, do)(*about, **cost)
+        elif do == "settle":
+            answer = limiter.settle(self.named[step["of"]], literal(step["cost"]))
+        elif do == "hold":
+            answer = limiter.hold(*about, **cost)
+        elif do == "release":
+            answer = self.named.pop(step["of"]).release()
+        elif do == "block":
+            answer = limiter.block(*about, step["for"] / 1e6)
+        elif do in ("unblock", "clear", "journal"):
+            answer = getattr(limiter, do)(*about)
+        else:
+            assert do == "check_all", do
+            answer = limiter.check_all(
+                [(entry["policy"], literal(entry["key"]), entry.get("cost", 1)) for entry in step["entries"]]
+            )
+        return await answer if inspect.isawaitable(answer) else answer

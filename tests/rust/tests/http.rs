@@ -1,0 +1,257 @@
+//! The rules of HTTP: `tests/http`, and what must hold for all input.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sfv::{BareItem, List, ListEntry, Parser};
+use tidegate::http::{ClientIp, Headers, Trusted, anonymous, hashed, headers, problem, status};
+use tidegate::policy::{Format, PolicyFile};
+use tidegate::{Builder, Decision, Error, Limiter, ManualClock, Policy};
+
+const START: u64 = 1_704_067_200_000_000;
+
+fn cases() -> Vec<(String, Value)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../http");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("tests/http is there").map(|entry| entry.expect("listed").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let read = |path: &PathBuf| {
+        let file: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("readable")).expect("JSON");
+        let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let named = move |case: &Value| (format!("{stem}: {}", case["name"].as_str().expect("a name")), case.clone());
+        file["cases"].as_array().expect("cases").iter().map(named).collect::<Vec<_>>()
+    };
+    files.iter().flat_map(read).collect()
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let text = |text: &Value| text.as_str().expect("a text").to_owned();
+    list.as_array().map(|list| list.iter().map(text).collect()).unwrap_or_default()
+}
+
+fn client(case: &Value) -> Result<ClientIp, Error> {
+    let prefix = case.get("ipv6_prefix").map_or(64, |prefix| prefix.as_u64().expect("a number") as u8);
+    ClientIp::new(Trusted::parse(texts(&case["trusted"]))?, prefix)
+}
+
+fn limiter(policies: &Value, start: u64) -> (Limiter, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(Duration::from_micros(start)));
+    let text = json!({ "policies": policies }).to_string();
+    let file = PolicyFile::parse(&text, Format::Json, None).expect("policies");
+    let add = |builder: Builder, policy: &Policy| builder.named(policy.clone()).expect("its name is its own");
+    let builder = file.policies().iter().fold(Builder::default(), add);
+    (builder.clock(Arc::clone(&clock)).build().expect("a limiter"), clock)
+}
+
+fn shown(decision: &Decision, which: Headers) -> Value {
+    headers(decision, which).iter().map(|(name, value)| json!([name, value])).collect()
+}
+
+/// What an independent parser reads in a field.
+fn read(fields: &[(&'static str, String)], name: &str) -> List {
+    let value = fields.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str());
+    Parser::new(value).parse().unwrap_or_else(|error| panic!("{name}: {value}: {error}"))
+}
+
+/// The items of a field by name, each with its whole numbers.
+fn items(list: &List) -> BTreeMap<String, BTreeMap<String, i64>> {
+    let item = |entry: &ListEntry| {
+        let ListEntry::Item(item) = entry else { panic!("an inner list") };
+        let BareItem::String(name) = &item.bare_item else { panic!("no string item") };
+        let number = |(key, value): (&sfv::Key, &BareItem)| value.as_integer().map(|n| (key.to_string(), n.into()));
+        (name.as_str().to_owned(), item.params.iter().filter_map(number).collect())
+    };
+    let items: BTreeMap<_, _> = list.iter().map(item).collect();
+    assert_eq!(items.len(), list.len(), "one item for each policy");
+    items
+}
+
+fn legal(decision: &Decision) {
+    let fields = headers(decision, Headers::Both);
+    let (policies, limits) = (items(&read(&fields, "RateLimit-Policy")), items(&read(&fields, "RateLimit")));
+    assert!(policies.keys().eq(limits.keys()), "{fields:?}");
+    for (name, limit) in &limits {
+        assert!((0..=policies[name]["q"]).contains(&limit["r"]), "{fields:?}");
+    }
+}
+
+fn step(limiter: &Limiter, clock: &ManualClock, start: u64, step: &Value) -> Option<Decision> {
+    if let Some(at) = step["at"].as_u64() {
+        clock.set(Duration::from_micros(start + at));
+    }
+    let text = |value: &Value, name: &str, default: &str| value[name].as_str().unwrap_or(default).to_owned();
+    let (policy, key) = (text(step, "policy", "p"), text(step, "key", ""));
+    let cost = |value: &Value| value["cost"].as_u64().unwrap_or(1);
+    let decision = match step["do"].as_str().expect("do") {
+        "check" => limiter.check_n(policy.as_str(), &key, cost(step)),
+        "peek" => limiter.peek(policy.as_str(), &key, cost(step)),
+        "block" => {
+            limiter.block(policy.as_str(), &key, Duration::from_micros(step["for"].as_u64()?)).expect("blocked");
+            return None;
+        }
+        "check_all" => {
+            let entries: Vec<(String, String, u64)> = step["entries"]
+                .as_array()?
+                .iter()
+                .map(|entry| (text(entry, "policy", "p"), text(entry, "key", ""), cost(entry)))
+                .collect();
+            limiter.check_all(entries)
+        }
+        other => panic!("a step cannot {other:?}"),
+    };
+    Some(decision.expect("an answer"))
+}
+
+fn answers(case: &Value) {
+    let policies = case.get("policies").cloned().unwrap_or_else(|| json!({ "p": case["policy"] }));
+    let start = case["start"].as_u64().unwrap_or(START);
+    let (limiter, clock) = limiter(&policies, start);
+    for one in case["steps"].as_array().expect("steps") {
+        for _ in 1..one["times"].as_u64().unwrap_or(1) {
+            step(&limiter, &clock, start, one);
+            clock.advance(Duration::from_micros(one["every"].as_u64().unwrap_or(0)));
+        }
+        let (decision, expected) = (step(&limiter, &clock, start, one), &one["expect"]);
+        let Some(decision) = decision else { continue };
+        legal(&decision);
+        if let Some(wanted) = expected["status"].as_u64() {
+            assert_eq!(u64::from(status(&decision)), wanted, "{one}");
+        }
+        for (which, wanted) in expected["headers"].as_object().into_iter().flatten() {
+            assert_eq!(&shown(&decision, which.parse().expect("a choice")), wanted, "{which} of {one}");
+        }
+        if let Some(wanted) = expected.get("problem") {
+            assert_eq!(&serde_json::from_str::<Value>(&problem(&decision)).expect("JSON"), wanted, "{one}");
+        }
+    }
+}
+
+#[test]
+fn the_vectors_hold() {
+    for (name, case) in cases() {
+        println!("{name}");
+        if case.get("steps").is_some() {
+            answers(&case);
+        } else if case.get("forwarded").is_some() {
+            let client = client(&case).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(client.key(case["peer"].as_str(), &texts(&case["forwarded"])), case["key"], "{name}");
+        } else if let Some(secret) = case["secret"].as_str() {
+            assert_eq!(hashed(secret), case["key"], "{name}");
+        } else if let Some(client) = case["client"].as_str() {
+            assert_eq!(anonymous(client), case["key"], "{name}");
+        } else {
+            let error = match case["headers"].as_str() {
+                Some(word) => word.parse::<Headers>().err(),
+                None => client(&case).err(),
+            };
+            let error = error.unwrap_or_else(|| panic!("{name} is not refused"));
+            assert_eq!(error.code(), case["error"], "{name}");
+            assert!(error.message().contains(case["says"].as_str().expect("says")), "{name}: {error}");
+        }
+    }
+}
+
+/// Addresses some of which are trusted, and things that are no addresses.
+fn entry() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        any::<[u8; 4]>().prop_map(|bytes| Ipv4Addr::from(bytes).to_string().into_bytes()),
+        any::<[u8; 3]>().prop_map(|[a, b, c]| format!("10.{a}.{b}.{c}").into_bytes()),
+        any::<[u8; 3]>().prop_map(|[a, b, c]| format!("[::ffff:10.{a}.{b}.{c}]:80").into_bytes()),
+        any::<u128>().prop_map(|bits| Ipv6Addr::from(bits).to_string().into_bytes()),
+        prop::collection::vec(any::<u8>().prop_filter("one entry", |byte| *byte != b','), 0..12),
+    ]
+}
+
+/// What an entry means, worked out another way than the core's.
+fn plainly(entry: &[u8]) -> Option<IpAddr> {
+    let text = String::from_utf8(entry.to_vec()).ok()?;
+    let text = text.trim_matches([' ', '\t', '\n', '\r', '\x0c']);
+    let text = text.strip_suffix(":80").filter(|text| text.ends_with(']') || !text.contains(':')).unwrap_or(text);
+    let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    text.parse().ok().map(|address: IpAddr| address.to_canonical())
+}
+
+fn trusted(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
+}
+
+proptest! {
+    #[test]
+    fn nothing_left_of_an_untrusted_address_counts(
+        entries in prop::collection::vec(entry(), 0..8),
+        cuts in prop::collection::vec(any::<bool>(), 8),
+        peer in prop::option::of(entry()),
+    ) {
+        let mut lines: Vec<Vec<u8>> = vec![Vec::new()];
+        for (index, entry) in entries.iter().enumerate() {
+            if cuts[index] && index > 0 {
+                lines.push(Vec::new());
+            } else if index > 0 {
+                lines.last_mut().expect("a line").push(b',');
+            }
+            lines.last_mut().expect("a line").extend(entry);
+        }
+        let peer = peer.map(|peer| String::from_utf8_lossy(&peer).into_owned());
+        let key = ClientIp::new(Trusted::parse(["10.0.0.0/8"]).expect("a network"), 128).expect("a prefix").key(peer.as_deref(), &lines);
+        let Some(mut known) = peer.as_deref().and_then(|peer| plainly(peer.as_bytes())) else {
+            // Whatever odd forms the core still reads, a peer that is not trusted is not left for another.
+            return Ok(());
+        };
+        // Lines of blanks have no entry.
+        let seen: Vec<&[u8]> = lines.iter().filter(|line| !line.trim_ascii().is_empty())
+            .flat_map(|line| line.split(|byte| *byte == b',')).collect();
+        for entry in seen.iter().rev() {
+            match plainly(entry) {
+                Some(address) if trusted(known) => known = address,
+                _ => break,
+            }
+        }
+        prop_assert_eq!(key, known.to_string());
+    }
+
+    #[test]
+    fn any_bytes_have_a_key(peer in prop::option::of(".*"), lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..4)) {
+        for proxies in [vec![], vec!["anyone"], vec!["loopback", "unix"]] {
+            let client = ClientIp::new(Trusted::parse(proxies).expect("words"), 64).expect("a prefix");
+            prop_assert!(!client.key(peer.as_deref(), &lines).is_empty());
+        }
+    }
+
+    #[test]
+    fn whoever_waits_as_told_is_admitted(
+        kind in 0usize..8, count in 1u64..20, millis in 1u64..200_000, costs in prop::collection::vec(1u64..6, 1..30),
+        offset in 0u64..2_000_000, step in 0u64..3_000_000,
+    ) {
+        let algorithms = ["fixed-window", "calendar-window", "sliding-window", "sliding-log", "sliding-counter", "token-bucket", "gcra", "leaky-bucket"];
+        let notation = format!("{} {count}/{millis} ms", algorithms[kind]);
+        prop_assume!(Policy::parse(&notation).is_ok());
+        let (limiter, clock) = limiter(&json!({ "p": notation }), START + offset);
+        for cost in costs {
+            let decision = limiter.check_n("p", "k", cost).expect("an answer");
+            legal(&decision);
+            clock.advance(Duration::from_micros(step));
+            if decision.allowed() { continue }
+            let fields = headers(&decision, Headers::Both);
+            let number = |name: &str| fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.parse::<u64>().expect("a number"));
+            let t = items(&read(&fields, "RateLimit"))["p"].get("t").copied();
+            let Some(wait) = number("Retry-After") else {
+                prop_assert!(cost > count && t.is_none());
+                continue;
+            };
+            prop_assert_eq!(t, Some(wait as i64));
+            // As told, counted from the answer; and at the moment of X-RateLimit-Reset.
+            let reset = Duration::from_secs(number("X-RateLimit-Reset").expect("a moment"));
+            for moment in [decision.at() + Duration::from_secs(wait), reset] {
+                clock.set(moment.max(decision.at()));
+                prop_assert!(limiter.peek("p", "k", cost).expect("an answer").allowed(), "{:?} {:?}", decision, fields);
+            }
+            prop_assert!(UNIX_EPOCH + reset >= decision.reset_at());
+        }
+    }
+}
