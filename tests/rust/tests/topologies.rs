@@ -9,9 +9,9 @@ use tidegate_tests::speaker::Speaker;
 
 const POLICY: &str = "fixed-window 1000000/hour";
 /// What an application's user needs, as the documentation says.
-const LEAST: &str = "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping";
-const LEAST_IN_A_CLUSTER: &str =
-    "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping +cluster|slots +asking +readonly";
+const LEAST: &str =
+    "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping +hget +hset +hdel +pexpire";
+const LEAST_IN_A_CLUSTER: &str = "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping +hget +hset +hdel +pexpire +cluster|slots +asking +readonly";
 
 fn builder(url: &str) -> Builder {
     Limiter::builder().store(url).timeout(Duration::from_secs(3)).bare()
@@ -299,9 +299,10 @@ fn the_least_of_commands_is_enough() {
         let url = servers.url().replace("://", "://app:hunter2@") + "?read_from=replica";
         for limiter in both(&url) {
             limiter.ping().expect("it may");
-            for number in 0..30 {
+            for number in 0..90 {
                 limiter.check(POLICY, &format!("k{number}"), 1, None).expect("it may");
                 limiter.peek(POLICY, &format!("k{number}"), 1).expect("it may");
+                limiter.check("sliding-log 1000/hour", "long", 1, None).expect("it may");
             }
             let entries: Vec<_> = (0..9).map(|number| (POLICY.to_owned(), format!("k{number}"), 1)).collect();
             assert!(limiter.check_all(&entries).expect("it may").allowed());
