@@ -238,12 +238,14 @@ impl Batch {
         }
         // While all stand or fall together, one that fails leaves nothing charged.
         let together = self.unity != Unity::Apart;
-        let charges = matches!(self.unity, Unity::Apart | Unity::Together);
-        let stands = charges && !together
-            || charges
-                && self.order().zip(&denied).all(|((index, _), denied)| {
-                    denied.is_none() || self.requests[usize::from(index)].plan.policy.options().shadow
-                });
+        let admits = |((index, _), denied): ((u16, u16), &Option<u16>)| {
+            denied.is_none() || self.requests[usize::from(index)].plan.policy.options().shadow
+        };
+        let stands = match self.unity {
+            Unity::Apart => true,
+            Unity::Together => self.order().zip(&denied).all(admits),
+            Unity::Asked | Unity::Refused => false,
+        };
         let mut answers: Vec<Option<Result<Answer>>> = self.requests.iter().map(|_| None).collect();
         for ((index, _), denied) in self.order().zip(denied) {
             let item = items.next().ok_or_else(|| garbled("too few answers"))?;

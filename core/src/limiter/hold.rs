@@ -27,7 +27,7 @@ pub struct Hold {
     blocking: bool,
     /// Told when the store has answered that it was given back.
     told: Option<oneshot::Sender<()>>,
-    /// The process that took it: copies of it in others give nothing back.
+    /// The process that took it: a copy of it in a forked child gives nothing back.
     process: u64,
 }
 

@@ -15,7 +15,7 @@ const SLACK: Duration = Duration::from_millis(40);
 const POLICY: &str = "fixed-window 1000000/hour";
 
 fn builder(port: u16) -> Builder {
-    Limiter::builder().store(format!("redis://127.0.0.1:{port}/0")).timeout(TIMEOUT)
+    Limiter::builder().store(format!("redis://127.0.0.1:{port}/0")).timeout(TIMEOUT).bare()
 }
 
 /// Calls from several threads and from many tasks for a while; none may be late.
@@ -197,7 +197,7 @@ fn replies_that_are_lost_are_not_asked_for_again() {
 #[test]
 fn a_restart_costs_idle_connections_no_error() {
     let redis = Servers::start(Kind::Single);
-    let builder = || Limiter::builder().store(redis.url()).timeout(Duration::from_secs(5));
+    let builder = || Limiter::builder().store(redis.url()).timeout(Duration::from_secs(5)).bare();
     let blocking = Arc::new(builder().build().expect("a limiter"));
     let tasks = builder().build_async().expect("a limiter");
     let runtime = runtime();
@@ -226,7 +226,7 @@ fn a_ping_finds_what_a_plain_ping_does_not() {
     );
     let url = format!("redis://127.0.0.1:{}/0", redis.port(0));
     let both = |url: &str| {
-        let builder = || Limiter::builder().store(url).timeout(Duration::from_secs(2));
+        let builder = || Limiter::builder().store(url).timeout(Duration::from_secs(2)).bare();
         let blocking = builder().build().expect("a limiter").ping();
         let limiter = builder().build_async().expect("a limiter");
         let tasks = runtime().block_on(limiter.ping());

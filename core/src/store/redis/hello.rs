@@ -92,11 +92,7 @@ impl Hello {
                 }
                 // An old server or a proxy may not know the word; only the third protocol needs it.
                 (Step::Hello, Value::ServerError(error)) if error.code() == "ERR" && !says_it_is_full(error) => {
-                    if login.resp3 {
-                        return Err(Failure::settled(Error::config(format!(
-                            "{shown} does not speak the third protocol: leave protocol=3 out of the store URL"
-                        ))));
-                    }
+                    third_protocol(login, shown)?;
                 }
                 (_, Value::ServerError(error)) => {
                     return Err(Failure::elsewhere(failure::refused(shown, error)));
@@ -107,6 +103,15 @@ impl Hello {
         }
         greeting.check(expected, shown)
     }
+}
+
+fn third_protocol(login: &Login, shown: &str) -> Result<(), Failure> {
+    if !login.resp3 {
+        return Ok(());
+    }
+    Err(Failure::settled(Error::config(format!(
+        "{shown} does not speak the third protocol: leave protocol=3 out of the store URL"
+    ))))
 }
 
 fn says_it_is_full(error: &redis::ServerError) -> bool {

@@ -33,7 +33,8 @@ struct Group {
     places: Vec<usize>,
 }
 
-type Replies = Vec<Option<Result<Vec<Answer>>>>;
+type Reply = Option<Result<Vec<Answer>>>;
+type Replies = Vec<Reply>;
 
 struct State {
     step: Step,
@@ -145,7 +146,7 @@ impl Party {
             return self.end(Ok(self.merged(answers)));
         }
         // What a group without an answer has charged is not known, and so not given back.
-        let undo = |(group, (reply, stood)): (&Group, (&Option<Result<Vec<Answer>>>, &bool))| match reply {
+        let undo = |((group, reply), stood): ((&Group, &Reply), &bool)| match reply {
             Some(Ok(answers)) if *stood => {
                 let charged = group.requests.iter().zip(answers).filter(|(_, answer)| answer.applied);
                 let undo: Vec<Request> = charged.map(|(request, answer)| request.undo(answer.now)).collect();
@@ -153,7 +154,7 @@ impl Party {
             }
             _ => None,
         };
-        let undo: Vec<_> = self.groups.iter().zip(replies.iter().zip(&stood)).map(undo).collect();
+        let undo: Vec<_> = self.groups.iter().zip(&replies).zip(&stood).map(undo).collect();
         let failure = replies.iter().flatten().find_map(|reply| reply.as_ref().err().cloned());
         let outcome = match failure {
             Some(error) => Err(error),

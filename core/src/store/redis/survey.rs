@@ -273,10 +273,7 @@ fn watched(replies: &[Value], name: &str, here: &Address) -> std::result::Result
         ))));
     };
     let epoch = field(primary, "config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    let healthy = |items: &&Value| {
-        let flags = field(items, "flags").unwrap_or_default();
-        !flags.contains("down") && !flags.contains("disconnected")
-    };
+    let healthy = |items: &&Value| !field(items, "flags").unwrap_or_default().contains("down");
     let replicas = match replicas {
         Value::Array(replicas) => replicas.iter().filter(healthy).filter_map(|items| listed(items, here)).collect(),
         _ => Vec::new(),
