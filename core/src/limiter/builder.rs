@@ -13,7 +13,7 @@ use super::{AsyncLimiter, Inner, Limiter};
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::policy::{OnStoreError, Policy, PolicyFile};
-use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange};
+use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange, shown};
 use crate::script::MOST;
 use crate::store::{Memory, Redis, Store, StoreUrl};
 
@@ -297,7 +297,7 @@ impl Builder {
             lines: Lines::default(),
             keeper: Keeper::default(),
             closed: AtomicBool::new(false),
-            shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
+            shown: self.stores.iter().map(|url| shown(url)).collect::<Vec<_>>().join(", "),
             seed,
             holds: AtomicU64::new(0),
             layers,
@@ -307,17 +307,5 @@ impl Builder {
             clock.watch(watcher);
         }
         Ok(inner)
-    }
-}
-
-/// A store's URL without user, password and options; only its scheme, where it is none of the usual shape.
-fn without_secrets(url: &str) -> String {
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    match url::Url::parse(url) {
-        Ok(url) => {
-            let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-            format!("{scheme}://{}{port}{}", url.host_str().unwrap_or_default(), url.path())
-        }
-        Err(_) => format!("{scheme}://…"),
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use known::Known;
 pub(crate) use rollout::Rollout;
 pub(crate) use shards::Shards;
 pub use signals::{Counters, StoreChange, StoreState};
-pub(crate) use signals::{Listener, Signals};
+pub(crate) use signals::{Listener, Signals, shown};
 
 use std::sync::Arc;
 use std::time::Duration;
