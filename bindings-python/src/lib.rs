@@ -11,6 +11,7 @@ mod decision;
 mod error;
 mod fork;
 mod hold;
+mod http;
 mod inbox;
 mod limit;
 mod limiter;
@@ -37,6 +38,8 @@ mod _tidegate {
     use crate::fork::after_fork_in_child;
     #[pymodule_export]
     use crate::hold::{AsyncHold, Hold};
+    #[pymodule_export]
+    use crate::http::{ClientIp, Headers, anonymous, hashed, problem, status};
     #[pymodule_export]
     use crate::limit::Limit;
     #[pymodule_export]

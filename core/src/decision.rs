@@ -75,9 +75,15 @@ impl Decision {
         self.plan.policy.options().shadow
     }
 
+    /// Which of the limits `limit` and `remaining` are about.
+    #[must_use]
+    pub fn binding_index(&self) -> usize {
+        self.binding().0
+    }
+
     /// The limit that `limit` and `remaining` are about.
     pub(crate) fn binding_limit(&self) -> &Limit {
-        &self.plan.policy.limits()[self.binding().0]
+        &self.plan.policy.limits()[self.binding_index()]
     }
 
     /// Compares what is left in proportion.

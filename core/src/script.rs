@@ -66,6 +66,8 @@ pub(crate) struct Request {
     pub(crate) plan: Arc<Plan>,
     pub(crate) name: Name,
     pub(crate) op: Op,
+    /// Of a refund: when the very units were charged that are to be given back, and no others.
+    pub(crate) charged_at: Option<u64>,
 }
 
 impl Request {
@@ -74,8 +76,33 @@ impl Request {
             plan: Arc::clone(entry.plan),
             name: Name::new(prefix, entry.plan.policy.name(), entry.key),
             op: entry.op.clone(),
+            charged_at: None,
         }
     }
+
+    /// What undoes a check that was admitted at that moment.
+    pub(crate) fn undo(&self, at: u64) -> Self {
+        Self { op: Op::Refund { cost: self.op.cost() }, charged_at: Some(at), ..self.clone() }
+    }
+
+    /// Whether being refused changes something, or is written down.
+    pub(crate) fn remembers_refusals(&self) -> bool {
+        let options = self.plan.policy.options();
+        options.count_denied || options.block_for.is_some() || options.journal > 0 || self.plan.grace > 0
+    }
+}
+
+/// Whether requests of one call have to do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unity {
+    /// Each for itself.
+    Apart,
+    /// They stand or fall together.
+    Together,
+    /// Whether they would is all that is asked.
+    Asked,
+    /// They fall: what a refusal does is done, to those that are refused and to their journals.
+    Refused,
 }
 
 /// Requests that travel as one call.
@@ -83,7 +110,7 @@ impl Request {
 pub(crate) struct Batch {
     prefix: Arc<str>,
     now: Option<u64>,
-    together: bool,
+    unity: Unity,
     requests: Vec<Request>,
     /// The distinct asks, as the number of the request that first made each.
     asks: Vec<u16>,
@@ -92,15 +119,17 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// `now` is the time to decide by, `None` the server's; `together` makes them stand or fall together.
-    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, together: bool, requests: Vec<Request>) -> Self {
+    /// `now` is the time to decide by, `None` the server's.
+    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, unity: Unity, requests: Vec<Request>) -> Self {
         let mut asks: Vec<u16> = Vec::new();
         let mut runs: Vec<SmallVec<[(u16, u16); 2]>> = Vec::with_capacity(requests.len());
         let mut known: HashMap<&Name, usize, foldhash::fast::RandomState> = HashMap::default();
         for (index, request) in requests.iter().enumerate() {
             let like = |other: &u16| {
                 let other = &requests[usize::from(*other)];
-                Arc::ptr_eq(&other.plan, &request.plan) && other.op == request.op
+                Arc::ptr_eq(&other.plan, &request.plan)
+                    && other.op == request.op
+                    && other.charged_at == request.charged_at
             };
             // The newest asks are the likely ones; a duplicate costs bytes, a search costs every entry.
             let ask = asks.iter().enumerate().rev().take(8).find(|(_, other)| like(other)).map(|(at, _)| at);
@@ -115,7 +144,25 @@ impl Batch {
             runs[run].push((index as u16, ask as u16));
         }
         drop(known);
-        Self { prefix, now, together, requests, asks, runs }
+        Self { prefix, now, unity, requests, asks, runs }
+    }
+
+    pub(crate) const fn now(&self) -> Option<u64> {
+        self.now
+    }
+
+    pub(crate) const fn unity(&self) -> Unity {
+        self.unity
+    }
+
+    /// In the order they were given.
+    pub(crate) fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// The same, to be sent another way.
+    pub(crate) fn into_requests(self) -> Vec<Request> {
+        self.requests
     }
 
     fn has_companions(&self) -> bool {
@@ -145,7 +192,7 @@ impl Batch {
         }
         let mut head = Vec::with_capacity(14);
         head.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
-        head.extend_from_slice(&[stride as u8, u8::from(self.together)]);
+        head.extend_from_slice(&[stride as u8, self.unity as u8]);
         head.extend_from_slice(&(self.asks.len() as u16).to_le_bytes());
         head.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
         cmd.arg(head).arg(self.program());
@@ -190,16 +237,19 @@ impl Batch {
             }
         }
         // While all stand or fall together, one that fails leaves nothing charged.
-        let stands = !self.together
-            || self.order().zip(&denied).all(|((index, _), denied)| {
-                denied.is_none() || self.requests[usize::from(index)].plan.policy.options().shadow
-            });
+        let together = self.unity != Unity::Apart;
+        let charges = matches!(self.unity, Unity::Apart | Unity::Together);
+        let stands = charges && !together
+            || charges
+                && self.order().zip(&denied).all(|((index, _), denied)| {
+                    denied.is_none() || self.requests[usize::from(index)].plan.policy.options().shadow
+                });
         let mut answers: Vec<Option<Result<Answer>>> = self.requests.iter().map(|_| None).collect();
         for ((index, _), denied) in self.order().zip(denied) {
             let item = items.next().ok_or_else(|| garbled("too few answers"))?;
             let request = &self.requests[usize::from(index)];
             let checks = matches!(request.op, Op::Check { .. });
-            let told = checks && (self.together || request.plan.policy.options().count_denied);
+            let told = checks && (together || request.plan.policy.options().count_denied);
             let answer = answer(request, now as u64, denied.is_none(), stands, item);
             answers[usize::from(index)] =
                 Some(answer.map(|answer| Answer { refused: denied.filter(|_| told), ..answer }));
@@ -222,7 +272,7 @@ fn written(request: &Request) -> Vec<u8> {
         Op::Check { hold, meta, .. } => (1, block_for, *hold, meta.as_deref().unwrap_or(none)),
         Op::Peek { .. } => (2, 0, 0, none),
         Op::Charge { .. } => (3, 0, 0, none),
-        Op::Refund { .. } => (4, 0, 0, none),
+        Op::Refund { .. } => request.charged_at.map_or((4, 0, 0, none), |at| (10, at, 0, none)),
         Op::Block { micros } => (5, *micros, 0, none),
         Op::Renew { hold } => (6, 0, *hold, none),
         Op::Close { hold } => (7, 0, *hold, none),
@@ -317,6 +367,9 @@ pub(crate) fn rejected(error: &redis::ServerError) -> Error {
         "OOM" => ": the server is at its maxmemory and may not evict; raise it or set an eviction policy",
         "READONLY" => ": this server is a replica; connect to the primary",
         "NOPERM" => ": the ACL user lacks a command or a key pattern that Tidegate needs",
+        _ if detail.contains("user executing the script") => {
+            ": the ACL user lacks a command or a key pattern that Tidegate needs"
+        }
         "NOAUTH" | "WRONGPASS" => ": give the right user and password in the store URL",
         "TIDEGATE" => ": another program, or a newer Tidegate, writes under this prefix; use another prefix",
         _ => "",

@@ -1,6 +1,8 @@
 //! One thread for what takes its time and may be cancelled, for hosts that have no executor of Rust's.
 
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -32,6 +34,24 @@ impl Task {
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<Task> {
     let thread = THREAD.get_or_try_init(start)?;
     Ok(Task(thread.1.handle.spawn(task).abort_handle()))
+}
+
+/// What came of a task that was begun: what it said at once, or the task that goes on.
+pub(crate) enum Begun<T> {
+    Done(T),
+    Waits(Pin<Box<dyn Future<Output = T> + Send>>),
+}
+
+/// Takes the first step on the calling thread: whoever has nothing to wait for is spared the way to the other and back.
+pub(crate) fn begin<T>(task: impl Future<Output = T> + Send + 'static) -> Result<Begun<T>> {
+    let thread = THREAD.get_or_try_init(start)?;
+    // Timers want to know where they belong. Whatever wakes the first step is looked at again by the second.
+    let _entered = thread.1.handle.enter();
+    let mut task = Box::pin(task);
+    Ok(match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(said) => Begun::Done(said),
+        Poll::Pending => Begun::Waits(task),
+    })
 }
 
 fn start() -> Result<Thread> {

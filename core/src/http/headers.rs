@@ -6,10 +6,10 @@
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{retry_after, seconds, unavailable};
+use super::{retry_after, seconds};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::Algorithm;
+use crate::policy::{Algorithm, Limit, Policy};
 
 const POLICY: &str = "RateLimit-Policy";
 const LIMIT: &str = "RateLimit";
@@ -69,8 +69,14 @@ impl FromStr for Headers {
 /// A policy in shadow is not announced, since it limits nobody; nor is one that nobody could ask about.
 #[must_use]
 pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String)> {
+    headers_of_all(&[decision], which)
+}
+
+/// The same for an answer that several Decisions were made for, one after the other.
+#[must_use]
+pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     let mut fields = Vec::with_capacity(6);
-    let announced = announced(decision);
+    let announced = announced(decisions);
     if let Some(lead) = lead(&announced) {
         if matches!(which, Headers::Both | Headers::Ietf) {
             fields.push((POLICY, list(&announced, policy_item)));
@@ -82,22 +88,58 @@ pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String
             fields.push(("X-RateLimit-Reset", reset_at(lead).to_string()));
         }
     }
-    if !decision.allowed()
-        && let Some(wait) = retry_after(decision)
+    if let Some(refusal) = decisions.iter().find(|decision| !decision.allowed())
+        && let Some(wait) = retry_after(refusal)
     {
         fields.push(("Retry-After", wait.to_string()));
     }
     fields
 }
 
-/// One Decision for each policy that limits: of two keys of one policy the one that is nearer to a refusal.
-fn announced(decision: &Decision) -> Vec<&Decision> {
-    let entries = match decision.decisions() {
-        [] => std::slice::from_ref(decision),
-        entries => entries,
+/// What of the fields depends on the policy alone, for hosts that cannot ask for every answer: they put the numbers of a
+/// Decision behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// The name as an item of both fields.
+    pub name: String,
+    /// What each limit says when it is the one that binds.
+    pub limits: Vec<Announced>,
+}
+
+/// How one limit is announced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announced {
+    /// Its item of `RateLimit-Policy`, name included.
+    pub item: String,
+    /// Whether its item of `RateLimit` has a `t`.
+    pub has_window: bool,
+}
+
+/// How a policy is announced; one in shadow is not.
+#[must_use]
+pub fn announcement(policy: &Policy) -> Option<Announcement> {
+    if policy.options().shadow {
+        return None;
+    }
+    let mut name = String::new();
+    string(&mut name, policy.name());
+    let announced = |limit: &Limit| {
+        let mut item = name.clone();
+        quota(&mut item, limit);
+        Announced { item, has_window: limit.algorithm() != Algorithm::Concurrency }
     };
-    let mut announced: Vec<&Decision> = Vec::with_capacity(entries.len());
-    for entry in entries.iter().filter(|entry| !entry.in_shadow() && !unavailable(entry)) {
+    let limits = policy.limits().iter().map(announced).collect();
+    Some(Announcement { name, limits })
+}
+
+/// One Decision for each policy that limits: of two keys of one policy the one that is nearer to a refusal.
+fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
+    let entries = decisions.iter().flat_map(|decision| match decision.decisions() {
+        [] => std::slice::from_ref(*decision),
+        entries => entries,
+    });
+    let mut announced: Vec<&Decision> = Vec::with_capacity(decisions.len());
+    for entry in entries.filter(|entry| !entry.in_shadow() && !entry.unavailable()) {
         match announced.iter_mut().find(|known| known.policy() == entry.policy()) {
             Some(known) => *known = lead(&[*known, entry]).unwrap_or(entry),
             None => announced.push(entry),
@@ -133,8 +175,11 @@ fn list(decisions: &[&Decision], item: fn(&mut String, &Decision)) -> String {
 
 /// `;q=20;w=60`: what the limit that binds allows. A bucket's window is the time in which all of `q` comes back.
 fn policy_item(out: &mut String, decision: &Decision) {
-    parameter(out, ";q=", decision.limit());
-    let limit = decision.binding_limit();
+    quota(out, decision.binding_limit());
+}
+
+fn quota(out: &mut String, limit: &Limit) {
+    parameter(out, ";q=", limit.capacity());
     if limit.algorithm() == Algorithm::Concurrency {
         out.push_str(";qu=\"concurrent-requests\"");
         return;

@@ -8,29 +8,23 @@ mod identity;
 mod problem;
 
 pub use client::{ClientIp, DEFAULT_IPV6_PREFIX, Trusted};
-pub use headers::{Headers, headers};
+pub use headers::{Announced, Announcement, Headers, announcement, headers, headers_of_all};
 pub use identity::{anonymous, hashed};
-pub use problem::{MEDIA_TYPE, problem};
+pub use problem::{MEDIA_TYPE, Refusal, problem};
 
 use std::time::Duration;
 
 use crate::decision::Decision;
-use crate::store::Source;
 
 /// The status of the answer: 200 when it may go, 429 when a quota is exceeded, 503 when the store is missing and the
 /// policy says `closed`.
 #[must_use]
 pub fn status(decision: &Decision) -> u16 {
-    match (decision.allowed(), unavailable(decision)) {
+    match (decision.allowed(), decision.unavailable()) {
         (true, _) => 200,
         (false, false) => 429,
         (false, true) => 503,
     }
-}
-
-/// Whether nobody could be asked, and the policy says `closed`. Who enforces locally has views of the limits.
-fn unavailable(decision: &Decision) -> bool {
-    !decision.allowed() && decision.source() == Source::Fallback && decision.limits().len() == 0
 }
 
 /// How long a refused client is told to wait, in whole seconds, never less than it must; `None` is for ever.
@@ -38,7 +32,7 @@ fn unavailable(decision: &Decision) -> bool {
 /// A missing store is mostly back within a second, and nobody knows better.
 #[must_use]
 pub fn retry_after(decision: &Decision) -> Option<u64> {
-    if unavailable(decision) {
+    if decision.unavailable() {
         return Some(decision.retry_after().map_or(1, seconds).max(1));
     }
     decision.retry_after().map(|wait| seconds(wait).max(u64::from(!decision.allowed())))

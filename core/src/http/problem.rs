@@ -1,6 +1,6 @@
 //! The body of a refusal: `application/problem+json`. It names policies, never keys.
 
-use super::{retry_after, status, unavailable};
+use super::retry_after;
 use crate::decision::Decision;
 
 /// The media type of [`problem`].
@@ -15,24 +15,61 @@ const CAPACITY: (&str, &str) = (
     "Request cannot be satisfied due to temporary server capacity constraints",
 );
 
+/// A refusal as numbers and names, for hosts whose Decisions are their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Whether nobody could be asked.
+    pub unavailable: bool,
+    /// Whole seconds to wait; `None` is for ever.
+    pub wait: Option<u64>,
+    /// The policies that refused, each once.
+    pub policies: Vec<String>,
+}
+
+impl Refusal {
+    /// The refusal that a Decision is.
+    #[must_use]
+    pub fn of(decision: &Decision) -> Self {
+        let policies = violated(decision).into_iter().map(str::to_owned).collect();
+        Self { unavailable: decision.unavailable(), wait: retry_after(decision), policies }
+    }
+
+    /// The refusal of a request about which the store could not be asked.
+    #[must_use]
+    pub const fn unavailable() -> Self {
+        Self { unavailable: true, wait: Some(1), policies: Vec::new() }
+    }
+
+    /// 429 when a quota is exceeded, 503 when the store is missing.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        if self.unavailable { 503 } else { 429 }
+    }
+
+    /// The body of the answer.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        let (kind, title) = if self.unavailable { CAPACITY } else { QUOTA };
+        let detail = match self.wait {
+            None => "This request asks for more than is ever allowed.".to_owned(),
+            Some(1) => "Try again in 1 second.".to_owned(),
+            Some(wait) => format!("Try again in {wait} seconds."),
+        };
+        let status = self.status();
+        let mut body = format!(r#"{{"type":"{kind}","title":"{title}","status":{status},"detail":"{detail}""#);
+        if !self.unavailable {
+            let names = serde_json::Value::from(&self.policies[..]);
+            body += &format!(r#","violated-policies":{names}"#);
+        }
+        body.push('}');
+        body
+    }
+}
+
 /// The problem that a refusal is.
 #[must_use]
 pub fn problem(decision: &Decision) -> String {
-    let unavailable = unavailable(decision);
-    let (kind, title) = if unavailable { CAPACITY } else { QUOTA };
-    let detail = match retry_after(decision) {
-        None => "This request asks for more than is ever allowed.".to_owned(),
-        Some(1) => "Try again in 1 second.".to_owned(),
-        Some(wait) => format!("Try again in {wait} seconds."),
-    };
-    let status = status(decision);
-    let mut body = format!(r#"{{"type":"{kind}","title":"{title}","status":{status},"detail":"{detail}""#);
-    if !unavailable {
-        let names = serde_json::Value::from(violated(decision));
-        body += &format!(r#","violated-policies":{names}"#);
-    }
-    body.push('}');
-    body
+    Refusal::of(decision).problem()
 }
 
 /// The names of the policies that refused, each once.
@@ -42,7 +79,7 @@ fn violated(decision: &Decision) -> Vec<&str> {
         entries => entries,
     };
     let mut names = Vec::with_capacity(1);
-    for entry in entries.iter().filter(|entry| !entry.allowed() && !unavailable(entry)) {
+    for entry in entries.iter().filter(|entry| !entry.allowed() && !entry.unavailable()) {
         if !names.contains(&entry.policy()) {
             names.push(entry.policy());
         }

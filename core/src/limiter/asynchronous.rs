@@ -15,6 +15,7 @@ use super::{
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::resilience::Counters;
 use crate::store::{Answer, Attempt, Entry, Home, Op};
 
@@ -55,6 +56,14 @@ impl AsyncLimiter {
         let plan = self.inner.plan(policy, key)?;
         let answer = self.answer(&plan, key, op.clone()).await?;
         Ok(decided(plan, key, &op, answer))
+    }
+
+    /// The policy that a call would apply.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid` and `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.inner.plan(&policy, "")?.policy.clone())
     }
 
     /// Asks and consumes one unit, in one atomic step.

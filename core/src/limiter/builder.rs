@@ -111,6 +111,12 @@ impl Builder {
         self
     }
 
+    /// Whether usage will live in this process, so that no call has to wait for an answer.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        matches!(&*self.stores, [url] if url.starts_with("memory:")) && self.rollout.is_none()
+    }
+
     /// A policy under a name, as a notation.
     ///
     /// # Errors

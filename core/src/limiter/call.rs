@@ -1,7 +1,7 @@
 //! The four calls about one policy and key that a Decision answers, as data: for hosts that choose at run time what is
 //! asked, and where.
 
-use super::{AsPolicy, CheckOptions, Limiter, check_op, decided, valid_cost};
+use super::{AsPolicy, CheckOptions, Limiter, check_op, decided, difference, valid_cost};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{Entry, Op};
@@ -20,6 +20,19 @@ pub enum Call {
 }
 
 impl Call {
+    /// What settles a check that consumed `charged` units where it should have been `actual`; `None` when nothing is left
+    /// to do.
+    ///
+    /// # Errors
+    /// `cost_invalid`.
+    pub fn settling(charged: u64, actual: u64) -> Result<Option<Self>> {
+        Ok(match difference(charged, actual)? {
+            Some(Op::Charge { cost }) => Some(Self::Charge(cost)),
+            Some(Op::Refund { cost }) => Some(Self::Refund(cost)),
+            _ => None,
+        })
+    }
+
     pub(super) fn op(&self) -> Result<Op> {
         Ok(match self {
             Self::Check(options) => check_op(options)?,

@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
 
 use super::Inner;
 use crate::decision::Decision;
-use crate::fork::PerProcess;
+use crate::fork::{self, PerProcess};
 use crate::plan::Plan;
 use crate::policy::Algorithm;
 use crate::store::{Entry, HoldId, Op};
@@ -24,18 +25,32 @@ pub struct Hold {
     decision: Decision,
     /// Whether dropping it may block the thread.
     blocking: bool,
+    /// Told when the store has answered that it was given back.
+    told: Option<oneshot::Sender<()>>,
+    /// The process that took it: copies of it in others give nothing back.
+    process: u64,
 }
 
 impl Hold {
     pub(super) fn new(inner: &Arc<Inner>, id: HoldId, decision: Decision, blocking: bool) -> Self {
         inner.keeper.keep(inner, id, decision.plan(), decision.key());
-        Self { inner: Arc::clone(inner), id, decision, blocking }
+        Self { inner: Arc::clone(inner), id, decision, blocking, told: None, process: fork::generation() }
     }
 
     /// The Decision that let it in.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// Gives it back and waits until the store has it; dropping it does not wait. When the store cannot be reached the
+    /// ttl gives it back.
+    pub async fn release(mut self) {
+        let (told, done) = oneshot::channel();
+        (self.blocking, self.told) = (false, Some(told));
+        drop(self);
+        // A store that is closed does not answer; then there is nothing to wait for.
+        let _ = done.await;
     }
 }
 
@@ -47,6 +62,9 @@ impl std::fmt::Debug for Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if self.process != fork::generation() {
+            return;
+        }
         self.inner.keeper.forget(self.id);
         let (plan, key) = (&self.inner.policies.current(self.decision.plan()), self.decision.key());
         let entry = Entry { plan, key, op: Op::Close { hold: self.id } };
@@ -56,8 +74,13 @@ impl Drop for Hold {
             self.inner.lines.given_back(plan, key);
         } else {
             let (inner, plan, key) = (Arc::clone(&self.inner), Arc::clone(plan), Box::<str>::from(key));
+            let told = self.told.take();
             let done = Box::new(move |_| {
                 inner.lines.given_back(&plan, &key);
+                if let Some(told) = told {
+                    // Whoever stopped waiting does not want to know.
+                    let _ = told.send(());
+                }
                 None
             });
             self.inner.store.submit(&entry, self.inner.now(), done);

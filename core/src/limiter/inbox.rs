@@ -8,7 +8,7 @@ use super::{AsPolicy, AsyncLimiter, Call, Hold, decided};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{Attempt, Home, Op, Wake};
-use crate::tasks::{self, Task};
+use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
 pub trait Inbox: Wake {
@@ -27,6 +27,15 @@ pub enum Outcome {
     Attempts(Vec<Attempt>),
     /// Of what only has to be done.
     Nothing,
+}
+
+/// What came of a call that was begun.
+#[derive(Debug)]
+pub enum Posted {
+    /// It is done: nothing will be delivered.
+    Done(Result<Outcome>),
+    /// It waits for something.
+    Waits(Task),
 }
 
 impl AsyncLimiter {
@@ -79,6 +88,21 @@ impl AsyncLimiter {
         tasks::spawn(async move {
             inbox.deliver(ticket, task.await);
             inbox.wake();
+        })
+    }
+
+    /// The same, begun on the calling thread: what comes of it at once is returned instead of delivered.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::post_task`].
+    pub fn post_begun(
+        ticket: u64,
+        inbox: &Arc<dyn Inbox>,
+        task: impl Future<Output = Result<Outcome>> + Send + 'static,
+    ) -> Result<Posted> {
+        Ok(match tasks::begin(task)? {
+            Begun::Done(outcome) => Posted::Done(outcome),
+            Begun::Waits(task) => Posted::Waits(Self::post_task(ticket, inbox, task)?),
         })
     }
 }

@@ -16,7 +16,7 @@ pub use blocking::Limiter;
 pub use builder::Builder;
 pub use call::Call;
 pub use hold::Hold;
-pub use inbox::{Inbox, Outcome};
+pub use inbox::{Inbox, Outcome, Posted};
 pub use policies::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;

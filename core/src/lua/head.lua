@@ -1,8 +1,8 @@
 -- Tidegate: every check of every policy, in two phases: ask every limit, then charge every limit.
 --
 -- KEYS     for each run, `stride` keys of one slot: the value; with stride 3 also the log's chunks and the journal.
--- ARGV[1]  '<dBBHH': the time in µs (below 0: the server's), stride, 1 when all entries stand or fall together,
---          the number of asks, the number of runs.
+-- ARGV[1]  '<dBBHH': the time in µs (below 0: the server's), stride, 1 when all entries stand or fall together (2: it is
+--          only asked whether they would; 3: they fall, whatever is answered), the number of asks, the number of runs.
 -- ARGV[2]  '' when run i is one entry of ask 1; else '<H…' for each run: its entries, then the ask of each.
 -- ARGV[3…] the asks: an operation with the numbers of its policy, as script.rs writes them.
 -- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), with the limits that

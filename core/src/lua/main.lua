@@ -2,7 +2,7 @@
 local serve, serve_together
 
 local plan = ARGV[2] ~= '' and { unpack_('<' .. string.rep('H', #ARGV[2] / 2), ARGV[2]) } or nil
-if together == 1 then
+if together > 0 then
   serve, serve_together = others()
   local failure = serve_together(plan)
   if failure then return failure end

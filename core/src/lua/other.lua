@@ -168,6 +168,90 @@ local function others()
     return changed and f or nil
   end
 
+  -- Takes back what was charged at `at`, by algorithm: exactly that, or less when some of it has gone since. What others
+  -- charged is not touched: a refund would take the newest units, whosever they are.
+  local function undo_window(f, o, t, c, L, at)
+    if f[o] <= at then L.take(f, o, t, c, L) end
+  end
+  local function undo_bucket(f, o, t, c, L, at)
+    L.ask(f, o, t, 0, L)
+    local k = f[o + 1] - c
+    if k <= 0 then
+      f[o + 1] = 0
+    else
+      -- Had it not been charged, the bucket might have stood empty for as long as that.
+      f[o], f[o + 1] = f[o] + (t > at and t - at or 0), k
+    end
+  end
+  local undoing = {
+    undo_window,
+    function(f, o, t, c, L, at) -- calendar-window
+      local g = { 0, 0 }
+      L.ask(g, 1, at, 0, L)
+      if g[1] == f[o] then L.take(f, o, t, c, L) end
+    end,
+    function(f, o, t, c, L, at) -- sliding-log
+      L.ask(f, o, t, 0, L)
+      local list, before = f[L.s], f[o] == f[o + 1] and f[o + 2]
+      for i = 1, #list, 14 do
+        local moment, total = unpack_('<I7I7', list, i)
+        -- What the first entry holds is not known when there are chunks before it: then nothing is given back.
+        if moment == at and before then
+          local parts = { sub(list, 1, i - 1) }
+          for j = i, #list, 14 do
+            moment, total = unpack_('<I7I7', list, j)
+            total = (total - c) % (MAX + 1)
+            if j > i or total ~= before then parts[#parts + 1] = pack('<I7I7', moment, total) end
+          end
+          f[L.s] = table.concat(parts)
+          if f[L.s] == '' then f[o], f[o + 1], f[o + 2] = 0, 0, 0 end
+          return
+        end
+        before = total
+      end
+    end,
+    function(f, o, t, c, L, at) -- sliding-window
+      L.ask(f, o, t, 0, L)
+      local last = at - at % L.d + L.d - 1
+      if f[o] - f[o] % L.d + L.d - 1 == last then
+        if c > f[o + 1] then c = f[o + 1] end
+        f[o + 1], f[o + 2] = f[o + 1] - c, f[o + 2] - c
+        return
+      end
+      local list = f[L.s]
+      for i = 1, #list, 14 do
+        local its, units = unpack_('<I7I7', list, i)
+        if its == last then
+          if c > units then c = units end
+          local rest = units > c and pack('<I7I7', last, units - c) or ''
+          f[L.s], f[o + 2] = sub(list, 1, i - 1) .. rest .. sub(list, i + 14), f[o + 2] - c
+          return
+        end
+      end
+    end,
+    function(f, o, t, c, L, at) -- sliding-counter
+      L.ask(f, o, t, 0, L)
+      local past = floor(f[o] / L.p) - floor(at / L.p)
+      if past == 0 or past == 1 then
+        local slot = o + 2 - past
+        f[slot] = f[slot] > c and f[slot] - c or 0
+      end
+    end,
+    undo_bucket, undo_bucket, undo_bucket,
+    function(f, o, t, c, L, at) -- concurrency
+      local list = f[L.s]
+      for i = #list - 20, 1, -21 do
+        local expires, id, units = unpack_('<I7I7I7', list, i)
+        if expires == at + L.p and id == 0 and expires > t then
+          local taken = units < c and units or c
+          local rest = units > taken and pack('<I7I7I7', expires, 0, units - taken) or ''
+          f[L.s], f[o + 1] = sub(list, 1, i - 1) .. rest .. sub(list, i + 21), f[o + 1] - taken
+          return
+        end
+      end
+    end,
+  }
+
   -- Operations besides check and peek, by number: each changes `f` and returns whether it applied.
   local operations = {
     [3] = function(ask, f) -- charge
@@ -194,6 +278,10 @@ local function others()
       local found = false
       for _, L in ipairs(ask.limits) do found = L.close and L.close(f, L.o, now, L, ask.hold) ~= nil or found end
       return found
+    end,
+    [10] = function(ask, f) -- undo a charge of that moment
+      for _, L in ipairs(ask.limits) do undoing[L.a](f, L.o, now, ask.cost, L, ask.block) end
+      return true
     end,
   }
 
@@ -278,9 +366,12 @@ local function others()
       if failure then
         out[slot] = failure
       elseif op == 8 then -- clear
-        s, f, changed = '', nil, false
-        call('DEL', key, stride == 3 and keys.log or key)
-        out[slot] = ''
+        local reply = pcall_('DEL', key, stride == 3 and keys.log or key)
+        if type(reply) == 'table' then
+          out[slot] = reply
+        else
+          s, f, changed, out[slot] = '', nil, false, ''
+        end
       elseif op == 9 then -- journal
         out[slot] = call('LRANGE', keys.journal, 0, -1)
       else
@@ -311,9 +402,9 @@ local function others()
     end
   end
 
-  -- All entries stand or fall together: nothing is written before every one was asked.
+  -- All entries stand or fall together: nothing is written before every one was asked. What only asks writes nothing.
   local function serve_together(plan)
-    local held, order, falls, entry, at = {}, {}, false, 0, 0
+    local held, order, falls, entry, at, asks_only = {}, {}, together == 3, 0, 0, together == 2
     for run = 1, runs do
       local n = plan and plan[at + 1] or 1
       local s, failure = open(run)
@@ -342,13 +433,13 @@ local function others()
       local slot, base = held[run], (run - 1) * stride
       local s, kept, ask = slot.raw, slot.kept, slot.ask
       if stride == 3 then keys.log, keys.journal = KEYS[base + 2], KEYS[base + 3] end
-      if falls then
+      if falls or asks_only then
         kept, keys.after = nil, {}
       elseif kept then
         s = write(kept, ask)
       end
       for _, item in ipairs(order) do
-        if item.slot == slot and not item.admitted then
+        if item.slot == slot and not item.admitted and not asks_only then
           local f = refuse(item.ask, s, (read(s, item.ask).blocked or 0) > now)
           if f then s, kept, ask = write(f, item.ask), f, item.ask end
         end
@@ -359,7 +450,7 @@ local function others()
       end
       for i, item in ipairs(order) do
         if item.slot == slot then
-          if item.ask.journal > 0 then note(item.ask, item.admitted and not falls) end
+          if item.ask.journal > 0 and not asks_only then note(item.ask, item.admitted and not falls) end
           out[i + 2] = told(item.ask, s)
         end
       end

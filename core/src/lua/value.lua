@@ -56,7 +56,7 @@ local function parse(s)
       four = { rules(algorithm, D == 1, Y > 0) }
       made[kind] = four
     end
-    local L = { o = o, s = list, len = length, n = N, p = P, d = D, x = X, y = Y, ask = four[1], add = four[2], four = four }
+    local L = { a = algorithm, o = o, s = list, len = length, n = N, p = P, d = D, x = X, y = Y, ask = four[1], add = four[2], four = four }
     limits[i] = L
     if list > 0 then
       lists = lists or {}

@@ -310,3 +310,32 @@ impl Drop for Breaker {
         self.shared.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stub::Stub;
+    use super::*;
+    use crate::policy::Policy;
+    use crate::store::Op;
+
+    #[test]
+    fn failures_of_before_the_way_back_do_not_count_after_it() {
+        let (stub, signals) = (Arc::new(Stub::default()), Arc::new(Signals::default()));
+        let breaker = Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", Arc::clone(&signals));
+        let plan = Policy::parse("1/hour").expect("a policy").plan();
+        let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
+        for _ in 0..20 {
+            breaker.submit(&entry, None, Box::new(|_| None));
+        }
+        let fails = || stub.answer(Err(Error::new(ErrorKind::StoreUnavailable, "gone")));
+        (0..3).for_each(|_| fails());
+        assert_eq!(signals.counters().lost, 1);
+        // The stub answers its ping, so it is back at once.
+        while breaker.at_hand(&entry, None).is_some() {
+            std::thread::yield_now();
+        }
+        (0..17).for_each(|_| fails());
+        assert!(breaker.at_hand(&entry, None).is_none());
+        assert_eq!(signals.counters().lost, 1, "twenty that failed together are one outage");
+    }
+}

@@ -410,3 +410,134 @@ impl Store for DenyCache {
         Some(answer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::super::stub::Stub;
+    use super::*;
+    use crate::policy::Policy;
+
+    const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
+    /// The stub's clock is another one.
+    const NOW: u64 = 1_800_000_000_000_000;
+
+    /// A denial for so long.
+    fn denial(plan: &Plan, micros: u64) -> Answer {
+        let view = View { remaining: 0, admits_at: Some(NOW + micros), resets_at: NOW + micros, delay: 0 };
+        let states = plan.rules.iter().map(Rule::fresh).collect();
+        Answer { now: NOW, views: std::iter::once(view).collect(), states: Some(Box::new(states)), ..Answer::default() }
+    }
+
+    struct Asked {
+        stub: Arc<Stub>,
+        cache: DenyCache,
+        plan: Arc<Plan>,
+        said: Arc<Mutex<Vec<Answer>>>,
+    }
+
+    impl Asked {
+        fn new() -> Self {
+            let stub = Arc::new(Stub::default());
+            let cache = DenyCache::new(Arc::clone(&stub) as Arc<dyn Store>, Duration::from_secs(1));
+            Self { stub, cache, plan: Policy::parse("1/hour").expect("a policy").plan(), said: Arc::default() }
+        }
+
+        fn submit(&self, op: Op) {
+            let said = Arc::clone(&self.said);
+            let done = move |result: Result<Answer>| {
+                said.lock().push(result.expect("an answer"));
+                None
+            };
+            self.cache.submit(&Entry { plan: &self.plan, key: "k", op }, None, Box::new(done));
+        }
+
+        fn at_hand(&self) -> Option<Answer> {
+            let entry = Entry { plan: &self.plan, key: "k", op: CHECK };
+            self.cache.at_hand(&entry, None).map(|answer| answer.expect("an answer"))
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_under_way_during_a_change_is_not_kept() {
+        for overtaken in [false, true] {
+            let asked = Asked::new();
+            let denied = denial(&asked.plan, 3_600_000_000);
+            asked.submit(CHECK);
+            asked.submit(Op::Refund { cost: 1 });
+            if overtaken {
+                // The denial comes while the refund is under way, which is known to have been done later.
+                asked.stub.answer(Ok(denied));
+                asked.stub.answer(Ok(Answer { applied: true, ..Answer::default() }));
+            } else {
+                asked.submit(CHECK);
+                asked.stub.answer(Ok(denied.clone()));
+                asked.stub.answer(Ok(Answer { applied: true, ..Answer::default() }));
+                asked.stub.answer(Ok(denied));
+            }
+            assert_eq!(asked.at_hand(), None);
+            assert!(asked.said.lock().iter().all(|answer| answer.denied_for == 0));
+        }
+    }
+
+    #[test]
+    fn a_denial_ends_counted_from_when_it_was_asked_and_its_moment_stands_still() {
+        for micros in [300_000, 3_600_000_000] {
+            let asked = Asked::new();
+            asked.submit(CHECK);
+            std::thread::sleep(Duration::from_millis(40));
+            asked.stub.answer(Ok(denial(&asked.plan, micros)));
+            let longest = micros.min(1_000_000);
+            let first = asked.said.lock()[0].clone();
+            assert!(u64::from(first.denied_for) <= longest - 40_000, "{first:?}");
+            let again = asked.at_hand().expect("it is known");
+            assert_eq!(again.source, Source::DenyCache);
+            // Its times count from when the answer was there.
+            assert!(again.now >= NOW && again.now - NOW <= longest - 40_000, "{again:?}");
+            assert_eq!(again.views[0].admits_at, Some(NOW + micros));
+            assert!(again.denied_for <= first.denied_for);
+        }
+    }
+
+    #[test]
+    fn a_fallback_is_not_repeated() {
+        let asked = Asked::new();
+        asked.submit(CHECK);
+        let closed = Answer { source: Source::Fallback, ..denial(&asked.plan, 1_000_000) };
+        asked.stub.answer(Ok(closed));
+        assert_eq!(asked.at_hand(), None);
+    }
+
+    #[test]
+    fn a_million_attacked_keys_take_no_more_room_than_there_is() {
+        let asked = Asked::new();
+        let entry_of = |number: u64| format!("key {number}");
+        for number in 0..200_000 {
+            let key = entry_of(number);
+            let entry = Entry { plan: &asked.plan, key: &key, op: CHECK };
+            let Look::Ask(ticket) = asked.cache.shared.look(&entry, 1, Some(NOW), true) else { panic!("not known") };
+            asked.cache.shared.learn(ticket, &entry, 1, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+        }
+        assert_eq!(asked.cache.shared.with(|table| table.sum(Shard::len)), 65_536);
+        // Whoever was forgotten is asked for again.
+        let denied = (0..200_000).filter(|number| {
+            let key = entry_of(*number);
+            let entry = Entry { plan: &asked.plan, key: &key, op: CHECK };
+            matches!(asked.cache.shared.look(&entry, 1, Some(NOW), true), Look::Denied(_))
+        });
+        assert_eq!(denied.count(), 65_536);
+        // However many costs are tried, a key has no more than its share.
+        for cost in 1..100 {
+            let entry = Entry { plan: &asked.plan, key: "costs", op: Op::Check { cost, hold: 0, meta: None } };
+            let Look::Ask(ticket) = asked.cache.shared.look(&entry, cost, Some(NOW), true) else { panic!("not known") };
+            asked.cache.shared.learn(ticket, &entry, cost, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+        }
+        let entry = Entry { plan: &asked.plan, key: "costs", op: CHECK };
+        let kept = asked.cache.shared.with(|table| {
+            let hash = table.hash(&entry);
+            table.shard(hash).all(hash, |denial| denial.is_of(&entry)).len()
+        });
+        assert_eq!(kept, COSTS);
+    }
+}

@@ -10,6 +10,8 @@ mod known;
 mod rollout;
 mod shards;
 mod signals;
+#[cfg(test)]
+mod stub;
 mod table;
 
 pub(crate) use breaker::Breaker;

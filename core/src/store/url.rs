@@ -1,35 +1,84 @@
 //! Store URLs: what they mean, and how they are shown without their secrets.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use redis::{
-    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, TlsCertificates,
-};
 use url::Url;
 
 use crate::error::{Error, Result};
 
 /// Keys the embedded store holds when nothing else is said.
 const MAX_KEYS: usize = 1_000_000;
-const REDIS_PORT: u16 = 6379;
+const REDIS_PORT: u16 = 6_379;
+const SENTINEL_PORT: u16 = 26_379;
 
 /// A store, as a URL names it.
 #[derive(Clone)]
 pub(crate) enum StoreUrl {
     /// `memory://?max_keys=1000000`
     Memory { max_keys: usize },
-    /// One server.
-    Redis(Box<Server>),
+    /// Redis or Valkey: one server, or several that act as one.
+    Redis(Box<Place>),
 }
 
-/// One Redis server.
+/// One server, or several that act as one.
 #[derive(Clone)]
-pub(crate) struct Server {
-    pub(crate) info: ConnectionInfo,
-    pub(crate) certificates: Option<TlsCertificates>,
+pub(crate) struct Place {
+    pub(crate) kind: Kind,
+    pub(crate) login: Login,
+    /// Given when connections are encrypted.
+    pub(crate) certificates: Option<Certificates>,
+    /// Whether a peek may be answered by a replica.
+    pub(crate) read_replicas: bool,
     /// The URL without user, password and files.
     pub(crate) shown: String,
+}
+
+/// How the server that serves a key is found.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    /// There is but this one.
+    Single(Address),
+    /// The sentinels know.
+    Sentinel { sentinels: Vec<Address>, name: String, login: Login },
+    /// The nodes know.
+    Cluster(Vec<Address>),
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Address {
+    Tcp(Arc<str>, u16),
+    Unix(Arc<PathBuf>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Who connects, and to which database.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: u16,
+    /// Whether replies are wanted in the third protocol.
+    pub(crate) resp3: bool,
+}
+
+/// Files of certificates, as they were read.
+#[derive(Clone, Default)]
+pub(crate) struct Certificates {
+    pub(crate) authority: Option<Vec<u8>>,
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl StoreUrl {
@@ -37,15 +86,17 @@ impl StoreUrl {
     /// `config_invalid` that says what was found, what was expected, and never a password.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-        let known = "memory://, redis://, rediss://, redis+unix://, valkey:// or valkeys://";
+        let known = "memory://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
+                     the place of redis";
         match scheme {
             "memory" => memory(&parsed(text)?),
             "redis" | "valkey" => tcp(&parsed(text)?, false),
             "rediss" | "valkeys" => tcp(&parsed(text)?, true),
             "redis+unix" | "valkey+unix" | "unix" => unix(&parsed(text)?),
-            "redis+sentinel" | "redis+cluster" | "valkey+sentinel" | "valkey+cluster" => Err(Error::config(format!(
-                "a store of {scheme}:// is not available yet: connect to one server with {known}"
-            ))),
+            "redis+sentinel" | "valkey+sentinel" => sentinel(text, false),
+            "rediss+sentinel" | "valkeys+sentinel" => sentinel(text, true),
+            "redis+cluster" | "valkey+cluster" => cluster(text, false),
+            "rediss+cluster" | "valkeys+cluster" => cluster(text, true),
             "" => Err(Error::config(format!("a store URL begins with {known}; this one has no scheme"))),
             _ => Err(Error::config(format!("no store has the scheme {scheme}://; use {known}"))),
         }
@@ -102,95 +153,191 @@ fn memory(url: &Url) -> Result<StoreUrl> {
     Ok(StoreUrl::Memory { max_keys })
 }
 
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
 /// The part of a URL that says who connects.
-fn settings(url: &Url, database: Option<&str>, protocol: Option<&str>) -> Result<RedisConnectionInfo> {
-    let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let mut settings = RedisConnectionInfo::default();
+fn login(url: &Url, database: Option<&str>, protocol: Option<&str>) -> Result<Login> {
+    let mut login = Login::default();
     if !url.username().is_empty() {
-        settings = settings.set_username(decoded(url.username()));
+        login.user = Some(decoded(url.username()));
     }
-    if let Some(password) = url.password() {
-        settings = settings.set_password(decoded(password));
-    }
+    login.password = url.password().map(decoded);
     if let Some(text) = database.filter(|text| !text.is_empty()) {
-        let database = text.parse::<u16>().map_err(|_| {
+        login.database = text.parse::<u16>().map_err(|_| {
             Error::config(format!("{text:?} is no database of Redis: give its number, as in redis://localhost:6379/0"))
         })?;
-        settings = settings.set_db(i64::from(database));
     }
-    match protocol {
-        None | Some("2" | "resp2") => Ok(settings),
-        Some("3" | "resp3") => Ok(settings.set_protocol(ProtocolVersion::RESP3)),
-        Some(text) => Err(Error::config(format!("protocol={text:?} is no protocol of Redis: give 2 or 3"))),
-    }
+    login.resp3 = match protocol {
+        None | Some("2" | "resp2") => false,
+        Some("3" | "resp3") => true,
+        Some(text) => return Err(Error::config(format!("protocol={text:?} is no protocol of Redis: give 2 or 3"))),
+    };
+    Ok(login)
+}
+
+fn address(url: &Url, port: u16) -> Address {
+    let host = url.host_str().filter(|host| !host.is_empty()).unwrap_or("127.0.0.1");
+    // A host in brackets is an IPv6 address; sockets take it bare.
+    Address::Tcp(host.trim_start_matches('[').trim_end_matches(']').into(), url.port().unwrap_or(port))
+}
+
+fn single(kind: Address, login: Login, certificates: Option<Certificates>, shown: String) -> StoreUrl {
+    let kind = Kind::Single(kind);
+    StoreUrl::Redis(Box::new(Place { kind, login, certificates, read_replicas: false, shown }))
 }
 
 fn tcp(url: &Url, tls: bool) -> Result<StoreUrl> {
-    let host = url.host_str().filter(|host| !host.is_empty()).unwrap_or("127.0.0.1");
-    // A host in brackets is an IPv6 address; sockets take it bare.
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let port = url.port().unwrap_or(REDIS_PORT);
+    let address = address(url, REDIS_PORT);
     let database = url.path().trim_start_matches('/');
-    let shown = format!("{}://{host}:{port}/{}", url.scheme(), if database.is_empty() { "0" } else { database });
-    let (protocol, addr, certificates) = if tls {
+    let shown = format!("{}://{address}/{}", url.scheme(), if database.is_empty() { "0" } else { database });
+    let (protocol, certificates) = if tls {
         let [protocol, ca, cert, key] = options(url, ["protocol", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])?;
-        let certificates = certificates(ca, cert, key)?;
-        (protocol, ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }, Some(certificates))
+        (protocol, Some(certificates(ca, cert, key)?))
     } else {
         let [protocol] = options(url, ["protocol"])?;
-        (protocol, ConnectionAddr::Tcp(host, port), None)
+        (protocol, None)
     };
-    let settings = settings(url, Some(database), protocol.as_deref())?;
-    server(addr, settings, certificates, shown)
+    Ok(single(address, login(url, Some(database), protocol.as_deref())?, certificates, shown))
 }
 
 fn unix(url: &Url) -> Result<StoreUrl> {
     let [protocol, database] = options(url, ["protocol", "db"])?;
-    let path = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy().into_owned();
+    let path = decoded(url.path());
     if path.len() < 2 {
         return Err(Error::config("a unix socket needs a path, as in redis+unix:///run/redis.sock?db=0"));
     }
     let shown = format!("{}://{path}", url.scheme());
-    let settings = settings(url, database.as_deref(), protocol.as_deref())?;
-    server(ConnectionAddr::Unix(PathBuf::from(path)), settings, None, shown)
+    let login = login(url, database.as_deref(), protocol.as_deref())?;
+    Ok(single(Address::Unix(Arc::new(path.into())), login, None, shown))
 }
 
-fn server(
-    addr: ConnectionAddr,
-    settings: RedisConnectionInfo,
-    certificates: Option<TlsCertificates>,
-    shown: String,
-) -> Result<StoreUrl> {
-    let info = addr
-        .into_connection_info()
-        .map_err(|error| Error::config(format!("{shown} cannot be connected to: {error}")))?
-        .set_redis_settings(settings.set_skip_set_lib_name());
-    Ok(StoreUrl::Redis(Box::new(Server { info, certificates, shown })))
+/// The URL with its first server only, which a parser can read, and all its servers.
+fn several(text: &str, port: u16) -> Result<(Url, Vec<Address>)> {
+    let begins = text.find("://").map_or(0, |at| at + 3);
+    let ends = text[begins..].find(['/', '?', '#']).map_or(text.len(), |at| begins + at);
+    let hosts = text[begins..ends].rfind('@').map_or(begins, |at| begins + at + 1);
+    let mut addresses = Vec::new();
+    let mut first = None;
+    for host in text[hosts..ends].split(',') {
+        let url = parsed(&format!("{}{host}{}", &text[..hosts], &text[ends..]))?;
+        addresses.push(address(&url, port));
+        first = first.or(Some(url));
+    }
+    let url = first.ok_or_else(|| Error::config("the store URL names no server"))?;
+    if text[hosts..ends].split(',').any(str::is_empty) {
+        return Err(Error::config(format!(
+            "a store URL of {0}:// names its servers with commas between them, as in {0}://host1:{port},host2:{port}",
+            url.scheme()
+        )));
+    }
+    Ok((url, addresses))
 }
 
-fn certificates(ca: Option<String>, cert: Option<String>, key: Option<String>) -> Result<TlsCertificates> {
+fn joined(addresses: &[Address]) -> String {
+    addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn replicas(read_from: Option<&str>) -> Result<bool> {
+    match read_from {
+        None | Some("primary") => Ok(false),
+        Some("replica") => Ok(true),
+        Some(text) => Err(Error::config(format!("read_from={text:?} is unknown: give primary or replica"))),
+    }
+}
+
+fn sentinel(text: &str, tls: bool) -> Result<StoreUrl> {
+    let (url, sentinels) = several(text, SENTINEL_PORT)?;
+    let [protocol, read_from, user, password, ca, cert, key] = options(
+        &url,
+        [
+            "protocol",
+            "read_from",
+            "sentinel_username",
+            "sentinel_password",
+            "ssl_ca_certs",
+            "ssl_certfile",
+            "ssl_keyfile",
+        ],
+    )?;
+    let mut path = url.path().trim_start_matches('/').splitn(2, '/');
+    let (name, database) = (decoded(path.next().unwrap_or_default()), path.next().unwrap_or_default());
+    if name.is_empty() {
+        return Err(Error::config(format!(
+            "a store URL of {0}:// names the primary after the sentinels, as in {0}://host1:26379,host2:26379/mymaster/0",
+            url.scheme()
+        )));
+    }
+    let certificates = encrypted(tls, ca, cert, key)?;
+    let shown = format!(
+        "{}://{}/{name}/{}",
+        url.scheme(),
+        joined(&sentinels),
+        if database.is_empty() { "0" } else { database }
+    );
+    Ok(StoreUrl::Redis(Box::new(Place {
+        kind: Kind::Sentinel { sentinels, name, login: Login { user, password, ..Login::default() } },
+        login: login(&url, Some(database), protocol.as_deref())?,
+        certificates,
+        read_replicas: replicas(read_from.as_deref())?,
+        shown,
+    })))
+}
+
+fn cluster(text: &str, tls: bool) -> Result<StoreUrl> {
+    let (url, seeds) = several(text, REDIS_PORT)?;
+    let [protocol, read_from, ca, cert, key] =
+        options(&url, ["protocol", "read_from", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])?;
+    if !matches!(url.path(), "" | "/" | "/0") {
+        return Err(Error::config(format!(
+            "a cluster has no databases, but the store URL of {}:// names {:?}: leave it out",
+            url.scheme(),
+            url.path().trim_start_matches('/')
+        )));
+    }
+    Ok(StoreUrl::Redis(Box::new(Place {
+        shown: format!("{}://{}", url.scheme(), joined(&seeds)),
+        kind: Kind::Cluster(seeds),
+        login: login(&url, None, protocol.as_deref())?,
+        certificates: encrypted(tls, ca, cert, key)?,
+        read_replicas: replicas(read_from.as_deref())?,
+    })))
+}
+
+fn encrypted(tls: bool, ca: Option<String>, cert: Option<String>, key: Option<String>) -> Result<Option<Certificates>> {
+    if tls {
+        return certificates(ca, cert, key).map(Some);
+    }
+    match [ca, cert, key].iter().any(Option::is_some) {
+        true => Err(Error::config("certificates are of use with TLS only: begin the store URL with rediss")),
+        false => Ok(None),
+    }
+}
+
+fn certificates(ca: Option<String>, cert: Option<String>, key: Option<String>) -> Result<Certificates> {
     let read = |what: &str, path: Option<String>| {
         path.map(|path| {
             std::fs::read(&path).map_err(|error| Error::config(format!("{what}={path:?} cannot be read: {error}")))
         })
         .transpose()
     };
-    let root_cert = read("ssl_ca_certs", ca)?;
-    let client_tls = match (read("ssl_certfile", cert)?, read("ssl_keyfile", key)?) {
+    let authority = read("ssl_ca_certs", ca)?;
+    let client = match (read("ssl_certfile", cert)?, read("ssl_keyfile", key)?) {
         (None, None) => None,
-        (Some(client_cert), Some(client_key)) => Some(redis::ClientTlsConfig { client_cert, client_key }),
+        (Some(cert), Some(key)) => Some((cert, key)),
         _ => return Err(Error::config("a client certificate needs both ssl_certfile and ssl_keyfile")),
     };
-    Ok(TlsCertificates { client_tls, root_cert })
+    Ok(Certificates { authority, client })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn server(text: &str) -> Server {
+    fn place(text: &str) -> Place {
         match StoreUrl::parse(text) {
-            Ok(StoreUrl::Redis(server)) => *server,
+            Ok(StoreUrl::Redis(place)) => *place,
             Ok(StoreUrl::Memory { .. }) => panic!("{text} is no server"),
             Err(error) => panic!("{text}: {error}"),
         }
@@ -205,18 +352,16 @@ mod tests {
             ("redis://me:pw@:6380/1", 6380, 1, Some("me")),
             ("rediss://me:pw@/", 6379, 0, Some("me")),
         ] {
-            let found = server(text);
-            let settings = found.info.redis_settings();
+            let found = place(text);
+            let login = &found.login;
             assert_eq!(
-                (settings.username(), settings.password(), settings.db()),
+                (login.user.as_deref(), login.password.as_deref(), login.database),
                 (user, Some("pw"), database),
                 "{text}"
             );
-            match found.info.addr() {
-                ConnectionAddr::Tcp(host, at) | ConnectionAddr::TcpTls { host, port: at, .. } => {
-                    assert_eq!((host.as_str(), *at), ("127.0.0.1", port), "{text}");
-                }
-                other => panic!("{text} connects to {other}"),
+            match &found.kind {
+                Kind::Single(Address::Tcp(host, at)) => assert_eq!((&**host, *at), ("127.0.0.1", port), "{text}"),
+                _ => panic!("{text} is one server"),
             }
             assert!(!found.shown.contains("pw"), "{}", found.shown);
         }
@@ -228,9 +373,23 @@ mod tests {
             ("redis+unix://:pw@/run/redis.sock?db=2", "/run/redis.sock", Some("pw")),
             ("redis+unix:///run/@/redis.sock", "/run/@/redis.sock", None),
         ] {
-            let found = server(text);
-            assert_eq!(found.info.redis_settings().password(), password, "{text}");
-            assert!(matches!(found.info.addr(), ConnectionAddr::Unix(at) if at == &PathBuf::from(path)), "{text}");
+            let found = place(text);
+            assert_eq!(found.login.password.as_deref(), password, "{text}");
+            assert!(matches!(&found.kind, Kind::Single(Address::Unix(at)) if **at == PathBuf::from(path)), "{text}");
         }
+    }
+
+    #[test]
+    fn several_servers_are_named_with_commas() {
+        let found = place("redis+sentinel://me:p%40w@a,b:1,[::1]:2/the%20name/3?sentinel_password=s&read_from=replica");
+        let Kind::Sentinel { sentinels, name, login } = &found.kind else { panic!("sentinels") };
+        assert_eq!(joined(sentinels), "a:26379,b:1,[::1]:2");
+        assert_eq!((name.as_str(), login.password.as_deref(), found.login.database), ("the name", Some("s"), 3));
+        assert_eq!((found.login.user.as_deref(), found.login.password.as_deref()), (Some("me"), Some("p@w")));
+        assert!(found.read_replicas && !found.shown.contains("p@w") && !found.shown.contains("sentinel_password"));
+        let found = place("valkeys+cluster://:pw@a:7000,b");
+        assert!(matches!(&found.kind, Kind::Cluster(seeds) if joined(seeds) == "a:7000,b:6379"));
+        assert!(found.certificates.is_some() && !found.read_replicas);
+        assert_eq!(found.shown, "valkeys+cluster://a:7000,b:6379");
     }
 }

@@ -12,13 +12,22 @@ const HISTORIES: u64 = 10_000;
 
 #[test]
 fn memory_and_redis_agree() {
-    let redis = Servers::start(Kind::Single);
+    agree(Kind::Single, HISTORIES);
+}
+
+#[test]
+fn memory_and_a_cluster_agree() {
+    agree(Kind::Cluster, HISTORIES / 10);
+}
+
+fn agree(kind: Kind, histories: u64) {
+    let redis = Servers::start(kind);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let one = number("TIDEGATE_SEED");
     let kept = include_str!("seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
     let seeds: Vec<u64> = match one {
         Some(seed) => vec![seed],
-        None => kept.chain(0..number("TIDEGATE_HISTORIES").unwrap_or(HISTORIES)).collect(),
+        None => kept.chain(0..number("TIDEGATE_HISTORIES").unwrap_or(histories)).collect(),
     };
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
     let (memory_clock, redis_clock) = (clock(), clock());

@@ -11,12 +11,12 @@ const PENDING: [&str; 0] = [];
 
 #[test]
 fn hold_over_every_store() {
-    let server = Servers::start(Kind::Single);
+    let (server, cluster) = (Servers::start(Kind::Single), Servers::start(Kind::Cluster));
     let redis = server.url();
     let (pending, cases): (Vec<Case>, Vec<Case>) =
         cases(&SKIPPED).into_iter().partition(|case| PENDING.contains(&case.name.as_str()));
     assert_eq!(pending.len(), PENDING.len(), "every pending case exists");
-    for store in ["memory://".to_owned(), redis.to_owned(), format!("{redis}?protocol=3")] {
+    for store in ["memory://", redis, &format!("{redis}?protocol=3"), cluster.url()].map(str::to_owned) {
         for tasks in [false, true] {
             let way = Way { store: store.clone(), tasks };
             let complaints: Vec<String> = cases.iter().filter_map(|case| case.run(&way).err()).collect();

@@ -1,80 +1,28 @@
-//! One thread and one connection for all calls that do not block.
-//!
-//! What waits at the same moment travels as one script call. A call that is alone is sent at once; while calls are in
-//! flight newcomers gather, and go when there are enough of them or when nothing is in flight any more. Sending before the
-//! answer is back keeps the server busy while the callers work.
+//! One thread for all calls that do not block: it knows which server serves which slot, and keeps a lane to each.
 
-use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisError, Value};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep};
 
-use super::{Target, failure, is_unknown_script};
+use super::chart::Chart;
+use super::failure::{self, Failure};
+use super::job::Job;
+use super::lane::{Lane, Outcome, Returned, Why};
+use super::survey::Survey;
+use super::{HOPS, PAUSE, REPLICAS, SURVEYS, Target, pool};
 use crate::error::{Error, ErrorKind, Result};
-use crate::script::{Batch, Request};
-use crate::store::{AllDone, Answer, Done, Home, Homes, Pinged, tell};
+use crate::store::url::Address;
+use crate::store::{Homes, tell};
 
-/// Calls in flight at once when they fold …
-const FLIGHTS: usize = 4;
-/// … and when each travels alone.
-const LONE_FLIGHTS: usize = 1_024;
-/// While something is in flight, this many are worth a call of their own.
-const WORTH: usize = 32;
-
-/// A call that waits, and who waits for it.
-pub(super) struct Job {
-    requests: Vec<Request>,
-    now: Option<u64>,
-    deadline: Instant,
-    done: Waiter,
-}
-
-enum Waiter {
-    One(Done),
-    All(AllDone),
-    Ping(Pinged),
-}
-
-impl Waiter {
-    fn fail(self, error: &Error) -> Home {
-        match self {
-            Self::One(done) => done(Err(error.clone())),
-            Self::All(done) => done(Err(error.clone())),
-            Self::Ping(done) => done(Err(error.clone())),
-        }
-    }
-}
-
-impl Job {
-    pub(super) fn one(request: Request, now: Option<u64>, timeout: Duration, done: Done) -> Self {
-        Self { requests: vec![request], now, deadline: Instant::now() + timeout, done: Waiter::One(done) }
-    }
-
-    pub(super) fn all(requests: Vec<Request>, now: Option<u64>, timeout: Duration, done: AllDone) -> Self {
-        Self { requests, now, deadline: Instant::now() + timeout, done: Waiter::All(done) }
-    }
-
-    pub(super) fn ping(timeout: Duration, done: Pinged) -> Self {
-        Self { requests: Vec::new(), now: None, deadline: Instant::now() + timeout, done: Waiter::Ping(done) }
-    }
-
-    pub(super) fn fail(self, error: &Error) -> Home {
-        self.done.fail(error)
-    }
-
-    /// What must agree for two jobs to travel together: nothing for a job that stands or falls as a whole.
-    fn fold(&self) -> Option<(Option<u64>, bool)> {
-        match self.done {
-            Waiter::One(_) => Some((self.now, self.requests[0].plan.has_companions())),
-            Waiter::All(_) | Waiter::Ping(_) => None,
-        }
-    }
-}
+/// How long a thread that connects or asks for the chart stays for the next time.
+const IDLE_THREAD: Duration = Duration::from_secs(1);
 
 /// The way in: cheap to call from any thread.
 pub(super) struct Engine {
@@ -82,14 +30,17 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn start(target: Target) -> Result<Self> {
+    pub(super) fn start(target: Target, survey: Arc<Survey>) -> Result<Self> {
         let (sender, receiver) = unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(IDLE_THREAD).build();
         let runtime = runtime.map_err(|error| cannot_start(&error))?;
-        std::thread::Builder::new()
-            .name("tidegate-redis".to_owned())
-            .spawn(move || runtime.block_on(Loop::new(target).run(receiver)))
-            .map_err(|error| cannot_start(&error))?;
+        let run = move || {
+            runtime.block_on(Desk::new(target, survey).run(receiver));
+            // An attempt to connect may be under way; it ends by itself.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("tidegate-redis".to_owned());
+        thread.spawn(run).map_err(|error| cannot_start(&error))?;
         Ok(Self { jobs: sender })
     }
 
@@ -114,7 +65,7 @@ impl Drop for Engine {
     }
 }
 
-fn cannot_start(error: &std::io::Error) -> Error {
+pub(super) fn cannot_start(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::StoreUnavailable, format!("the thread for Redis cannot be started: {error}"))
 }
 
@@ -122,51 +73,62 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the limiter is closed")
 }
 
-/// Jobs that travel as one call.
-struct Flight {
-    batch: Batch,
-    waiters: Vec<Waiter>,
-    reply: Result<Value>,
-    lost: bool,
+/// Where jobs are sorted to lanes.
+struct Desk {
+    target: Target,
+    survey: Arc<Survey>,
+    chart: Option<Chart>,
+    lanes: Vec<Lane>,
+    /// For each shard of the chart the number of its primary's lane, once it has one.
+    primaries: Vec<Option<usize>>,
+    /// Jobs that wait for a chart, for a better one, or for a moment.
+    parked: Vec<Parked>,
+    drawing: Option<JoinHandle<std::result::Result<Chart, Failure>>>,
+    drawn: Option<Instant>,
+    /// Whether the chart may be wrong.
+    doubt: bool,
 }
 
-struct Loop {
-    target: Arc<Target>,
-    waiting: VecDeque<Job>,
-    connection: Option<MultiplexedConnection>,
+struct Parked {
+    job: Job,
+    /// When it goes on; without a time it waits for the next chart.
+    until: Option<Instant>,
+    /// What to say when there is no time left.
+    error: Error,
+    /// Who could not be reached: when the next chart names the same, there is nobody else.
+    gone: Option<Address>,
 }
 
-impl Loop {
-    fn new(target: Target) -> Self {
-        Self { target: Arc::new(target), waiting: VecDeque::new(), connection: None }
+impl Desk {
+    fn new(target: Target, survey: Arc<Survey>) -> Self {
+        // One server is where the URL says.
+        let chart = if survey.has_others() { None } else { survey.draw(None, std::time::Instant::now()).ok() };
+        let mut desk = Self {
+            target,
+            survey,
+            chart: None,
+            lanes: Vec::new(),
+            primaries: Vec::new(),
+            parked: Vec::new(),
+            drawing: None,
+            drawn: None,
+            doubt: false,
+        };
+        if let Some(chart) = chart {
+            desk.adopt(chart);
+        }
+        desk
     }
 
     async fn run(mut self, mut jobs: UnboundedReceiver<Option<Job>>) {
-        let mut flights = FuturesUnordered::new();
-        let mut open = true;
-        while open || !flights.is_empty() {
-            let oldest = self.waiting.front().map(|job| job.deadline);
-            tokio::select! {
-                biased;
-                Some(flight) = flights.next(), if !flights.is_empty() => self.land(flight),
-                job = jobs.recv(), if open => {
-                    open = self.gather(job.flatten(), &mut jobs);
-                }
-                () = expiry(oldest), if oldest.is_some() => self.expire(),
-            }
-            while self.departs(flights.len()) {
-                if !self.ready().await {
-                    break;
-                }
-                let Some(connection) = self.connection.clone() else { break };
-                if let Some((batch, waiters)) = self.board() {
-                    flights.push(fly(Arc::clone(&self.target), connection, batch, waiters));
-                }
-            }
-        }
+        let mut alarm = Box::pin(tokio::time::sleep(Duration::ZERO));
+        poll_fn(|cx| self.poll(cx, &mut jobs, &mut alarm)).await;
         let mut homes = Homes::default();
-        for job in self.waiting.drain(..) {
-            homes.add(job.fail(&closed()));
+        for lane in self.lanes {
+            lane.close(&closed(), &mut homes);
+        }
+        for parked in self.parked {
+            homes.add(parked.job.fail(&closed()));
         }
         jobs.close();
         while let Some(job) = jobs.recv().await {
@@ -176,128 +138,265 @@ impl Loop {
         }
     }
 
-    /// Whether the next call goes now.
-    fn departs(&self, flights: usize) -> bool {
-        match self.waiting.len() {
-            0 => false,
-            _ if self.target.fold == 1 => flights < LONE_FLIGHTS,
-            waiting => flights == 0 || flights < FLIGHTS && waiting >= WORTH,
+    /// Ready when it was told to end.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        jobs: &mut UnboundedReceiver<Option<Job>>,
+        alarm: &mut Pin<Box<Sleep>>,
+    ) -> Poll<()> {
+        let mut outcome = Outcome::default();
+        loop {
+            loop {
+                let job = match jobs.try_recv() {
+                    Ok(job) => job,
+                    Err(TryRecvError::Disconnected) => None,
+                    Err(TryRecvError::Empty) => match jobs.poll_recv(cx) {
+                        Poll::Ready(job) => job.flatten(),
+                        Poll::Pending => break,
+                    },
+                };
+                match job {
+                    Some(job) => self.route(job, &mut outcome),
+                    None => return Poll::Ready(()),
+                }
+            }
+            let mut busy = self.poll_drawing(cx, &mut outcome);
+            let now = Instant::now();
+            for lane in &mut self.lanes {
+                lane.expire(now, &mut outcome);
+                busy |= lane.poll(cx, &mut outcome);
+            }
+            if !outcome.returned.is_empty() {
+                self.take_back(&mut outcome);
+                busy = true;
+            }
+            busy |= self.unpark(now, &mut outcome);
+            self.doubt |= std::mem::take(&mut outcome.troubled);
+            busy |= self.draw_if_needed(now);
+            // Those whose answers came are woken before more is looked at.
+            outcome.homes = Homes::default();
+            if !busy && !self.sleep(cx, alarm) {
+                return Poll::Pending;
+            }
         }
     }
 
-    /// Takes a job and all that came with it; says whether more will come.
-    fn gather(&mut self, first: Option<Job>, jobs: &mut UnboundedReceiver<Option<Job>>) -> bool {
-        let Some(first) = first else { return false };
-        self.waiting.push_back(first);
-        while let Ok(job) = jobs.try_recv() {
-            match job {
-                Some(job) => self.waiting.push_back(job),
-                None => return false,
+    /// Sets the alarm; says whether it has rung already.
+    fn sleep(&self, cx: &mut Context<'_>, alarm: &mut Pin<Box<Sleep>>) -> bool {
+        let parked = self.parked.iter().map(|parked| match parked.until {
+            Some(until) => until.min(parked.job.ride.deadline),
+            None => parked.job.ride.deadline,
+        });
+        let Some(next) = self.lanes.iter().filter_map(Lane::alarm).chain(parked).min() else { return false };
+        if alarm.deadline() != next {
+            alarm.as_mut().reset(next);
+        }
+        alarm.as_mut().poll(cx).is_ready()
+    }
+
+    /// The number of the lane to a server, made now where it is missing.
+    fn lane(&mut self, address: &Address, replica: bool) -> usize {
+        let known = self.lanes.iter().position(|lane| lane.replica == replica && lane.address() == address);
+        known.unwrap_or_else(|| {
+            let server = self.survey.server(address.clone(), replica);
+            let (prefix, fold) = (Arc::clone(&self.target.prefix), self.target.fold);
+            self.lanes.push(Lane::new(server, replica, self.survey.has_others(), prefix, fold));
+            self.lanes.len() - 1
+        })
+    }
+
+    fn primary(&mut self, shard: usize) -> usize {
+        if let Some(lane) = self.primaries[shard] {
+            return lane;
+        }
+        let address = self.chart.as_ref().map(|chart| chart.shards()[shard].primary.clone());
+        // A shard has a number because a chart gave it one.
+        let lane = address.map_or(0, |address| self.lane(&address, false));
+        self.primaries[shard] = Some(lane);
+        lane
+    }
+
+    /// Gives a job to the lane of its slot.
+    fn route(&mut self, mut job: Job, outcome: &mut Outcome) {
+        let Some(chart) = &self.chart else {
+            let error = failure::late(self.survey.shown(), self.target.timeout);
+            self.parked.push(Parked { job, until: None, error, gone: None });
+            return;
+        };
+        let Some(shard) = chart.shard_of(job.slot) else {
+            let error = pool::uncovered(self.survey.shown(), job.slot);
+            self.doubt = true;
+            self.park(job, error, outcome);
+            return;
+        };
+        if job.ride.reads && job.ride.hops == 0 {
+            self.doubt |= self.drawn.is_none_or(|at| at.elapsed() > REPLICAS);
+            let replicas = &chart.shards()[shard].replicas;
+            if !replicas.is_empty() {
+                let address = replicas[usize::from(job.slot) % replicas.len()].clone();
+                let now = Instant::now();
+                // A replica that is silent leaves time to ask the primary.
+                job.ride.until = now + job.ride.deadline.saturating_duration_since(now) / 2;
+                let lane = self.lane(&address, true);
+                self.lanes[lane].push(job, false);
+                return;
             }
+        }
+        job.ride.until = job.ride.deadline;
+        let (lane, returns) = (self.primary(shard), job.ride.hops > 0);
+        self.lanes[lane].push(job, returns);
+    }
+
+    /// What to do with jobs that came back.
+    fn take_back(&mut self, outcome: &mut Outcome) {
+        // From the last to the first, each to the head of its line: so they stand as they stood.
+        for Returned { mut job, why, from } in std::mem::take(&mut outcome.returned).into_iter().rev() {
+            let from_replica = job.ride.until < job.ride.deadline;
+            job.ride.hops = job.ride.hops.saturating_add(1);
+            match why {
+                // The primary is asked instead.
+                Why::Failed(_) | Why::Moved(..) | Why::Ask(_) | Why::Split(_) | Why::Astray(_) if from_replica => {
+                    self.doubt |= matches!(&why, Why::Failed(failure) if failure.elsewhere);
+                    self.route(job, outcome);
+                }
+                Why::Failed(failure) => {
+                    let stays = !self.survey.has_others() || !failure.elsewhere;
+                    self.doubt |= !stays;
+                    if stays || failure.may_have_run {
+                        outcome.homes.add(job.fail(&failure.error));
+                    } else {
+                        self.parked.push(Parked { job, until: None, error: failure.error, gone: Some(from) });
+                    }
+                }
+                Why::Moved(slot, address) => {
+                    self.doubt = true;
+                    self.move_slot(slot, address);
+                    if job.ride.hops % HOPS == 0 {
+                        let error = pool::uncovered(self.survey.shown(), slot);
+                        self.park(job, error, outcome);
+                    } else {
+                        self.route(job, outcome);
+                    }
+                }
+                Why::Ask(address) => {
+                    let lane = self.lane(&address, false);
+                    self.lanes[lane].push_asking(job);
+                }
+                Why::Split(error) => self.park(job, error, outcome),
+                Why::Astray(error) => {
+                    self.doubt = true;
+                    let lane = self.lane(&from, false);
+                    self.lanes[lane].greet_again();
+                    self.park(job, error, outcome);
+                }
+            }
+        }
+    }
+
+    fn move_slot(&mut self, slot: u16, address: Address) {
+        if let Some(chart) = &mut self.chart {
+            chart.move_slot(slot, address);
+            self.primaries.resize(chart.shards().len(), None);
+        }
+    }
+
+    /// Lets a job wait a little, if it has the time.
+    fn park(&mut self, job: Job, error: Error, outcome: &mut Outcome) {
+        let until = Instant::now() + PAUSE;
+        if job.ride.deadline <= until + PAUSE {
+            outcome.homes.add(job.fail(&error));
+            return;
+        }
+        self.parked.push(Parked { job, until: Some(until), error, gone: None });
+    }
+
+    /// Sends on those who have waited long enough.
+    fn unpark(&mut self, now: Instant, outcome: &mut Outcome) -> bool {
+        if self.parked.is_empty() {
+            return false;
+        }
+        // A chart that was just drawn is not drawn again for those who come now.
+        let settled = self.drawing.is_none() && self.chart.is_some() && self.drawn.is_some_and(|at| now < at + SURVEYS);
+        let mut went = false;
+        for parked in std::mem::take(&mut self.parked) {
+            if parked.job.ride.deadline <= now {
+                outcome.homes.add(parked.job.fail(&parked.error));
+                continue;
+            }
+            let goes = match parked.until {
+                Some(until) => until <= now && self.chart.is_some(),
+                None => settled,
+            };
+            if !goes {
+                self.parked.push(parked);
+                continue;
+            }
+            went = true;
+            let same = parked.gone.as_ref().is_some_and(|gone| self.primary_of(parked.job.slot) == Some(gone));
+            if same {
+                outcome.homes.add(parked.job.fail(&parked.error));
+            } else {
+                self.route(parked.job, outcome);
+            }
+        }
+        went
+    }
+
+    fn primary_of(&self, slot: u16) -> Option<&Address> {
+        let chart = self.chart.as_ref()?;
+        chart.shard_of(slot).map(|shard| &chart.shards()[shard].primary)
+    }
+
+    /// Says whether it began, so that somebody listens for its end.
+    fn draw_if_needed(&mut self, now: Instant) -> bool {
+        let wanted = self.chart.is_none() && !self.parked.is_empty()
+            || self.doubt && self.survey.has_others() && self.drawn.is_none_or(|at| now >= at + SURVEYS);
+        if self.drawing.is_some() || !wanted {
+            return false;
+        }
+        let (survey, known) = (Arc::clone(&self.survey), self.chart.clone());
+        let time = self.target.timeout.clamp(Duration::from_millis(250), Duration::from_secs(1));
+        let deadline = std::time::Instant::now() + time;
+        self.drawing = Some(tokio::task::spawn_blocking(move || survey.draw(known.as_ref(), deadline)));
+        true
+    }
+
+    fn poll_drawing(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
+        let Some(drawing) = &mut self.drawing else { return false };
+        let Poll::Ready(drawn) = Pin::new(drawing).poll(cx) else { return false };
+        (self.drawing, self.drawn) = (None, Some(Instant::now()));
+        match drawn {
+            Ok(Ok(chart)) => {
+                self.doubt = false;
+                self.adopt(chart);
+            }
+            Ok(Err(failure)) if self.chart.is_none() => {
+                // Without a chart there is nobody to ask; whoever has time waits for the next.
+                let late = failure.error.kind() == ErrorKind::StoreTimeout;
+                for parked in std::mem::take(&mut self.parked) {
+                    if late {
+                        self.parked.push(parked);
+                    } else {
+                        outcome.homes.add(parked.job.fail(&failure.error));
+                    }
+                }
+            }
+            _ => {}
         }
         true
     }
 
-    fn next_if(&mut self, wanted: impl FnOnce(&Job) -> bool) -> Option<Job> {
-        self.waiting.front().is_some_and(wanted).then(|| self.waiting.pop_front()).flatten()
+    fn adopt(&mut self, chart: Chart) {
+        let is_named = |lane: &Lane| {
+            chart.shards().iter().any(|shard| match lane.replica {
+                true => shard.replicas.contains(lane.address()),
+                false => shard.primary == *lane.address(),
+            })
+        };
+        // A lane to a server that left ends once nobody waits for it.
+        self.lanes.retain(|lane| !lane.is_idle() || is_named(lane));
+        self.primaries = vec![None; chart.shards().len()];
+        self.chart = Some(chart);
     }
-
-    fn expire(&mut self) {
-        let now = Instant::now();
-        let mut homes = Homes::default();
-        while let Some(job) = self.next_if(|job| job.deadline <= now) {
-            homes.add(job.fail(&failure::late(&self.target.shown, self.target.timeout)));
-        }
-    }
-
-    /// Connects where that is needed; when it fails, everything that waits fails with it.
-    async fn ready(&mut self) -> bool {
-        if self.connection.is_some() {
-            return true;
-        }
-        let timeout = self.target.timeout;
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
-        match self.target.client.get_multiplexed_async_connection_with_config(&config).await {
-            Ok(connection) => {
-                self.connection = Some(connection);
-                true
-            }
-            Err(error) => {
-                let error = failure::of(&error, &self.target.shown, timeout);
-                let mut homes = Homes::default();
-                for job in self.waiting.drain(..) {
-                    homes.add(job.fail(&error));
-                }
-                false
-            }
-        }
-    }
-
-    /// The next jobs that may travel together, oldest first.
-    fn board(&mut self) -> Option<(Batch, Vec<Waiter>)> {
-        self.expire();
-        let first = self.waiting.pop_front()?;
-        let (fold, now) = (first.fold(), first.now);
-        let together = matches!(first.done, Waiter::All(_));
-        let (mut requests, mut waiters) = (first.requests, vec![first.done]);
-        while fold.is_some() && waiters.len() < self.target.fold {
-            match self.next_if(|job| job.fold() == fold) {
-                Some(job) => {
-                    requests.extend(job.requests);
-                    waiters.push(job.done);
-                }
-                None => break,
-            }
-        }
-        Some((Batch::new(Arc::clone(&self.target.prefix), now, together, requests), waiters))
-    }
-
-    fn land(&mut self, flight: Flight) {
-        if flight.lost {
-            self.connection = None;
-        }
-        let Flight { batch, waiters, reply, .. } = flight;
-        // Woken when all answers of the flight are given out, not once for each.
-        let mut homes = Homes::default();
-        match reply.and_then(|reply| batch.answers(reply)) {
-            Err(error) => waiters.into_iter().for_each(|waiter| homes.add(waiter.fail(&error))),
-            Ok(answers) => {
-                let mut answers = answers.into_iter();
-                for waiter in waiters {
-                    homes.add(match waiter {
-                        Waiter::One(done) => {
-                            done(answers.next().unwrap_or_else(|| Err(failure::silence(&self.target.shown))))
-                        }
-                        Waiter::All(done) => done(answers.by_ref().collect::<Result<Vec<Answer>>>()),
-                        Waiter::Ping(done) => done(Ok(())),
-                    });
-                }
-            }
-        }
-    }
-}
-
-async fn expiry(oldest: Option<Instant>) {
-    if let Some(deadline) = oldest {
-        tokio::time::sleep_until(deadline).await;
-    }
-}
-
-async fn fly(target: Arc<Target>, mut connection: MultiplexedConnection, batch: Batch, waiters: Vec<Waiter>) -> Flight {
-    let reply = async {
-        if matches!(waiters[..], [Waiter::Ping(_)]) {
-            connection.send_packed_command(&redis::cmd("PING")).await?;
-            return Ok(Value::Array(vec![Value::Int(0), Value::Array(Vec::new())]));
-        }
-        let reply = connection.send_packed_command(&batch.command()).await?;
-        if is_unknown_script(&reply) {
-            return connection.send_packed_command(&batch.command_in_full()).await;
-        }
-        Ok::<Value, RedisError>(reply)
-    };
-    let reply = reply.await;
-    let lost = reply.as_ref().is_err_and(|error| error.is_unrecoverable_error() || error.is_connection_dropped());
-    let reply = reply.map_err(|error| failure::of(&error, &target.shown, target.timeout));
-    Flight { batch, waiters, reply, lost }
 }

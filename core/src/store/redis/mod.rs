@@ -1,59 +1,72 @@
-//! One Redis or Valkey server: blocking calls on the calling thread, others through one engine that folds them.
+//! Redis or Valkey: blocking calls on the calling thread, others through one engine that folds them.
 
+mod chart;
 mod engine;
 mod failure;
+mod hello;
+mod job;
+mod lane;
+mod link;
+mod party;
+mod ping;
 mod pool;
+mod resp;
+mod socket;
+mod survey;
+mod tls;
+mod verdict;
+mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redis::{Client, Value};
-
-use super::url::Server;
-use super::{AllDone, Answer, Done, Entry, Pinged, Store, tell};
+use super::url::Place;
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, tell};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
-use crate::script::{Batch, Request};
-use engine::{Engine, Job};
-use pool::Pool;
+use crate::script::{Request, Unity};
+use engine::Engine;
+use job::{Job, Ride};
+use party::Party;
+use pool::Pools;
+use survey::Survey;
 
-/// What both ways to the server need to know.
+/// How long a call waits before it asks a server again that could not serve it.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The least time between two looks at who serves what.
+const SURVEYS: Duration = Duration::from_millis(100);
+
+/// How old a chart may be whose replicas are asked: those that come back are found by nobody else.
+const REPLICAS: Duration = Duration::from_secs(5);
+/// A call that is sent from node to node this often waits a little before the next time.
+const HOPS: u8 = 4;
+
+/// What both ways to the servers need to know.
 #[derive(Clone)]
-pub(crate) struct Target {
-    pub(crate) client: Client,
-    pub(crate) prefix: Arc<str>,
-    pub(crate) timeout: Duration,
+struct Target {
+    prefix: Arc<str>,
+    timeout: Duration,
     /// The most requests that travel in one call.
-    pub(crate) fold: usize,
-    /// The URL without secrets, for messages.
-    pub(crate) shown: String,
+    fold: usize,
 }
 
 /// See the module.
 pub(crate) struct Redis {
     target: Target,
-    pool: PerProcess<Pool>,
+    survey: Arc<Survey>,
+    pools: PerProcess<Pools>,
     /// Started by the first call that does not block: a blocking program has no thread of ours.
     engine: PerProcess<Engine>,
     closed: AtomicBool,
 }
 
 impl Redis {
-    /// A store on that server. Nothing is connected before the first call.
-    pub(crate) fn new(server: Server, prefix: &str, timeout: Duration, fold: usize) -> Result<Self> {
-        let Server { info, certificates, shown } = server;
-        let client = match certificates {
-            Some(certificates) => {
-                // Somebody else may have installed a provider before: theirs is as good.
-                let _ = rustls::crypto::ring::default_provider().install_default();
-                Client::build_with_tls(info, certificates)
-            }
-            None => Client::open(info),
-        };
-        let client = client.map_err(|error| Error::config(format!("{shown} cannot be used: {error}")))?;
-        let target = Target { client, prefix: prefix.into(), timeout, fold, shown };
-        Ok(Self { target, pool: PerProcess::new(), engine: PerProcess::new(), closed: AtomicBool::new(false) })
+    /// A store on that server or those servers. Nothing is connected before the first call.
+    pub(crate) fn new(place: Place, prefix: &str, timeout: Duration, fold: usize) -> Result<Self> {
+        let target = Target { prefix: prefix.into(), timeout, fold };
+        let survey = Arc::new(Survey::new(place, timeout)?);
+        Ok(Self { target, survey, pools: PerProcess::new(), engine: PerProcess::new(), closed: AtomicBool::new(false) })
     }
 
     fn open(&self) -> Result<()> {
@@ -63,65 +76,156 @@ impl Redis {
         Ok(())
     }
 
-    fn pool(&self) -> Result<Arc<(u64, Pool)>> {
+    fn request(&self, entry: &Entry<'_>) -> Request {
+        Request::new(&self.target.prefix, entry)
+    }
+
+    fn slot(&self, request: &Request) -> u16 {
+        if self.survey.has_slots() { chart::slot_of(request.name.as_bytes()) } else { 0 }
+    }
+
+    /// Whether a replica may answer.
+    fn reads(&self, op: &Op) -> bool {
+        self.survey.reads_replicas() && matches!(op, Op::Peek { .. })
+    }
+
+    fn pools(&self) -> Result<Arc<(u64, Pools)>> {
         self.open()?;
-        self.pool.get_or_try_init(|| Ok(Pool::new(self.target.clone())))
+        self.pools.get_or_try_init(|| Ok(Pools::new(Arc::clone(&self.survey), Arc::clone(&self.target.prefix))))
     }
 
-    fn requests(&self, entries: &[Entry<'_>]) -> Vec<Request> {
-        entries.iter().map(|entry| Request::new(&self.target.prefix, entry)).collect()
+    /// Runs requests of one slot.
+    fn run(
+        &self,
+        requests: Vec<Request>,
+        unity: Unity,
+        now: Option<u64>,
+        reads: bool,
+        deadline: Instant,
+    ) -> Result<Vec<Result<Answer>>> {
+        let pools = self.pools()?;
+        let slot = requests.first().map_or(0, |request| self.slot(request));
+        pools.1.run(requests, unity, now, slot, reads, deadline)
     }
 
-    fn run(&self, requests: Vec<Request>, now: Option<u64>, together: bool) -> Result<Vec<Result<Answer>>> {
-        let pool = self.pool()?;
-        let batch = Batch::new(Arc::clone(&self.target.prefix), now, together, requests);
-        batch.answers(pool.1.call(&batch)?)
+    fn engine(&self) -> Result<Arc<(u64, Engine)>> {
+        self.open()?;
+        self.engine.get_or_try_init(|| Engine::start(self.target.clone(), Arc::clone(&self.survey)))
+    }
+
+    fn is_of_one_slot(&self, requests: &[Request]) -> bool {
+        !self.survey.has_slots() || requests.windows(2).all(|pair| self.slot(&pair[0]) == self.slot(&pair[1]))
+    }
+
+    /// Requests of several slots, which stand or fall together all the same.
+    fn gather(&self, requests: Vec<Request>, now: Option<u64>, deadline: Instant, done: AllDone) {
+        match self.engine() {
+            Ok(engine) => {
+                let slots = requests.iter().map(|request| self.slot(request)).collect();
+                Party::gather(engine, requests, slots, now, deadline.into(), done);
+            }
+            Err(error) => tell(done(Err(error))),
+        }
     }
 
     fn enqueue(&self, job: Job) {
-        let engine = self.open().and_then(|()| self.engine.get_or_try_init(|| Engine::start(self.target.clone())));
-        match engine {
+        match self.engine() {
             Ok(engine) => engine.1.enqueue(job),
             Err(error) => tell(job.fail(&error)),
         }
     }
-}
 
-/// Whether the server does not know the script, so that the call did not run.
-fn is_unknown_script(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
+    fn silence(&self) -> Error {
+        failure::silence(self.survey.shown())
+    }
 }
 
 impl Store for Redis {
     fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        let request = vec![Request::new(&self.target.prefix, entry)];
-        self.run(request, now, false)?.pop().unwrap_or_else(|| Err(failure::silence(&self.target.shown)))
+        let deadline = Instant::now() + self.target.timeout;
+        let answers = self.run(vec![self.request(entry)], Unity::Apart, now, self.reads(&entry.op), deadline);
+        answers?.pop().unwrap_or_else(|| Err(self.silence()))
     }
 
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        self.run(self.requests(entries), now, true)?.into_iter().collect()
+        let deadline = Instant::now() + self.target.timeout;
+        let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
+        if self.is_of_one_slot(&requests) {
+            return self.run(requests, Unity::Together, now, false, deadline)?.into_iter().collect();
+        }
+        // Several nodes are asked at the same time, which the engine does.
+        let (answer, answered) = std::sync::mpsc::channel();
+        self.gather(
+            requests,
+            now,
+            deadline,
+            Box::new(move |result| {
+                // Nobody may be waiting any more.
+                let _ = answer.send(result);
+                None
+            }),
+        );
+        let left = deadline.saturating_duration_since(Instant::now()) + PAUSE;
+        let late = || failure::late(self.survey.shown(), self.target.timeout);
+        answered.recv_timeout(left).unwrap_or_else(|_| Err(late()))
     }
 
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.enqueue(Job::one(Request::new(&self.target.prefix, entry), now, self.target.timeout, done));
+        let ride = Ride::new((Instant::now() + self.target.timeout).into(), self.reads(&entry.op));
+        let request = self.request(entry);
+        let slot = self.slot(&request);
+        self.enqueue(Job::one(request, now, slot, ride, done));
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        self.enqueue(Job::all(self.requests(entries), now, self.target.timeout, done));
+        let deadline = Instant::now() + self.target.timeout;
+        let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
+        if !self.is_of_one_slot(&requests) {
+            return self.gather(requests, now, deadline, done);
+        }
+        let slot = requests.first().map_or(0, |request| self.slot(request));
+        self.enqueue(Job::all(requests, Unity::Together, now, slot, deadline.into(), done));
     }
 
     fn ping(&self) -> Result<()> {
-        self.pool()?.1.ping()
+        ping::all(&self.pools()?.1, Instant::now() + self.target.timeout)
     }
 
     fn submit_ping(&self, done: Pinged) {
-        self.enqueue(Job::ping(self.target.timeout, done));
+        if !self.survey.has_slots() {
+            let (request, ride) = (
+                ping::request(&self.target.prefix, 0),
+                Ride::new((Instant::now() + self.target.timeout).into(), false),
+            );
+            return self.enqueue(Job::one(request, None, 0, ride, Box::new(|answer| done(answer.map(drop)))));
+        }
+        // Every node is asked, which only the blocking way knows how to do.
+        let deadline = Instant::now() + self.target.timeout;
+        let pools = match self.pools() {
+            Ok(pools) => pools,
+            Err(error) => return tell(done(Err(error))),
+        };
+        let done = Arc::new(parking_lot::Mutex::new(Some(done)));
+        let answer = Arc::clone(&done);
+        let finish = move |result| {
+            let done = answer.lock().take();
+            if let Some(done) = done {
+                tell(done(result));
+            }
+        };
+        let run = {
+            let finish = finish.clone();
+            move || finish(ping::all(&pools.1, deadline))
+        };
+        if let Err(error) = std::thread::Builder::new().name("tidegate-ping".to_owned()).spawn(run) {
+            finish(Err(engine::cannot_start(&error)));
+        }
     }
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        if let Some(pool) = self.pool.get() {
-            pool.1.clear();
+        if let Some(pools) = self.pools.get() {
+            pools.1.clear();
         }
         if let Some(engine) = self.engine.get() {
             engine.1.stop();

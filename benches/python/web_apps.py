@@ -1,0 +1,74 @@
+"""The applications that `web.py` measures: `create(framework, limiter, store)`, one worker each."""
+
+import os
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+
+# Two limits, so high that nobody is refused.
+TIDEGATE = "1000000000/hour; 1000000/second"
+PEERS = "1000000000/hour; 1000000/second"
+
+
+def flask_app(which: str, store: str) -> Any:
+    from flask import Flask
+
+    app = Flask("bench")
+
+    def limit(view: Any) -> Any:
+        return view
+
+    if which == "tidegate":
+        from tidegate.flask import Tidegate
+
+        limit = Tidegate(app, store=store).limit(TIDEGATE)
+    elif which == "flask-limiter":
+        from flask_limiter import Limiter
+        from flask_limiter.util import get_remote_address
+
+        limit = Limiter(get_remote_address, app=app, storage_uri=store, headers_enabled=True).limit(PEERS)
+
+    @app.get("/")
+    @limit
+    def hello() -> str:
+        return "hello"
+
+    return app
+
+
+def fastapi_app(which: str, store: str) -> Any:
+    app = FastAPI()
+
+    if which == "slowapi":
+        from slowapi import Limiter
+        from slowapi.util import get_remote_address
+
+        limiter = Limiter(key_func=get_remote_address, storage_uri=store, headers_enabled=True)
+        app.state.limiter = limiter
+
+        @app.get("/")
+        @limiter.limit(PEERS)
+        async def limited(request: Request, response: Response) -> dict[str, str]:
+            return {"hello": "world"}
+
+        return app
+
+    def limit(view: Any) -> Any:
+        return view
+
+    if which == "tidegate":
+        from tidegate.fastapi import Tidegate
+
+        limit = Tidegate(app, store=store).limit(TIDEGATE)
+
+    @app.get("/")
+    @limit
+    async def hello() -> dict[str, str]:
+        return {"hello": "world"}
+
+    return app
+
+
+def create() -> Any:
+    make = {"flask": flask_app, "fastapi": fastapi_app}[os.environ["BENCH_FRAMEWORK"]]
+    return make(os.environ["BENCH_LIMITER"], os.environ["BENCH_STORE"])

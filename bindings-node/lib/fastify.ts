@@ -1,0 +1,99 @@
+// Fastify 5.
+//
+//     await app.register(rateLimit, { limiter, policy: 'api' });
+//     app.post('/login', { config: { rateLimit: { policy: '5/minute' } } }, handler);
+
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import { attend, turn } from './http/node.js';
+import { type Keys, keysOf } from './http/keys.js';
+import type { RateLimitOptions } from './http/options.js';
+import { MEDIA_TYPE } from './http/refusal.js';
+import { fastifyTrust } from './http/trust.js';
+import { nodeView } from './http/view.js';
+import { Gate } from './http.js';
+import type { Decision } from './decision.js';
+import { ConfigError } from './errors.js';
+
+type Options = RateLimitOptions<FastifyRequest, FastifyReply>;
+
+/** What a route says about its limits; it is laid over what the plugin was told. False: this route is not limited. */
+export type RouteRateLimit = Partial<Options> | false;
+
+/** What the plugin is told. Without a policy only routes that name one are limited. */
+export interface FastifyRateLimitOptions extends Omit<Options, 'policy'> {
+  policy?: Options['policy'];
+  /** When requests are asked about: after authentication, if the key is a user. Default `onRequest`. */
+  hook?: (typeof HOOKS)[number];
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The limits of this route. */
+    rateLimit?: RouteRateLimit;
+  }
+  interface FastifyRequest {
+    /** What `tidegate/fastify` decided about this request. */
+    rateLimit: Decision | null;
+  }
+}
+
+const HOOKS = ['onRequest', 'preParsing', 'preValidation', 'preHandler'] as const;
+
+const view = nodeView<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust });
+
+const keys: Keys<FastifyRequest> = keysOf(view);
+export const clientIp: Keys<FastifyRequest>['clientIp'] = keys.clientIp;
+export const header: Keys<FastifyRequest>['header'] = keys.header;
+export const user: Keys<FastifyRequest>['user'] = keys.user;
+export const claim: Keys<FastifyRequest>['claim'] = keys.claim;
+
+type FastifyGate = Gate<FastifyRequest, FastifyReply>;
+
+const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, { hook = 'onRequest', ...common }) => {
+  if (!HOOKS.includes(hook)) throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
+  const gates = new Map<unknown, FastifyGate | undefined>();
+  const gateOf = (route: RouteRateLimit | undefined, place = ''): FastifyGate | undefined => {
+    const known = gates.get(route);
+    if (known !== undefined || gates.has(route)) return known;
+    const options = { ...common, ...route };
+    const limited = route !== false && (route !== undefined || common.policy !== undefined);
+    const gate = limited ? new Gate<FastifyRequest, FastifyReply>(view, options as Options, place) : undefined;
+    gates.set(route, gate);
+    return gate;
+  };
+  gateOf(undefined);
+  if (!app.hasRequestDecorator('rateLimit')) app.decorateRequest('rateLimit', null);
+  // What is wrong with a route is found when it is declared.
+  app.addHook('onRoute', ({ config, method, url }) => void gateOf(config?.rateLimit, `${method} ${url}`));
+  app.addHook(hook, async (request: FastifyRequest, reply: FastifyReply) => {
+    const gate = gateOf(request.routeOptions.config?.rateLimit);
+    return gate && pass(gate, request, reply);
+  });
+};
+
+async function pass(gate: FastifyGate, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const verdict = await gate.ask(request);
+  if (verdict === undefined) return undefined;
+  request.rateLimit = verdict.decision ?? null;
+  for (const [name, value] of verdict.fields()) reply.header(name, value);
+  if (verdict.admitted) {
+    attend(verdict, reply.raw, reply);
+    await turn(verdict.delayMs);
+    return undefined;
+  }
+  reply.code(verdict.status);
+  const body = await verdict.denied(reply);
+  if (reply.sent) return reply;
+  if (body !== undefined) return reply.send(body);
+  // As bytes: to a text Fastify would add a charset, which JSON has not.
+  return reply.type(MEDIA_TYPE).send(Buffer.from(verdict.problem()));
+}
+
+/** The plugin. It holds for the context it is registered in, not for one of its own. */
+export const rateLimit = Object.assign(plugin, {
+  [Symbol.for('skip-override')]: true,
+  [Symbol.for('fastify.display-name')]: 'tidegate',
+  [Symbol.for('plugin-meta')]: { name: 'tidegate', fastify: '5.x' },
+});
+
+export default rateLimit;

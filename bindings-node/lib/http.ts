@@ -1,0 +1,248 @@
+// The half of every adapter that knows no framework: a request is asked about, and what came of it is told, settled and
+// given back when its response is over.
+
+import process from 'node:process';
+
+import type { Decision } from './decision.js';
+import { ConfigError, CostError, StoreError } from './errors.js';
+import { Hold } from './hold.js';
+import { type Fields, fields, leading } from './http/fields.js';
+import { keysOf } from './http/keys.js';
+import { type Entry, type RateLimitOptions, Settings } from './http/options.js';
+import { problem, retryAfter, status } from './http/refusal.js';
+import type { View } from './http/view.js';
+import { type Limiter, subjectIn } from './limiter.js';
+import type { PolicyLike } from './policy.js';
+import { RateLimited } from './rate-limited.js';
+
+/** Where a request remembers what was asked about it. The same for all copies of this module. */
+const ASKED = Symbol.for('tidegate.asked');
+
+interface Remembers<Request extends object, Response> {
+  [ASKED]?: Verdict<Request, Response>;
+}
+
+/** What stands before a handler: it asks about requests. */
+export class Gate<Request extends object, Response> {
+  readonly settings: Settings<Request, Response>;
+
+  constructor(
+    readonly view: View<Request>,
+    options: RateLimitOptions<Request, Response>,
+    place?: string,
+  ) {
+    this.settings = new Settings(options, view, () => keysOf(view).clientIp(), place);
+  }
+
+  /** What comes of a request; nothing when it is none that is limited. */
+  async ask(request: Request): Promise<Verdict<Request, Response> | undefined> {
+    const { settings, view } = this;
+    if (settings.methods !== undefined && !settings.methods.has(view.method(request))) return undefined;
+    const { skip } = settings.options;
+    if (skip !== undefined && (await skip(request))) return undefined;
+    const memory = request as Remembers<Request, Response>;
+    const verdict = new Verdict(this, request, memory[ASKED]);
+    memory[ASKED] = verdict;
+    await verdict.ask(settings.entries ?? (await settings.entriesOf(request)));
+    return verdict;
+  }
+}
+
+/** What the last adapter on the way of a request was told about it. */
+export function newest<Request extends object, Response>(request: Request): Verdict<Request, Response> | undefined {
+  return (request as Remembers<Request, Response>)[ASKED];
+}
+
+/** A policy that is asked about one request. */
+interface Question {
+  readonly policy: PolicyLike;
+  readonly key: string;
+  readonly cost: number;
+}
+
+/** Asks about several policies as about one. */
+async function check(limiter: Limiter, questions: readonly Question[]): Promise<Decision | undefined> {
+  const [only] = questions;
+  if (only === undefined) return undefined;
+  if (questions.length === 1) return limiter.check(only.policy, only.key, only);
+  return limiter.checkAll(questions.map(({ policy, key, cost }) => [policy, key, cost]));
+}
+
+/** Takes a hold, or says why there is none. */
+async function take(limiter: Limiter, { policy, key, cost }: Question): Promise<Hold | Decision> {
+  try {
+    return await limiter.hold(policy, key, { cost });
+  } catch (error) {
+    if (error instanceof RateLimited) return error.decision;
+    throw error;
+  }
+}
+
+/** What came of a request. */
+export class Verdict<Request extends object, Response> {
+  /** The answer; of several policies the one that leads. Nothing when the store could not be asked. */
+  decision: Decision | undefined;
+  #questions: readonly Question[] = [];
+  #decisions: readonly Decision[] = [];
+  readonly #holds: Hold[] = [];
+  #over = false;
+
+  constructor(
+    readonly gate: Gate<Request, Response>,
+    readonly request: Request,
+    /** What an adapter before this one was told about the same request. */
+    readonly before: Verdict<Request, Response> | undefined,
+  ) {
+    for (let earlier = before; earlier !== undefined; earlier = earlier.before) {
+      if (earlier.gate === gate) throw this.#twice('this middleware');
+    }
+  }
+
+  /** Asks; what cannot be had as a whole is not had at all. */
+  async ask(entries: readonly Entry<Request>[]): Promise<void> {
+    this.#questions = await this.#ask(entries);
+    if (this.before !== undefined) this.#refuseTwice(this.before);
+    try {
+      await this.#decide();
+    } catch (error) {
+      this.#release();
+      // Without a store and without a policy for that, nobody knows: the answer is 503.
+      if (!(error instanceof StoreError)) throw error;
+    }
+  }
+
+  async #ask(entries: readonly Entry<Request>[]): Promise<readonly Question[]> {
+    const { request } = this;
+    const questions: Question[] = [];
+    let asked: Entry<Request>['key'] | undefined;
+    let key = '';
+    for (const entry of entries) {
+      // Several policies about one client ask once who it is.
+      if (entry.key !== asked) {
+        const named = entry.key(request);
+        key = typeof named === 'string' ? named : await named;
+        asked = entry.key;
+      }
+      const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
+      if (typeof cost !== 'number') {
+        throw new CostError(`${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`);
+      }
+      questions.push({ policy: entry.policy, key, cost });
+    }
+    return questions;
+  }
+
+  async #decide(): Promise<void> {
+    const { limiter } = this.gate.settings;
+    const held: Question[] = [];
+    const rest: Question[] = [];
+    for (const question of this.#questions) (subjectIn(limiter, question.policy).holds ? held : rest).push(question);
+    const decisions: Decision[] = [];
+    // Holds come first: given back, they leave nothing behind.
+    for (const question of held) {
+      const hold = await take(limiter, question);
+      if (!(hold instanceof Hold)) return this.#refused(hold);
+      this.#holds.push(hold);
+      decisions.push(hold.decision);
+    }
+    const decision = await check(limiter, rest);
+    if (decision !== undefined) {
+      if (!decision.allowed) return this.#refused(decision);
+      decisions.push(decision);
+    }
+    this.#decisions = decisions;
+    this.decision = leading(decisions);
+  }
+
+  #refused(decision: Decision): void {
+    this.decision = decision;
+    this.#decisions = [decision];
+    this.#release();
+  }
+
+  /** May it go? */
+  get admitted(): boolean {
+    return this.decision !== undefined && this.decision.allowed;
+  }
+
+  /** The status of a refusal. */
+  get status(): 429 | 503 {
+    return status(this.decision);
+  }
+
+  /** The body of a refusal, as `application/problem+json`. */
+  problem(): string {
+    return problem(this.decision);
+  }
+
+  /** The fields that announce the limits, of all that were asked for this request: names and values in turn. */
+  fields(): Fields {
+    let said = this.#decisions;
+    for (let { before } = this; before !== undefined; before = before.before) {
+      if (before.gate.settings.headers !== 'off') said = [...before.#decisions, ...said];
+    }
+    return fields(said, this.gate.settings.headers, this.admitted ? undefined : retryAfter(this.decision));
+  }
+
+  /** How long an admitted request is to wait before it goes: the queue of a leaky bucket. */
+  get delayMs(): number {
+    return this.decision?.delayMs ?? 0;
+  }
+
+  /** Lets the application answer a refusal; what it returns is the body. */
+  async denied(response: Response): Promise<unknown> {
+    const { onDenied } = this.gate.settings.options;
+    if (onDenied === undefined || this.decision === undefined) return undefined;
+    return onDenied(this.request, this.decision, response);
+  }
+
+  /** Whether something is to be done when the response is over. */
+  get pending(): boolean {
+    return this.#holds.length > 0 || this.gate.settings.options.refundWhen !== undefined;
+  }
+
+  /** The response is over: what was held is given back, and what was consumed where that is wanted. */
+  over(response: Response): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#release();
+    this.#refund(response).catch(warn);
+  }
+
+  async #refund(response: Response): Promise<void> {
+    const { limiter, options } = this.gate.settings;
+    const refundWhen = options.refundWhen as ((...given: unknown[]) => unknown) | undefined;
+    if (refundWhen === undefined) return;
+    const given = refundWhen.length === 1 ? [response] : [this.request, response];
+    if (!(await refundWhen(...given))) return;
+    await Promise.all(this.#decisions.map((decision) => limiter.settle(decision, 0)));
+  }
+
+  #release(): void {
+    // A hold that cannot be given back ends by itself.
+    for (const hold of this.#holds.splice(0)) hold.release().catch(() => {});
+  }
+
+  /** One request, one question about a policy and key: a second one would count it twice. */
+  #refuseTwice(before: Verdict<Request, Response>): void {
+    for (let earlier: Verdict<Request, Response> | undefined = before; earlier; earlier = earlier.before) {
+      if (earlier.gate.settings.limiter !== this.gate.settings.limiter) continue;
+      for (const asked of earlier.#questions) {
+        const again = this.#questions.find(({ policy, key }) => policy === asked.policy && key === asked.key);
+        if (again !== undefined) throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
+      }
+    }
+  }
+
+  #twice(what: string): ConfigError {
+    const { view } = this.gate;
+    return new ConfigError(`${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
+        'request twice: use it once on the way of a request, or give each its own policy',
+    );
+  }
+}
+
+/** Nobody waits for what is done after a response: what goes wrong there is told to the process. */
+function warn(error: unknown): void {
+  process.emitWarning(error instanceof Error ? error : String(error));
+}

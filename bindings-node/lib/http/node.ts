@@ -1,0 +1,23 @@
+// What adapters share whose responses are those of Node's own server.
+
+import type { ServerResponse } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Verdict } from '../http.js';
+
+/** Does what is due when a response is over: its last byte was handed over, or its client has gone. */
+export function attend<Request extends object, Response>(
+  verdict: Verdict<Request, Response>,
+  response: ServerResponse,
+  framework: Response,
+): void {
+  if (!verdict.pending) return;
+  const over = (): void => verdict.over(framework);
+  if (response.writableFinished || response.destroyed) return over();
+  response.once('finish', over);
+  response.once('close', over);
+}
+
+/** Waits until it is the turn of an admitted request. */
+export async function turn(delayMs: number): Promise<void> {
+  if (delayMs > 0) await sleep(delayMs);
+}

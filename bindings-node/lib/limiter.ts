@@ -1,0 +1,493 @@
+import { clockOf, ManualClock } from './clock.js';
+import { chargedOf, type Decision, type Subject, subjectOf } from './decision.js';
+import { Denied } from './denied.js';
+import { ConfigError, CostError, KeyInvalid, noText, PolicyError, type TidegateError } from './errors.js';
+import { Hold } from './hold.js';
+import { done, native, unwrap } from './native.js';
+import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
+import { type OnStoreError, Policy, type PolicyLike, policyOf } from './policy.js';
+import { RateLimited } from './rate-limited.js';
+
+/** What a limiter is told besides its policies. */
+export interface LimiterOptions {
+  /**
+   * Where usage lives, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; or a list of them,
+   * sharded by key. `memory://` when not said.
+   */
+  store?: string | readonly string[];
+  /** Policies by name, as notations or Policies. */
+  policies?: Readonly<Record<string, string | Policy>>;
+  /** What every key in Redis begins with; `tg` when not said. */
+  prefix?: string;
+  /** The longest a call waits for the store; 250 ms when not said. */
+  timeoutMs?: number;
+  /** What a check answers when the store fails; `local` when not said. */
+  onStoreError?: OnStoreError;
+  /** How long a denial is repeated without asking the store, at most; 1,000 ms when not said, 0 is off. */
+  denyCacheMs?: number;
+  /** A clock for tests, whose time decides instead of the store's. */
+  clock?: ManualClock;
+}
+
+/** What a check may be told. */
+export interface CheckOptions {
+  /** Units it consumes; 1 when not said. */
+  cost?: number | undefined;
+  /** What the journal remembers of it. */
+  meta?: string | Uint8Array | undefined;
+}
+
+/** What other calls may be told. */
+export interface CostOptions {
+  /** Units it is about; 1 when not said. */
+  cost?: number | undefined;
+}
+
+/** What `acquire` may be told. */
+export interface AcquireOptions extends CostOptions {
+  /** The longest to wait; as long as it takes when not said. */
+  timeoutMs?: number | undefined;
+  /** Gives the waiting up: the call then rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+}
+
+/** What `hold` may be told. */
+export interface HoldOptions extends CostOptions {
+  /** Gives the waiting for the store up: the call then rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+}
+
+/** An entry of `checkAll`: policy, key, and cost, 1 when not said. */
+export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number];
+
+/** What `wrap` is told about the calls of a function. */
+export interface WrapOptions<A extends readonly unknown[]> {
+  /** The key, or what makes it of the arguments. */
+  key: string | ((...args: A) => string);
+  /** Units each call consumes, or what makes them of the arguments; 1 when not said. */
+  cost?: number | ((...args: A) => number);
+}
+
+/** One remembered attempt. */
+export interface Attempt {
+  /** When it was, in milliseconds since 1970, to the microsecond. */
+  readonly at: number;
+  readonly allowed: boolean;
+  /** The units it asked for. */
+  readonly cost: number;
+  /** What the caller said of it, as text. */
+  readonly meta: string | null;
+  /** The same as bytes. */
+  readonly metaBytes: Uint8Array | null;
+}
+
+/** Policies a limiter knows by number; a program that makes up more of them begins anew. */
+const SUBJECTS = 10_000;
+
+const OPTIONS = ['store', 'policies', 'prefix', 'timeoutMs', 'onStoreError', 'denyCacheMs', 'clock'];
+
+const bytes = new TextEncoder();
+const text = new TextDecoder();
+
+function option<T>(options: object, name: keyof T & string, type: string): void {
+  const value = (options as Record<string, unknown>)[name];
+  if (value !== undefined && typeof value !== type) {
+    throw new ConfigError(`${name} cannot be ${shown(value)}: it must be a ${type}`);
+  }
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'object' && value !== null ? `a ${value.constructor?.name ?? 'object'}` : String(value);
+}
+
+/** What is described by options, and by a file where there is one. */
+function opening(options: LimiterOptions, file: string | undefined): native.Opening {
+  if (typeof options !== 'object' || options === null) {
+    throw new ConfigError(`a limiter cannot be made from ${shown(options)}: give an object of options`);
+  }
+  for (const name of Object.keys(options)) {
+    if (!OPTIONS.includes(name)) {
+      throw new ConfigError(`a limiter has no option ${name}: it has ${OPTIONS.join(', ')}`);
+    }
+  }
+  for (const name of ['prefix', 'onStoreError'] as const) option<LimiterOptions>(options, name, 'string');
+  for (const name of ['timeoutMs', 'denyCacheMs'] as const) option<LimiterOptions>(options, name, 'number');
+  option<LimiterOptions>(options, 'policies', 'object');
+  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
+  const made = native.Opening.empty();
+  if (file !== undefined) done(made.file(file));
+  if (store !== undefined) done(made.store(stores(store)));
+  for (const [name, policy] of Object.entries(policies ?? {})) {
+    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
+      throw new PolicyError(`the policy ${name} cannot be ${shown(policy)}: give a notation or a Policy`);
+    }
+    done(made.policy(name, policyOf(typeof policy === 'string' ? new Policy(policy) : policy)));
+  }
+  if (prefix !== undefined) done(made.prefix(prefix));
+  if (timeoutMs !== undefined) done(made.timeout(timeoutMs));
+  if (onStoreError !== undefined) done(made.onStoreError(onStoreError));
+  if (denyCacheMs !== undefined) done(made.denyCache(denyCacheMs));
+  if (clock !== undefined) {
+    if (!(clock instanceof ManualClock)) throw new ConfigError(`clock cannot be ${shown(clock)}: give a ManualClock`);
+    made.clock(clockOf(clock));
+  }
+  return made;
+}
+
+function stores(store: string | readonly string[]): string[] {
+  const all: readonly unknown[] = Array.isArray(store) ? store : [store];
+  const urls = all.filter((url) => typeof url === 'string');
+  if (urls.length !== all.length) throw new ConfigError('a store is named by its URL, a string');
+  return urls;
+}
+
+/** Whether usage lives in this process alone. */
+export let isLocal: (limiter: Limiter) => boolean;
+
+/** What a limiter knows of a policy. */
+export let subjectIn: (limiter: Limiter, policy: PolicyLike) => Subject;
+
+/** The file of a limiter that `fromFile` makes: its own way in, so that the constructor keeps one argument. */
+let fileOfNext: string | undefined;
+
+/**
+ * Checks limits. What waits at the same moment travels to Redis as one call; memory answers on the way.
+ *
+ * ```ts
+ * const limiter = new Limiter({ store: 'redis://127.0.0.1:6379', policies: { login: '20/minute; 5/3s' } });
+ * const decision = await limiter.check('login', 'alice');
+ * if (!decision.allowed) console.log(`wait ${decision.retryAfterMs} ms`);
+ * ```
+ *
+ * An open limiter does not keep the process alive; calls that wait for an answer do.
+ */
+export class Limiter {
+  readonly #pipe: Pipe;
+  readonly #denied: Denied | undefined;
+  readonly #holds = new Set<Hold>();
+  readonly #local: boolean;
+  #subjects = new Map<PolicyLike, Subject>();
+  #closing: Promise<void> | undefined;
+
+  /** A limiter. Nothing is connected before the first call. */
+  constructor(options: LimiterOptions = {}) {
+    const file = fileOfNext;
+    fileOfNext = undefined;
+    const made = opening(options, file);
+    const { clock } = options;
+    const local = made.isLocal();
+    this.#local = local;
+    // Memory knows at once that a key is still denied.
+    this.#denied = local ? undefined : new Denied(clock);
+    this.#pipe = new Pipe(
+      (asks, units, answers, bell) => unwrap(made.open(asks, units, answers, bell)),
+      local || clock !== undefined,
+      this.#denied,
+    );
+  }
+
+  /** The limiter that a policy file describes: its policies, and its store unless another is given. */
+  static async fromFile(path: string, options: LimiterOptions = {}): Promise<Limiter> {
+    if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${shown(path)}: give its path`);
+    fileOfNext = path;
+    try {
+      return new Limiter(options);
+    } finally {
+      fileOfNext = undefined;
+    }
+  }
+
+  /** What calls about a policy need to know of it. */
+  #subject(policy: PolicyLike): Subject {
+    const known = this.#subjects.get(policy);
+    return known === undefined ? this.#resolve(policy) : known;
+  }
+
+  #resolve(policy: PolicyLike): Subject {
+    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
+      throw new PolicyError(`a policy cannot be ${shown(policy)}: give a name, a notation or a Policy`);
+    }
+    if (this.#subjects.size >= SUBJECTS) this.#forgetSubjects();
+    const resolved = unwrap(this.#pipe.channel.resolve(typeof policy === 'string' ? policy : policyOf(policy)));
+    const subject: Subject = { ...resolved, given: policy };
+    this.#subjects.set(policy, subject);
+    return subject;
+  }
+
+  #forgetSubjects(): void {
+    // What is still to be sent refers to them by number.
+    this.#pipe.flush();
+    this.#subjects.clear();
+    this.#pipe.channel.forget();
+    this.#denied?.forgetAll();
+  }
+
+  #ask(what: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
+    try {
+      const subject = this.#subjects.get(policy) ?? this.#resolve(policy);
+      if (typeof key !== 'string') throw noKey(key);
+      if (typeof cost !== 'number') throw noCost(cost);
+      if (this.#denied !== undefined) {
+        if (what === CHECK) {
+          const known = this.#denied.find(subject, key, cost);
+          if (known !== undefined) return Promise.resolve(this.#pipe.known(subject, key, cost, known));
+        } else if (what > PEEK) {
+          return this.#giving(key, this.#pipe.ask(what, subject, key, cost, charged));
+        }
+      }
+      return this.#pipe.ask(what, subject, key, cost, charged);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Before and after something may be given back to a key, nothing is known of it. */
+  async #giving<T>(key: string, call: Promise<T>): Promise<T> {
+    const denied = this.#denied;
+    if (denied === undefined) return call;
+    denied.forget(key);
+    try {
+      return await call;
+    } finally {
+      denied.forget(key);
+    }
+  }
+
+  #entry(policy: PolicyLike, key: string, cost: number): Entry {
+    const subject = this.#subject(policy);
+    // A text crosses whole here, and half a surrogate pair would become another character on the way.
+    if (typeof key !== 'string' || !key.isWellFormed()) throw noKey(key);
+    if (typeof cost !== 'number') throw noCost(cost);
+    return { subject, key, cost };
+  }
+
+  /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
+  check(policy: PolicyLike, key: string, options?: CheckOptions): Promise<Decision> {
+    if (options === undefined) return this.#ask(CHECK, policy, key, 1);
+    const { cost = 1, meta } = options;
+    if (meta !== undefined) return this.#note(policy, key, cost, meta);
+    return this.#ask(CHECK, policy, key, cost);
+  }
+
+  async #note(policy: PolicyLike, key: string, cost: number, meta: string | Uint8Array): Promise<Decision> {
+    const { subject } = this.#entry(policy, key, cost);
+    const said = typeof meta === 'string' ? bytes.encode(meta) : meta;
+    if (!(said instanceof Uint8Array)) throw new ConfigError(`meta cannot be ${shown(meta)}: give text or bytes`);
+    const { channel } = this.#pipe;
+    return this.#pipe.single(subject, key, cost, (ticket) => channel.note(ticket, subject.number, key, cost, said));
+  }
+
+  /** Asks without consuming. */
+  peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
+    const answer = this.#ask(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
+    // What is admitted now is denied no more, whoever gave it back.
+    return this.#denied?.knows(key) ? this.#looked(key, answer) : answer;
+  }
+
+  async #looked(key: string, answer: Promise<Decision>): Promise<Decision> {
+    const decision = await answer;
+    if (decision.allowed) this.#denied?.forget(key);
+    return decision;
+  }
+
+  /** Consumes even past the limit: windows count it, buckets go into debt. */
+  charge(policy: PolicyLike, key: string, cost: number): Promise<Decision> {
+    return this.#ask(CHARGE, policy, key, cost);
+  }
+
+  /** Gives units back; never above full, never creates credit. */
+  refund(policy: PolicyLike, key: string, options?: CostOptions | number): Promise<Decision> {
+    const cost = typeof options === 'object' && options !== null ? options.cost : options;
+    return this.#ask(REFUND, policy, key, cost === undefined ? 1 : cost);
+  }
+
+  /** After the work: charges or refunds the difference between what a check consumed and what it should have. */
+  async settle(decision: Decision, actualCost: number): Promise<void> {
+    const each = decision.decisions.length === 0 ? [decision] : decision.decisions;
+    await Promise.all(each.map((one) => this.#ask(SETTLE, subjectOf(one).given, one.key, actualCost, chargedOf(one))));
+  }
+
+  /** Checks several policies and keys: all are charged, or none is. */
+  async checkAll(entries: Iterable<CheckEntry>): Promise<Decision> {
+    const all = Array.from(entries, ([policy, key, cost = 1]) => this.#entry(policy, key, cost));
+    const { channel } = this.#pipe;
+    const said = await this.#pipe.task(all, (ticket) =>
+      channel.checkAll(
+        ticket,
+        all.map((entry) => entry.subject.number),
+        all.map((entry) => entry.key),
+        all.map((entry) => entry.cost),
+      ),
+    );
+    return said.decision as Decision;
+  }
+
+  /**
+   * Waits until it is admitted; a denied Decision when it cannot be in time. Those who wait for the same key are admitted
+   * in the order they came.
+   */
+  async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
+    const { cost = 1, timeoutMs = Number.POSITIVE_INFINITY, signal } = options;
+    const entry = this.#entry(policy, key, cost);
+    if (typeof timeoutMs !== 'number') {
+      throw new ConfigError(`timeoutMs cannot be ${shown(timeoutMs)}: it must be a number of milliseconds`);
+    }
+    const patience = timeoutMs === Number.POSITIVE_INFINITY ? null : timeoutMs;
+    const { channel } = this.#pipe;
+    const said = await this.#pipe.task(
+      [entry],
+      (ticket) => channel.acquire(ticket, entry.subject.number, key, cost, patience),
+      signal,
+    );
+    return said.decision as Decision;
+  }
+
+  /**
+   * Takes units of a `concurrency` limit, runs the function and gives them back when it has ended, however it ends. They
+   * are renewed until then. Throws RateLimited when there is no room. Without a function the Hold itself is the answer:
+   * `await using hold = await limiter.hold('exports', 'alice')`.
+   */
+  hold<T>(policy: PolicyLike, key: string, work: (hold: Hold) => Promise<T> | T): Promise<T>;
+  hold<T>(policy: PolicyLike, key: string, options: HoldOptions, work: (hold: Hold) => Promise<T> | T): Promise<T>;
+  hold(policy: PolicyLike, key: string, options?: HoldOptions): Promise<Hold>;
+  async hold<T>(
+    policy: PolicyLike,
+    key: string,
+    options?: HoldOptions | ((hold: Hold) => Promise<T> | T),
+    work?: (hold: Hold) => Promise<T> | T,
+  ): Promise<T | Hold> {
+    const todo = typeof options === 'function' ? options : work;
+    const { cost = 1, signal } = typeof options === 'object' && options !== null ? options : {};
+    const hold = await this.#hold(this.#entry(policy, key, cost), signal);
+    if (todo === undefined) return hold;
+    try {
+      return await todo(hold);
+    } finally {
+      await hold.release();
+    }
+  }
+
+  async #hold(entry: Entry, signal: AbortSignal | undefined): Promise<Hold> {
+    const { channel } = this.#pipe;
+    const { subject, key, cost } = entry;
+    const said = await this.#pipe.task([entry], (ticket) => channel.hold(ticket, subject.number, key, cost), signal);
+    const decision = said.decision as Decision;
+    const { hold: number } = said;
+    if (number === undefined) throw new RateLimited(decision);
+    const hold = new Hold(decision, async () => {
+      this.#holds.delete(hold);
+      await this.#pipe.task([], (ticket) => channel.release(ticket, number));
+    });
+    this.#holds.add(hold);
+    return hold;
+  }
+
+  /** Does what only has to be done. */
+  async #do(policy: PolicyLike, key: string, begin: (ticket: number, subject: number) => number): Promise<void> {
+    const entry = this.#entry(policy, key, 1);
+    await this.#giving(
+      key,
+      this.#pipe.task([entry], (ticket) => begin(ticket, entry.subject.number)),
+    );
+  }
+
+  /** Denies the key for that many milliseconds, whatever its usage. */
+  block(policy: PolicyLike, key: string, ms: number): Promise<void> {
+    if (typeof ms !== 'number') return Promise.reject(new ConfigError(`a block cannot last ${shown(ms)} milliseconds`));
+    return this.#do(policy, key, (ticket, subject) => this.#pipe.channel.block(ticket, subject, key, ms));
+  }
+
+  /** Ends a block. */
+  unblock(policy: PolicyLike, key: string): Promise<void> {
+    return this.#do(policy, key, (ticket, subject) => this.#pipe.channel.unblock(ticket, subject, key));
+  }
+
+  /** Forgets a key's usage and ends its block. Its journal stays. */
+  clear(policy: PolicyLike, key: string): Promise<void> {
+    return this.#do(policy, key, (ticket, subject) => this.#pipe.channel.clear(ticket, subject, key));
+  }
+
+  /** The newest attempts, newest first, of a policy with a `journal`. */
+  async journal(policy: PolicyLike, key: string): Promise<readonly Attempt[]> {
+    const entry = this.#entry(policy, key, 1);
+    const { channel } = this.#pipe;
+    const said = await this.#pipe.task([entry], (ticket) => channel.journal(ticket, entry.subject.number, key));
+    return (said.attempts ?? []).map(({ at, allowed, cost, meta = null }) => ({
+      at,
+      allowed,
+      cost,
+      meta: meta === null ? null : text.decode(meta),
+      metaBytes: meta,
+    }));
+  }
+
+  /** Whether the store answers; throws what is wrong when it does not. */
+  async ping(): Promise<void> {
+    const { channel } = this.#pipe;
+    await this.#pipe.task([], (ticket) => channel.ping(ticket));
+  }
+
+  /** Takes the changed policy file, as a whole or not at all. */
+  async reload(): Promise<void> {
+    const { channel } = this.#pipe;
+    try {
+      await this.#pipe.task([], (ticket) => channel.reload(ticket));
+    } finally {
+      this.#forgetSubjects();
+    }
+  }
+
+  /**
+   * The function, limited: each call is checked first, and throws RateLimited when it is denied.
+   *
+   * ```ts
+   * const sendMail = limiter.wrap('5/minute', send, { key: (user) => user.id });
+   * ```
+   */
+  wrap<This, A extends readonly unknown[], R>(
+    policy: PolicyLike,
+    fn: (this: This, ...args: A) => R,
+    options: WrapOptions<A>,
+  ): (this: This, ...args: A) => Promise<Awaited<R>> {
+    const { key, cost = 1 } = options;
+    const limiter = this;
+    const wrapped = async function (this: This, ...args: A): Promise<Awaited<R>> {
+      const decision = await limiter.check(policy, typeof key === 'function' ? key(...args) : key, {
+        cost: typeof cost === 'function' ? cost(...args) : cost,
+      });
+      if (!decision.allowed) throw new RateLimited(decision);
+      return await fn.apply(this, args as never);
+    };
+    return Object.defineProperty(wrapped, 'name', { value: fn.name });
+  }
+
+  /** Ends the limiter: holds are given back, what waits is settled, and every later call throws ClosedError. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    await Promise.allSettled(Array.from(this.#holds, (hold) => hold.release()));
+    this.#forgetSubjects();
+    await this.#pipe.close();
+  }
+
+  /** What `await using` calls. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  static {
+    isLocal = (limiter) => limiter.#local;
+    subjectIn = (limiter, policy) => limiter.#subject(policy);
+  }
+}
+
+function noKey(key: unknown): TidegateError {
+  return typeof key === 'string' ? noText() : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
+}
+
+function noCost(cost: unknown): TidegateError {
+  return new CostError(`a cost cannot be ${shown(cost)}: it must be a whole number from 1 to 2^53 - 1`);
+}

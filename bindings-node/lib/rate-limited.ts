@@ -1,0 +1,19 @@
+import type { Decision } from './decision.js';
+import { TidegateError } from './errors.js';
+
+/** Thrown where a denial has to end something: by a function that was wrapped, and by `hold` when there is no room. */
+export class RateLimited extends TidegateError {
+  /** The denial. */
+  readonly decision: Decision;
+
+  constructor(decision: Decision) {
+    const wait = decision.retryAfterMs;
+    const when = wait === null ? 'this is never admitted' : `try again in ${Math.ceil(wait)} ms`;
+    super(`${decision.policy} denies this key: ${when}`, 'rate_limited');
+    this.decision = decision;
+  }
+
+  static {
+    RateLimited.prototype.name = 'RateLimited';
+  }
+}

@@ -1,0 +1,34 @@
+//! A clock for tests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use napi_derive::napi;
+
+use crate::number::micros;
+
+/// A clock that moves when it is told to.
+#[napi]
+pub struct Clock {
+    pub(crate) clock: Arc<tidegate::ManualClock>,
+}
+
+#[napi]
+impl Clock {
+    /// A clock that stands at that many milliseconds since 1970.
+    #[napi(factory, catch_unwind)]
+    pub fn at(now: f64) -> Self {
+        Self { clock: Arc::new(tidegate::ManualClock::new(time(now))) }
+    }
+
+    /// Sets it, also back.
+    #[napi(catch_unwind)]
+    pub fn set(&self, now: f64) {
+        self.clock.set(time(now));
+    }
+}
+
+/// The TypeScript side has seen to it that it is a time.
+fn time(milliseconds: f64) -> Duration {
+    Duration::from_micros(micros(milliseconds).unwrap_or_default())
+}

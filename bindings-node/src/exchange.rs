@@ -1,0 +1,191 @@
+//! Questions and answers as numbers: the part that is crossed for every check.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use napi::bindgen_prelude::{Float64Array, Uint16Array};
+use tidegate::{
+    AsyncLimiter, Call, CheckOptions, Decision, Error, ErrorKind, Hold, Inbox, Outcome, Posted, Result, Task,
+};
+
+use crate::inbox::Letters;
+use crate::number;
+use crate::record;
+use crate::subject::{Subject, read_key};
+
+/// Numbers of one question in `asks`: ticket, policy, what to do, cost, units of the key, units charged before.
+const ASK: usize = 6;
+
+// What to do.
+const CHECK: u8 = 0;
+const PEEK: u8 = 1;
+const CHARGE: u8 = 2;
+const REFUND: u8 = 3;
+const SETTLE: u8 = 4;
+
+/// Said instead of a number of answers when they do not fit: `overflow` has them.
+const TOO_MANY: i32 = -1;
+
+/// An open limiter, and the arrays through which JavaScript talks to it.
+pub(crate) struct Exchange {
+    pub(crate) limiter: AsyncLimiter,
+    pub(crate) letters: Arc<Letters>,
+    pub(crate) inbox: Arc<dyn Inbox>,
+    asks: Float64Array,
+    text: Uint16Array,
+    answers: Float64Array,
+    pub(crate) subjects: Vec<Subject>,
+    pub(crate) tasks: HashMap<u64, Task>,
+    pub(crate) holds: HashMap<u64, Hold>,
+    key: String,
+    records: Vec<f64>,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        limiter: AsyncLimiter,
+        letters: Letters,
+        asks: Float64Array,
+        text: Uint16Array,
+        answers: Float64Array,
+    ) -> Self {
+        let letters = Arc::new(letters);
+        Self {
+            limiter,
+            inbox: letters.clone(),
+            letters,
+            asks,
+            text,
+            answers,
+            subjects: Vec::new(),
+            tasks: HashMap::new(),
+            holds: HashMap::new(),
+            key: String::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// Hands the records over: how many numbers there are.
+    fn hand_over(&mut self) -> i32 {
+        if self.records.len() > self.answers.len() {
+            return TOO_MANY;
+        }
+        #[allow(
+            unsafe_code,
+            reason = "nobody else writes to the array, and JavaScript reads it when this call is over"
+        )]
+        let answers = unsafe { self.answers.as_mut() };
+        answers[..self.records.len()].copy_from_slice(&self.records);
+        self.records.len() as i32
+    }
+
+    pub(crate) fn subject(&self, number: f64) -> Result<&Subject> {
+        self.subjects
+            .get(number as usize)
+            .ok_or_else(|| Error::new(ErrorKind::PolicyUnknown, "a policy was named that nobody resolved"))
+    }
+
+    /// Asks one question; `None` when the answer will be delivered.
+    fn ask(&mut self, ask: [f64; ASK], begins: usize) -> Option<Result<Outcome>> {
+        let [ticket, subject, what, cost, units, charged] = ask;
+        let text = self.text.get(begins..begins + units as usize).unwrap_or_default();
+        let call = match read_key(text, &mut self.key).and_then(|()| call(what as u8, cost, charged)) {
+            Ok(Some(call)) => call,
+            Ok(None) => return Some(Ok(Outcome::Nothing)),
+            Err(error) => return Some(Err(error)),
+        };
+        let subject = match self.subject(subject) {
+            Ok(subject) => subject,
+            Err(error) => return Some(Err(error)),
+        };
+        let answer = self.limiter.post(subject, &self.key, &call, ticket as u64, &self.inbox)?;
+        Some(answer.map(Outcome::Decision))
+    }
+
+    pub(crate) fn answer(&mut self, ticket: u64, outcome: Result<Outcome>) -> i32 {
+        self.records.clear();
+        self.letters.write(&mut self.records, ticket, outcome);
+        self.hand_over()
+    }
+
+    /// Begins what may take its time; 0 when the answer will be delivered.
+    pub(crate) fn begin<F>(&mut self, ticket: f64, task: impl FnOnce(&AsyncLimiter) -> Result<F>) -> i32
+    where
+        F: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let ticket = ticket as u64;
+        let posted = task(&self.limiter).and_then(|task| AsyncLimiter::post_begun(ticket, &self.inbox, task));
+        match posted {
+            Ok(Posted::Waits(task)) => {
+                self.tasks.insert(ticket, task);
+                0
+            }
+            Ok(Posted::Done(outcome)) => self.answer(ticket, outcome),
+            Err(error) => self.answer(ticket, Err(error)),
+        }
+    }
+
+    /// Begins something about one policy and key.
+    pub(crate) fn about<F>(
+        &mut self,
+        ticket: f64,
+        subject: u32,
+        key: String,
+        task: impl FnOnce(AsyncLimiter, Subject, String) -> F,
+    ) -> i32
+    where
+        F: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let subject = self.subject(f64::from(subject)).cloned();
+        self.begin(ticket, |limiter| Ok(task(limiter.clone(), subject?, key)))
+    }
+
+    /// Asks so many questions of `asks` as its last number says. What is answered at once is in `answers` when this returns: so many
+    /// numbers, or -1 when they are in `overflow`.
+    pub(crate) fn send(&mut self) -> i32 {
+        self.records.clear();
+        let count = self.asks.last().copied().unwrap_or_default() as usize;
+        let mut begins = 0;
+        for index in 0..count {
+            let Some(ask) = self.asks.get(index * ASK..).and_then(|asks| asks.first_chunk::<ASK>()).copied() else {
+                break;
+            };
+            let answer = self.ask(ask, begins);
+            begins += ask[4] as usize;
+            match answer {
+                None => {}
+                Some(Ok(Outcome::Decision(decision))) => self.decision(ask[0], &decision),
+                Some(outcome) => self.letters.write(&mut self.records, ask[0] as u64, outcome),
+            }
+        }
+        self.hand_over()
+    }
+
+    fn decision(&mut self, ticket: f64, decision: &Decision) {
+        record::decision(&mut self.records, ticket as u64, decision);
+    }
+
+    /// Fetches what was delivered, in the same way.
+    pub(crate) fn collect(&mut self) -> i32 {
+        self.letters.collect(&mut self.records);
+        self.hand_over()
+    }
+
+    /// The answers that did not fit.
+    pub(crate) fn overflow(&mut self) -> Vec<f64> {
+        std::mem::take(&mut self.records)
+    }
+}
+
+pub(crate) fn call(what: u8, cost: f64, charged: f64) -> Result<Option<Call>> {
+    let cost = number::cost(cost)?;
+    Ok(Some(match what {
+        CHECK => Call::Check(CheckOptions { cost, meta: None }),
+        PEEK => Call::Peek(cost),
+        CHARGE => Call::Charge(cost),
+        REFUND => Call::Refund(cost),
+        SETTLE => return Call::settling(number::cost(charged)?, cost),
+        _ => return Err(Error::new(ErrorKind::ConfigInvalid, "there is no such call")),
+    }))
+}

@@ -1,0 +1,49 @@
+//! Errors as values: Node-API cannot throw one of our classes with its fields, the TypeScript side can.
+
+use napi_derive::napi;
+use tidegate::{Error, ErrorKind};
+
+/// Why something could not be done.
+#[napi(object)]
+pub struct Failure {
+    /// The stable code.
+    pub code: String,
+    /// The sentence.
+    pub message: String,
+    /// Where it was found, for texts and files.
+    pub place: Option<Spot>,
+}
+
+/// A place in a text or a file; lines and columns count from 1.
+#[napi(object)]
+pub struct Spot {
+    /// The file, when there is one.
+    pub file: Option<String>,
+    /// The line.
+    pub line: u32,
+    /// The column, in characters.
+    pub column: u32,
+}
+
+impl From<&tidegate::Place> for Spot {
+    fn from(place: &tidegate::Place) -> Self {
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { file: place.file.clone(), line: number(place.line), column: number(place.column) }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            message: error.message().to_owned(),
+            place: error.place().map(Spot::from),
+        }
+    }
+}
+
+/// Every code, so that the TypeScript side can prove that it has a class for each.
+#[napi(catch_unwind)]
+pub fn codes() -> Vec<String> {
+    ErrorKind::ALL.into_iter().map(|kind| kind.code().to_owned()).collect()
+}

@@ -1,0 +1,104 @@
+//! The rules of HTTP, as far as a request has the time to ask for them. What every answer says is put together in
+//! `lib/http` from numbers and from what is said here once for a policy.
+
+use napi::bindgen_prelude::Either;
+use napi_derive::napi;
+use tidegate::http::{DEFAULT_IPV6_PREFIX, Headers, MEDIA_TYPE, Refusal, Trusted, anonymous, hashed};
+use tidegate::{Error, ErrorKind, Policy, Result};
+
+use crate::failure::Failure;
+
+/// Derives keys from addresses.
+#[napi]
+pub struct ClientIp {
+    client: tidegate::http::ClientIp,
+}
+
+fn client(trusted: &[String], prefix: Option<f64>) -> Result<tidegate::http::ClientIp> {
+    let prefix = prefix.map_or(Ok(DEFAULT_IPV6_PREFIX), |prefix| {
+        // The core says which whole numbers a prefix may be.
+        let whole = prefix.fract() == 0.0 && (0.0..=255.0).contains(&prefix);
+        let wrong = || format!("ipv6_prefix {prefix} is out of range: it must be from 1 to 128");
+        if whole { Ok(prefix as u8) } else { Err(Error::new(ErrorKind::ConfigInvalid, wrong())) }
+    })?;
+    tidegate::http::ClientIp::new(Trusted::parse(trusted)?, prefix)
+}
+
+/// Who believes these proxies, and takes addresses that begin with the same bits for one client.
+#[napi(catch_unwind)]
+pub(crate) fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, Failure> {
+    match client(&trusted, prefix) {
+        Ok(client) => Either::A(ClientIp { client }),
+        Err(error) => Either::B(error.into()),
+    }
+}
+
+#[napi]
+impl ClientIp {
+    /// Whether `X-Forwarded-For` matters at all.
+    #[napi(catch_unwind)]
+    pub fn reads_forwarded(&self) -> bool {
+        self.client.reads_forwarded()
+    }
+
+    /// The key of a request.
+    #[napi(catch_unwind)]
+    pub fn key(&self, peer: Option<String>, forwarded: Vec<String>) -> String {
+        self.client.key(peer.as_deref(), &forwarded)
+    }
+}
+
+/// A digest to use as a key instead of a secret.
+#[napi(js_name = "hashed", catch_unwind)]
+pub(crate) fn hashed_key(secret: String) -> String {
+    hashed(&secret)
+}
+
+/// The key of somebody who did not say who they are.
+#[napi(js_name = "anonymous", catch_unwind)]
+pub(crate) fn anonymous_key(client: String) -> String {
+    anonymous(&client)
+}
+
+/// Why that word is no choice of fields, if it is none.
+#[napi(catch_unwind)]
+pub(crate) fn header_choice(word: String) -> Option<Failure> {
+    word.parse::<Headers>().err().map(Failure::from)
+}
+
+/// The media type of a problem.
+#[napi(catch_unwind)]
+pub(crate) fn problem_media_type() -> String {
+    MEDIA_TYPE.to_owned()
+}
+
+/// The body of a refusal; without a wait it is for ever.
+#[napi(catch_unwind)]
+pub(crate) fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
+    Refusal { unavailable, wait: wait.map(|wait| wait as u64), policies }.problem()
+}
+
+/// What of the fields depends on the policy alone.
+#[napi(object)]
+pub struct Announcement {
+    /// The name as an item of both fields.
+    pub name: String,
+    /// What each limit says when it is the one that binds.
+    pub limits: Vec<Announced>,
+}
+
+/// How one limit is announced.
+#[napi(object)]
+pub struct Announced {
+    /// Its item of `RateLimit-Policy`.
+    pub item: String,
+    /// Whether its item of `RateLimit` says how long until there is more.
+    pub has_window: bool,
+}
+
+/// How a policy is announced, if it is.
+pub(crate) fn announcement(policy: &Policy) -> Option<Announcement> {
+    let announcement = tidegate::http::announcement(policy)?;
+    let announced = |limit: tidegate::http::Announced| Announced { item: limit.item, has_window: limit.has_window };
+    Some(Announcement { name: announcement.name, limits: announcement.limits.into_iter().map(announced).collect() })
+}

@@ -1,0 +1,122 @@
+//! One limit of a policy.
+
+use napi::bindgen_prelude::Either;
+use napi_derive::napi;
+use tidegate::{Algorithm, Error, ErrorKind, Period, Result};
+
+use crate::failure::Failure;
+use crate::number::{count, micros, small};
+
+/// A limit that was found valid.
+#[napi]
+pub struct Limit {
+    pub(crate) limit: tidegate::Limit,
+}
+
+/// A limit as JavaScript says it.
+#[napi(object)]
+pub struct LimitSpec {
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// Units per period.
+    pub count: f64,
+    /// Milliseconds, or a text such as `10m`.
+    pub period: Option<Either<f64, String>>,
+    /// Room for so many at once.
+    pub burst: Option<f64>,
+    /// Tokens to start with.
+    pub initial: Option<f64>,
+    /// Granules of a sliding window.
+    pub precision: Option<f64>,
+}
+
+/// A limit in numbers.
+#[napi(object)]
+pub struct LimitNumbers {
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// Units per period.
+    pub count: f64,
+    /// The period; the ttl of the holds for `concurrency`.
+    pub period_ms: f64,
+    /// The burst that was asked for.
+    pub burst: Option<f64>,
+    /// The notation.
+    pub notation: String,
+}
+
+/// The ttl of holds when nothing is said.
+const HOLD_TTL: &str = "60s";
+
+fn made(spec: &LimitSpec) -> Result<tidegate::Limit> {
+    let wrong = |message: String| Error::new(ErrorKind::PolicyInvalid, message);
+    let algorithm = Algorithm::from_name(&spec.algorithm).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+        wrong(format!("there is no algorithm {:?}: use one of {}", spec.algorithm, names.join(", ")))
+    })?;
+    let period = match &spec.period {
+        Some(period) => self::period("period", period)?,
+        None if algorithm == Algorithm::Concurrency => HOLD_TTL.parse()?,
+        None => return Err(wrong(format!("a {algorithm} limit needs a period: say how long, as in '1 minute'"))),
+    };
+    let mut limit = tidegate::Limit::new(algorithm, count("count", spec.count)?, period)?;
+    if let Some(burst) = spec.burst {
+        limit = limit.with_burst(count("burst", burst)?)?;
+    }
+    if let Some(initial) = spec.initial {
+        limit = limit.with_initial(count("initial", initial)?)?;
+    }
+    if let Some(precision) = spec.precision {
+        limit = limit.with_precision(small("precision", precision)?)?;
+    }
+    Ok(limit)
+}
+
+/// A length of time: milliseconds, or a text.
+pub(crate) fn period(what: &str, given: &Either<f64, String>) -> Result<Period> {
+    match given {
+        Either::A(number) => micros(*number)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::PolicyInvalid,
+                    format!("a {what} of {number} milliseconds is out of range: it must be from 1 ms to 10 years"),
+                )
+            })
+            .and_then(Period::from_micros),
+        Either::B(text) => text.parse(),
+    }
+}
+
+/// The limit that was described.
+#[napi(catch_unwind)]
+pub fn limit(spec: LimitSpec) -> Either<Limit, Failure> {
+    match made(&spec) {
+        Ok(limit) => Either::A(Limit { limit }),
+        Err(error) => Either::B(error.into()),
+    }
+}
+
+#[napi]
+impl Limit {
+    /// What it says.
+    #[napi(catch_unwind)]
+    pub fn numbers(&self) -> LimitNumbers {
+        numbers(&self.limit)
+    }
+}
+
+pub(crate) fn numbers(limit: &tidegate::Limit) -> LimitNumbers {
+    LimitNumbers {
+        algorithm: limit.algorithm().name().to_owned(),
+        count: limit.count() as f64,
+        period_ms: limit.period().micros() as f64 / 1_000.0,
+        burst: limit.burst().map(|burst| burst as f64),
+        notation: limit.to_string(),
+    }
+}
+
+/// The names of the algorithms, in the order that records number them.
+#[napi(catch_unwind)]
+pub fn algorithms() -> Vec<String> {
+    Algorithm::ALL.iter().map(|algorithm| algorithm.name().to_owned()).collect()
+}

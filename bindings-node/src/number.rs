@@ -1,0 +1,51 @@
+//! JavaScript's numbers as the core's. What a number may be is the core's to say; here it only has to be one.
+
+use std::time::Duration;
+
+use tidegate::{Error, ErrorKind, Result};
+
+/// The first whole number that a double does not tell from the next.
+const TWO_53: f64 = 9_007_199_254_740_992.0;
+
+fn whole(number: f64) -> Option<u64> {
+    (number.fract() == 0.0 && (0.0..=TWO_53).contains(&number)).then_some(number as u64)
+}
+
+/// A cost: any whole number. The core knows which are allowed.
+pub(crate) fn cost(number: f64) -> Result<u64> {
+    whole(number).ok_or_else(|| {
+        Error::new(
+            ErrorKind::CostInvalid,
+            format!("a cost of {number} is out of range: it must be a whole number from 1 to 2^53 - 1"),
+        )
+    })
+}
+
+/// A number of a limit or a policy.
+pub(crate) fn count(what: &str, number: f64) -> Result<u64> {
+    whole(number).ok_or_else(|| {
+        Error::new(ErrorKind::PolicyInvalid, format!("{what} {number} cannot be used: it must be a whole number"))
+    })
+}
+
+/// The same where the core takes 32 bits.
+pub(crate) fn small(what: &str, number: f64) -> Result<u32> {
+    let number = count(what, number)?;
+    u32::try_from(number)
+        .map_err(|_| Error::new(ErrorKind::PolicyInvalid, format!("{what} {number} cannot be used: it is too large")))
+}
+
+/// Milliseconds as a length of time.
+pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
+    micros(number).map(Duration::from_micros).ok_or_else(|| {
+        Error::new(
+            ErrorKind::ConfigInvalid,
+            format!("{what} cannot be {number}: it must be a number of milliseconds, not negative and not endless"),
+        )
+    })
+}
+
+/// Milliseconds as microseconds, to the nearest.
+pub(crate) fn micros(milliseconds: f64) -> Option<u64> {
+    whole((milliseconds * 1_000.0).round())
+}

@@ -1,0 +1,113 @@
+//! A limiter that is being described.
+
+use napi::bindgen_prelude::{Either, Float64Array, Function, Uint16Array};
+use napi_derive::napi;
+use tidegate::{Builder, ErrorKind, Limiter, Result};
+
+use crate::channel::Channel;
+use crate::clock::Clock;
+use crate::failure::Failure;
+use crate::inbox::Letters;
+use crate::number::milliseconds;
+use crate::policy::{Policy, on_store_error};
+
+/// The core's `Builder`. A step that fails says why; the others say nothing.
+#[napi]
+pub struct Opening {
+    builder: Builder,
+}
+
+impl Opening {
+    fn step(&mut self, step: impl FnOnce(Builder) -> Result<Builder>) -> Option<Failure> {
+        match step(std::mem::take(&mut self.builder)) {
+            Ok(builder) => {
+                self.builder = builder;
+                None
+            }
+            Err(error) => Some(error.into()),
+        }
+    }
+}
+
+#[napi]
+impl Opening {
+    /// A limiter of which nothing is said yet.
+    #[napi(factory, catch_unwind)]
+    pub fn empty() -> Self {
+        Self { builder: Limiter::builder() }
+    }
+
+    /// What a policy file says.
+    #[napi(catch_unwind)]
+    pub fn file(&mut self, path: String) -> Option<Failure> {
+        self.step(|_| Builder::from_file(path))
+    }
+
+    /// Where usage lives.
+    #[napi(catch_unwind)]
+    pub fn store(&mut self, urls: Vec<String>) -> Option<Failure> {
+        self.step(|builder| Ok(builder.stores(urls)))
+    }
+
+    /// Whether usage lives in this process, so that answers come at once.
+    #[napi(catch_unwind)]
+    pub fn is_local(&self) -> bool {
+        self.builder.is_local()
+    }
+
+    /// A policy under a name.
+    #[napi(catch_unwind)]
+    pub fn policy(&mut self, name: String, policy: &Policy) -> Option<Failure> {
+        self.step(|builder| builder.named(policy.policy.clone().named(name)?))
+    }
+
+    /// What every key in Redis begins with.
+    #[napi(catch_unwind)]
+    pub fn prefix(&mut self, prefix: String) -> Option<Failure> {
+        self.step(|builder| Ok(builder.prefix(prefix)))
+    }
+
+    /// The longest a call may wait for the store.
+    #[napi(catch_unwind)]
+    pub fn timeout(&mut self, length: f64) -> Option<Failure> {
+        self.step(|builder| Ok(builder.timeout(milliseconds("timeoutMs", length)?)))
+    }
+
+    /// What a check answers when the store fails.
+    #[napi(catch_unwind)]
+    pub fn on_store_error(&mut self, word: String) -> Option<Failure> {
+        self.step(|builder| Ok(builder.on_store_error(on_store_error(&word, ErrorKind::ConfigInvalid)?)))
+    }
+
+    /// How long denials may be repeated without asking.
+    #[napi(catch_unwind)]
+    pub fn deny_cache(&mut self, length: f64) -> Option<Failure> {
+        self.step(|builder| Ok(builder.deny_cache(milliseconds("denyCacheMs", length)?)))
+    }
+
+    /// A clock for tests.
+    #[napi(catch_unwind)]
+    pub fn clock(&mut self, clock: &Clock) -> Option<Failure> {
+        self.step(|builder| Ok(builder.clock(clock.clock.clone())))
+    }
+
+    /// Opens the limiter. Questions are read from `asks` and `text`, answers are written to `answers`; `bell` is called
+    /// when more answers are there.
+    #[napi(
+        catch_unwind,
+        ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void"
+    )]
+    pub fn open(
+        &mut self,
+        asks: Float64Array,
+        text: Uint16Array,
+        answers: Float64Array,
+        bell: Function<'_, (), ()>,
+    ) -> napi::Result<Either<Channel, Failure>> {
+        let bell = bell.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
+        Ok(match std::mem::take(&mut self.builder).build_async() {
+            Ok(limiter) => Either::A(Channel::new(limiter, Letters::new(bell), asks, text, answers)),
+            Err(error) => Either::B(error.into()),
+        })
+    }
+}

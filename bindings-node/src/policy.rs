@@ -1,0 +1,89 @@
+//! A policy: limits and options.
+
+use napi::bindgen_prelude::{ClassInstance, Either};
+use napi_derive::napi;
+use tidegate::{Error, ErrorKind, OnStoreError, Options, Result};
+
+use crate::failure::Failure;
+use crate::limit::{Limit, LimitNumbers, numbers, period};
+use crate::number::small;
+
+/// A policy that was found valid.
+#[napi]
+pub struct Policy {
+    pub(crate) policy: tidegate::Policy,
+}
+
+/// The options of a policy as JavaScript says them.
+#[napi(object)]
+pub struct PolicySpec {
+    /// What a check answers when the store fails.
+    pub on_store_error: Option<String>,
+    /// Evaluate and count, but never deny.
+    pub shadow: Option<bool>,
+    /// Once denied, the key stays denied this long.
+    pub block_for: Option<Either<f64, String>>,
+    /// Charge denied checks too.
+    pub count_denied: Option<bool>,
+    /// Remember so many attempts.
+    pub journal: Option<f64>,
+    /// Units one process takes in advance.
+    pub lease: Option<Either<f64, String>>,
+}
+
+/// The choice of that word.
+pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError> {
+    OnStoreError::from_name(word).ok_or_else(|| {
+        let words: Vec<&str> = OnStoreError::ALL.iter().map(|choice| choice.name()).collect();
+        Error::new(kind, format!("onStoreError cannot be {word:?}: use one of {}", words.join(", ")))
+    })
+}
+
+fn options(spec: &PolicySpec) -> Result<Options> {
+    let kind = ErrorKind::PolicyInvalid;
+    if spec.lease.is_some() {
+        return Err(Error::new(kind, "leases are not available yet: remove `lease`"));
+    }
+    Ok(Options {
+        on_store_error: spec.on_store_error.as_deref().map(|word| on_store_error(word, kind)).transpose()?,
+        shadow: spec.shadow.unwrap_or_default(),
+        block_for: spec.block_for.as_ref().map(|length| period("block", length)).transpose()?,
+        count_denied: spec.count_denied.unwrap_or_default(),
+        journal: spec.journal.map_or(Ok(0), |number| small("journal", number))?,
+    })
+}
+
+fn made(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec) -> Result<tidegate::Policy> {
+    let mut all = Vec::with_capacity(limits.len());
+    for limit in limits {
+        match limit {
+            Either::A(notation) => all.extend_from_slice(tidegate::Policy::parse(notation)?.limits()),
+            Either::B(limit) => all.push(limit.limit.clone()),
+        }
+    }
+    tidegate::Policy::new(all, options(spec)?)
+}
+
+/// The policy that was described.
+#[napi(catch_unwind)]
+pub fn policy(limits: Vec<Either<String, ClassInstance<'_, Limit>>>, spec: PolicySpec) -> Either<Policy, Failure> {
+    match made(&limits, &spec) {
+        Ok(policy) => Either::A(Policy { policy }),
+        Err(error) => Either::B(error.into()),
+    }
+}
+
+#[napi]
+impl Policy {
+    /// The name; the canonical notation when none was given.
+    #[napi(catch_unwind)]
+    pub fn name(&self) -> String {
+        self.policy.name().to_owned()
+    }
+
+    /// Its limits.
+    #[napi(catch_unwind)]
+    pub fn limits(&self) -> Vec<LimitNumbers> {
+        self.policy.limits().iter().map(numbers).collect()
+    }
+}

@@ -1,0 +1,612 @@
+"""The half that all web layers share: options, keys, admission, answers. It knows no framework.
+
+What a limit means is decided by the core; whose request it is and what an answer says, too. A framework's file says how
+its requests are read (a `Face`), when the limiter is asked, and how its responses are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
+
+from ._tidegate import AsyncLimiter, ClientIp, Decision, Headers, Limiter, Policy, anonymous, hashed, problem, status
+from .errors import ConfigError, CostError, KeyInvalid, RateLimited
+
+__all__ = [
+    "Answer",
+    "Face",
+    "Guard",
+    "Key",
+    "Rule",
+    "Steps",
+    "Ticket",
+    "admit",
+    "admit_simply",
+    "arun",
+    "choose_limiter",
+    "claim",
+    "client_ip",
+    "header",
+    "refund",
+    "run",
+    "settle",
+    "user",
+]
+
+log = logging.getLogger("tidegate.http")
+
+Request: TypeAlias = Any
+Response: TypeAlias = Any
+T = TypeVar("T")
+
+
+class Face(Protocol):
+    """How a framework's requests are read."""
+
+    def peer(self, request: Request) -> str | None:
+        """The address at the other end of the connection; None or "" when it has none."""
+
+    def header(self, request: Request, name: str) -> str | None:
+        """A header's value."""
+
+    def forwarded(self, request: Request) -> list[bytes]:
+        """The lines of X-Forwarded-For, in the order in which they came."""
+
+    def user(self, request: Request) -> object:
+        """Whom the framework has authenticated: None, or a user of whatever class."""
+
+    def claims(self, request: Request) -> Mapping[str, Any] | None:
+        """The claims of a token that the application has verified, where it left them."""
+
+
+# --- Keys -------------------------------------------------------------------------------------------------------------
+
+Read: TypeAlias = Callable[[Request], Any]
+
+
+class Key:
+    """Says whose request it is, in any framework."""
+
+    def __init__(self, name: str, bind: Callable[[Face], Read], *, plain: bool = False) -> None:
+        self._name = name
+        self.bind = bind
+        # Whether it only reads what a Face reads, at once: then there is a short way.
+        self.plain = plain
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) -> Key:
+    """The client's address, the key when nothing is said.
+
+    `trusted_proxies` are addresses, networks ("10.0.0.0/8"), or the words "loopback", "linklocal", "uniquelocal" and
+    "unix": X-Forwarded-For counts only through these. IPv6 addresses that share their first `ipv6_prefix` bits are one
+    client.
+    """
+    ip = ClientIp(trusted_proxies, ipv6_prefix)
+
+    def bind(face: Face) -> Read:
+        key, peer, forwarded = ip.key, face.peer, face.forwarded
+        if ip.reads_forwarded:
+            return lambda request: key(peer(request), forwarded(request))
+
+        def direct(request: Request) -> str:
+            client = key(peer(request))
+            if client == "unix":
+                _warn_of_unix()
+            return client
+
+        return direct
+
+    return Key("client_ip()", bind, plain=True)
+
+
+@functools.cache
+def _warn_of_unix() -> None:
+    log.warning(
+        "requests come through a Unix domain socket, so all clients are one: their key is 'unix'. If a proxy of yours "
+        "is at the other end, trust what it says: key=client_ip(trusted_proxies=['unix'])"
+    )
+
+
+def _or_anonymous(name: str, otherwise: Key | None, read: Callable[[Face], Read], *, plain: bool = True) -> Key:
+    """A key that a request may lack; without it, it is known by its address."""
+    fallback = otherwise or client_ip()
+
+    def bind(face: Face) -> Read:
+        known, unknown = read(face), fallback.bind(face)
+        mark: Callable[[str], str] = (lambda key: key) if otherwise else anonymous
+
+        def key(request: Request) -> str:
+            found: str | None = known(request)
+            return mark(unknown(request)) if found is None else found
+
+        return key
+
+    return Key(name, bind, plain=plain and fallback.plain)
+
+
+def header(name: str, *, otherwise: Key | None = None) -> Key:
+    """The value of a header such as an API key, hashed before it is stored.
+
+    A request without it is known by its address, or by the key `otherwise`.
+    """
+
+    def read(face: Face) -> Read:
+        def value(request: Request) -> str | None:
+            found = face.header(request, name)
+            return hashed(found) if found else None
+
+        return value
+
+    return _or_anonymous(f"header({name!r})", otherwise, read)
+
+
+def user(*, otherwise: Key | None = None) -> Key:
+    """Whom the framework has authenticated; one who is not is known by the address, or by the key `otherwise`."""
+
+    def read(face: Face) -> Read:
+        return lambda request: _identity(face.user(request))
+
+    return _or_anonymous("user()", otherwise, read)
+
+
+def claim(
+    name: str, *, of: Callable[[Request], Mapping[str, Any] | None] | None = None, otherwise: Key | None = None
+) -> Key:
+    """A claim of a token that the application has verified, "sub" say.
+
+    `of` is a function of the request that returns the verified claims; without it they are where the framework's
+    file says.
+    """
+
+    def read(face: Face) -> Read:
+        claims = _adapted(of, 1, "of") if of is not None else face.claims
+
+        def value(request: Request) -> str | None:
+            found = claims(request)
+            held = None if found is None else found.get(name)
+            return None if held is None else str(held)
+
+        return value
+
+    return _or_anonymous(f"claim({name!r})", otherwise, read, plain=of is None)
+
+
+def _identity(who: Any) -> str | None:
+    """What tells one user from another, whatever class they are of."""
+    if who is None or getattr(who, "is_authenticated", True) is False:
+        return None
+    if isinstance(who, (str, int)):
+        return str(who) or None
+    for name in ("pk", "id", "identity", "username", "display_name"):
+        try:
+            found = getattr(who, name, None)
+        except NotImplementedError:
+            continue
+        if found is not None and not callable(found):
+            return str(found)
+    if callable(get_id := getattr(who, "get_id", None)):
+        found = get_id()
+        return None if found is None else str(found)
+    raise KeyInvalid(f"user() cannot tell who {type(who).__name__} is: give a key function that can")
+
+
+# --- Options ----------------------------------------------------------------------------------------------------------
+
+
+def _adapted(function: Any, most: int, option: str) -> Callable[..., Any]:
+    """The function with exactly `most` arguments; one that wants fewer gets the last, or none."""
+    if not callable(function):
+        raise ConfigError(f"{option} is a function of the request, not {function!r}")
+    try:
+        kinds = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+    except (TypeError, ValueError):  # built-in functions do not always say
+        return function  # type: ignore[no-any-return]
+    if any(one.kind is one.VAR_POSITIONAL for one in kinds):
+        return function  # type: ignore[no-any-return]
+    wanted = [one for one in kinds if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    if any(one.kind is one.KEYWORD_ONLY for one in kinds) or len(wanted) > most:
+        raise ConfigError(f"{option} {_name(function)} takes {len(kinds)} arguments: it is given {most}")
+    if len(wanted) == most:
+        return function  # type: ignore[no-any-return]
+    if not wanted:
+        # Whoever can take the request though it need not, takes it.
+        if any(
+            one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+            for one in inspect.signature(function).parameters.values()
+        ):
+            return function if most == 1 else lambda *given: function(given[-1])
+        return lambda *_: function()
+    return lambda *given: function(given[-1])
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", repr(function)))
+
+
+class Entry:
+    """One policy of a rule, with its key and its cost. Only what the limiter knows says how it is asked."""
+
+    __slots__ = ("cost", "holds", "key", "name", "policy", "prefix", "shapes")
+
+    def __init__(self, policy: str | Policy, key: Read, name: str, cost: Any, known: Policy, scope: str) -> None:
+        self.policy = policy
+        self.key = key
+        self.name = name
+        self.cost = cost
+        algorithms = {limit.algorithm for limit in known.limits}
+        self.holds = "concurrency" in algorithms
+        self.shapes = "leaky-bucket" in algorithms
+        # A policy with a name is one limit wherever it is used. What was written in place is meant for this place: two
+        # views with "5/minute" have five each.
+        self.prefix = f"{scope} " if scope and known.name == str(known) else ""
+
+
+class Rule:
+    """The options of one use of a policy, checked where they are written."""
+
+    __slots__ = ("cost", "headers", "key", "methods", "on_denied", "policies", "refund_when", "scope", "settle", "skip")
+
+    def __init__(
+        self,
+        policy: str | Policy | Sequence[Any],
+        *,
+        key: Key | Callable[..., Any] | None = None,
+        cost: int | Callable[..., Any] = 1,
+        skip: Callable[..., Any] | None = None,
+        on_denied: Callable[..., Any] | None = None,
+        headers: str = "both",
+        refund_when: Callable[..., Any] | None = None,
+        settle: Callable[..., Any] | None = None,
+        methods: Iterable[str] | None = None,
+        scope: str = "",
+    ) -> None:
+        if callable(policy):
+            raise ConfigError(f'{_name(policy)} stands where a policy belongs: write @….limit("5/minute")')
+        several = policy if isinstance(policy, (list, tuple)) else [policy]
+        if not several:
+            raise ConfigError("policy is an empty list: give at least one policy")
+        self.policies = [self._entry(one, key, cost) for one in several]
+        self.key, self.cost, self.scope = key, cost, scope
+        self.skip = None if skip is None else _adapted(skip, 1, "skip")
+        self.on_denied = None if on_denied is None else _adapted(on_denied, 2, "on_denied")
+        self.refund_when = None if refund_when is None else _adapted(refund_when, 2, "refund_when")
+        self.settle = None if settle is None else _adapted(settle, 2, "settle")
+        self.headers = Headers(headers)
+        if isinstance(methods, str):
+            raise ConfigError(f"methods is a list such as [{methods!r}], not a text")
+        self.methods = None if methods is None else frozenset(method.upper() for method in methods)
+
+    @staticmethod
+    def _entry(one: Any, key: Any, cost: Any) -> tuple[str | Policy, Key, Any]:
+        policy, *rest = one if isinstance(one, (list, tuple)) else (one,)
+        if not isinstance(policy, (str, Policy)) or len(rest) > 2:
+            raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {one!r}")
+        given = rest[0] if rest and rest[0] is not None else key
+        units = rest[1] if len(rest) > 1 else cost
+        if given is None:
+            given = client_ip()
+        elif isinstance(given, str):
+            fixed = given
+            given = Key(repr(fixed), lambda _: lambda _: fixed, plain=True)
+        elif not isinstance(given, Key):
+            function = _adapted(given, 1, "key")
+            given = Key(_name(given), lambda _: function)
+        if isinstance(units, bool) or not (isinstance(units, int) or callable(units)):
+            raise CostError(f"cost is a whole number or a function of the request, not {units!r}")
+        return policy, given, _adapted(units, 1, "cost") if callable(units) else units
+
+
+class Guard:
+    """A rule made ready for a limiter and a framework."""
+
+    __slots__ = (
+        "entries",
+        "entry",
+        "headers",
+        "methods",
+        "on_denied",
+        "refund_when",
+        "refunds",
+        "settle",
+        "settles",
+        "simple",
+        "skip",
+    )
+
+    def __init__(self, rule: Rule, limiter: Limiter | AsyncLimiter, face: Face) -> None:
+        # A policy that makes no sense is told here, before the first request.
+        self.entries = [
+            Entry(policy, key.bind(face), repr(key), cost, limiter.policy(policy), rule.scope)
+            for policy, key, cost in rule.policies
+        ]
+        self.headers, self.methods, self.skip = rule.headers, rule.methods, rule.skip
+        self.on_denied, self.refund_when, self.settle = rule.on_denied, rule.refund_when, rule.settle
+        self.refunds, self.settles = rule.refund_when is not None, rule.settle is not None
+        first = self.entry = self.entries[0]
+        # One policy, one check, and nothing to call but the key: what nearly every request needs.
+        self.simple = (
+            len(self.entries) == 1
+            and rule.policies[0][1].plain
+            and not (first.holds or first.shapes or callable(first.cost) or self.skip)
+        )
+
+
+def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
+    """The limiter that was given, else one of the options that a limiter has."""
+    if limiter is None:
+        make: Any = kind
+        made: T = make(store, **options)
+        return made
+    if store is not None or options:
+        names = ", ".join((["store"] if store is not None else []) + sorted(options))
+        raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
+    if isinstance(limiter, kind):
+        return limiter
+    other: Any = limiter.to_async() if isinstance(limiter, Limiter) else limiter.to_blocking()
+    if not isinstance(other, kind):
+        raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {limiter!r}")
+    return other
+
+
+# --- Admission --------------------------------------------------------------------------------------------------------
+
+
+class Charge:
+    """What one entry of an admitted request has consumed."""
+
+    __slots__ = ("cost", "entry", "guard", "key", "returned")
+
+    def __init__(self, guard: Guard, entry: Entry, key: str, cost: int) -> None:
+        # Whether it was given back or settled.
+        self.returned = False
+        self.guard = guard
+        self.entry = entry
+        self.key = key
+        self.cost = cost
+
+
+class Ticket:
+    """What came of asking for a request: the Decision, and what is to be done when it is over."""
+
+    __slots__ = ("_charges", "decision", "decisions", "denied", "guard", "holds", "refunds", "settles")
+
+    def __init__(
+        self, decision: Decision, guard: Guard, charges: Sequence[Charge] | None, holds: Sequence[Any] = ()
+    ) -> None:
+        self.decision = decision
+        # All that the answer tells about.
+        self.decisions: Sequence[Decision] = (decision,)
+        self.denied = not decision
+        self.guard = guard
+        self._charges = charges
+        self.holds = holds
+        # Whether something is left to do when the answer is known, and when it is over.
+        if charges is None:
+            self.refunds, self.settles = guard.refunds, guard.settles
+        else:
+            self.refunds = any(charge.guard.refunds for charge in charges)
+            self.settles = any(charge.guard.settles for charge in charges)
+
+    @property
+    def charges(self) -> Sequence[Charge]:
+        """What was charged; of a simple guard the Decision says it, should anybody ask."""
+        if self._charges is None:
+            told = self.decision
+            self._charges = (Charge(self.guard, self.guard.entry, told.key, told.cost),) if told else ()
+        return self._charges
+
+    def release(self) -> None:
+        """Gives back what is held while the request runs; nothing waits for it."""
+        holds, self.holds = self.holds, ()
+        for hold in holds:
+            released = hold.release()
+            if released is not None:
+                # An async hold is on its way at once; the coroutine only says so.
+                released.close()
+
+
+class Answer:
+    """The answer to a refused request, for frameworks to write."""
+
+    __slots__ = ("body", "fields", "status")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.status = status(ticket.decision)
+        self.body = problem(ticket.decision).encode()
+        self.fields = [
+            ("Content-Type", "application/problem+json"),
+            ("Content-Length", str(len(self.body))),
+            # Nobody else must be told that it was too much.
+            ("Cache-Control", "no-store"),
+        ]
+
+
+# What a rule asks for while it runs, and what it gets: a call of the limiter by name, or an awaitable to wait for. One
+# text of the rules then serves threads and event loops.
+Step: TypeAlias = "tuple[str, Any]"
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+def run(steps: Steps[T], limiter: Limiter) -> T:
+    """Takes the steps on the calling thread."""
+    try:
+        name, given = next(steps)
+        while True:
+            try:
+                result: Any = None
+                if name == "sleep":
+                    time.sleep(given)
+                elif name == "wait":
+                    _refuse_async(given)
+                else:
+                    result = getattr(limiter, name)(*given)
+            except Exception as error:
+                name, given = steps.throw(error)
+            else:
+                name, given = steps.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def arun(steps: Steps[T], limiter: AsyncLimiter) -> T:
+    """Takes the steps on an event loop."""
+    try:
+        name, given = next(steps)
+        while True:
+            try:
+                result: Any = None
+                if name == "sleep":
+                    await asyncio.sleep(given)
+                elif name == "wait":
+                    result = await given
+                else:
+                    result = await getattr(limiter, name)(*given)
+            except Exception as error:
+                name, given = steps.throw(error)
+            else:
+                name, given = steps.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _refuse_async(given: Any) -> NoReturn:
+    close = getattr(given, "close", None)
+    if close is not None:
+        close()
+    raise ConfigError(f"{_name(given)} is async: this framework calls key, cost, skip and the like on a thread")
+
+
+def checked_key(entry: Entry, key: Any) -> str:
+    """The key, when it is one."""
+    if isinstance(key, str):
+        return entry.prefix + key
+    told = "nothing (None)" if key is None else f"{key!r} ({type(key).__name__})"
+    raise KeyInvalid(f"the key function {entry.name} returned {told}: a key is text (str)")
+
+
+def checked_cost(entry: Entry, cost: Any) -> int:
+    """The cost, when it is one."""
+    if isinstance(cost, int) and not isinstance(cost, bool):
+        return cost
+    raise CostError(f"the cost of {entry.name} is {cost!r} ({type(cost).__name__}): it must be a whole number")
+
+
+def admit_simply(guard: Guard, request: Request, limiter: Limiter) -> Ticket:
+    """The same as `admit` of one guard that is simple, without its detours."""
+    entry = guard.entry
+    return Ticket(limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost), guard, None)
+
+
+def admit(guards: Sequence[Guard], request: Request, method: str | None) -> Steps[Ticket | None]:
+    """Asks for a request. None: nothing limits it."""
+    charges: list[Charge] = []
+    for guard in guards:
+        if guard.methods is not None and method not in guard.methods:
+            continue
+        if guard.skip is not None and (yield from _waited(guard.skip(request))):
+            continue
+        for entry in guard.entries:
+            key = checked_key(entry, (yield from _waited(entry.key(request))))
+            cost = entry.cost
+            if not isinstance(cost, int):
+                cost = checked_cost(entry, (yield from _waited(cost(request))))
+            charges.append(Charge(guard, entry, key, cost))
+    if not charges:
+        return None
+    return (yield from _ask(charges))
+
+
+def _waited(given: Any) -> Steps[Any]:
+    if isinstance(given, Awaitable):
+        given = yield "wait", given
+    return given
+
+
+def _ask(charges: list[Charge]) -> Steps[Ticket]:
+    """All or nothing, in one round trip; what is held is asked for after what is charged."""
+    plain = [charge for charge in charges if not charge.entry.holds]
+    decision: Decision | None = None
+    if len(plain) == 1:
+        decision = yield "check", (plain[0].entry.policy, plain[0].key, plain[0].cost)
+    elif plain:
+        decision = yield "check_all", ([(charge.entry.policy, charge.key, charge.cost) for charge in plain],)
+    if decision is not None and not decision:
+        return Ticket(decision, _refuser(decision, plain), ())
+    holds: list[Any] = []
+    for charge in charges:
+        if not charge.entry.holds:
+            continue
+        try:
+            hold = yield "hold", (charge.entry.policy, charge.key, charge.cost)
+        except RateLimited as denied:
+            ticket = Ticket(denied.decision, charge.guard, (), holds)
+            ticket.release()
+            yield from give_back(plain)
+            return ticket
+        holds.append(hold)
+        decision = hold.decision if decision is None else decision
+    assert decision is not None
+    ticket = Ticket(decision, charges[0].guard, plain, holds)
+    ticket.decisions = [*([decision] if plain else []), *(hold.decision for hold in holds)]
+    delay = max([decision.delay, *(hold.decision.delay for hold in holds)])
+    if delay:
+        try:
+            yield "sleep", delay
+        except BaseException:
+            ticket.release()
+            raise
+    return ticket
+
+
+def _refuser(decision: Decision, charges: list[Charge]) -> Guard:
+    for one, charge in zip(decision.decisions, charges, strict=False):
+        if not one:
+            return charge.guard
+    return charges[0].guard
+
+
+def give_back(charges: Iterable[Charge]) -> Steps[None]:
+    """As if it had not been asked for."""
+    for charge in charges:
+        yield "refund", (charge.entry.policy, charge.key, charge.cost)
+
+
+def refund(ticket: Ticket, request: Request, response: Response) -> Steps[None]:
+    """When the answer is known: gives back what `refund_when` says."""
+    for charge in ticket.charges:
+        when = charge.guard.refund_when
+        if when is None or charge.returned or _decision(ticket, charge).shadow:
+            continue
+        if (yield from _waited(when(request, response))):
+            charge.returned = True
+            yield from give_back((charge,))
+
+
+def settle(ticket: Ticket, request: Request, response: Response) -> Steps[None]:
+    """When the work is done: charges what it came to, as `settle` says. None leaves it as it is."""
+    for charge in ticket.charges:
+        actual = charge.guard.settle
+        if actual is None or charge.returned or _decision(ticket, charge).shadow:
+            continue
+        charge.returned = True
+        cost = yield from _waited(actual(request, response))
+        if cost is None:
+            continue
+        if checked_cost(charge.entry, cost) == 0:
+            yield from give_back((charge,))
+        elif cost != charge.cost:
+            yield "settle", (_decision(ticket, charge), cost)
+
+
+def _decision(ticket: Ticket, charge: Charge) -> Decision:
+    if not ticket.decision.decisions:
+        return ticket.decision
+    return ticket.decision.decisions[ticket.charges.index(charge)]

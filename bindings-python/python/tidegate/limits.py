@@ -1,0 +1,271 @@
+"""Storages for the `limits` package, so that what is built on it runs on Tidegate: Flask-Limiter, slowapi, and others.
+
+    import tidegate.limits                                   # registers the schemes
+
+    Limiter(get_remote_address, app=app, storage_uri="tidegate+redis://127.0.0.1:6379/0")
+
+The schemes are those of Tidegate after `tidegate+`, and after `async+tidegate+` for `limits.aio`. Storage options are
+those of a limiter: prefix, timeout, on_store_error, deny_cache. Fixed windows are `fixed-window`, moving windows
+`sliding-log`, and sliding window counters `sliding-counter`.
+
+What differs from the storages of `limits`: no clock but the store's decides, and `reset` clears the keys that this
+storage object has used, since nothing in Tidegate forgets everybody at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Generator
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+from limits import aio, storage
+from limits.limits import GRANULARITIES
+
+from ._tidegate import AsyncLimiter, Decision, Limit, Limiter, Policy
+from .errors import TidegateError
+
+__all__ = ["AsyncTidegateStorage", "TidegateStorage"]
+
+T = TypeVar("T")
+# A call of the limiter by name, and what it answered: one text for both storages.
+Steps: TypeAlias = "Generator[tuple[str, tuple[Any, ...]], Any, T]"
+
+SCHEMES = [
+    f"tidegate+{scheme}"
+    for scheme in (
+        "memory",
+        "redis",
+        "rediss",
+        "redis+unix",
+        "redis+sentinel",
+        "redis+cluster",
+        "valkey",
+        "valkeys",
+    )
+]
+# Counts come back as what is left of the most there can be.
+MOST = 10**12
+# Keys whose expiry is remembered; that of others is read from the key.
+REMEMBERED = 100_000
+
+
+@functools.lru_cache(maxsize=1024)
+def _policy(algorithm: str, count: int, expiry: int) -> Policy:
+    # The numbers are no part of a limit's identity: what is asked with one count is told with another.
+    return Policy(Limit(algorithm, count, period=float(expiry)), name=f"limits.{algorithm}")
+
+
+class _Half:
+    """What both storages do, as steps."""
+
+    def __init__(self) -> None:
+        self._expiries: OrderedDict[str, int] = OrderedDict()
+
+    def _remember(self, key: str, expiry: int) -> None:
+        self._expiries[key] = expiry
+        if len(self._expiries) > REMEMBERED:
+            self._expiries.popitem(last=False)
+
+    def _expiry(self, key: str) -> int | None:
+        """The expiry of a key; another process may have seen it first, but it ends in /amount/multiples/granularity."""
+        known = self._expiries.get(key)
+        if known is not None:
+            return known
+        *_, multiples, name = ("", "", *key.split("/"))
+        granularity = GRANULARITIES.get(name)
+        if granularity is None or not multiples.isdigit():
+            return None
+        return granularity.GRANULARITY.seconds * int(multiples)
+
+    def _incr(self, key: str, expiry: int, amount: int) -> Steps[int]:
+        self._remember(key, expiry)
+        decision: Decision = yield "charge", (_policy("fixed-window", MOST, expiry), key, amount)
+        return MOST - decision.remaining
+
+    def _fixed(self, key: str) -> Steps[Decision | None]:
+        expiry = self._expiry(key)
+        if expiry is None:
+            return None
+        decision: Decision = yield "peek", (_policy("fixed-window", MOST, expiry), key)
+        return decision
+
+    def _get(self, key: str) -> Steps[int]:
+        decision = yield from self._fixed(key)
+        return 0 if decision is None else MOST - decision.remaining
+
+    def _get_expiry(self, key: str) -> Steps[float]:
+        decision = yield from self._fixed(key)
+        return 0.0 if decision is None else decision.reset_at
+
+    def _clear(self, key: str) -> Steps[None]:
+        expiry = self._expiry(key)
+        if expiry is None:
+            return
+        for algorithm in ("fixed-window", "sliding-log", "sliding-counter"):
+            yield "clear", (_policy(algorithm, MOST, expiry), key)
+
+    def _reset(self) -> Steps[int]:
+        keys = list(self._expiries)
+        for key in keys:
+            yield from self._clear(key)
+        self._expiries.clear()
+        return len(keys)
+
+    def _check(self) -> Steps[bool]:
+        try:
+            yield "ping", ()
+        except TidegateError:
+            return False
+        return True
+
+    def _acquire(self, algorithm: str, key: str, limit: int, expiry: int, amount: int) -> Steps[bool]:
+        if amount > limit:
+            return False
+        self._remember(key, expiry)
+        decision: Decision = yield "check", (_policy(algorithm, limit, expiry), key, amount)
+        return decision.allowed
+
+    def _moving(self, key: str, limit: int, expiry: int) -> Steps[tuple[float, int]]:
+        policy = _policy("sliding-log", limit, expiry)
+        decision: Decision = yield "peek", (policy, key)
+        now = decision.reset_at - decision.reset_after
+        used = limit - decision.remaining
+        if used == 0:
+            return now, 0
+        # The window began with its oldest entry: when that leaves there is room for one more.
+        more: Decision = yield "peek", (policy, key, decision.remaining + 1)
+        return now + (more.retry_after or 0.0) - expiry, used
+
+    def _sliding(self, key: str, expiry: int) -> Steps[tuple[int, float, int, float]]:
+        # The estimate as it is, all of it in the window that runs.
+        decision: Decision = yield "peek", (_policy("sliding-counter", MOST, expiry), key)
+        return 0, 0.0, MOST - decision.remaining, decision.reset_after
+
+    def _clear_sliding(self, key: str, expiry: int) -> Steps[None]:
+        yield "clear", (_policy("sliding-counter", MOST, expiry), key)
+
+
+class TidegateStorage(_Half, storage.Storage, storage.MovingWindowSupport, storage.SlidingWindowCounterSupport):
+    """Tidegate as a storage of `limits`."""
+
+    STORAGE_SCHEME: ClassVar[list[str] | None] = SCHEMES  # type: ignore[misc]
+
+    def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
+        _Half.__init__(self)
+        storage.Storage.__init__(self, uri, wrap_exceptions)
+        self.limiter = Limiter(uri.removeprefix("tidegate+"), **options)
+
+    def _do(self, steps: Steps[T]) -> T:
+        try:
+            name, given = next(steps)
+            while True:
+                try:
+                    result = getattr(self.limiter, name)(*given)
+                except Exception as error:
+                    name, given = steps.throw(error)
+                else:
+                    name, given = steps.send(result)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        return TidegateError
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        return self._do(self._incr(key, expiry, amount))
+
+    def get(self, key: str) -> int:
+        return self._do(self._get(key))
+
+    def get_expiry(self, key: str) -> float:
+        return self._do(self._get_expiry(key))
+
+    def check(self) -> bool:
+        return self._do(self._check())
+
+    def reset(self) -> int | None:
+        return self._do(self._reset())
+
+    def clear(self, key: str) -> None:
+        self._do(self._clear(key))
+
+    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return self._do(self._acquire("sliding-log", key, limit, expiry, amount))
+
+    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        return self._do(self._moving(key, limit, expiry))
+
+    def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return self._do(self._acquire("sliding-counter", key, limit, expiry, amount))
+
+    def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        return self._do(self._sliding(key, expiry))
+
+    def clear_sliding_window(self, key: str, expiry: int) -> None:
+        self._do(self._clear_sliding(key, expiry))
+
+
+class AsyncTidegateStorage(
+    _Half, aio.storage.Storage, aio.storage.MovingWindowSupport, aio.storage.SlidingWindowCounterSupport
+):
+    """Tidegate as a storage of `limits.aio`."""
+
+    STORAGE_SCHEME: ClassVar[list[str] | None] = [f"async+{scheme}" for scheme in SCHEMES]  # type: ignore[misc]
+
+    def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
+        _Half.__init__(self)
+        # Some hand the URI over without its first part.
+        aio.storage.Storage.__init__(self, uri, wrap_exceptions)
+        self.limiter = AsyncLimiter(uri.removeprefix("async+").removeprefix("tidegate+"), **options)
+
+    async def _do(self, steps: Steps[T]) -> T:
+        try:
+            name, given = next(steps)
+            while True:
+                try:
+                    result = await getattr(self.limiter, name)(*given)
+                except Exception as error:
+                    name, given = steps.throw(error)
+                else:
+                    name, given = steps.send(result)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        return TidegateError
+
+    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        return await self._do(self._incr(key, expiry, amount))
+
+    async def get(self, key: str) -> int:
+        return await self._do(self._get(key))
+
+    async def get_expiry(self, key: str) -> float:
+        return await self._do(self._get_expiry(key))
+
+    async def check(self) -> bool:
+        return await self._do(self._check())
+
+    async def reset(self) -> int | None:
+        return await self._do(self._reset())
+
+    async def clear(self, key: str) -> None:
+        await self._do(self._clear(key))
+
+    async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return await self._do(self._acquire("sliding-log", key, limit, expiry, amount))
+
+    async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        return await self._do(self._moving(key, limit, expiry))
+
+    async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return await self._do(self._acquire("sliding-counter", key, limit, expiry, amount))
+
+    async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        return await self._do(self._sliding(key, expiry))
+
+    async def clear_sliding_window(self, key: str, expiry: int) -> None:
+        await self._do(self._clear_sliding(key, expiry))

@@ -1,0 +1,197 @@
+"""Limits for any WSGI application.
+
+    from tidegate.wsgi import TidegateMiddleware
+
+    app = TidegateMiddleware(app, policy="100/minute", store="redis://127.0.0.1:6379/0")
+
+Functions given as options get the environ. `user()` reads `REMOTE_USER`, `claim()` the verified claims in
+`environ["tidegate.claims"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from ._tidegate import AsyncLimiter, Limiter, Policy
+from .http import (
+    Answer,
+    Guard,
+    Key,
+    Rule,
+    Ticket,
+    admit,
+    admit_simply,
+    choose_limiter,
+    claim,
+    client_ip,
+    header,
+    refund,
+    run,
+    settle,
+    user,
+)
+
+__all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
+
+Environ = dict[str, Any]
+
+# Where an environ carries its ticket.
+NAME = "tidegate"
+
+
+class Response:
+    """What is known of an answer when it begins."""
+
+    def __init__(self, status: str, headers: Iterable[tuple[str, str]]) -> None:
+        self.status_code = int(status.split(" ", 1)[0])
+        self.headers = {name.lower(): value for name, value in headers}
+
+
+class _Face:
+    """How an environ is read."""
+
+    def peer(self, request: Environ) -> str | None:
+        return request.get("REMOTE_ADDR")
+
+    def header(self, request: Environ, name: str) -> str | None:
+        return request.get("HTTP_" + name.upper().replace("-", "_"))
+
+    def forwarded(self, request: Environ) -> list[bytes]:
+        line = request.get("HTTP_X_FORWARDED_FOR")
+        return [] if line is None else [line.encode("latin-1")]
+
+    def user(self, request: Environ) -> object:
+        return request.get("REMOTE_USER") or None
+
+    def claims(self, request: Environ) -> Mapping[str, Any] | None:
+        return request.get("tidegate.claims")
+
+
+FACE = _Face()
+
+
+class TidegateMiddleware:
+    """Asks before the application is called; refused requests do not reach it.
+
+    The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit
+    is held until the last byte of the answer, or until the server closes it.
+    """
+
+    def __init__(
+        self,
+        app: Callable[..., Iterable[bytes]],
+        policy: str | Policy | Sequence[Any],
+        *,
+        limiter: Limiter | AsyncLimiter | None = None,
+        store: str | Iterable[str] | None = None,
+        key: Key | Callable[..., Any] | None = None,
+        cost: int | Callable[..., Any] = 1,
+        skip: Callable[..., Any] | None = None,
+        on_denied: Callable[..., Any] | None = None,
+        headers: str = "both",
+        refund_when: Callable[..., Any] | None = None,
+        settle: Callable[..., Any] | None = None,
+        methods: Iterable[str] | None = None,
+        **options: Any,
+    ) -> None:
+        rule = Rule(
+            policy,
+            key=key,
+            cost=cost,
+            skip=skip,
+            on_denied=on_denied,
+            headers=headers,
+            refund_when=refund_when,
+            settle=settle,
+            methods=methods,
+        )
+        self.app = app
+        self.limiter = choose_limiter(Limiter, limiter, store, options)
+        self._guards = [Guard(rule, self.limiter, FACE)]
+
+    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        guard = self._guards[0]
+        if guard.simple and guard.methods is None:
+            ticket: Ticket | None = admit_simply(guard, environ, self.limiter)
+        else:
+            ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
+        if ticket is None:
+            return self.app(environ, start_response)
+        if ticket.denied:
+            return self._refuse(ticket, environ, start_response)
+        environ[NAME] = ticket
+        answered: list[Response] = []
+
+        def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            if ticket.refunds or ticket.settles:
+                answered.append(Response(status, headers))
+                run(refund(ticket, environ, answered[-1]), self.limiter)
+            return start_response(status, [*headers, *ticket.guard.headers.text(*ticket.decisions)], *error)
+
+        def end() -> None:
+            ticket.release()
+            if ticket.settles:
+                run(settle(ticket, environ, answered[-1] if answered else None), self.limiter)
+
+        try:
+            body = self.app(environ, start)
+        except BaseException:
+            end()
+            raise
+        if not (ticket.holds or ticket.settles):
+            return body
+        if isinstance(body, (list, tuple)):
+            # All of it is there; whoever has read it may come again.
+            end()
+            return body
+        return _Body(body, end)
+
+    def _refuse(self, ticket: Ticket, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """`on_denied` may return a WSGI application that answers."""
+        fields = ticket.guard.headers.text(*ticket.decisions)
+        if ticket.guard.on_denied is not None:
+            answer = ticket.guard.on_denied(environ, ticket.decision)
+            if answer is not None:
+
+                def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+                    return start_response(status, [*headers, *fields], *error)
+
+                body: Iterable[bytes] = answer(environ, start)
+                return body
+        refusal = Answer(ticket)
+        phrase = HTTPStatus(refusal.status).phrase
+        start_response(f"{refusal.status} {phrase}", [*refusal.fields, *fields])
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
+
+
+class _Body:
+    """A body that tells when it was read, or given up."""
+
+    def __init__(self, body: Iterable[bytes], end: Callable[[], None]) -> None:
+        self._body = body
+        self._parts = iter(body)
+        self._end: Callable[[], None] | None = end
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._parts)
+        except BaseException:
+            self._finish()
+            raise
+
+    def _finish(self) -> None:
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def close(self) -> None:
+        try:
+            if (close := getattr(self._body, "close", None)) is not None:
+                close()
+        finally:
+            self._finish()

@@ -1,0 +1,136 @@
+//! The core's rules of HTTP, as `tidegate/http.py` asks for them.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use tidegate::http::{self, Trusted};
+
+use crate::convert::shown;
+use crate::decision::Decision;
+use crate::error::{config, raise};
+
+/// Which fields announce the limits; chosen once, so that no answer reads the option again.
+#[pyclass(module = "tidegate._tidegate", frozen)]
+pub(crate) struct Headers {
+    inner: http::Headers,
+}
+
+impl Headers {
+    fn fields(&self, decisions: &Bound<'_, PyTuple>) -> PyResult<Vec<(&'static str, String)>> {
+        if decisions.len() == 1 {
+            return Ok(http::headers(&decisions.get_item(0)?.cast::<Decision>()?.get().inner, self.inner));
+        }
+        let held = decisions.iter().map(|one| Ok(one.cast_into::<Decision>()?)).collect::<PyResult<Vec<_>>>()?;
+        let inner: Vec<&tidegate::Decision> = held.iter().map(|one| &one.get().inner).collect();
+        Ok(http::headers_of_all(&inner, self.inner))
+    }
+}
+
+#[pymethods]
+impl Headers {
+    #[new]
+    #[pyo3(signature = (name: "str"))]
+    fn new(name: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let text = name.cast::<PyString>().map_err(|_| {
+            config(format!("headers is \"both\", \"ietf\", \"legacy\" or \"off\", not {}", shown(name)))
+        })?;
+        Ok(Self { inner: text.to_str()?.parse().map_err(raise)? })
+    }
+
+    /// The fields of an answer that these Decisions were made for, as text.
+    #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[str, str]]")]
+    fn text<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(decisions.py(), self.fields(decisions)?)
+    }
+
+    /// The same as ASGI has them: bytes, names in small letters.
+    #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[bytes, bytes]]")]
+    fn raw<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        let py = decisions.py();
+        let fields = self.fields(decisions)?;
+        let pairs = fields.iter().map(|(name, value)| {
+            let name = PyBytes::new_with(py, name.len(), |bytes| {
+                bytes.copy_from_slice(name.as_bytes());
+                bytes.make_ascii_lowercase();
+                Ok(())
+            })?;
+            Ok((name, PyBytes::new(py, value.as_bytes())))
+        });
+        PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
+    }
+}
+
+/// The status of the answer: 200, 429 or 503.
+#[pyfunction]
+#[pyo3(signature = (decision: "Decision") -> "int")]
+pub(crate) fn status(decision: &Bound<'_, Decision>) -> u16 {
+    http::status(&decision.get().inner)
+}
+
+/// The body of a refusal: application/problem+json.
+#[pyfunction]
+#[pyo3(signature = (decision: "Decision") -> "str")]
+pub(crate) fn problem(decision: &Bound<'_, Decision>) -> String {
+    http::problem(&decision.get().inner)
+}
+
+/// A digest to use as a key instead of a secret.
+#[pyfunction]
+#[pyo3(signature = (secret: "str") -> "str")]
+pub(crate) fn hashed(secret: &str) -> String {
+    http::hashed(secret)
+}
+
+/// The key of somebody who did not say who they are.
+#[pyfunction]
+#[pyo3(signature = (client: "str") -> "str")]
+pub(crate) fn anonymous(client: &str) -> String {
+    http::anonymous(client)
+}
+
+/// Derives the key client_ip.
+#[pyclass(module = "tidegate._tidegate", frozen)]
+pub(crate) struct ClientIp {
+    inner: http::ClientIp,
+}
+
+#[pymethods]
+impl ClientIp {
+    #[new]
+    #[pyo3(signature = (trusted_proxies: "Iterable[object] | None" = None, ipv6_prefix: "int" = 64))]
+    fn new(trusted_proxies: Option<&Bound<'_, PyAny>>, ipv6_prefix: i64) -> PyResult<Self> {
+        let mut proxies = Vec::new();
+        if let Some(given) = trusted_proxies {
+            let wrong = |given: &Bound<'_, PyAny>| {
+                PyTypeError::new_err(format!(
+                    "trusted_proxies is a list of addresses and networks, not {}",
+                    shown(given)
+                ))
+            };
+            // A text is a sequence, too, of its letters.
+            if given.is_instance_of::<PyString>() {
+                return Err(wrong(given));
+            }
+            for proxy in given.try_iter().map_err(|_| wrong(given))? {
+                // Addresses and networks of `ipaddress` say by themselves how they are written.
+                proxies.push(proxy?.str()?.to_str()?.to_owned());
+            }
+        }
+        let prefix = u8::try_from(ipv6_prefix)
+            .map_err(|_| config(format!("ipv6_prefix {ipv6_prefix} is out of range: it must be from 1 to 128")))?;
+        let trusted = Trusted::parse(proxies).map_err(raise)?;
+        Ok(Self { inner: http::ClientIp::new(trusted, prefix).map_err(raise)? })
+    }
+
+    /// Whether X-Forwarded-For matters at all.
+    #[getter]
+    fn reads_forwarded(&self) -> bool {
+        self.inner.reads_forwarded()
+    }
+
+    /// The key of a request, from its peer's address and the lines of X-Forwarded-For.
+    #[pyo3(signature = (peer: "str | None", forwarded: "list[bytes] | None" = None) -> "str")]
+    fn key(&self, peer: Option<&str>, forwarded: Option<Vec<Vec<u8>>>) -> String {
+        self.inner.key(peer, &forwarded.unwrap_or_default())
+    }
+}

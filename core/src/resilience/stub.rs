@@ -1,0 +1,56 @@
+//! A store for the tests of the layers: it answers when it is told to.
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store, tell};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Stub {
+    waiting: Mutex<Vec<Done>>,
+}
+
+impl Stub {
+    /// Answers whoever has waited longest.
+    pub(super) fn answer(&self, result: Result<Answer>) {
+        let done = self.waiting.lock().remove(0);
+        tell(done(result));
+    }
+}
+
+fn never() -> Error {
+    Error::new(ErrorKind::StoreUnavailable, "this is not asked in the tests")
+}
+
+impl Store for Stub {
+    fn ask(&self, _: &Entry<'_>, _: Option<u64>) -> Result<Answer> {
+        Err(never())
+    }
+
+    fn ask_all(&self, _: &[Entry<'_>], _: Option<u64>) -> Result<Vec<Answer>> {
+        Err(never())
+    }
+
+    fn submit(&self, _: &Entry<'_>, _: Option<u64>, done: Done) {
+        self.waiting.lock().push(done);
+    }
+
+    fn submit_all(&self, _: &[Entry<'_>], _: Option<u64>, done: AllDone) {
+        tell(done(Err(never())));
+    }
+
+    fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn submit_ping(&self, done: Pinged) {
+        tell(done(Ok(())));
+    }
+
+    fn close(&self) {}
+
+    fn at_hand(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+        None
+    }
+}

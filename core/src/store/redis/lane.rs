@@ -1,0 +1,567 @@
+//! One server of the engine: what waits for it, what is in flight to it, and its connection.
+//!
+//! What waits at the same moment for the same slot travels as one script call. A call that is alone is sent at once; while
+//! calls are in flight newcomers gather, and go when there are enough of them or when nothing is in flight any more.
+//! Sending before the answer is back keeps the server busy while the callers work.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::failure::{self, Failure};
+use super::job::{Job, Ride, Waiter};
+use super::link::Link;
+use super::verdict::Verdict;
+use super::wire::{Server, Wire};
+use crate::error::{Error, ErrorKind};
+use crate::script::Batch;
+use crate::store::Homes;
+use crate::store::url::Address;
+
+/// Calls of one slot in flight at once when they fold …
+const FLIGHTS: usize = 4;
+/// … and all calls, as when each travels alone.
+const LONE_FLIGHTS: usize = 1_024;
+/// While something is in flight, this many are worth a call of their own.
+const WORTH: usize = 32;
+/// Slots that are remembered although nothing waits there.
+const LINES: usize = 1_024;
+
+/// What came of polling lanes: jobs that came back without an answer, and whom to wake.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) returned: Vec<Returned>,
+    /// Whether a server was silent.
+    pub(super) troubled: bool,
+    pub(super) homes: Homes,
+}
+
+/// A job that came back.
+pub(super) struct Returned {
+    pub(super) job: Job,
+    pub(super) why: Why,
+    /// Who sent it back.
+    pub(super) from: Address,
+}
+
+/// Why; only in the first case may it have run.
+#[derive(Clone)]
+pub(super) enum Why {
+    Failed(Failure),
+    Moved(u16, Address),
+    Ask(Address),
+    Split(Error),
+    Astray(Error),
+}
+
+/// See the module.
+pub(super) struct Lane {
+    server: Arc<Server>,
+    pub(super) replica: bool,
+    /// Whether there are other servers.
+    others: bool,
+    prefix: Arc<str>,
+    fold: usize,
+    lines: HashMap<u16, Line, foldhash::fast::RandomState>,
+    /// The lines in which somebody may depart.
+    turn: VecDeque<u16>,
+    /// Jobs that were sent here by a node that hands their keys over.
+    asked: VecDeque<Job>,
+    waiting: usize,
+    flights: VecDeque<Flight>,
+    link: Option<Link>,
+    opening: Option<JoinHandle<Result<Wire, Failure>>>,
+    /// Since when it has been silent. Until it answers it gets no calls: it would run them when their callers have left.
+    doubt: Option<Instant>,
+    /// Not later than the next thing that is to be done without anything having come.
+    alarm: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Job>,
+    flights: usize,
+    queued: bool,
+}
+
+/// What was sent; replies come in the same order.
+struct Flight {
+    cargo: Cargo,
+    /// Where it ends in the stream of bytes.
+    from: u64,
+    end: u64,
+}
+
+enum Cargo {
+    Call(Call),
+    /// A question to whose answer nobody listens: that there is one is what counts.
+    Asking,
+    Probe,
+}
+
+struct Call {
+    batch: Batch,
+    passengers: Vec<Passenger>,
+    slot: u16,
+    in_full: bool,
+    asking: bool,
+}
+
+struct Passenger {
+    ride: Ride,
+    requests: usize,
+    /// Gone when its time was over.
+    waiter: Option<Waiter>,
+}
+
+impl Call {
+    /// Those who still wait, as the jobs they were.
+    fn into_jobs(self) -> impl DoubleEndedIterator<Item = Job> {
+        let (now, unity, slot) = (self.batch.now(), self.batch.unity(), self.slot);
+        let mut requests = self.batch.into_requests().into_iter();
+        let jobs: Vec<Job> = self
+            .passengers
+            .into_iter()
+            .filter_map(|Passenger { ride, requests: count, waiter }| {
+                let requests = requests.by_ref().take(count).collect();
+                waiter.map(|waiter| Job { requests, unity, now, slot, ride, waiter })
+            })
+            .collect();
+        jobs.into_iter()
+    }
+
+    /// Gives up those whose time is over; says whether there were any. What else may be asked meanwhile goes to `late`.
+    fn expire(&mut self, now: Instant, look: &mut impl FnMut(Instant), late: &mut Vec<Job>) -> bool {
+        let (mut first, mut silent) = (0, false);
+        for passenger in &mut self.passengers {
+            let its = first..first + passenger.requests;
+            first = its.end;
+            if passenger.waiter.is_some() && passenger.ride.until > now {
+                look(passenger.ride.until);
+            } else if let Some(waiter) = passenger.waiter.take() {
+                silent = true;
+                let requests = self.batch.requests()[its].iter().cloned().collect();
+                let (now, unity) = (self.batch.now(), self.batch.unity());
+                late.push(Job { requests, unity, now, slot: self.slot, ride: passenger.ride, waiter });
+            }
+        }
+        silent
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.passengers.iter().any(|passenger| passenger.waiter.is_some())
+    }
+}
+
+impl Lane {
+    pub(super) fn new(server: Server, replica: bool, others: bool, prefix: Arc<str>, fold: usize) -> Self {
+        Self {
+            server: Arc::new(server),
+            replica,
+            others,
+            prefix,
+            fold,
+            lines: HashMap::default(),
+            turn: VecDeque::new(),
+            asked: VecDeque::new(),
+            waiting: 0,
+            flights: VecDeque::new(),
+            link: None,
+            opening: None,
+            doubt: None,
+            alarm: None,
+        }
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.server.address
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting == 0 && self.flights.is_empty()
+    }
+
+    pub(super) const fn alarm(&self) -> Option<Instant> {
+        self.alarm
+    }
+
+    fn alarm_by(&mut self, at: Instant) {
+        self.alarm = Some(self.alarm.map_or(at, |alarm| alarm.min(at)));
+    }
+
+    /// Takes a job; `first` when it has waited elsewhere.
+    pub(super) fn push(&mut self, job: Job, first: bool) {
+        self.alarm_by(job.ride.until);
+        self.waiting += 1;
+        let line = self.lines.entry(job.slot).or_default();
+        if !line.queued {
+            line.queued = true;
+            self.turn.push_back(job.slot);
+        }
+        if first { line.waiting.push_front(job) } else { line.waiting.push_back(job) }
+    }
+
+    /// Takes a job that another node sent here for once.
+    pub(super) fn push_asking(&mut self, job: Job) {
+        self.alarm_by(job.ride.until);
+        self.waiting += 1;
+        self.asked.push_back(job);
+    }
+
+    /// Does all that can be done now; says whether there may be more.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
+        let mut busy = self.poll_opening(cx, outcome);
+        while let Some(link) = &mut self.link {
+            match link.poll_reply(cx) {
+                Poll::Ready(Ok(reply)) => self.land(reply, outcome),
+                Poll::Ready(Err(error)) => self.lose(&error, outcome),
+                Poll::Pending => break,
+            }
+            busy = true;
+        }
+        if self.link.is_none() && self.opening.is_none() && self.waiting > 0 {
+            self.open();
+            busy |= self.poll_opening(cx, outcome);
+        }
+        if self.link.is_some() && self.doubt.is_none() {
+            self.board_all();
+        }
+        if let Some(link) = &mut self.link
+            && link.has_to_send()
+            && let Err(error) = link.poll_send(cx)
+        {
+            self.lose(&error, outcome);
+            busy = true;
+        }
+        busy
+    }
+
+    /// How long an attempt to connect lasts. Short enough for packets that were lost to be sent again soon; not so short
+    /// that a slow handshake never succeeds because calls have little time.
+    fn attempt(&self) -> Duration {
+        self.server.timeout.clamp(Duration::from_millis(250), Duration::from_secs(1))
+    }
+
+    fn open(&mut self) {
+        let (server, deadline) = (Arc::clone(&self.server), std::time::Instant::now() + self.attempt());
+        self.opening = Some(tokio::task::spawn_blocking(move || Wire::open(&server, deadline)));
+    }
+
+    fn poll_opening(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
+        let Some(opening) = &mut self.opening else { return false };
+        let Poll::Ready(opened) = Pin::new(opening).poll(cx) else { return false };
+        self.opening = None;
+        let opened = opened.unwrap_or_else(|_| {
+            Err(self.server.failure(&io::Error::other("the attempt to connect was given up"), false))
+        });
+        let link = opened.and_then(|wire| Link::new(wire).map_err(|error| self.server.failure(&error, false)));
+        match link {
+            Ok(link) => {
+                if self.link.is_some() {
+                    // The old one has been silent for long.
+                    self.lose(&failure::hung_up(), outcome);
+                }
+                (self.link, self.doubt) = (Some(link), None);
+                self.turn =
+                    self.lines.iter().filter(|(_, line)| !line.waiting.is_empty()).map(|(slot, _)| *slot).collect();
+                for line in self.lines.values_mut() {
+                    line.queued = !line.waiting.is_empty();
+                }
+            }
+            // What waits has its own time; the next attempt begins at once.
+            Err(failure) if failure.error.kind() == ErrorKind::StoreTimeout => {
+                if self.link.is_some() {
+                    self.open();
+                }
+            }
+            Err(_) if self.link.is_some() => self.alarm_by(Instant::now() + super::SURVEYS),
+            Err(failure) => {
+                for job in self.take_waiting() {
+                    outcome.returned.push(self.returns(job, Why::Failed(failure.clone())));
+                }
+            }
+        }
+        true
+    }
+
+    fn take_waiting(&mut self) -> Vec<Job> {
+        self.waiting = 0;
+        self.turn.clear();
+        let mut jobs: Vec<Job> = self.asked.drain(..).collect();
+        for line in self.lines.values_mut() {
+            line.queued = false;
+            jobs.extend(line.waiting.drain(..));
+        }
+        jobs
+    }
+
+    /// The connection is gone. What had left may have run, the rest goes with the next connection.
+    fn lose(&mut self, error: &io::Error, outcome: &mut Outcome) {
+        let left = self.link.take().map_or(0, |link| link.left());
+        self.doubt = None;
+        for flight in std::mem::take(&mut self.flights).into_iter().rev() {
+            let Cargo::Call(call) = flight.cargo else { continue };
+            self.landed(call.slot);
+            if flight.end > left {
+                self.board_again(call);
+                continue;
+            }
+            let failure = self.server.failure(error, true);
+            for job in call.into_jobs() {
+                outcome.returned.push(self.returns(job, Why::Failed(failure.clone())));
+            }
+        }
+    }
+
+    /// Back to the head of its line: it never left.
+    fn board_again(&mut self, call: Call) {
+        let asking = call.asking;
+        for job in call.into_jobs().rev() {
+            if asking {
+                self.waiting += 1;
+                self.asked.push_front(job);
+            } else {
+                self.push(job, true);
+            }
+        }
+    }
+
+    /// One flight less of that line: somebody may depart.
+    fn landed(&mut self, slot: u16) {
+        if let Some(line) = self.lines.get_mut(&slot) {
+            line.flights -= 1;
+            if !line.queued && !line.waiting.is_empty() {
+                line.queued = true;
+                self.turn.push_back(slot);
+            }
+        }
+    }
+
+    fn board_all(&mut self) {
+        while self.flights.len() < LONE_FLIGHTS
+            && let Some(job) = self.asked.pop_front()
+        {
+            self.waiting -= 1;
+            self.lines.entry(job.slot).or_default().flights += 1;
+            let (slot, passengers) = (job.slot, vec![Passenger::of(&job.ride, job.requests.len(), job.waiter)]);
+            let batch = Batch::new(Arc::clone(&self.prefix), job.now, job.unity, job.requests.into_vec());
+            self.depart(Call { batch, passengers, slot, in_full: false, asking: true });
+        }
+        while self.flights.len() < LONE_FLIGHTS
+            && let Some(slot) = self.turn.pop_front()
+        {
+            if let Some(call) = self.board(slot) {
+                self.depart(call);
+            }
+        }
+        if self.lines.len() > LINES {
+            self.lines.retain(|_, line| line.flights > 0 || line.queued || !line.waiting.is_empty());
+        }
+    }
+
+    /// The next jobs of a line that may travel together, oldest first, if they go now.
+    fn board(&mut self, slot: u16) -> Option<Call> {
+        let line = self.lines.get_mut(&slot)?;
+        line.queued = false;
+        let departs = match line.waiting.len() {
+            0 => false,
+            _ if self.fold == 1 => true,
+            waiting => line.flights == 0 || line.flights < FLIGHTS && waiting >= WORTH,
+        };
+        if !departs {
+            return None;
+        }
+        let first = line.waiting.pop_front()?;
+        let (fold, now, unity) = (first.fold(), first.now, first.unity);
+        let mut passengers = vec![Passenger::of(&first.ride, first.requests.len(), first.waiter)];
+        let mut requests = first.requests.into_vec();
+        while fold.is_some()
+            && passengers.len() < self.fold
+            && line.waiting.front().is_some_and(|job| job.fold() == fold)
+            && let Some(job) = line.waiting.pop_front()
+        {
+            passengers.push(Passenger::of(&job.ride, job.requests.len(), job.waiter));
+            requests.extend(job.requests);
+        }
+        self.waiting -= passengers.len();
+        line.flights += 1;
+        if !line.waiting.is_empty() {
+            line.queued = true;
+            self.turn.push_back(slot);
+        }
+        let batch = Batch::new(Arc::clone(&self.prefix), now, unity, requests);
+        Some(Call { batch, passengers, slot, in_full: false, asking: false })
+    }
+
+    fn depart(&mut self, call: Call) {
+        let Some(link) = &mut self.link else { return self.board_again(call) };
+        let from = link.end();
+        if call.asking {
+            redis::cmd("ASKING").write_packed_command(link.out());
+            self.flights.push_back(Flight { cargo: Cargo::Asking, from, end: link.end() });
+        }
+        let command = if call.in_full { call.batch.command_in_full() } else { call.batch.command() };
+        command.write_packed_command(link.out());
+        self.flights.push_back(Flight { cargo: Cargo::Call(call), from, end: link.end() });
+    }
+
+    fn land(&mut self, reply: Value, outcome: &mut Outcome) {
+        let Some(flight) = self.flights.pop_front() else {
+            // Nobody asked: the two are out of step.
+            return self.lose(&failure::garbled(), outcome);
+        };
+        let call = match flight.cargo {
+            Cargo::Call(call) => call,
+            Cargo::Asking => return,
+            Cargo::Probe => {
+                self.doubt = None;
+                return;
+            }
+        };
+        let verdict = Verdict::of(&reply, &self.server.address, self.others);
+        if verdict == Verdict::Unknown && !call.in_full && call.is_awaited() && self.doubt.is_none() {
+            return self.depart(Call { in_full: true, ..call });
+        }
+        self.landed(call.slot);
+        let shown = &self.server.shown;
+        let why = match verdict {
+            Verdict::Unknown if !call.in_full => return self.board_again(call),
+            Verdict::Answered | Verdict::Unknown => return self.give_out(call, reply, outcome),
+            Verdict::Moved(slot, address) => Why::Moved(slot, address),
+            Verdict::Ask(address) => Why::Ask(address),
+            Verdict::Split(error) => Why::Split(failure::refused(shown, &error)),
+            Verdict::Astray(error) => Why::Astray(failure::refused(shown, &error)),
+            Verdict::Refused(error) => Why::Failed(Failure::settled(failure::refused(shown, &error))),
+        };
+        let several = call.passengers.len() > 1;
+        for mut job in call.into_jobs() {
+            job.ride.alone |= several;
+            outcome.returned.push(self.returns(job, why.clone()));
+        }
+    }
+
+    fn give_out(&self, call: Call, reply: Value, outcome: &mut Outcome) {
+        match call.batch.answers(reply) {
+            Err(error) => {
+                let waiters = call.passengers.into_iter().filter_map(|passenger| passenger.waiter);
+                waiters.for_each(|waiter| outcome.homes.add(waiter.fail(&error)));
+            }
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                for Passenger { requests, waiter, .. } in call.passengers {
+                    let none = || failure::silence(&self.server.shown);
+                    match waiter {
+                        Some(waiter) => outcome.homes.add(waiter.answer(&mut answers, requests, none)),
+                        None => drop(answers.by_ref().take(requests).last()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives up what is late, and sets the next alarm.
+    pub(super) fn expire(&mut self, now: Instant, outcome: &mut Outcome) {
+        if self.alarm.is_none_or(|alarm| alarm > now) {
+            return;
+        }
+        let mut late = Vec::new();
+        let mut next: Option<Instant> = None;
+        let mut look = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
+        let lines = self.lines.values_mut().map(|line| &mut line.waiting).chain(std::iter::once(&mut self.asked));
+        for waiting in lines {
+            // Those that were sent elsewhere stand before older ones, so that all are looked at.
+            if waiting.iter().any(|job| job.ride.until <= now) {
+                for job in std::mem::take(waiting) {
+                    if job.ride.until <= now { late.push(job) } else { waiting.push_back(job) }
+                }
+            }
+            waiting.iter().for_each(|job| look(job.ride.until));
+        }
+        self.waiting -= late.len();
+        let mut silent = false;
+        for flight in &mut self.flights {
+            let Cargo::Call(call) = &mut flight.cargo else { continue };
+            silent |= call.expire(now, &mut look, &mut late);
+        }
+        let failure = self.server.failure(&io::ErrorKind::TimedOut.into(), false);
+        outcome.troubled |= !late.is_empty();
+        for job in late {
+            if job.ride.deadline <= now {
+                outcome.homes.add(job.fail(&failure.error));
+            } else {
+                outcome.returned.push(self.returns(job, Why::Failed(failure.clone())));
+            }
+        }
+        if silent && self.doubt.is_none() {
+            self.doubt = Some(now);
+            self.probe();
+        }
+        if let Some(since) = self.doubt {
+            let wait = since + self.attempt();
+            if now < wait {
+                look(wait);
+            } else if self.opening.is_none() {
+                // Packets that were lost on the way are sent again later and later; a new connection is faster.
+                self.open();
+            }
+        }
+        self.alarm = next;
+    }
+
+    /// Takes back what has not left, and asks for a sign of life instead.
+    fn probe(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        let left = link.left();
+        let at = self.flights.iter().position(|flight| flight.from >= left).unwrap_or(self.flights.len());
+        let recalled = self.flights.split_off(at);
+        if let Some(first) = recalled.front() {
+            link.take_back(first.from);
+        }
+        let from = link.end();
+        redis::cmd("PING").write_packed_command(link.out());
+        self.flights.push_back(Flight { cargo: Cargo::Probe, from, end: link.end() });
+        for flight in recalled.into_iter().rev() {
+            if let Cargo::Call(call) = flight.cargo {
+                self.landed(call.slot);
+                self.board_again(call);
+            }
+        }
+    }
+
+    fn returns(&self, job: Job, why: Why) -> Returned {
+        Returned { job, why, from: self.server.address.clone() }
+    }
+
+    /// Greets the server again before the next call: it may not be who it was.
+    pub(super) fn greet_again(&mut self) {
+        if self.flights.is_empty() {
+            (self.link, self.doubt) = (None, None);
+        }
+    }
+
+    /// Ends it; what waits and what is in flight fails.
+    pub(super) fn close(mut self, error: &Error, homes: &mut Homes) {
+        for job in self.take_waiting() {
+            homes.add(job.fail(error));
+        }
+        for flight in self.flights {
+            if let Cargo::Call(call) = flight.cargo {
+                call.into_jobs().for_each(|job| homes.add(job.fail(error)));
+            }
+        }
+    }
+}
+
+impl Passenger {
+    const fn of(ride: &Ride, requests: usize, waiter: Waiter) -> Self {
+        Self { ride: *ride, requests, waiter: Some(waiter) }
+    }
+}

@@ -1,0 +1,33 @@
+// Express: a limit for all, a tighter one for a route, exports that are held as long as they stream.
+//
+//     npm install tidegate express
+//     TIDEGATE_STORE=redis://127.0.0.1:6379/0 node node_express.mjs
+
+import express from 'express';
+import { Limiter } from 'tidegate';
+import { clientIp, header, rateLimit } from 'tidegate/express';
+
+const limiter = new Limiter({
+  store: process.env.TIDEGATE_STORE ?? 'memory://',
+  policies: { all: '100/minute', login: '20/minute; 5/3s', api: 'gcra 10/s burst 20', exports: 'concurrency 2 ttl 30s' },
+});
+// The proxy in front of this server; nobody else may say whose request it is.
+const key = clientIp({ trustedProxies: ['loopback'] });
+
+const app = express();
+app.get('/health', (_request, response) => response.send('fine\n'));
+app.use(rateLimit({ limiter, policy: 'all', key }));
+app.post('/login', rateLimit({ limiter, policy: 'login', key }), (_request, response) => response.send('welcome\n'));
+// By API key, which is hashed before it is stored.
+app.get('/api/things', rateLimit({ limiter, policy: 'api', key: header('X-API-Key') }), (request, response) => {
+  response.json({ things: ['a', 'b'], left: request.rateLimit.remaining });
+});
+// Held until the last byte was sent, or the client has gone.
+app.get('/export', rateLimit({ limiter, policy: 'exports', key }), (_request, response) => {
+  for (let line = 0; line < 1000; line++) response.write(`line ${line}\n`);
+  response.end();
+});
+
+const server = app.listen(process.env.PORT ?? 3000, () => {
+  console.log(`listening on http://127.0.0.1:${server.address().port}`);
+});

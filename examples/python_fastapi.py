@@ -1,0 +1,77 @@
+"""FastAPI: limits on endpoints, routers and websockets, a default for the rest.
+
+Needs: pip install "tidegate[fastapi]" uvicorn. Runs with:
+
+    TIDEGATE_STORE=redis://127.0.0.1:6379/0 uvicorn --app-dir examples python_fastapi:app --workers 4
+"""
+
+import os
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Depends, FastAPI, Request, WebSocket
+from fastapi.responses import Response, StreamingResponse
+
+from tidegate.fastapi import RateLimit, Tidegate, client_ip, header
+
+app = FastAPI()
+tg = Tidegate(
+    app,
+    store=os.environ.get("TIDEGATE_STORE", "memory://"),
+    policies={"login": "20/minute; 5/3s", "tokens": "1000/hour", "chat": "concurrency 2"},
+    default="100/minute",
+    # The proxy in front of this server; nobody else may say whose request it is.
+    key=client_ip(trusted_proxies=["loopback"]),
+)
+
+
+@app.post("/login")
+@tg.limit("login")
+async def login() -> str:
+    return "welcome"
+
+
+@app.get("/")
+def index() -> str:
+    return "under the default"
+
+
+@app.get("/health")
+@tg.exempt
+async def health() -> str:
+    return "fine"
+
+
+def used(request: Request, response: Response) -> int:
+    """What the answer came to, known when it is over."""
+    return int(request.scope.get("state", {}).get("tokens", 1))
+
+
+@app.get("/complete")
+@tg.limit("tokens", key=header("X-API-Key"), cost=50, settle=used)
+async def complete(request: Request) -> StreamingResponse:
+    async def words() -> AsyncIterator[str]:
+        for count, word in enumerate(["one", "two", "three"], start=1):
+            request.state.tokens = count
+            yield f"{word}\n"
+
+    return StreamingResponse(words())
+
+
+# One limit for all routes of the router.
+api = APIRouter(prefix="/api", dependencies=[Depends(RateLimit("10/second", key=header("X-API-Key")))])
+
+
+@api.get("/things")
+async def things() -> list[str]:
+    return ["a", "b"]
+
+
+app.include_router(api)
+
+
+@app.websocket("/chat")
+@tg.limit("chat")
+async def chat(socket: WebSocket) -> None:
+    await socket.accept()
+    async for text in socket.iter_text():
+        await socket.send_text(f"you said: {text}")

@@ -1,0 +1,61 @@
+"""Flask: a limit on a view, one on a blueprint, a default for the rest.
+
+Needs: pip install "tidegate[flask]". Runs with `flask --app examples/python_flask.py run`, or with gunicorn:
+
+    TIDEGATE_STORE=redis://127.0.0.1:6379/0 gunicorn -w4 --chdir examples python_flask:app
+"""
+
+import os
+
+from flask import Blueprint, Flask, request
+
+from tidegate.flask import Tidegate, client_ip, header
+
+app = Flask(__name__)
+tg = Tidegate(
+    app,
+    store=os.environ.get("TIDEGATE_STORE", "memory://"),
+    policies={"login": "20/minute; 5/3s", "api": "gcra 10/s burst 20", "exports": "concurrency 2 ttl 30s"},
+    default="100/minute",
+    # The proxy in front of this server; nobody else may say whose request it is.
+    key=client_ip(trusted_proxies=["loopback"]),
+)
+
+
+@app.post("/login")
+@tg.limit("login")
+def login() -> str:
+    return f"welcome, {request.form.get('user', 'stranger')}\n"
+
+
+@app.get("/")
+def index() -> str:
+    return "under the default\n"
+
+
+@app.get("/health")
+@tg.exempt
+def health() -> str:
+    return "fine\n"
+
+
+@app.get("/export")
+@tg.limit("exports")
+def export() -> tuple[object, dict[str, str]]:
+    # Held until the last line was read, or the reader has gone.
+    return (f"line {number}\n" for number in range(1000)), {"Content-Type": "text/plain"}
+
+
+api = Blueprint("api", __name__, url_prefix="/api")
+
+
+@api.get("/things")
+def things() -> list[str]:
+    return ["a", "b"]
+
+
+# One limit for the whole blueprint, by API key; the key is hashed before it is stored.
+app.register_blueprint(tg.limit("api", key=header("X-API-Key"))(api))
+
+if __name__ == "__main__":
+    app.run()

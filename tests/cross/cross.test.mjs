@@ -1,0 +1,113 @@
+// Python and Node on one Redis: one limit, and one answer.
+
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { Limiter, ManualClock } from 'tidegate';
+import { python, running } from '../node/web/programs.mjs';
+import { Servers } from '../servers/servers.mjs';
+
+const found = python();
+const here = (name) => fileURLToPath(new URL(name, import.meta.url));
+
+describe('Python and Node', { skip: found.missing }, async () => {
+  const servers = await Servers.start();
+  after(() => servers.close());
+
+  test('drain one limit together, exactly', async (t) => {
+    for (const algorithm of ['fixed-window', 'sliding-window', 'sliding-log']) {
+      const words = [servers.url, `${algorithm} 5000/hour`];
+      const processes = [
+        running(t, found.program, [here('drain.py'), ...words]),
+        running(t, found.program, [here('drain.py'), ...words]),
+        running(t, process.execPath, [here('drain.mjs'), ...words]),
+        running(t, process.execPath, [here('drain.mjs'), ...words]),
+      ];
+      for (const { line } of processes) assert.equal(await line(), 'ready');
+      for (const { say } of processes) say('go');
+      const taken = await Promise.all(processes.map(async ({ line }) => Number(await line())));
+      assert.equal(taken.reduce((a, b) => a + b), 5000, `${algorithm}: ${taken}`);
+    }
+  });
+
+  for (const store of ['memory://', servers.url]) {
+    test(`say the same of the same history on ${store.split(':', 1)[0]}`, async (t) => {
+      const policies = {
+        windows: 'fixed-window 7/10s; calendar-window 20/minute',
+        slides: 'sliding-window 5/7s; sliding-log 4/3s; sliding-counter 9/11s',
+        buckets: 'token-bucket 5/3s burst 8; gcra 3/s burst 4',
+        queue: 'leaky-bucket 3/s burst 5',
+        places: 'concurrency 3 ttl 2s',
+        none: '0/minute',
+      };
+      const START = 1_704_067_200;
+      const clock = new ManualClock(START * 1000);
+      const limiter = new Limiter({ store, policies, prefix: 'node', clock, denyCacheMs: 0, timeoutMs: 20_000 });
+      t.after(() => limiter.close());
+      const words = [here('history.py'), store, JSON.stringify(policies), String(START)];
+      const other = running(t, found.program, words);
+      for (const step of history(policies, 400)) {
+        clock.advance(step.advance);
+        const decision =
+          step.do === 'check_all'
+            ? await limiter.checkAll(step.entries)
+            : await (step.do === 'charge'
+                ? limiter.charge(step.policy, step.key, step.cost)
+                : limiter[step.do](step.policy, step.key, { cost: step.cost }));
+        other.say(JSON.stringify(step));
+        assert.deepEqual(fields(decision), JSON.parse(await other.line()), JSON.stringify(step));
+      }
+    });
+  }
+});
+
+/** Steps that are the same in every run. */
+function* history(policies, length) {
+  let seed = 20_260_101;
+  const below = (limit) => {
+    seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((seed / 2 ** 32) * limit);
+  };
+  const pick = (list) => list[below(list.length)];
+  const names = Object.keys(policies);
+  const keys = ['alice', 'bob', '', 'Grüße {x}'];
+  for (let step = 0; step < length; step++) {
+    const advance = pick([0, 0, 1, 10, 137, 999, 1500]);
+    const todo = pick(['check', 'check', 'check', 'peek', 'charge', 'check_all']);
+    if (todo === 'check_all') {
+      const entries = Array.from({ length: 1 + below(3) }, () => [pick(names), pick(keys), 1 + below(2)]);
+      yield { do: todo, advance, entries };
+    } else {
+      yield { do: todo, advance, policy: pick(names), key: pick(keys), cost: 1 + below(4) };
+    }
+  }
+}
+
+/** The fields by the names that both languages are compared under, in microseconds. */
+function fields(decision) {
+  const micros = (ms) => (ms === null ? null : Math.round(ms * 1000));
+  return {
+    allowed: decision.allowed,
+    policy: decision.policy,
+    key: decision.key,
+    cost: decision.cost,
+    limit: decision.limit,
+    remaining: decision.remaining,
+    retry_after: micros(decision.retryAfterMs),
+    reset_after: micros(decision.resetAfterMs),
+    reset_at: decision.resetAt.getTime(),
+    delay: micros(decision.delayMs),
+    source: decision.source,
+    shadow: decision.shadow,
+    limits: decision.limits.map((limit) => ({
+      algorithm: limit.algorithm,
+      limit: limit.limit,
+      period: micros(limit.periodMs),
+      remaining: limit.remaining,
+      retry_after: micros(limit.retryAfterMs),
+      reset_after: micros(limit.resetAfterMs),
+      exceeded: limit.exceeded,
+    })),
+    decisions: decision.decisions.map(fields),
+  };
+}

@@ -1,0 +1,195 @@
+// Behaviour as data: reads tests/vectors and says what a limiter did otherwise.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { Limiter, ManualClock, RateLimited } from 'tidegate';
+
+const FOLDER = new URL('../vectors/', import.meta.url);
+const START = 1_704_067_200_000_000;
+
+/** Every case of every file, named `file: case`. */
+export function cases() {
+  const files = readdirSync(FOLDER).filter((name) => name.endsWith('.json') && !name.endsWith('.schema.json'));
+  return files.flatMap((file) => {
+    const { cases } = JSON.parse(readFileSync(new URL(file, FOLDER), 'utf8'));
+    return cases.map((one) => ({ ...one, name: `${file.replace('.json', '')}: ${one.name}` }));
+  });
+}
+
+/** Runs a case on a store; rejects with what was not as expected. */
+export async function run(one, store, prefix) {
+  const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+  const path = join(folder, 'policies.json');
+  const write = ({ policy, policies = { p: policy } }) => writeFileSync(path, JSON.stringify({ policies }));
+  let limiter;
+  try {
+    const start = one.start ?? START;
+    // Microseconds, of which the clock takes milliseconds.
+    const clock = new ManualClock(start / 1000);
+    let made;
+    try {
+      write(one);
+      limiter = await Limiter.fromFile(path, { store, prefix, clock, timeoutMs: 20_000 });
+    } catch (error) {
+      made = error;
+    }
+    if (made !== undefined) throw made;
+    const play = new Play(limiter, clock, start, write);
+    for (const [index, step] of one.steps.entries()) {
+      try {
+        await play.step(step);
+      } catch (error) {
+        throw new Error(`${one.name}, step ${index} ${JSON.stringify(step).slice(0, 400)}\n${error.stack}`);
+      }
+    }
+  } finally {
+    await limiter?.close();
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** A text, also one that is too long to be written out. */
+function text(value) {
+  return value !== null && typeof value === 'object' && 'repeat' in value ? value.repeat.repeat(value.times) : value;
+}
+
+/** A number, also one that JSON cannot write. */
+function number(value) {
+  if (value !== null && typeof value === 'object' && 'float' in value) return value.float === 'nan' ? NaN : Infinity;
+  return value;
+}
+
+const micros = (ms) => (ms === null ? null : Math.round(ms * 1000));
+
+class Play {
+  #named = new Map();
+  #holds = new Map();
+
+  constructor(limiter, clock, start, write) {
+    Object.assign(this, { limiter, clock, start, write });
+  }
+
+  #set(at) {
+    this.now = at;
+    this.clock.set((this.start + at) / 1000);
+  }
+
+  async step(step) {
+    if (step.at !== undefined) this.#set(step.at);
+    for (let time = 1; time < (step.times ?? 1); time++) {
+      await this.#act(step).catch(() => {});
+      this.#set((this.now ?? 0) + (step.every ?? 0));
+    }
+    const { error, column, says, ...wanted } = step.expect ?? {};
+    let found;
+    try {
+      found = await this.#act(step);
+    } catch (failure) {
+      if (error === undefined) throw failure;
+      assert.equal(failure.code, error, failure.message);
+      if (column !== undefined) assert.equal(failure.place?.column, column);
+      if (says !== undefined) assert.ok(failure.message.includes(says), failure.message);
+      return;
+    }
+    assert.equal(error, undefined, `an error was expected, it said ${JSON.stringify(found)}`);
+    compare(found, wanted);
+  }
+
+  async #act(step) {
+    const { limiter } = this;
+    const policy = step.policy ?? 'p';
+    const key = text(step.key);
+    const cost = 'cost' in step ? number(step.cost) : 1;
+    switch (step.do) {
+      case 'check': {
+        const decision = await limiter.check(policy, key, 'meta' in step ? { cost, meta: text(step.meta) } : { cost });
+        if (step.as !== undefined) this.#named.set(step.as, decision);
+        return fields(decision);
+      }
+      case 'peek':
+        return fields(await limiter.peek(policy, key, { cost }));
+      case 'charge':
+        await limiter.charge(policy, key, cost);
+        return {};
+      case 'refund':
+        await limiter.refund(policy, key, { cost });
+        return {};
+      case 'settle':
+        await limiter.settle(this.#named.get(step.of), cost);
+        return {};
+      case 'block':
+        await limiter.block(policy, key, step.for / 1000);
+        return {};
+      case 'unblock':
+        await limiter.unblock(policy, key);
+        return {};
+      case 'clear':
+        await limiter.clear(policy, key);
+        return {};
+      case 'journal': {
+        const attempts = await limiter.journal(policy, key);
+        const line = ({ at, allowed, cost, meta }) => ({ at: micros(at) - this.start, allowed, cost, meta });
+        return { attempts: attempts.map(line) };
+      }
+      case 'hold':
+        try {
+          const hold = await limiter.hold(policy, key, { cost });
+          this.#holds.set(step.as, hold);
+          return fields(hold.decision);
+        } catch (error) {
+          if (!(error instanceof RateLimited)) throw error;
+          return fields(error.decision);
+        }
+      case 'release':
+        await this.#holds.get(step.of).release();
+        return {};
+      case 'check_all':
+        return fields(
+          await limiter.checkAll(step.entries.map(({ policy, key, cost = 1 }) => [policy, text(key), number(cost)])),
+        );
+      case 'change':
+        this.write(step);
+        await limiter.reload();
+        return {};
+      default:
+        throw new Error(`a step cannot ${step.do}`);
+    }
+  }
+}
+
+function fields(decision) {
+  return {
+    allowed: decision.allowed,
+    limit: decision.limit,
+    remaining: decision.remaining,
+    retry_after: micros(decision.retryAfterMs),
+    reset_after: micros(decision.resetAfterMs),
+    delay: micros(decision.delayMs),
+    shadow: decision.shadow,
+    limits: decision.limits.map((limit) => ({
+      algorithm: limit.algorithm,
+      limit: limit.limit,
+      period: micros(limit.periodMs),
+      remaining: limit.remaining,
+      retry_after: micros(limit.retryAfterMs),
+      reset_after: micros(limit.resetAfterMs),
+      exceeded: limit.exceeded,
+    })),
+    decisions: decision.decisions.map(fields),
+  };
+}
+
+/** Compares what is written in the vector, and no more. */
+function compare(found, wanted) {
+  for (const [name, value] of Object.entries(wanted)) {
+    if (Array.isArray(value)) {
+      assert.equal(found[name].length, value.length, name);
+      for (const [index, one] of value.entries()) compare(found[name][index], one);
+    } else {
+      assert.deepEqual(found[name], value, `${name}: ${JSON.stringify(found)}`);
+    }
+  }
+}

@@ -1,0 +1,39 @@
+// Every vector, over memory and over Redis.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+
+import { Servers } from '../servers/servers.mjs';
+import { cases, run } from './vectors.mjs';
+
+/** Cases that are not run, each with its reason. There is none: think twice. */
+const SKIPPED = [];
+
+const all = cases().filter((one) => !SKIPPED.includes(one.name));
+
+describe('vectors in memory', () => {
+  for (const one of all) it(one.name, () => run(one, 'memory://', 'tg'));
+});
+
+describe('vectors on Redis', () => {
+  let servers;
+  before(async () => {
+    servers = await Servers.start('single');
+  });
+  after(() => servers?.close());
+
+  for (const [index, one] of all.entries()) {
+    it(one.name, async () => {
+      const began = performance.now();
+      try {
+        await run(one, servers.url, `v${index}`);
+      } catch (error) {
+        // Keys in Redis end in real time: on a busy machine a case may have outlived them.
+        if (performance.now() - began < 250) throw error;
+        await run(one, servers.url, `again${index}`);
+      }
+    });
+  }
+});
+
+it('there are vectors', () => assert.ok(all.length > 100));

@@ -1,0 +1,9 @@
+// Every adapter enlists here, and the contract holds for it.
+
+import { onExpress4, onExpress5 } from './servers/express.mjs';
+import { onFastify } from './servers/fastify.mjs';
+import { onBareHono, onHono } from './servers/hono.mjs';
+import { onKoa } from './servers/koa.mjs';
+import { onNestExpress, onNestFastify } from './servers/nest.mjs';
+
+export const adapters = [onExpress4, onExpress5, onFastify, onKoa, onHono, onBareHono, onNestExpress, onNestFastify];

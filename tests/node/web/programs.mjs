@@ -1,0 +1,50 @@
+// Programs that tests run: in processes of their own, ended with the test.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = new URL('../../../', import.meta.url);
+
+/** A Python that has the package, or why there is none. */
+export function python(modules = ['tidegate']) {
+  const venv = fileURLToPath(new URL('.cache/venv/bin/python', ROOT));
+  const program = process.env.TIDEGATE_PYTHON ?? (existsSync(venv) ? venv : 'python3');
+  const { status } = spawnSync(program, ['-c', `import ${modules.join(', ')}`], { stdio: 'ignore' });
+  return status === 0 ? { program } : { missing: `${program} has no ${modules.join(', ')}: build the Python package first` };
+}
+
+/** A program that runs until the test is over, and what it says line by line. */
+export function running(t, program, words, env = {}) {
+  const child = spawn(program, words, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'inherit'] });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  t.after(() => {
+    child.kill();
+    return ended;
+  });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    async line() {
+      const { done, value } = await lines.next();
+      if (done) throw new Error(`${words.join(' ')} ended before it said anything`);
+      return value;
+    },
+    say: (line) => child.stdin.write(`${line}\n`),
+    ended,
+  };
+}
+
+/** A service that says where it listens. */
+export async function service(t, program, words, env) {
+  const { line } = running(t, program, words, { PORT: '0', ...env });
+  const said = await line();
+  const url = /http:\/\/\S+/.exec(said)?.[0];
+  if (url === undefined) throw new Error(`${words.join(' ')} said ${said}`);
+  // Nest says a name that IPv6 may have as well.
+  return url.replace('[::1]', '127.0.0.1').replace('localhost', '127.0.0.1');
+}
+
+export function example(name) {
+  return fileURLToPath(new URL(`examples/${name}`, ROOT));
+}

@@ -1,0 +1,128 @@
+// What only some frameworks have: limits of a route, a handler or a controller.
+
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import 'reflect-metadata';
+import { Controller, Get, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import Fastify from 'fastify';
+import { Limiter, ManualClock } from 'tidegate';
+import * as fastify from 'tidegate/fastify';
+import * as nest from 'tidegate/nest';
+import { get } from './client.mjs';
+
+const policies = { all: 'fixed-window 100/minute', login: 'fixed-window 5/minute' };
+const limiting = () => new Limiter({ policies, clock: new ManualClock(1_704_067_200_000) });
+
+/** What a path says of its limit. */
+async function said(url, path) {
+  const { status, headers } = await get(url + path);
+  assert.ok(status === 200 || status === 429, `${path} is ${status}`);
+  return headers.ratelimit ?? '';
+}
+
+describe('Fastify', () => {
+  async function serving(t, options, routes) {
+    const app = Fastify({ forceCloseConnections: true });
+    t.after(() => app.close());
+    await app.register(fastify.rateLimit, options);
+    for (const [path, rateLimit] of Object.entries(routes)) {
+      app.get(path, { config: rateLimit === undefined ? {} : { rateLimit } }, async () => 'hello');
+    }
+    return app.listen({ host: '127.0.0.1', port: 0 });
+  }
+
+  test('a route says what differs', async (t) => {
+    const limiter = limiting();
+    const url = await serving(t, { limiter, policy: 'all' }, {
+      '/': undefined,
+      '/login': { policy: 'login', cost: 2 },
+      '/free': false,
+      '/dear': { cost: 10 },
+    });
+    assert.equal(await said(url, '/'), '"all";r=99;t=60');
+    assert.equal(await said(url, '/login'), '"login";r=3;t=60');
+    assert.equal(await said(url, '/free'), '');
+    assert.equal(await said(url, '/dear'), '"all";r=89;t=60');
+    const missing = await get(`${url}/missing`);
+    assert.equal(missing.status, 404);
+    assert.equal(missing.headers.ratelimit, '"all";r=88;t=60');
+  });
+
+  test('what is written in place is meant for this place', async (t) => {
+    const limiter = limiting();
+    const here = () => ({ policy: 'fixed-window 2/minute' });
+    const url = await serving(t, { limiter }, { '/': undefined, '/one': here(), '/other': here(), '/named': { policy: 'login' } });
+    assert.equal(await said(url, '/'), '');
+    assert.match(await said(url, '/one'), /r=1;/);
+    assert.match(await said(url, '/one'), /r=0;/);
+    assert.match(await said(url, '/other'), /r=1;/);
+    assert.equal(await said(url, '/named'), '"login";r=4;t=60');
+    assert.equal((await limiter.peek('login', '127.0.0.1')).remaining, 4);
+  });
+
+  test('a route that makes no sense is refused when it is declared', async () => {
+    const app = Fastify();
+    await app.register(fastify.rateLimit, { limiter: limiting() });
+    const declare = () => app.get('/', { config: { rateLimit: { policy: 'logn' } } }, async () => 'hello');
+    assert.throws(declare, { code: 'policy_unknown' });
+    await assert.rejects(async () => Fastify().register(fastify.rateLimit, { limiter: limiting(), hook: 'onSend' }), {
+      code: 'config_invalid',
+    });
+  });
+});
+
+describe('Nest', () => {
+  async function serving(t, imports, guards = []) {
+    class One {
+      index() {}
+      login() {}
+      free() {}
+      here() {}
+      other() {}
+    }
+    const decorate = (target, name, ...decorators) => {
+      const descriptor = Object.getOwnPropertyDescriptor(target.prototype, name);
+      for (const decorator of decorators) decorator(target.prototype, name, descriptor);
+    };
+    Controller()(One);
+    decorate(One, 'index', Get());
+    decorate(One, 'login', Get('login'), nest.RateLimit({ policy: 'login', cost: 2 }));
+    decorate(One, 'free', Get('free'), nest.SkipRateLimit());
+    decorate(One, 'here', Get('here'), nest.RateLimit('fixed-window 2/minute'));
+    decorate(One, 'other', Get('other'), nest.RateLimit('fixed-window 2/minute'));
+    class Whole {
+      index() {}
+      free() {}
+    }
+    Controller('whole')(Whole);
+    nest.RateLimit('login')(Whole);
+    decorate(Whole, 'index', Get());
+    decorate(Whole, 'free', Get('free'), nest.RateLimit(false));
+    class Application {}
+    Module({ controllers: [One, Whole], imports })(Application);
+    const app = await NestFactory.create(Application, { logger: false, forceCloseConnections: true });
+    t.after(() => app.close());
+    app.useGlobalGuards(...guards);
+    await app.listen(0, '127.0.0.1');
+    return (await app.getUrl()).replace('[::1]', '127.0.0.1');
+  }
+
+  for (const way of ['a module', 'a guard']) {
+    test(`a decorator says what differs from ${way}`, async (t) => {
+      const options = { limiter: limiting(), policy: 'all' };
+      const url =
+        way === 'a guard'
+          ? await serving(t, [], [new nest.RateLimitGuard(options)])
+          : await serving(t, [nest.RateLimitModule.forRoot(options)]);
+      assert.equal(await said(url, '/'), '"all";r=99;t=60');
+      assert.equal(await said(url, '/login'), '"login";r=3;t=60');
+      assert.equal(await said(url, '/free'), '');
+      assert.match(await said(url, '/here'), /r=1;/);
+      assert.match(await said(url, '/here'), /r=0;/);
+      assert.match(await said(url, '/other'), /r=1;/);
+      assert.equal(await said(url, '/whole'), '"login";r=2;t=60');
+      assert.equal(await said(url, '/whole/free'), '');
+    });
+  }
+});

@@ -1,0 +1,50 @@
+import { Readable } from 'node:stream';
+import { serve } from '@hono/node-server';
+import { Hono } from 'hono';
+import * as adapter from 'tidegate/hono';
+import { listening } from './listening.mjs';
+
+/** The same application for every runtime. */
+export function application({ limits, twice, handler, failed }) {
+  const app = new Hono();
+  app.use(async (context, next) => {
+    const [user, claims] = [context.req.header('x-user'), context.req.header('x-claims')];
+    if (user !== undefined) context.set('user', JSON.parse(user));
+    if (claims !== undefined) context.set('jwtPayload', JSON.parse(claims));
+    await next();
+  });
+  for (const options of limits) {
+    const middleware = adapter.rateLimit(options);
+    app.use(middleware);
+    if (twice) app.use(middleware);
+  }
+  app.all('*', async (context) => {
+    const url = new URL(context.req.url);
+    const { status = 200, body } = await handler({
+      method: context.req.method,
+      url: url.pathname + url.search,
+      decision: context.get('rateLimit'),
+    });
+    return new Response(typeof body === 'string' ? (status === 304 ? null : body) : Readable.toWeb(body), { status });
+  });
+  app.onError((error, context) => {
+    failed?.(error);
+    return context.text('failed', 500);
+  });
+  return app;
+}
+
+async function start(description) {
+  return listening(serve({ fetch: application(description).fetch, hostname: '127.0.0.1', port: 0 }));
+}
+
+/** What Bun and Deno hand over: no streams of Node's, and the body alone tells when it is over. */
+async function startBare(description) {
+  const { fetch } = application(description);
+  const info = (address) => ({ remoteAddr: { hostname: address } });
+  const bare = (request, { incoming }) => fetch(request, info(incoming.socket.remoteAddress));
+  return listening(serve({ fetch: bare, hostname: '127.0.0.1', port: 0 }));
+}
+
+export const onHono = { name: 'Hono', adapter, start };
+export const onBareHono = { name: 'Hono as on Bun and Deno', adapter, start: startBare };

@@ -1,0 +1,85 @@
+// `tests/http` through the binding: what is put together in JavaScript is what the core would say.
+
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { Limiter, ManualClock } from 'tidegate';
+import { clientIp, rateLimit } from 'tidegate/express';
+
+// What adapters stand on is private to the package, so it is loaded by path.
+const require = createRequire(import.meta.url);
+const dist = new URL('../../../bindings-node/dist/', import.meta.url);
+const load = (name) => require(new URL(name, dist).pathname);
+const { fields } = load('http/fields.js');
+const { problem, retryAfter, status } = load('http/refusal.js');
+const { native } = load('native.js');
+
+const START = 1_704_067_200_000_000;
+const folder = new URL('../../http/', import.meta.url);
+
+/** A limiter over a policy file, with its clock. */
+async function limiting(t, policies, start) {
+  const room = await mkdtemp(join(tmpdir(), 'tidegate-'));
+  t.after(() => rm(room, { recursive: true }));
+  const file = join(room, 'policies.json');
+  await writeFile(file, JSON.stringify({ policies }));
+  const clock = new ManualClock(start / 1000);
+  const limiter = await Limiter.fromFile(file, { store: 'memory://', clock });
+  t.after(() => limiter.close());
+  return { limiter, clock };
+}
+
+async function answers(t, { policies, policy, start = START, steps }) {
+  const { limiter, clock } = await limiting(t, policies ?? { p: policy }, start);
+  const todo = {
+    check: ({ policy = 'p', key = '', cost }) => limiter.check(policy, key, { cost }),
+    peek: ({ policy = 'p', key = '', cost }) => limiter.peek(policy, key, { cost }),
+    block: ({ policy = 'p', key = '', for: micros }) => limiter.block(policy, key, micros / 1000),
+    check_all: ({ entries }) => limiter.checkAll(entries.map(({ policy = 'p', key = '', cost }) => [policy, key, cost])),
+  };
+  for (const step of steps) {
+    if (step.at !== undefined) clock.advance((start + step.at) / 1000 - clock.now());
+    let decision = await todo[step.do](step);
+    for (let again = 1; again < (step.times ?? 1); again++) {
+      clock.advance((step.every ?? 0) / 1000);
+      decision = await todo[step.do](step);
+    }
+    const { expect = {} } = step;
+    const said = JSON.stringify(step);
+    if (expect.status !== undefined) assert.equal(decision.allowed ? 200 : status(decision), expect.status, said);
+    for (const [choice, wanted] of Object.entries(expect.headers ?? {})) {
+      const wait = decision.allowed ? undefined : retryAfter(decision);
+      assert.deepEqual(fields([decision], choice, wait), wanted, `${choice} of ${said}`);
+    }
+    if (expect.problem !== undefined) assert.deepEqual(JSON.parse(problem(decision)), expect.problem, said);
+  }
+}
+
+function refused({ trusted, ipv6_prefix: ipv6Prefix, headers, error: code, says }) {
+  const limiter = new Limiter();
+  const asked = () => {
+    if (headers !== undefined) return rateLimit({ limiter, policy: '1/minute', headers });
+    return clientIp({ ...(trusted && { trustedProxies: trusted }), ...(ipv6Prefix !== undefined && { ipv6Prefix }) });
+  };
+  assert.throws(asked, (error) => error.code === code && error.message.includes(says));
+}
+
+const files = (await readdir(folder)).filter((name) => name.endsWith('.json'));
+assert.ok(files.length > 0);
+for (const name of files) {
+  const { cases } = JSON.parse(await readFile(new URL(name, folder), 'utf8'));
+  for (const one of cases) {
+    test(`${name}: ${one.name}`, async (t) => {
+      if (one.steps !== undefined) await answers(t, one);
+      else if (one.forwarded !== undefined) {
+        const client = native.clientIp(one.trusted ?? [], one.ipv6_prefix);
+        assert.equal(client.key(one.peer, one.forwarded), one.key);
+      } else if (one.secret !== undefined) assert.equal(native.hashed(one.secret), one.key);
+      else if (one.client !== undefined) assert.equal(native.anonymous(one.client), one.key);
+      else refused(one);
+    });
+  }
+}

@@ -1,0 +1,181 @@
+"""What only Django can show: class views, decorators of decorators, settings, and wrong use."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tidegate import ConfigError, Limiter
+from web import Seen, call_asgi, call_wsgi, django_asgi, django_settings
+
+settings = django_settings()
+
+from django.core.handlers.wsgi import WSGIHandler  # noqa: E402
+from django.http import HttpResponse  # noqa: E402
+from django.test import override_settings  # noqa: E402
+from django.urls import clear_url_caches, path  # noqa: E402
+from django.utils.decorators import method_decorator  # noqa: E402
+from django.views import View  # noqa: E402
+from django.views.decorators.http import require_GET  # noqa: E402
+
+from tidegate.django import claim, exempt, limit, user  # noqa: E402
+
+
+@pytest.fixture
+def serve() -> Iterator[Any]:
+    """Serves views by path, with what TIDEGATE says."""
+    changed: list[Any] = []
+
+    def serving(views: dict[str, Any], asynchronous: bool = False, **more: Any) -> Any:
+        urls = types.ModuleType("urls_of_a_test")
+        urls.urlpatterns = [path(place, view) for place, view in views.items()]  # type: ignore[attr-defined]
+        sys.modules[urls.__name__] = urls
+        clear_url_caches()
+        middleware = more.pop("middleware", settings.MIDDLEWARE)
+        setting = override_settings(ROOT_URLCONF=urls.__name__, TIDEGATE=more, MIDDLEWARE=middleware)
+        setting.enable()
+        changed.append(setting)
+        handler = django_asgi() if asynchronous else WSGIHandler()
+        call = call_asgi if asynchronous else call_wsgi
+
+        def get(place: str, method: str = "GET") -> Seen:
+            return call(handler, path=f"/{place}", method=method)
+
+        return get
+
+    yield serving
+    for setting in reversed(changed):
+        setting.disable()
+    clear_url_caches()
+
+
+def view(request: Any) -> HttpResponse:
+    return HttpResponse("view")
+
+
+async def aview(request: Any) -> HttpResponse:
+    return HttpResponse("view")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_default_is_for_views_without_a_limit(serve: Any, asynchronous: bool) -> None:
+    one = aview if asynchronous else view
+    get = serve({"own": limit("1/minute")(one), "plain": one, "free": exempt(one)}, asynchronous, default="2/minute")
+    assert [get("own").status for _ in range(2)] == [200, 429]
+    assert [get("plain").status for _ in range(3)] == [200, 200, 429]
+    assert [get("free").status for _ in range(4)] == [200] * 4
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_sync_and_async_views_in_both_handlers(serve: Any, asynchronous: bool) -> None:
+    get = serve({"sync": limit("1/minute")(view), "async": limit("1/minute")(aview)}, asynchronous)
+    for place in ("sync", "async"):
+        assert [get(place).status for _ in range(2)] == [200, 429], place
+
+
+def test_class_views_in_every_way(serve: Any) -> None:
+    @limit("1/minute")
+    class Decorated(View):
+        def get(self, request: Any) -> HttpResponse:
+            return HttpResponse("get")
+
+    @method_decorator(limit("1/minute"), name="dispatch")
+    class Dispatched(View):
+        def get(self, request: Any) -> HttpResponse:
+            return HttpResponse("get")
+
+    class Other(View):
+        @method_decorator(limit("1/minute"))
+        def get(self, request: Any) -> HttpResponse:
+            return HttpResponse("get")
+
+        def post(self, request: Any) -> HttpResponse:
+            return HttpResponse("post")
+
+    get = serve(
+        {
+            "decorated": Decorated.as_view(),
+            "dispatched": Dispatched.as_view(),
+            "other": Other.as_view(),
+            "outside": limit("1/minute")(Other.as_view()),
+        }
+    )
+    for place in ("decorated", "dispatched", "other"):
+        assert [get(place).status for _ in range(2)] == [200, 429], place
+    assert [get("other", method="POST").status for _ in range(3)] == [200] * 3
+
+
+def test_decorators_of_others_above_and_below(serve: Any) -> None:
+    def other(request: Any) -> HttpResponse:
+        return HttpResponse("other")
+
+    get = serve({"above": limit("1/minute")(require_GET(view)), "below": require_GET(limit("1/minute")(other))})
+    for place in ("above", "below"):
+        assert [get(place).status for _ in range(2)] == [200, 429], place
+
+
+def test_settings_are_the_options_of_limits_that_say_nothing_else(serve: Any) -> None:
+    limiter = Limiter(policies={"p": "2/minute", "q": "1/minute"})
+    get = serve(
+        {"a": limit("p")(view), "b": limit("q", headers="both")(view)}, limiter=limiter, headers="off", key="fixed"
+    )
+    assert "RateLimit" not in get("a")
+    assert "RateLimit" in get("b")
+    assert limiter.peek("p", "fixed").remaining == 1
+
+
+def test_users_and_claims(serve: Any) -> None:
+    class Someone:
+        is_authenticated = True
+        pk = 7
+
+    class Authenticates:
+        sync_capable, async_capable = True, False
+
+        def __init__(self, get_response: Any) -> None:
+            self.get_response = get_response
+
+        def __call__(self, request: Any) -> Any:
+            request.user, request.claims = Someone(), {"sub": "bob"}
+            return self.get_response(request)
+
+    module = types.ModuleType("authenticates_of_a_test")
+    module.Authenticates = Authenticates  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    limiter = Limiter(policies={"p": "1/minute", "q": "1/minute"})
+    get = serve(
+        {"user": limit("p", key=user())(view), "claim": limit("q", key=claim("sub"))(view)},
+        limiter=limiter,
+        middleware=["authenticates_of_a_test.Authenticates", "tidegate.django.TidegateMiddleware"],
+    )
+    assert [get("user").status, get("claim").status] == [200, 200]
+    assert limiter.peek("p", "7").remaining == 0
+    assert limiter.peek("q", "bob").remaining == 0
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_without_the_middleware_it_is_loud(serve: Any, asynchronous: bool) -> None:
+    class Whole(View):
+        def get(self, request: Any) -> HttpResponse:
+            return HttpResponse("get")
+
+    one = aview if asynchronous else view
+    get = serve({"": limit("1/minute")(one), "c": limit("1/minute")(Whole).as_view()}, asynchronous, middleware=[])
+    for place in ("", "c"):
+        with pytest.raises(ConfigError, match="MIDDLEWARE"):
+            get(place)
+
+
+def test_what_makes_no_sense_is_loud(serve: Any) -> None:
+    with pytest.raises(ConfigError, match="has no policy"):
+        limit(view)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="views"):
+        limit("1/minute")(7)
+    with pytest.raises(TypeError):
+        limit("1/minute", nonsense=True)
+    with pytest.raises(TypeError):
+        serve({"": view}, nonsense=True)("")

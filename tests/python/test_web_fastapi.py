@@ -1,0 +1,393 @@
+"""What only FastAPI and Starlette can show: dependencies, routers, websockets, mounts, and wrong use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Request, WebSocket
+from starlette.applications import Starlette
+from starlette.endpoints import HTTPEndpoint
+from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.routing import Mount, Route, WebSocketRoute
+
+from tidegate import ConfigError, KeyInvalid, Limiter
+from tidegate.fastapi import RateLimit, Tidegate, claim, user
+from web import acall, call_asgi
+
+
+def statuses(app: Any, *paths: str, method: str = "GET") -> list[int]:
+    return [call_asgi(app, path=path, method=method).status for path in paths]
+
+
+def plain() -> Any:
+    """An endpoint of its own: a limit belongs to the function it decorates."""
+
+    async def endpoint() -> str:
+        return "plain"
+
+    return endpoint
+
+
+def test_decorated_endpoints_with_and_without_a_request() -> None:
+    app = FastAPI()
+    tg = Tidegate(app)
+
+    @app.get("/async")
+    @tg.limit("1/minute")
+    async def asynchronous() -> str:
+        return "a"
+
+    @app.get("/sync")
+    @tg.limit("1/minute")
+    def synchronous() -> str:
+        return "s"
+
+    @app.get("/async/{item}")
+    @tg.limit("1/minute")
+    async def with_request(request: Request, item: int) -> int:
+        assert request.url.path
+        return item
+
+    @app.get("/sync/{item}")
+    @tg.limit("1/minute")
+    def sync_with_request(item: int, request: Request) -> int:
+        assert request.url.path
+        return item
+
+    for path in ("/async", "/sync", "/async/1", "/sync/1"):
+        assert statuses(app, path, path) == [200, 429], path
+    # A parameter makes no limit of its own.
+    assert statuses(app, "/async/2") == [429]
+
+
+def test_dependencies_on_routes_routers_and_applications() -> None:
+    app = FastAPI()
+    Tidegate(app, default="1/minute")
+    app.get("/route", dependencies=[Depends(RateLimit("2/minute"))])(plain())
+    inner = APIRouter(prefix="/router", dependencies=[Depends(RateLimit("3/minute"))])
+    inner.get("/a")(plain())
+    inner.get("/b")(plain())
+    app.include_router(inner)
+    included = APIRouter(prefix="/included")
+    included.get("/a")(plain())
+    included.get("/b")(plain())
+    app.include_router(included, dependencies=[Depends(RateLimit("2/minute"))])
+    assert statuses(app, "/route", "/route", "/route") == [200, 200, 429]
+    assert statuses(app, "/router/a", "/router/b", "/router/a", "/router/b") == [200, 200, 200, 429]
+    assert statuses(app, "/included/a", "/included/b", "/included/a") == [200, 200, 429]
+
+    whole = FastAPI(dependencies=[Depends(RateLimit("2/minute"))])
+    Tidegate(whole)
+    whole.get("/a")(plain())
+    other = APIRouter(prefix="/r")
+    other.get("/b")(plain())
+    whole.include_router(other)
+    assert statuses(whole, "/a", "/r/b", "/a") == [200, 200, 429]
+
+
+def test_dependencies_as_parameters_and_several() -> None:
+    app = FastAPI()
+    limiter = Limiter(policies={"wide": "10/minute", "tight": "1/minute"})
+    Tidegate(app, limiter=limiter)
+
+    @app.get("/")
+    async def both(
+        wide: None = Depends(RateLimit("wide")),
+        tight: None = Depends(RateLimit("tight")),
+    ) -> str:
+        return "both"
+
+    seen = call_asgi(app)
+    assert seen.status == 200 and set(seen.items("RateLimit")) == {"wide", "tight"}
+    seen = call_asgi(app)
+    assert seen.status == 429 and seen["Content-Type"] == "application/problem+json"
+    assert limiter.peek("wide", "203.0.113.9").remaining == 9, "a refusal is free"
+
+
+def test_a_default_applies_to_routes_of_routers() -> None:
+    app = FastAPI()
+    tg = Tidegate(app, default="2/minute")
+    router = APIRouter(prefix="/r")
+    router.get("/a")(plain())
+
+    @router.get("/free")
+    @tg.exempt
+    async def free() -> str:
+        return "free"
+
+    @router.get("/own")
+    @tg.limit("5/minute")
+    async def own() -> str:
+        return "own"
+
+    outer = APIRouter(prefix="/o")
+    outer.include_router(router)
+    app.include_router(outer)
+    assert statuses(app, *["/o/r/free"] * 4, *["/o/r/own"] * 4) == [200] * 8
+    assert statuses(app, "/o/r/a", "/o/r/a", "/o/r/a") == [200, 200, 429]
+
+
+def test_a_default_applies_to_what_is_no_route() -> None:
+    async def foreign(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"foreign"})
+
+    app = Starlette(routes=[Mount("/foreign", foreign)])
+    Tidegate(app, default="2/minute")
+    assert statuses(app, "/foreign/x", "/nowhere", "/foreign/x", "/nowhere") == [200, 404, 429, 429]
+
+
+def test_an_application_that_is_mounted() -> None:
+    inner = FastAPI()
+    app = FastAPI()
+    tg = Tidegate(app, default="2/minute")
+    inner.get("/a")(plain())
+
+    @inner.get("/own")
+    @tg.limit("1/minute")
+    async def own() -> str:
+        return "own"
+
+    inner.get("/depends", dependencies=[Depends(RateLimit("1/minute"))])(plain())
+    app.mount("/inner", inner)
+    assert statuses(app, "/inner/a", "/inner/a", "/inner/a") == [200, 200, 429]
+    assert statuses(app, "/inner/own", "/inner/own") == [200, 429]
+    assert statuses(app, "/inner/depends", "/inner/depends") == [200, 429]
+
+
+def test_starlette_endpoints_of_all_kinds() -> None:
+    tg = Tidegate()
+
+    @tg.limit("1/minute")
+    async def function(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("function")
+
+    @tg.limit("1/minute")
+    def threaded(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("threaded")
+
+    @tg.limit("2/minute")
+    class Whole(HTTPEndpoint):
+        async def get(self, request: Request) -> PlainTextResponse:
+            return PlainTextResponse("get")
+
+        @tg.limit("1/minute")
+        async def post(self, request: Request) -> PlainTextResponse:
+            return PlainTextResponse("post")
+
+    app = Starlette(routes=[Route("/f", function), Route("/t", threaded), Route("/w", Whole)])
+    tg.init_app(app)
+    assert statuses(app, "/f", "/f", "/t", "/t") == [200, 429, 200, 429]
+    assert statuses(app, "/w", "/w", method="POST") == [200, 429]
+    assert statuses(app, "/w", "/w") == [200, 429]
+
+
+def test_headers_are_on_errors_too() -> None:
+    app = FastAPI()
+    Tidegate(app, default="100/minute")
+
+    @app.get("/fails")
+    async def fails() -> str:
+        raise ZeroDivisionError
+
+    async def ask() -> Any:
+        async def keep(scope: Any, receive: Any, send: Any) -> None:
+            with contextlib.suppress(ZeroDivisionError):
+                await app(scope, receive, send)
+
+        return await acall(keep, path="/fails")
+
+    seen = asyncio.run(ask())
+    assert seen.status == 500 and seen.items("RateLimit")
+    assert call_asgi(app, path="/fails", method="DELETE").items("RateLimit"), "a 405 is an answer"
+
+
+def test_users_and_claims() -> None:
+    app = FastAPI()
+    limiter = Limiter(policies={"p": "1/minute", "q": "1/minute"})
+    tg = Tidegate(app, limiter=limiter)
+    app.get("/user")(tg.limit("p", key=user())(plain()))
+
+    @app.get("/claim")
+    @tg.limit("q", key=claim("sub"))
+    async def claimed() -> str:
+        return "claimed"
+
+    class Someone:
+        is_authenticated = True
+        username = "alice"
+
+    assert call_asgi(app, path="/user", user=Someone()).status == 200
+    assert call_asgi(app, path="/claim", state={"claims": {"sub": "bob"}}).status == 200
+    assert limiter.peek("p", "alice").remaining == 0
+    assert limiter.peek("q", "bob").remaining == 0
+
+
+def test_functions_may_be_async() -> None:
+    app = FastAPI()
+    tg = Tidegate(app)
+
+    async def key(request: Request) -> str:
+        await asyncio.sleep(0)
+        return request.headers["x-who"]
+
+    async def on_denied(request: Request, decision: Any) -> PlainTextResponse:
+        return PlainTextResponse(decision.policy, 418)
+
+    app.get("/")(tg.limit("1/minute", key=key, on_denied=on_denied)(plain()))
+    assert call_asgi(app, headers={"X-Who": "a"}).status == 200
+    assert call_asgi(app, headers={"X-Who": "a"}).status == 418
+    assert call_asgi(app, headers={"X-Who": "b"}).status == 200
+
+
+async def websocket(app: Any, extensions: Any = None) -> list[Any]:
+    """What a client of a websocket sees."""
+    seen: list[Any] = []
+    scope = {
+        "type": "websocket",
+        "path": "/ws",
+        "raw_path": b"/ws",
+        "root_path": "",
+        "scheme": "ws",
+        "query_string": b"",
+        "headers": [],
+        "client": ("203.0.113.9", 4711),
+        "server": ("testserver", 80),
+        "subprotocols": [],
+        "extensions": extensions or {},
+        "state": {},
+    }
+    requests = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}])
+
+    async def receive() -> Any:
+        return next(requests)
+
+    async def send(message: Any) -> None:
+        seen.append(message)
+
+    await app(scope, receive, send)
+    return seen
+
+
+@pytest.mark.parametrize("way", ["decorator", "depends", "starlette"])
+def test_websockets(way: str) -> None:
+    during: list[int] = []
+    limiter = Limiter(policies={"p": "2/minute", "held": "concurrency 1"})
+
+    async def endpoint(socket: WebSocket) -> None:
+        await socket.accept()
+        during.append(limiter.peek("held", "203.0.113.9").remaining)
+        await socket.send_text("hello")
+        await socket.close()
+
+    if way == "starlette":
+        app: Any = Starlette()
+        tg = Tidegate(app, limiter=limiter)
+        app.router.routes.append(WebSocketRoute("/ws", tg.limit(["p", "held"])(endpoint)))
+    else:
+        app = FastAPI()
+        tg = Tidegate(app, limiter=limiter)
+        if way == "decorator":
+            app.websocket("/ws")(tg.limit(["p", "held"])(endpoint))
+        else:
+            app.websocket("/ws", dependencies=[Depends(RateLimit(["p", "held"]))])(endpoint)
+    for _ in range(2):
+        seen = asyncio.run(websocket(app))
+        assert [message["type"] for message in seen] == ["websocket.accept", "websocket.send", "websocket.close"]
+        assert any(name == b"ratelimit" for name, _ in seen[0]["headers"])
+        assert limiter.peek("held", "203.0.113.9").remaining == 1
+    assert during == [0, 0]
+    (seen,) = asyncio.run(websocket(app))
+    assert (seen["type"], seen["code"]) == ("websocket.close", 1008)
+    start, body = asyncio.run(websocket(app, {"websocket.http.response": {}}))
+    assert (start["type"], start["status"]) == ("websocket.http.response.start", 429)
+    assert (b"content-type", b"application/problem+json") in start["headers"]
+    assert b"quota-exceeded" in body["body"]
+
+
+def test_a_stream_that_is_given_up_gives_back_its_hold() -> None:
+    app = FastAPI()
+    limiter = Limiter(policies={"p": "concurrency 1"})
+    tg = Tidegate(app, limiter=limiter)
+
+    @app.get("/")
+    @tg.limit("p", key="k")
+    async def stream() -> StreamingResponse:
+        async def parts() -> Any:
+            while True:
+                yield b"part"
+                await asyncio.sleep(0.01)
+
+        return StreamingResponse(parts())
+
+    async def leave() -> None:
+        task = asyncio.create_task(acall(app))
+        await asyncio.sleep(0.1)
+        assert limiter.peek("p", "k").remaining == 0
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    assert limiter.peek("p", "k").remaining == 1
+
+
+def test_a_decorator_in_the_wrong_order_is_loud() -> None:
+    app = FastAPI()
+    tg = Tidegate(app)
+    with pytest.raises(ConfigError, match="below @app"):
+
+        @tg.limit("1/minute")
+        @app.get("/")
+        async def endpoint() -> str:
+            return "wrong"
+
+
+def test_a_limiter_that_was_never_attached_is_loud() -> None:
+    app = FastAPI()
+    tg = Tidegate()
+
+    @app.get("/decorated")
+    @tg.limit("1/minute")
+    async def decorated() -> str:
+        return "decorated"
+
+    app.get("/depends", dependencies=[Depends(RateLimit("1/minute"))])(plain())
+    app.websocket("/ws")(decorated)
+    with pytest.raises(ConfigError, match="not attached"):
+        call_asgi(app, path="/decorated")
+    with pytest.raises(ConfigError, match="attach one"):
+        call_asgi(app, path="/depends")
+    with pytest.raises(ConfigError, match="not attached"):
+        asyncio.run(websocket(app))
+    other = FastAPI()
+    Tidegate(other)
+    other.get("/decorated")(decorated)
+    with pytest.raises(ConfigError, match="not attached"):
+        call_asgi(other, path="/decorated")
+
+
+def test_a_key_that_is_nothing_is_loud_in_a_dependency() -> None:
+    app = FastAPI()
+    Tidegate(app)
+    app.get("/", dependencies=[Depends(RateLimit("1/minute", key=lambda request: None))])(plain())
+    with pytest.raises(KeyInvalid, match="returned nothing"):
+        call_asgi(app)
+
+
+def test_what_makes_no_sense_is_loud() -> None:
+    app = FastAPI()
+    tg = Tidegate(app)
+    with pytest.raises(ConfigError, match="already"):
+        tg.init_app(app)
+    with pytest.raises(ConfigError, match="FastAPI or Starlette"):
+        Tidegate("app")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="has no policy"):
+        tg.limit(plain())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="before the first request"):
+        served = FastAPI()
+        call_asgi(served)
+        Tidegate(served)

@@ -1,0 +1,227 @@
+"""What only Flask can show: blueprints, class views, factories, defaults, and wrong use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask import Blueprint, Flask, Response, g
+from flask.views import MethodView, View
+
+from tidegate import ConfigError, Limiter
+from tidegate.flask import Tidegate, claim, user
+from web import Seen, call_wsgi
+
+
+def statuses(app: Flask, *paths: str, method: str = "GET") -> list[int]:
+    return [call_wsgi(app, path=path, method=method).status for path in paths]
+
+
+def test_views_with_the_same_notation_have_one_limit_each_and_a_name_is_one_limit() -> None:
+    app = Flask("app")
+    tg = Tidegate(app, policies={"shared": "2/minute"})
+    for name in ("a", "b"):
+        app.add_url_rule(f"/{name}", name, tg.limit("1/minute")(named(name)))
+        app.add_url_rule(f"/shared/{name}", f"shared_{name}", tg.limit("shared")(named(name)))
+    assert statuses(app, "/a", "/a", "/b", "/b") == [200, 429, 200, 429]
+    assert statuses(app, "/shared/a", "/shared/b", "/shared/a") == [200, 200, 429]
+
+
+def named(name: str) -> Any:
+    def view() -> str:
+        return name
+
+    view.__name__ = view.__qualname__ = name
+    return view
+
+
+def test_a_default_is_for_views_without_a_limit() -> None:
+    app = Flask("app")
+    tg = Tidegate(app, default="2/minute")
+    app.add_url_rule("/own", "own", tg.limit("1/minute")(named("own")))
+    app.add_url_rule("/plain", "plain", named("plain"))
+    app.add_url_rule("/free", "free", tg.exempt(named("free")))
+    assert statuses(app, "/own", "/own", "/plain", "/plain", "/plain") == [200, 429, 200, 200, 429]
+    assert statuses(app, *["/free"] * 5) == [200] * 5
+    assert statuses(app, "/nowhere") == [404]
+    # What Flask answers by itself is no view.
+    assert statuses(app, *["/plain"] * 3, method="OPTIONS") == [200] * 3
+
+
+def test_a_factory_and_a_limiter_that_comes_first() -> None:
+    tg = Tidegate(default="1/minute")
+    app = Flask("app")
+    app.add_url_rule("/", "index", named("index"))
+    tg.init_app(app)
+    assert statuses(app, "/", "/") == [200, 429]
+    other = Flask("other")
+    tg.init_app(other)
+    other.add_url_rule("/", "index", named("index"))
+    assert statuses(other, "/") == [429], "one Tidegate is one limiter"
+    with pytest.raises(ConfigError, match="already"):
+        tg.init_app(app)
+
+
+def test_a_blueprint_has_one_limit_for_all_its_views() -> None:
+    app = Flask("app")
+    tg = Tidegate(app, default="10/minute")
+    api = tg.limit("2/minute")(Blueprint("api", __name__, url_prefix="/api"))
+    api.add_url_rule("/a", "a", named("a"))
+    api.add_url_rule("/b", "b", tg.limit("1/minute")(named("b")))
+    inner = Blueprint("inner", __name__, url_prefix="/inner")
+    inner.add_url_rule("/c", "c", named("c"))
+    api.register_blueprint(inner)
+    app.register_blueprint(api)
+    free = tg.exempt(Blueprint("free", __name__, url_prefix="/free"))
+    free.add_url_rule("/d", "d", named("d"))
+    app.register_blueprint(free)
+    assert statuses(app, "/api/a", "/api/b", "/api/a", "/api/inner/c") == [200, 200, 429, 429]
+    seen = call_wsgi(app, path="/free/d")
+    assert seen.status == 200 and "RateLimit" not in seen
+
+
+def test_class_views() -> None:
+    app = Flask("app")
+    tg = Tidegate(app)
+
+    class Listed(View):
+        decorators = [tg.limit("1/minute")]  # noqa: RUF012
+
+        def dispatch_request(self) -> str:
+            return "listed"
+
+    @tg.limit("2/minute")
+    class Whole(MethodView):
+        def get(self) -> str:
+            return "get"
+
+        @tg.limit("1/minute")
+        def post(self) -> str:
+            return "post"
+
+    app.add_url_rule("/listed", view_func=Listed.as_view("listed"))
+    app.add_url_rule("/whole", view_func=Whole.as_view("whole"))
+    assert statuses(app, "/listed", "/listed") == [200, 429]
+    assert statuses(app, "/whole", method="POST") == [200]
+    assert statuses(app, "/whole", method="POST") == [429], "the method's own"
+    assert statuses(app, "/whole", "/whole") == [200, 429], "the class's, of which the POST took one"
+
+
+def test_several_decorators_are_asked_in_one_step() -> None:
+    app = Flask("app")
+    limiter = Limiter(policies={"tight": "1/minute", "wide": "10/minute"})
+    tg = Tidegate(app, limiter=limiter)
+    app.add_url_rule("/", "index", tg.limit("wide")(tg.limit("tight")(named("index"))))
+    assert statuses(app, "/", "/", "/") == [200, 429, 429]
+    assert limiter.peek("wide", "203.0.113.9").remaining == 9
+
+
+def test_headers_are_on_errors_too() -> None:
+    app = Flask("app")
+    tg = Tidegate(app)
+
+    @app.get("/")
+    @tg.limit("5/minute")
+    def fails() -> str:
+        raise ZeroDivisionError
+
+    seen = call_wsgi(app)
+    assert seen.status == 500 and seen.items("RateLimit")
+
+
+def test_the_user_is_known_when_it_is_asked() -> None:
+    app = Flask("app")
+    limiter = Limiter(policies={"p": "1/minute", "q": "1/minute"})
+    tg = Tidegate(app, limiter=limiter)
+    app.add_url_rule("/", "index", tg.limit(["p"], key=user())(named("index")))
+    app.add_url_rule("/claim", "claim", tg.limit("q", key=claim("sub"))(named("claim")))
+
+    # Registered after the limiter, as applications do.
+    @app.before_request
+    def authenticate() -> None:
+        g.user, g.claims = "alice", {"sub": "bob"}
+
+    assert statuses(app, "/", "/claim") == [200, 200]
+    assert limiter.peek("p", "alice").remaining == 0
+    assert limiter.peek("q", "bob").remaining == 0
+
+
+def test_a_stream_that_is_given_up_gives_back_its_hold() -> None:
+    app = Flask("app")
+    limiter = Limiter(policies={"p": "concurrency 1"})
+    tg = Tidegate(app, limiter=limiter)
+
+    @app.get("/")
+    @tg.limit("p", key="k")
+    def stream() -> Response:
+        return Response(iter([b"a", b"b"]))
+
+    with app.test_client() as client:
+        response = client.get("/", buffered=False)
+        assert limiter.peek("p", "k").remaining == 0
+        response.close()
+    assert limiter.peek("p", "k").remaining == 1
+
+
+def test_a_decorator_in_the_wrong_order_is_loud() -> None:
+    app = Flask("app")
+    tg = Tidegate(app)
+    for decorator in (tg.limit("1/minute"), tg.exempt):
+        with pytest.raises(ConfigError, match="below @app"):
+            decorator(app.route(f"/{id(decorator)}", endpoint=str(id(decorator)))(named("view")))
+
+
+def test_a_limiter_that_was_never_attached_is_loud() -> None:
+    app = Flask("app")
+    app.testing = True
+    tg = Tidegate()
+
+    @app.get("/")
+    @tg.limit("1/minute")
+    def index() -> str:
+        return "index"
+
+    @app.get("/later")
+    @tg.limit("1/minute")
+    async def later() -> str:
+        return "later"
+
+    @tg.limit("1/minute")
+    class Whole(MethodView):
+        def get(self) -> str:
+            return "get"
+
+    app.add_url_rule("/whole", view_func=Whole.as_view("whole"))
+    api = tg.limit("1/minute")(Blueprint("api", __name__))
+    api.add_url_rule("/api", "a", named("a"))
+    app.register_blueprint(api)
+    for path in ("/", "/later", "/whole", "/api"):
+        with pytest.raises(ConfigError, match="not attached"):
+            call_wsgi(app, path=path)
+    assert index() == "index", "without a request it is a function like others"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda tg: tg.limit(named("view")),
+        lambda tg: tg.limit("1/minute")(7),
+        lambda tg: tg.limit("1/minute", nonsense=True),
+        lambda tg: Tidegate("app"),
+        lambda tg: Tidegate(limiter=tg.limiter, store="memory://"),
+    ],
+)
+def test_what_makes_no_sense_is_loud(wrong: Any) -> None:
+    with pytest.raises((ConfigError, TypeError)):
+        wrong(Tidegate(Flask("app")))
+
+
+def test_a_refusal_is_not_cached() -> None:
+    app = Flask("app")
+    tg = Tidegate(app, default="1/minute")
+    assert tg.limiter
+    app.add_url_rule("/", "index", named("index"))
+    call_wsgi(app)
+    seen: Seen = call_wsgi(app)
+    assert (seen.status, seen["Cache-Control"]) == (429, "no-store")
+    assert b"203.0.113" not in seen.body, "no key in a body"

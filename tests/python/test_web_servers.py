@@ -1,0 +1,149 @@
+"""Real servers with several workers, hammered over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_sfv import List
+
+from tidegate import Limiter
+
+GUNICORN = ["gunicorn", "--log-level", "error", "--keep-alive", "30"]
+UVICORN = ["uvicorn", "--factory", "--log-level", "error", "--no-access-log"]
+SERVERS = {
+    "flask, gunicorn, 2 workers with 4 threads": [*GUNICORN, "-w2", "-k", "gthread", "--threads", "4", "flask_app()"],
+    "flask, gunicorn, preloaded": [*GUNICORN, "-w3", "--preload", "flask_app()"],
+    "flask, gunicorn, gevent": [*GUNICORN, "-w2", "-k", "gevent", "flask_app()"],
+    "fastapi, uvicorn, 3 workers": [*UVICORN, "--workers", "3", "fastapi_app"],
+    "fastapi, uvicorn, uvloop": [*UVICORN, "--loop", "uvloop", "--http", "httptools", "fastapi_app"],
+    "django, gunicorn, 2 workers with 4 threads": [
+        *GUNICORN, "-w2", "-k", "gthread", "--threads", "4", "django_wsgi()",
+    ],
+    "django, uvicorn, 2 workers": [*UVICORN, "--workers", "2", "--lifespan", "off", "django_asgi"],
+}  # fmt: skip
+
+
+class Served:
+    """A server in processes of its own."""
+
+    def __init__(self, command: list[str], store: str, prefix: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        module, *options, app = command
+        bind = ["-b", f"127.0.0.1:{self.port}"] if module == "gunicorn" else ["--port", str(self.port)]
+        environ = {**os.environ, "TIDEGATE_TEST_STORE": store, "TIDEGATE_TEST_PREFIX": prefix}
+        self.store, self.prefix = store, prefix
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *options, *bind, f"web_served:{app}"],
+            cwd=Path(__file__).parent,
+            env=environ,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                assert self.get("/nothing")[0] == 404
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.close()
+                    raise
+                time.sleep(0.05)
+
+    def get(self, path: str, connection: http.client.HTTPConnection | None = None) -> tuple[int, dict[str, str], bytes]:
+        used = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            used.request("GET", path)
+            answer = used.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        finally:
+            if connection is None:
+                used.close()
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(20)
+
+
+@pytest.fixture(params=SERVERS.values(), ids=SERVERS.keys())
+def served(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[Served]:
+    served = Served(request.param, redis_url, prefix)
+    yield served
+    served.close()
+
+
+def test_a_crowd_is_admitted_exactly(served: Served) -> None:
+    answers: list[tuple[int, dict[str, str], bytes]] = []
+
+    def visit() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        for _ in range(20):
+            try:
+                answers.append(served.get("/crowd", connection))
+            except (http.client.RemoteDisconnected, ConnectionError):
+                # A server may end a connection that is idle: the request was not heard then.
+                connection.close()
+        connection.close()
+
+    crowd = [threading.Thread(target=visit) for _ in range(10)]
+    for one in crowd:
+        one.start()
+    for one in crowd:
+        one.join()
+    admitted = [answer for answer in answers if answer[0] == 200]
+    refused = [answer for answer in answers if answer[0] == 429]
+    assert len(admitted) == 50 and len(admitted) + len(refused) == len(answers) > 150
+    assert sorted(int(headers["x-ratelimit-remaining"]) for _, headers, _ in admitted) == list(range(50))
+    assert len({headers["x-ratelimit-reset"] for _, headers, _ in answers}) == 1, "the moment does not wobble"
+    for _, headers, body in refused:
+        assert json.loads(body)["violated-policies"] == ["crowd"]
+        assert 0 < int(headers["retry-after"]) <= 3600
+        for name in ("ratelimit", "ratelimit-policy"):
+            parsed = List()
+            parsed.parse(headers[name].encode())
+            assert [str(item.value) for item in parsed] == ["crowd"]
+
+
+def test_the_times_in_headers_are_true(served: Served) -> None:
+    # Begins with a full window, wherever the last one stood.
+    status, headers, _ = served.get("/short")
+    assert status == 200
+    while status == 200:
+        status, headers, _ = served.get("/short")
+    assert status == 429
+    moment, wait = int(headers["x-ratelimit-reset"]), int(headers["retry-after"])
+    assert 0 <= moment - time.time() <= 3
+    time.sleep(wait)
+    status, _, _ = served.get("/short")
+    assert status == 200, "whoever waits as told is admitted"
+
+
+def test_a_reader_who_leaves_gives_back_the_hold(served: Served) -> None:
+    limiter = Limiter(served.store, prefix=served.prefix, timeout=10.0, policies={"held": "concurrency 2"})
+    reader: Any = socket.create_connection(("127.0.0.1", served.port))
+    reader.sendall(b"GET /held HTTP/1.1\r\nHost: test\r\n\r\n")
+    assert reader.recv(4096)
+    assert limiter.peek("held", "k").remaining == 1, "it lasts as long as the stream"
+    reader.close()
+    deadline = time.monotonic() + 30
+    while limiter.peek("held", "k").remaining < 2:
+        assert time.monotonic() < deadline, "the hold was not given back"
+        time.sleep(0.02)
+    limiter.close()

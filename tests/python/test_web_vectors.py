@@ -1,0 +1,82 @@
+"""`tests/http`: the rules of HTTP as data, through the Python module."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from places import ROOT
+from tidegate import Decision, Limiter, ManualClock, TidegateError
+from tidegate._tidegate import ClientIp, Headers, anonymous, hashed, problem, status
+
+START = 1_704_067_200_000_000
+
+
+def cases() -> list[Any]:
+    found = []
+    for path in sorted((ROOT / "tests" / "http").glob("*.json")):
+        for case in json.loads(path.read_text())["cases"]:
+            found.append(pytest.param(case, id=f"{path.stem}: {case['name']}"))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("case", cases())
+def test_a_vector(case: dict[str, Any]) -> None:
+    if "steps" in case:
+        answers(case)
+    elif "forwarded" in case:
+        lines = [line.encode() for line in case["forwarded"]]
+        ip = ClientIp(case.get("trusted", []), case.get("ipv6_prefix", 64))
+        assert ip.key(case["peer"], lines) == case["key"]
+    elif "secret" in case:
+        assert hashed(case["secret"]) == case["key"]
+    elif "client" in case:
+        assert anonymous(case["client"]) == case["key"]
+    else:
+        with pytest.raises(TidegateError) as raised:
+            if "headers" in case:
+                Headers(case["headers"])
+            else:
+                ClientIp(case.get("trusted", []), case.get("ipv6_prefix", 64))
+        assert raised.value.code == case["error"]
+        assert case["says"] in str(raised.value)
+
+
+def answers(case: dict[str, Any]) -> None:
+    start = case.get("start", START)
+    clock = ManualClock(start / 1e6)
+    limiter = Limiter(policies=case.get("policies") or {"p": case["policy"]}, clock=clock)
+    for step in case["steps"]:
+        if "at" in step:
+            clock.set((start + step["at"]) / 1e6)
+        for _ in range(step.get("times", 1) - 1):
+            do(limiter, step)
+            clock.advance(step.get("every", 0) / 1e6)
+        decision = do(limiter, step)
+        expected = step.get("expect", {})
+        if decision is None:
+            continue
+        if "status" in expected:
+            assert status(decision) == expected["status"]
+        for which, wanted in expected.get("headers", {}).items():
+            text, raw = Headers(which).text(decision), Headers(which).raw(decision)
+            assert [list(pair) for pair in text] == wanted
+            assert raw == [(name.lower().encode(), value.encode()) for name, value in text]
+        if "problem" in expected:
+            assert json.loads(problem(decision)) == expected["problem"]
+
+
+def do(limiter: Limiter, step: dict[str, Any]) -> Decision | None:
+    policy, key, cost = step.get("policy", "p"), step.get("key", ""), step.get("cost", 1)
+    if step["do"] == "check":
+        return limiter.check(policy, key, cost)
+    if step["do"] == "peek":
+        return limiter.peek(policy, key, cost)
+    if step["do"] == "block":
+        limiter.block(policy, key, step["for"] / 1e6)
+        return None
+    assert step["do"] == "check_all"
+    return limiter.check_all([(one["policy"], one["key"], one.get("cost", 1)) for one in step["entries"]])

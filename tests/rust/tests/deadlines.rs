@@ -1,0 +1,253 @@
+//! No call takes longer than it may, whatever the network and the server do, and none is counted twice.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tidegate::{AsyncLimiter, Builder, ErrorKind, Limiter};
+use tidegate_tests::proxy::{Proxy, Weather};
+use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::speaker::runtime;
+
+const TIMEOUT: Duration = Duration::from_millis(150);
+/// What the promise allows beyond the timeout, and as much again for a machine on which tests compete.
+const SLACK: Duration = Duration::from_millis(40);
+const POLICY: &str = "fixed-window 1000000/hour";
+
+fn builder(port: u16) -> Builder {
+    Limiter::builder().store(format!("redis://127.0.0.1:{port}/0")).timeout(TIMEOUT)
+}
+
+/// Calls from several threads and from many tasks for a while; none may be late.
+fn hammer(blocking: &Limiter, tasks: &AsyncLimiter, span: Duration, what: &str) -> (u64, u64) {
+    let start = Instant::now();
+    let call = |limiter: &Limiter, number: usize| {
+        let begun = Instant::now();
+        let done = limiter.check(POLICY, &format!("k{}", number % 7)).is_ok();
+        (begun.elapsed(), u64::from(done))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let (mut worst, mut done, mut calls) = (Duration::ZERO, 0, 0);
+                    while start.elapsed() < span {
+                        let (took, fine) = call(blocking, thread + calls);
+                        (worst, done, calls) = (worst.max(took), done + fine, calls + 1);
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    (worst, done, calls as u64)
+                })
+            })
+            .collect();
+        let (worst_task, mut done, mut calls) = runtime().block_on(async {
+            let workers = (0..50).map(|worker| {
+                let limiter = tasks.clone();
+                tokio::spawn(async move {
+                    let (mut worst, mut done, mut calls) = (Duration::ZERO, 0, 0);
+                    while start.elapsed() < span {
+                        let begun = Instant::now();
+                        let fine = limiter.check(POLICY, &format!("k{}", (worker + calls) % 7)).await.is_ok();
+                        worst = worst.max(begun.elapsed());
+                        (done, calls) = (done + u64::from(fine), calls + 1);
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    (worst, done, calls as u64)
+                })
+            });
+            let (mut worst, mut done, mut calls) = (Duration::ZERO, 0, 0);
+            for worker in workers.collect::<Vec<_>>() {
+                let (one_worst, one_done, one_calls) = worker.await.expect("a worker ends");
+                (worst, done, calls) = (worst.max(one_worst), done + one_done, calls + one_calls);
+            }
+            (worst, done, calls)
+        });
+        let mut worst_thread = Duration::ZERO;
+        for thread in threads {
+            let (one_worst, one_done, one_calls) = thread.join().expect("a thread ends");
+            (worst_thread, done, calls) = (worst_thread.max(one_worst), done + one_done, calls + one_calls);
+        }
+        println!("{what:<24} {calls:>6} calls, {done:>6} answered, the longest {worst_thread:?} and {worst_task:?}");
+        for worst in [worst_thread, worst_task] {
+            assert!(worst < TIMEOUT + SLACK, "{what}: a call took {worst:?}");
+        }
+        (calls, done)
+    })
+}
+
+/// How long it takes until both ways are answered again.
+fn recovers(blocking: &Limiter, tasks: &AsyncLimiter, what: &str) {
+    let start = Instant::now();
+    while blocking.check(POLICY, "back").is_err() {
+        assert!(start.elapsed() < Duration::from_secs(5), "{what}: no recovery of the blocking way");
+    }
+    let first = start.elapsed();
+    runtime().block_on(async {
+        while let Err(error) = tasks.check(POLICY, "back").await {
+            assert!(start.elapsed() < Duration::from_secs(5), "{what}: no recovery of the other way: {error}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    println!("{what:<24} back after {first:?} and {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(1), "{what}: recovery took {:?}", start.elapsed());
+}
+
+#[test]
+fn hold_in_every_weather() {
+    let redis = Servers::start(Kind::Single);
+    let proxy = Proxy::before(redis.port(0));
+    let blocking = builder(proxy.port()).build().expect("a limiter");
+    let tasks = builder(proxy.port()).build_async().expect("a limiter");
+    let weathers = [
+        ("clear", Weather::Clear),
+        ("slow", Weather::Slow(Duration::from_millis(60))),
+        ("too slow", Weather::Slow(Duration::from_millis(200))),
+        ("silent", Weather::Silent),
+        ("swallow", Weather::Swallow),
+        ("cut", Weather::Cut),
+        ("stall", Weather::Stall),
+        ("trickle", Weather::Trickle(Duration::from_millis(10))),
+        ("refuse", Weather::Refuse),
+    ];
+    for (what, weather) in weathers {
+        proxy.set(weather);
+        let (_, done) = hammer(&blocking, &tasks, Duration::from_millis(600), what);
+        proxy.set(Weather::Clear);
+        recovers(&blocking, &tasks, what);
+        assert!(done > 0 || !matches!(what, "clear" | "slow"), "{what}: somebody is answered");
+    }
+}
+
+#[test]
+fn hold_while_the_server_stands_still_and_when_it_is_gone() {
+    let redis = Servers::start(Kind::Single);
+    let blocking = builder(redis.port(0)).build().expect("a limiter");
+    let tasks = builder(redis.port(0)).build_async().expect("a limiter");
+    hammer(&blocking, &tasks, Duration::from_millis(200), "before");
+    redis.stop(0);
+    hammer(&blocking, &tasks, Duration::from_millis(800), "stopped");
+    redis.cont(0);
+    recovers(&blocking, &tasks, "stopped");
+    redis.kill(0);
+    hammer(&blocking, &tasks, Duration::from_millis(300), "killed");
+    redis.start_again(0);
+    recovers(&blocking, &tasks, "killed");
+    for connection in [100, 101] {
+        redis.command(0, &["CLIENT", "PAUSE", "400", "ALL"]);
+        hammer(&blocking, &tasks, Duration::from_millis(300), &format!("paused {connection}"));
+        std::thread::sleep(Duration::from_millis(150));
+        recovers(&blocking, &tasks, "paused");
+    }
+}
+
+/// A server that stood still runs what reached it when it goes on. That is at most what was under way.
+#[test]
+fn a_server_that_stood_still_is_not_flooded_when_it_goes_on() {
+    let redis = Servers::start(Kind::Single);
+    let blocking = builder(redis.port(0)).build().expect("a limiter");
+    let tasks = builder(redis.port(0)).fold(1).build_async().expect("a limiter");
+    blocking.check(POLICY, "one").expect("a decision");
+    runtime().block_on(tasks.check(POLICY, "two")).expect("a decision");
+    redis.stop(0);
+    let mut asked = 0;
+    for _ in 0..4 {
+        assert_eq!(blocking.check(POLICY, "one").expect_err("it stands still").kind(), ErrorKind::StoreTimeout);
+        asked += 1;
+    }
+    runtime().block_on(async {
+        for _ in 0..4 {
+            let error = tasks.check(POLICY, "two").await.expect_err("it stands still");
+            assert_eq!(error.kind(), ErrorKind::StoreTimeout);
+        }
+    });
+    redis.cont(0);
+    recovers(&blocking, &tasks, "stood still");
+    let used = |key: &str| 1_000_000 - blocking.peek(POLICY, key, 1).expect("a peek").remaining();
+    assert_eq!(asked, 4);
+    assert!(used("one") <= 2, "the first ran late, those after it were not sent: {}", used("one"));
+    assert!(used("two") <= 2, "the first ran late, those after it were not sent: {}", used("two"));
+}
+
+#[test]
+fn replies_that_are_lost_are_not_asked_for_again() {
+    let redis = Servers::start(Kind::Single);
+    let proxy = Proxy::before(redis.port(0));
+    let direct = builder(redis.port(0)).build().expect("a limiter");
+    for weather in [Weather::Swallow, Weather::Cut, Weather::Stall] {
+        let blocking = builder(proxy.port()).build().expect("a limiter");
+        let tasks = builder(proxy.port()).build_async().expect("a limiter");
+        blocking.check(POLICY, "warm").expect("a decision");
+        runtime().block_on(tasks.check(POLICY, "warm")).expect("a decision");
+        for turn in 0..4 {
+            proxy.set(weather);
+            let (one, two) = (format!("{weather:?} one {turn}"), format!("{weather:?} two {turn}"));
+            let first = blocking.check(POLICY, &one);
+            let second = runtime().block_on(tasks.check(POLICY, &two));
+            assert!(first.is_err() && second.is_err(), "{weather:?}: the answer was lost");
+            proxy.set(Weather::Clear);
+            recovers(&blocking, &tasks, "lost");
+            for key in [one, two] {
+                let used = 1_000_000 - direct.peek(POLICY, &key, 1).expect("a peek").remaining();
+                assert!(used <= 1, "{weather:?}: counted {used} times");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restart_costs_idle_connections_no_error() {
+    let redis = Servers::start(Kind::Single);
+    let builder = || Limiter::builder().store(redis.url()).timeout(Duration::from_secs(5));
+    let blocking = Arc::new(builder().build().expect("a limiter"));
+    let tasks = builder().build_async().expect("a limiter");
+    let runtime = runtime();
+    for _ in 0..5 {
+        std::thread::scope(|scope| {
+            (0..8).for_each(|_| drop(scope.spawn(|| blocking.check(POLICY, "k").expect("a decision"))));
+        });
+        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+        redis.restart(0);
+        (0..8).for_each(|_| drop(blocking.check(POLICY, "k").expect("a decision")));
+        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+        redis.command(0, &["SCRIPT", "FLUSH"]);
+        blocking.check(POLICY, "k").expect("a decision");
+        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+        redis.command(0, &["CLIENT", "KILL", "TYPE", "normal"]);
+        blocking.check(POLICY, "k").expect("a decision");
+        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+    }
+}
+
+#[test]
+fn a_ping_finds_what_a_plain_ping_does_not() {
+    let redis = Servers::start_with(
+        Kind::Single,
+        json!({"users": {"reader": "on nopass ~* +@read +@connection +evalsha +eval +time"}}),
+    );
+    let url = format!("redis://127.0.0.1:{}/0", redis.port(0));
+    let both = |url: &str| {
+        let builder = || Limiter::builder().store(url).timeout(Duration::from_secs(2));
+        let blocking = builder().build().expect("a limiter").ping();
+        let limiter = builder().build_async().expect("a limiter");
+        let tasks = runtime().block_on(limiter.ping());
+        assert_eq!(blocking.is_ok(), tasks.is_ok(), "{blocking:?} {tasks:?}");
+        blocking
+    };
+    both(&url).expect("all is well");
+    let life = redis.command(0, &["KEYS", "tg*"])[0].as_str().is_some();
+    assert!(life, "it wrote a key");
+    let error = both(&url.replace("127.", "reader:x@127.")).expect_err("it may not write");
+    assert!(error.kind() == ErrorKind::StoreRejected && error.message().contains("the ACL user lacks"), "{error}");
+    redis.command(0, &["CONFIG", "SET", "maxmemory", "1"]);
+    let error = both(&url).expect_err("it is full");
+    assert!(error.message().contains("OOM"), "{error}");
+    redis.command(0, &["CONFIG", "SET", "maxmemory", "0"]);
+    redis.command(0, &["CLIENT", "PAUSE", "5000", "WRITE"]);
+    assert_eq!(both(&url).expect_err("it is paused").kind(), ErrorKind::StoreTimeout);
+    redis.command(0, &["CLIENT", "UNPAUSE"]);
+    redis.command(0, &["REPLICAOF", "127.0.0.1", "1"]);
+    let error = both(&url).expect_err("it only reads");
+    assert!(error.message().contains("READONLY"), "{error}");
+    redis.command(0, &["REPLICAOF", "NO", "ONE"]);
+    both(&url).expect("all is well again");
+}

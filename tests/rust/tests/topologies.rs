@@ -1,0 +1,325 @@
+//! Sentinels and clusters: who serves is found, followed, and asked for the right things.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tidegate::{Builder, Decision, ErrorKind, Limiter};
+use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::speaker::Speaker;
+
+const POLICY: &str = "fixed-window 1000000/hour";
+/// What an application's user needs, as the documentation says.
+const LEAST: &str = "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping";
+const LEAST_IN_A_CLUSTER: &str =
+    "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping +cluster|slots +asking +readonly";
+
+fn builder(url: &str) -> Builder {
+    Limiter::builder().store(url).timeout(Duration::from_secs(3))
+}
+
+fn both(url: &str) -> [Speaker; 2] {
+    [false, true].map(|tasks| Speaker::new(builder(url), tasks).expect("a limiter"))
+}
+
+fn used(decision: &Decision) -> u64 {
+    decision.limit() - decision.remaining()
+}
+
+/// Until it is so, or for long enough.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_cluster_is_one_store() {
+    let cluster = Servers::start(Kind::Cluster);
+    for (way, limiter) in both(cluster.url()).into_iter().enumerate() {
+        limiter.ping().expect("all nodes serve");
+        for number in 0..300 {
+            let key = format!("k{}", number % 100);
+            let decision = limiter.check(POLICY, &key, 1, None).expect("a decision");
+            assert_eq!(used(&decision), (way as u64 * 3) + number / 100 + 1);
+        }
+    }
+    let sizes: Vec<i64> = (0..3).map(|node| cluster.command(node, &["DBSIZE"]).as_i64().expect("a number")).collect();
+    assert!(sizes.iter().all(|size| *size > 10), "every node has its share: {sizes:?}");
+}
+
+#[test]
+fn check_all_over_slots_stands_or_falls() {
+    let cluster = Servers::start(Kind::Cluster);
+    for (way, limiter) in both(cluster.url()).into_iter().enumerate() {
+        let entry = |policy: &str, key: String, cost| (policy.to_owned(), key, cost);
+        let many: Vec<_> = (0..20).map(|number| entry("5/hour", format!("{way} k{number}"), 1)).collect();
+        for round in 1..=5 {
+            let decision = limiter.check_all(&many).expect("a decision");
+            assert!(decision.allowed());
+            assert!(decision.decisions().iter().all(|one| one.remaining() == 5 - round));
+        }
+        let decision = limiter.check_all(&many).expect("a decision");
+        assert!(!decision.allowed() && decision.decisions().len() == 20);
+        let mixed =
+            [entry("9/hour", format!("{way} fresh"), 2), many[0].clone(), entry("9/hour", format!("{way} other"), 3)];
+        for _ in 0..3 {
+            let decision = limiter.check_all(&mixed).expect("a decision");
+            assert!(!decision.allowed());
+            assert_eq!(decision.decisions()[0].remaining(), 9, "nothing was charged");
+        }
+        assert_eq!(limiter.peek("9/hour", &format!("{way} other"), 1).expect("a peek").remaining(), 9);
+    }
+}
+
+/// Threads that race for the last units of several keys at once: what was charged and given back adds up exactly.
+#[test]
+fn check_all_over_slots_gives_back_what_a_race_cost() {
+    let cluster = Servers::start(Kind::Cluster);
+    let policies = [
+        "fixed-window 40/hour",
+        "sliding-window 40/hour",
+        "sliding-log 40/hour",
+        "sliding-counter 40/hour",
+        "gcra 40/year",
+        "token-bucket 40/year",
+        "leaky-bucket 40/year",
+        "calendar-window 40/year",
+        "concurrency 40 ttl 1h",
+    ];
+    let limiter = builder(cluster.url()).build().expect("a limiter");
+    for policy in policies {
+        let passed: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    let limiter = &limiter;
+                    scope.spawn(move || {
+                        // The fifth key is short: it refuses when the others have charged.
+                        let entries = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("short", 4)];
+                        let all = || limiter.check_all(entries.map(|(key, cost)| (policy, key, cost)));
+                        (0..8).filter(|_| all().expect("a decision").allowed()).count()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("a thread")).sum()
+        });
+        assert_eq!(passed, 10, "{policy}: forty units in steps of four");
+        for key in ["a", "b", "c", "d"] {
+            let used = used(&limiter.peek(policy, key, 1).expect("a peek"));
+            assert_eq!(used, 10, "{policy}: {key}");
+        }
+    }
+}
+
+fn node_of(cluster: &Servers, slot: u16) -> usize {
+    let slots = cluster.command(0, &["CLUSTER", "SLOTS"]);
+    let range = slots.as_array().expect("ranges").iter().find(|range| {
+        let slot = i64::from(slot);
+        range[0].as_i64().expect("a slot") <= slot && slot <= range[1].as_i64().expect("a slot")
+    });
+    let port = range.expect("an owner")[2][1].as_u64().expect("a port");
+    (0..6).find(|node| u64::from(cluster.port(*node)) == port).expect("a node of ours")
+}
+
+/// Keys are no text, so that the harness cannot name them.
+fn connection(servers: &Servers, node: usize) -> redis::Connection {
+    let control = &servers.json()["control"];
+    let [user, password] = ["user", "password"].map(|name| control[name].as_str().expect("a word"));
+    let client = redis::Client::open(format!("redis://{user}:{password}@127.0.0.1:{}", servers.port(node)));
+    client.and_then(|client| client.get_connection()).expect("the node answers")
+}
+
+struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn slots_that_move_cost_no_error() {
+    let cluster = Servers::start(Kind::Cluster);
+    let url = cluster.url();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = [false, true, false]
+            .into_iter()
+            .enumerate()
+            .map(|(worker, tasks)| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let limiter = Speaker::new(builder(url), tasks).expect("a limiter");
+                    let mut counts = 0;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        let log = counts % 2 == 0;
+                        let policy = if log { "sliding-log 1000000/hour" } else { POLICY };
+                        let key = format!("{worker} k{}", counts / 2 % 200);
+                        let decision = limiter.check(policy, &key, 1, None).expect("no error while slots move");
+                        assert_eq!(used(&decision), counts / 400 + 1, "nothing is lost or counted twice");
+                        counts += 1;
+                    }
+                    counts
+                })
+            })
+            .collect();
+        // Whatever happens here, the workers end.
+        let _ends = Ends(&stop);
+        let id = |node: usize| cluster.command(node, &["CLUSTER", "MYID"]).as_str().expect("an id").to_owned();
+        let mut nodes: Vec<redis::Connection> = (0..3).map(|node| connection(&cluster, node)).collect();
+        let control = &cluster.json()["control"];
+        let [user, password] = ["user", "password"].map(|name| control[name].as_str().expect("a word"));
+        for slot in (0..16_384_u16).step_by(331) {
+            let from = node_of(&cluster, slot);
+            let to = (from + 1) % 3;
+            let (number, from_id, to_id) = (slot.to_string(), id(from), id(to));
+            cluster.command(to, &["CLUSTER", "SETSLOT", &number, "IMPORTING", &from_id]);
+            cluster.command(from, &["CLUSTER", "SETSLOT", &number, "MIGRATING", &to_id]);
+            loop {
+                // One at a time, so that slots are in between for a while.
+                let mut ask = redis::cmd("CLUSTER");
+                let keys: Vec<Vec<u8>> =
+                    ask.arg("GETKEYSINSLOT").arg(slot).arg(1).query(&mut nodes[from]).expect("its keys");
+                let Some(key) = keys.first() else { break };
+                let mut migrate = redis::cmd("MIGRATE");
+                migrate.arg("127.0.0.1").arg(cluster.port(to)).arg("").arg(0).arg(5_000).arg("REPLACE");
+                migrate.arg("AUTH2").arg(user).arg(password).arg("KEYS").arg(key);
+                migrate.exec(&mut nodes[from]).expect("the key moves");
+            }
+            for node in [to, from] {
+                cluster.command(node, &["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for worker in workers {
+            assert!(worker.join().expect("a worker ends") > 0);
+        }
+    });
+}
+
+#[test]
+fn a_cluster_fails_over() {
+    let cluster = Servers::start(Kind::Cluster);
+    let limiters = both(cluster.url());
+    for limiter in &limiters {
+        (0..50).for_each(|key| drop(limiter.check(POLICY, &format!("k{key}"), 1, None).expect("a decision")));
+    }
+    cluster.kill(0);
+    for limiter in &limiters {
+        until("the replica serves", || (0..50).all(|key| limiter.check(POLICY, &format!("k{key}"), 1, None).is_ok()));
+        limiter.ping().expect("all is well again");
+    }
+}
+
+#[test]
+fn sentinels_name_the_primary_and_its_successor() {
+    let servers = Servers::start(Kind::Sentinel);
+    let limiters = both(servers.url());
+    for (way, limiter) in limiters.iter().enumerate() {
+        limiter.ping().expect("the primary serves");
+        assert_eq!(used(&limiter.check(POLICY, "k", 1, None).expect("a decision")), way as u64 + 1);
+    }
+    servers.kill(0);
+    for limiter in &limiters {
+        until("the new primary serves", || limiter.check(POLICY, "new", 1, None).is_ok());
+    }
+    // Told to: the old primary lives on as a replica.
+    servers.command(3, &["SENTINEL", "FAILOVER", "tidegate"]);
+    for limiter in &limiters {
+        until("the next primary serves", || limiter.check(POLICY, "newer", 1, None).is_ok());
+    }
+    let url = servers.url().replace("/tidegate/", "/nobody/");
+    for limiter in both(&url) {
+        let error = limiter.check(POLICY, "k", 1, None).expect_err("no such name");
+        assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{error}");
+        assert!(error.message().contains("nobody") && error.message().contains("knows tidegate"), "{error}");
+    }
+}
+
+#[test]
+fn peeks_are_answered_by_replicas() {
+    for kind in [Kind::Sentinel, Kind::Cluster] {
+        let servers = Servers::start(kind);
+        let url = format!("{}?read_from=replica", servers.url());
+        let replicas: &[usize] = if kind == Kind::Sentinel { &[1, 2] } else { &[3, 4, 5] };
+        let calls = || -> u64 {
+            let count = |node: &usize| {
+                let stats = servers.command(*node, &["INFO", "commandstats"]);
+                let line = stats.as_str().expect("text").lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+                let calls = line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok());
+                calls.unwrap_or(0)
+            };
+            replicas.iter().map(count).sum()
+        };
+        for (way, limiter) in both(&url).into_iter().enumerate() {
+            let key = format!("k{way}");
+            limiter.check("5/hour", &key, 2, None).expect("a decision");
+            let before = calls();
+            until("the replica has heard", || limiter.peek("5/hour", &key, 1).expect("a peek").remaining() == 3);
+            assert!(calls() > before, "{kind:?}: a replica was asked");
+            replicas.iter().for_each(|node| servers.kill(*node));
+            assert_eq!(limiter.peek("5/hour", &key, 1).expect("the primary answers").remaining(), 3);
+            replicas.iter().for_each(|node| servers.start_again(*node));
+            if kind == Kind::Cluster {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn urls_that_name_the_wrong_kind_say_what_was_found() {
+    let (single, cluster, sentinel) =
+        (Servers::start(Kind::Single), Servers::start(Kind::Cluster), Servers::start(Kind::Sentinel));
+    let wrong = [
+        (format!("redis://127.0.0.1:{}", cluster.port(1)), "a node of a Redis Cluster", "redis+cluster://"),
+        (format!("redis://127.0.0.1:{}", sentinel.port(3)), "a sentinel", "redis+sentinel://"),
+        (format!("redis+cluster://127.0.0.1:{}", single.port(0)), "a server that is a primary", "redis://"),
+        (format!("redis+cluster://127.0.0.1:{}", sentinel.port(4)), "a sentinel", "redis+sentinel://"),
+        (format!("redis+sentinel://127.0.0.1:{}/tidegate", single.port(0)), "a server that is a primary", "a sentinel"),
+        (format!("redis+sentinel://127.0.0.1:{}/tidegate", cluster.port(0)), "a node of a Redis Cluster", "a sentinel"),
+    ];
+    for (url, found, advice) in wrong {
+        for limiter in both(&url) {
+            let error = limiter.check(POLICY, "k", 1, None).expect_err(&url);
+            assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{url}: {error}");
+            assert!(error.message().contains(found) && error.message().contains(advice), "{url}: {error}");
+        }
+    }
+}
+
+#[test]
+fn the_least_of_commands_is_enough() {
+    let options = json!({"users": {"app": LEAST_IN_A_CLUSTER}});
+    for (kind, options) in [(Kind::Cluster, options), (Kind::Sentinel, json!({"users": {"app": LEAST}}))] {
+        let servers = Servers::start_with(kind, options);
+        let url = servers.url().replace("://", "://app:hunter2@") + "?read_from=replica";
+        for limiter in both(&url) {
+            limiter.ping().expect("it may");
+            for number in 0..30 {
+                limiter.check(POLICY, &format!("k{number}"), 1, None).expect("it may");
+                limiter.peek(POLICY, &format!("k{number}"), 1).expect("it may");
+            }
+            let entries: Vec<_> = (0..9).map(|number| (POLICY.to_owned(), format!("k{number}"), 1)).collect();
+            assert!(limiter.check_all(&entries).expect("it may").allowed());
+        }
+    }
+}
+
+#[test]
+fn a_cluster_with_tls_and_a_password() {
+    let cluster = Servers::start_with(Kind::Cluster, json!({"tls": true, "client_certs": true, "password": "hunter2"}));
+    let file = |name: &str| cluster.json()["tls"][name].as_str().expect("a file").to_owned();
+    let url = format!(
+        "{}?ssl_ca_certs={}&ssl_certfile={}&ssl_keyfile={}&protocol=3",
+        cluster.url(),
+        file("ca"),
+        file("client_cert"),
+        file("client_key")
+    );
+    for limiter in both(&url) {
+        (0..50).for_each(|key| drop(limiter.check(POLICY, &format!("k{key}"), 1, None).expect("a decision")));
+        limiter.ping().expect("all nodes serve");
+    }
+}
