@@ -164,7 +164,7 @@ impl AsyncLimiter {
     ///
     /// The Decision is the first refusal's, and has one for each entry in `decisions`.
     #[pyo3(signature = (
-        entries: "Iterable[tuple[str | Policy, str] | tuple[str | Policy, str, int]]"
+        entries: "Iterable[tuple[str | Policy | int, ...]]"
     ) -> "Coroutine[Any, Any, Decision]")]
     fn check_all(&self, entries: Bound<'_, PyAny>) -> PyResult<Pending> {
         let (limiter, entries) = (self.inner.clone(), self::entries(&entries)?);

@@ -217,7 +217,7 @@ impl Limiter {
     /// Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
     ///
     /// The Decision is the first refusal's, and has one for each entry in `decisions`.
-    #[pyo3(signature = (entries: "Iterable[tuple[str | Policy, str] | tuple[str | Policy, str, int]]") -> "Decision")]
+    #[pyo3(signature = (entries: "Iterable[tuple[str | Policy | int, ...]]") -> "Decision")]
     fn check_all(&self, py: Python<'_>, entries: Bound<'_, PyAny>) -> PyResult<Decision> {
         let entries = self::entries(&entries)?;
         self.wait(py, || self.inner.check_all(entries)).map(Decision::from).map_err(raise)

@@ -106,9 +106,7 @@ class AsyncLimiter:
 
         `meta` (str or bytes) is what the journal remembers of it. A denial is a Decision, never an error.
         """
-    def check_all(
-        self, /, entries: Iterable[tuple[str | Policy, str] | tuple[str | Policy, str, int]]
-    ) -> Coroutine[Any, Any, Decision]:
+    def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]]) -> Coroutine[Any, Any, Decision]:
         """
         Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
 
@@ -521,7 +519,7 @@ class Limiter:
 
         `meta` (str or bytes) is what the journal remembers of it. A denial is a Decision, never an error.
         """
-    def check_all(self, /, entries: Iterable[tuple[str | Policy, str] | tuple[str | Policy, str, int]]) -> Decision:
+    def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]]) -> Decision:
         """
         Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
 

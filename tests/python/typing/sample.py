@@ -34,6 +34,8 @@ assert_type(decision.retry_after, float | None)
 assert_type(decision.limits, tuple[LimitState, ...])
 assert_type(decision.decisions, tuple[Decision, ...])
 assert_type(limiter.check_all([("login", "alice"), (policy, "10.0.0.7", 3)]), Decision)
+entries = [("login", "alice"), ("api", "10.0.0.7", 3)]
+assert_type(limiter.check_all(entries), Decision)
 assert_type(limiter.journal("login", "alice"), list[Attempt])
 assert_type(lint("tidegate.yaml")[0].line, int | None)
 
