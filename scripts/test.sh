@@ -34,7 +34,7 @@ if [ "${#failed[@]}" -eq "$built" ]; then
     export TIDEGATE_WHEEL
     TIDEGATE_WHEEL="$(echo "$PWD/$wheels"/*.whl)"
     part "Python: the committed stubs are what the module says" stubs_agree
-    part "Python: stubs and module agree" "$venv/python" -m mypy.stubtest --mypy-config-file pyproject.toml tidegate
+    part "Python: stubs and module agree" "$venv/python" -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate
     part "Python: types of the package and of a user" "$venv/mypy" --package tidegate tests/python/typing/sample.py
     part "Python: the package" "$venv/python" -m pytest --quiet tests/python
 fi
