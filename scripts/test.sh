@@ -34,8 +34,8 @@ if [ "${#failed[@]}" -eq "$built" ]; then
     export TIDEGATE_WHEEL
     TIDEGATE_WHEEL="$(echo "$PWD/$wheels"/*.whl)"
     part "Python: the committed stubs are what the module says" stubs_agree
-    part "Python: stubs and module agree" "$venv/python" -m mypy.stubtest tidegate
     part "Python: types of the package and of a user" "$venv/mypy" bindings-python/python/tidegate tests/python/typing/sample.py
+    part "Python: stubs and module agree" "$venv/python" -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate
     part "Python: the package" "$venv/python" -m pytest --quiet tests/python
 fi
 if command -v node >/dev/null; then

@@ -125,7 +125,8 @@ def measure(framework: str, store: str, seconds: float, rounds: int, cores: tupl
                 before, began = server.cpu(), time.perf_counter()
                 answers = hammer(server.port, seconds)
                 rates[which].append(answers / (time.perf_counter() - began))
-                costs[which].append((server.cpu() - before) / answers * 1e6)
+                # One who got nothing done on a machine that is too busy has cost nothing that could be told.
+                costs[which].append((server.cpu() - before) / max(answers, 1) * 1e6)
     finally:
         for server in servers.values():
             server.close()

@@ -14,7 +14,9 @@ __all__ = [
     "AsyncHold",
     "AsyncLimiter",
     "Attempt",
+    "ClientIp",
     "Decision",
+    "Headers",
     "Hold",
     "Limit",
     "LimitState",
@@ -25,8 +27,12 @@ __all__ = [
     "Rollout",
     "Warning",
     "after_fork_in_child",
+    "anonymous",
+    "hashed",
     "lint",
+    "problem",
     "rollout",
+    "status",
 ]
 
 __version__: Final[str]
@@ -243,6 +249,22 @@ class Attempt:
         """
 
 @final
+class ClientIp:
+    """
+    Derives the key client_ip.
+    """
+    def __new__(cls, /, trusted_proxies: Iterable[object] | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
+    def key(self, /, peer: str | None, forwarded: list[bytes] | None = None) -> str:
+        """
+        The key of a request, from its peer's address and the lines of X-Forwarded-For.
+        """
+    @property
+    def reads_forwarded(self, /) -> bool:
+        """
+        Whether X-Forwarded-For matters at all.
+        """
+
+@final
 class Decision:
     """
     The answer to a check, as data. A denial is a Decision, never an error; it is truthy exactly when allowed.
@@ -327,6 +349,21 @@ class Decision:
     def source(self, /) -> str:
         """
         Who answered: store, "deny-cache", "lease" or "fallback".
+        """
+
+@final
+class Headers:
+    """
+    Which fields announce the limits; chosen once, so that no answer reads the option again.
+    """
+    def __new__(cls, /, name: str) -> Headers: ...
+    def raw(self, /, *decisions: Decision) -> list[tuple[bytes, bytes]]:
+        """
+        The same as ASGI has them: bytes, names in small letters.
+        """
+    def text(self, /, *decisions: Decision) -> list[tuple[str, str]]:
+        """
+        The fields of an answer that these Decisions were made for, as text.
         """
 
 @final
@@ -796,11 +833,26 @@ def after_fork_in_child() -> None:
     Registered with `os.register_at_fork`: what belongs to the parent is not used in the child.
     """
 
+def anonymous(client: str) -> str:
+    """
+    The key of somebody who did not say who they are.
+    """
+
+def hashed(secret: str) -> str:
+    """
+    A digest to use as a key instead of a secret.
+    """
+
 def lint(path: str | PathLike[str]) -> list[Warning]:
     """
     Reads a policy file and says what in it probably does not do what it seems to.
 
     An empty list is a clean file. A file that is not valid raises PolicyError.
+    """
+
+def problem(decision: Decision) -> str:
+    """
+    The body of a refusal: application/problem+json.
     """
 
 def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
@@ -812,20 +864,8 @@ def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
 
         limiter = Limiter(rollout("redis://old", "redis://new", 5))
     """
-@final
-class ClientIp:
-    def __new__(cls, /, trusted_proxies: Iterable[object] | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
-    def key(self, /, peer: str | None, forwarded: list[bytes] | None = None) -> str: ...
-    @property
-    def reads_forwarded(self, /) -> bool: ...
 
-@final
-class Headers:
-    def __new__(cls, /, name: str) -> Headers: ...
-    def raw(self, /, *decisions: Decision) -> list[tuple[bytes, bytes]]: ...
-    def text(self, /, *decisions: Decision) -> list[tuple[str, str]]: ...
-
-def anonymous(client: str) -> str: ...
-def hashed(secret: str) -> str: ...
-def problem(decision: Decision) -> str: ...
-def status(decision: Decision) -> int: ...
+def status(decision: Decision) -> int:
+    """
+    The status of the answer: 200, 429 or 503.
+    """
