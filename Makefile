@@ -11,7 +11,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/python
 export RUFF_CACHE_DIR := $(CURDIR)/.cache/ruff
 export MYPY_CACHE_DIR := $(CURDIR)/.cache/mypy
 
-.PHONY: help setup toolchain demo python stubs test check bench clean
+.PHONY: help setup toolchain demo python stubs test soak check bench clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ stubs: python ## Write the Python stubs anew, from the compiled module
 
 test: setup ## Run all tests of all languages
 	@scripts/test.sh
+
+soak: setup ## Ten minutes of random faults against an exact model
+	@TIDEGATE_SOAK=$${TIDEGATE_SOAK:-600} cargo test --release --locked -p tidegate-tests --test soak -- --nocapture
 
 check: toolchain ## Check format, lints, types, licenses and advisories
 	@scripts/check.sh

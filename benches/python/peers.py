@@ -18,8 +18,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tests" / "servers")]
 
@@ -68,21 +69,21 @@ def cases(url: str) -> list[Case]:
     def ours(store: str, policy: str) -> Callable[[], Check]:
         def make() -> Check:
             limiter = tidegate.Limiter(store, policies={"api": policy}, timeout=5.0)
-            return lambda key: limiter.check("api", key)
+            return partial(limiter.check, "api")
 
         return make
 
     def with_limits(store: str) -> Callable[[], Check]:
         def make() -> Check:
             limiter = limits.strategies.FixedWindowRateLimiter(limits.storage.storage_from_string(store))
-            return lambda key: limiter.hit(item, key)
+            return partial(limiter.hit, item)
 
         return make
 
     def with_throttled(using: str, store: Callable[[], Any]) -> Callable[[], Check]:
         def make() -> Check:
             limiter = throttled.Throttled(using=using, quota=quota, store=store())
-            return lambda key: limiter.limit(key)
+            return cast(Check, limiter.limit)
 
         return make
 
@@ -93,17 +94,17 @@ def cases(url: str) -> list[Case]:
 
     async def ours_async() -> Check:
         limiter = tidegate.AsyncLimiter(url, policies={"api": fixed}, timeout=5.0)
-        return lambda key: limiter.check("api", key)
+        return partial(limiter.check, "api")
 
     async def limits_async() -> Check:
         storage = limits.aio.storage.RedisStorage("async+" + url, implementation="redispy")
         limiter = limits.aio.strategies.FixedWindowRateLimiter(storage)
-        return lambda key: limiter.hit(item, key)
+        return partial(limiter.hit, item)
 
     async def throttled_async() -> Check:
         store = throttled.asyncio.RedisStore(server=url)
         limiter = throttled.asyncio.Throttled(using="fixed_window", quota=quota, store=store)
-        return lambda key: limiter.limit(key)
+        return cast(Check, limiter.limit)
 
     async def redis_py_async() -> Check:
         client = redis.asyncio.Redis.from_url(url)

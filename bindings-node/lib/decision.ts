@@ -138,6 +138,7 @@ export function bindingOf(decision: Decision): number {
 export let numbersOf: (decision: Decision) => Numbers;
 export let subjectOf: (decision: Decision) => Subject;
 export let chargedOf: (decision: Decision) => number;
+export let sourceOf: (decision: Decision) => number;
 
 /** The answer to a check. A denial is a Decision, never an error. */
 export class Decision {
@@ -263,6 +264,7 @@ export class Decision {
     numbersOf = (decision) => decision._numbers;
     subjectOf = (decision) => decision._subject;
     chargedOf = (decision) => decision._numbers[CHARGED];
+    sourceOf = (decision) => (decision._numbers[HEAD] >> SOURCE) & 15;
   }
 }
 

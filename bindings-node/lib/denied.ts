@@ -24,8 +24,9 @@ const FROM_DENY_CACHE = 1 << SOURCE;
 
 interface Denial {
   readonly subject: Subject;
-  /** When the question was sent: before it was answered, so that no denial lasts too long. */
-  readonly sent: number;
+  /** When the answer was there: what it says is counted from then. */
+  readonly heard: number;
+  /** Counted from when the question was sent, which was before it was answered: so that no denial lasts too long. */
   readonly until: number;
   readonly numbers: Numbers;
 }
@@ -65,11 +66,11 @@ export class Denied {
     if (denial === undefined || denial.subject !== subject || cost !== 1) return undefined;
     const now = this.now();
     // A clock that was set back tells of a time of which the store said nothing.
-    if (now >= denial.until || now < denial.sent) {
+    if (now >= denial.until || now < denial.heard) {
       this.#denials.delete(key);
       return undefined;
     }
-    return later(denial.numbers, now - denial.sent);
+    return later(denial.numbers, now - denial.heard);
   }
 
   /** Remembers a denial that answers a question sent then. */
@@ -77,7 +78,8 @@ export class Denied {
     if (cost !== 1 || (numbers[HEAD] & SIMPLE) === 0) return;
     if (sent < this.#floor || sent <= (this.#touched.get(key) ?? -1)) return;
     if (this.#denials.size >= MOST) this.#denials.clear();
-    this.#denials.set(key, { subject, sent, until: sent + numbers[DENIED_FOR] * OURS, numbers });
+    const until = sent + numbers[DENIED_FOR] * OURS;
+    this.#denials.set(key, { subject, heard: this.now(), until, numbers });
   }
 
   /** Something may have been given back to a key. */
@@ -101,6 +103,7 @@ function minus(wait: number, passed: number): number {
 
 /** The same denial so many microseconds later. */
 function later(numbers: Numbers, passed: number): Numbers {
+  // A literal is made in one step, with its doubles inside.
   return [
     numbers[HEAD] | FROM_DENY_CACHE,
     numbers[1],

@@ -1,5 +1,5 @@
 import { clockOf, ManualClock } from './clock.js';
-import { chargedOf, type Decision, type Subject, subjectOf } from './decision.js';
+import { chargedOf, type Decision, type Subject, sourceOf, subjectOf } from './decision.js';
 import { Denied } from './denied.js';
 import { ConfigError, CostError, KeyInvalid, noText, PolicyError, type TidegateError } from './errors.js';
 import { Hold } from './hold.js';
@@ -304,7 +304,7 @@ export class Limiter {
   /** After the work: charges or refunds the difference between what a check consumed and what it should have. */
   async settle(decision: Decision, actualCost: number): Promise<void> {
     const each = decision.decisions.length === 0 ? [decision] : decision.decisions;
-    await Promise.all(each.map((one) => this.#ask(SETTLE, subjectOf(one).given, one.key, actualCost, chargedOf(one))));
+    await Promise.all(each.map((one) => this.#ask(SETTLE + sourceOf(one), subjectOf(one).given, one.key, actualCost, chargedOf(one))));
   }
 
   /** Checks several policies and keys: all are charged, or none is. */

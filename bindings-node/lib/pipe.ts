@@ -12,6 +12,7 @@ export const CHECK = 0;
 export const PEEK = 1;
 export const CHARGE = 2;
 export const REFUND = 3;
+/** And the number of who answered the check. */
 export const SETTLE = 4;
 
 /** Questions that cross at once: enough that crossing costs little, few enough that Redis begins while we go on. */

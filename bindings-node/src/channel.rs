@@ -8,7 +8,7 @@ use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, Uint8
 use napi_derive::napi;
 use tidegate::{AsyncLimiter, Call, CheckOptions, Outcome, Result};
 
-use crate::exchange::{Exchange, call};
+use crate::exchange::{Exchange, Question};
 use crate::failure::Failure;
 use crate::http::{Announcement, announcement};
 use crate::inbox::{Letters, Parcel};
@@ -162,20 +162,10 @@ impl Channel {
     #[napi(catch_unwind)]
     pub fn long(&self, ticket: f64, subject: u32, key: String, what: u8, cost: f64, charged: f64) -> i32 {
         let exchange = &mut *self.exchange.borrow_mut();
-        let asked = call(what, cost, charged).and_then(|call| {
-            let Some(call) = call else { return Ok(Some(Outcome::Nothing)) };
-            let answer = exchange.limiter.post(
-                exchange.subject(f64::from(subject))?,
-                &key,
-                &call,
-                ticket as u64,
-                &exchange.inbox,
-            );
-            Ok(answer.transpose()?.map(Outcome::Decision))
-        });
-        match asked.transpose() {
+        let question = Question { ticket: ticket as u64, subject: f64::from(subject), what, cost, charged };
+        match exchange.post(&question, &key) {
             None => 0,
-            Some(answer) => exchange.answer(ticket as u64, answer),
+            Some(outcome) => exchange.answer(question.ticket, outcome),
         }
     }
 

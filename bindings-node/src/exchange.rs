@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use tidegate::{
-    AsyncLimiter, Call, CheckOptions, Decision, Error, ErrorKind, Hold, Inbox, Outcome, Posted, Result, Task,
+    AsyncLimiter, Call, Charged, CheckOptions, Decision, Error, ErrorKind, Hold, Inbox, Outcome, Posted, Result, Task,
 };
 
 use crate::inbox::Letters;
@@ -22,10 +22,20 @@ const CHECK: u8 = 0;
 const PEEK: u8 = 1;
 const CHARGE: u8 = 2;
 const REFUND: u8 = 3;
+/// And the number of who answered the check: see `record`.
 const SETTLE: u8 = 4;
 
 /// Said instead of a number of answers when they do not fit: `overflow` has them.
 const TOO_MANY: i32 = -1;
+
+/// What is asked about a key.
+pub(crate) struct Question {
+    pub(crate) ticket: u64,
+    pub(crate) subject: f64,
+    pub(crate) what: u8,
+    pub(crate) cost: f64,
+    pub(crate) charged: f64,
+}
 
 /// An open limiter, and the arrays through which JavaScript talks to it.
 pub(crate) struct Exchange {
@@ -90,17 +100,31 @@ impl Exchange {
     fn ask(&mut self, ask: [f64; ASK], begins: usize) -> Option<Result<Outcome>> {
         let [ticket, subject, what, cost, units, charged] = ask;
         let text = self.text.get(begins..begins + units as usize).unwrap_or_default();
-        let call = match read_key(text, &mut self.key).and_then(|()| call(what as u8, cost, charged)) {
-            Ok(Some(call)) => call,
-            Ok(None) => return Some(Ok(Outcome::Nothing)),
+        if let Err(error) = read_key(text, &mut self.key) {
+            return Some(Err(error));
+        }
+        self.post(&Question { ticket: ticket as u64, subject, what: what as u8, cost, charged }, &self.key)
+    }
+
+    pub(crate) fn post(&self, question: &Question, key: &str) -> Option<Result<Outcome>> {
+        let Question { ticket, subject, what, .. } = *question;
+        let made = self.subject(subject).and_then(|subject| Ok((subject, number::cost(question.cost)?)));
+        let (subject, cost) = match made {
+            Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
-        let subject = match self.subject(subject) {
-            Ok(subject) => subject,
-            Err(error) => return Some(Err(error)),
+        let call = match what {
+            CHECK => Call::Check(CheckOptions { cost, meta: None }),
+            PEEK => Call::Peek(cost),
+            CHARGE => Call::Charge(cost),
+            REFUND => Call::Refund(cost),
+            _ => {
+                let charged = Charged { units: question.charged as u64, source: record::source_of(what - SETTLE) };
+                let done = self.limiter.post_settle(subject, key, charged, cost, ticket, &self.inbox)?;
+                return Some(done.map(|()| Outcome::Nothing));
+            }
         };
-        let answer = self.limiter.post(subject, &self.key, &call, ticket as u64, &self.inbox)?;
-        Some(answer.map(Outcome::Decision))
+        Some(self.limiter.post(subject, key, &call, ticket, &self.inbox)?.map(Outcome::Decision))
     }
 
     pub(crate) fn answer(&mut self, ticket: u64, outcome: Result<Outcome>) -> i32 {
@@ -176,16 +200,4 @@ impl Exchange {
     pub(crate) fn overflow(&mut self) -> Vec<f64> {
         std::mem::take(&mut self.records)
     }
-}
-
-pub(crate) fn call(what: u8, cost: f64, charged: f64) -> Result<Option<Call>> {
-    let cost = number::cost(cost)?;
-    Ok(Some(match what {
-        CHECK => Call::Check(CheckOptions { cost, meta: None }),
-        PEEK => Call::Peek(cost),
-        CHARGE => Call::Charge(cost),
-        REFUND => Call::Refund(cost),
-        SETTLE => return Call::settling(number::cost(charged)?, cost),
-        _ => return Err(Error::new(ErrorKind::ConfigInvalid, "there is no such call")),
-    }))
 }

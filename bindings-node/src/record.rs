@@ -50,6 +50,16 @@ fn source(source: Source) -> u64 {
     }
 }
 
+/// The source of that number.
+pub(crate) const fn source_of(number: u8) -> Source {
+    match number {
+        1 => Source::DenyCache,
+        2 => Source::Lease,
+        3 => Source::Fallback,
+        _ => Source::Store,
+    }
+}
+
 /// Algorithm and period in one number: there are nine of the one, and the other ends at 10 years.
 fn kind(limit: &LimitState) -> f64 {
     let algorithm = Algorithm::ALL.iter().position(|algorithm| *algorithm == limit.algorithm).unwrap_or_default();

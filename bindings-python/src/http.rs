@@ -45,7 +45,7 @@ impl Headers {
 
     /// The same as ASGI has them: bytes, names in small letters.
     #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[bytes, bytes]]")]
-    fn bytes<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+    fn raw<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = decisions.py();
         let fields = self.fields(decisions)?;
         let pairs = fields.iter().map(|(name, value)| {

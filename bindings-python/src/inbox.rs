@@ -108,29 +108,28 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn ticket(&self) -> u64 {
-        let place = self.free.last().copied().unwrap_or(self.places.len() as u32);
-        let round = self.places.get(place as usize).map_or(0, |(round, _)| *round);
-        u64::from(round) << 32 | u64::from(place)
+    /// A ticket for somebody who is still to come.
+    fn reserve(&mut self) -> u64 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            self.places.len() as u32 - 1
+        });
+        u64::from(self.places[place as usize].0) << 32 | u64::from(place)
     }
 
-    /// Puts somebody where the last `ticket` said.
-    fn put(&mut self, future: Py<PyAny>, want: Want) {
-        match self.free.pop() {
-            Some(place) => self.places[place as usize].1 = Some((future, want)),
-            None => self.places.push((0, Some((future, want)))),
-        }
+    fn put(&mut self, ticket: u64, future: Py<PyAny>, want: Want) {
+        self.places[ticket as u32 as usize].1 = Some((future, want));
     }
 
+    /// Who has the ticket; it is worth nothing any more.
     fn take(&mut self, ticket: u64) -> Option<Waiter> {
         let place = self.places.get_mut(ticket as u32 as usize)?;
         if u64::from(place.0) != ticket >> 32 {
             return None;
         }
-        let who = place.1.take()?;
         place.0 = place.0.wrapping_add(1);
         self.free.push(ticket as u32);
-        Some(who)
+        place.1.take()
     }
 }
 
@@ -200,13 +199,14 @@ impl Inbox {
         want: Want,
         ask: impl FnOnce(u64, &Arc<dyn tidegate::Inbox>) -> Option<T>,
     ) -> PyResult<Asked<T>> {
-        // Made before anything is asked, so that a loop that makes none loses nothing.
-        let ticket = self.waiting.lock().ticket();
+        let ticket = self.waiting.lock().reserve();
         if let Some(answer) = ask(ticket, &self.home) {
+            self.waiting.lock().take(ticket);
             return Ok(Asked::Answered(answer));
         }
+        // Its answer is looked at by this thread, so it cannot be there before the future is.
         let future = self.create_future.bind(py).call0()?;
-        self.waiting.lock().put(future.clone().unbind(), want);
+        self.waiting.lock().put(ticket, future.clone().unbind(), want);
         Ok(Asked::Waits(future.unbind()))
     }
 
@@ -220,9 +220,9 @@ impl Inbox {
     ) -> PyResult<Py<PyAny>> {
         let (py, inbox) = (slf.py(), slf.get());
         let future = inbox.create_future.bind(py).call0()?;
-        let ticket = inbox.waiting.lock().ticket();
+        let ticket = inbox.waiting.lock().reserve();
         let task = tidegate::AsyncLimiter::post_task(ticket, &inbox.home, task).map_err(raise)?;
-        inbox.waiting.lock().put(future.clone().unbind(), want);
+        inbox.waiting.lock().put(ticket, future.clone().unbind(), want);
         let given_up = GivenUp { inbox: slf.clone().unbind(), ticket, task: (!must_end).then_some(task) };
         future.call_method1(intern!(py, "add_done_callback"), (Bound::new(py, given_up)?,))?;
         Ok(future.unbind())

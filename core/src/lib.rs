@@ -25,8 +25,8 @@ pub use decision::{Decision, LimitState};
 pub use error::{Error, ErrorKind, Place, Result};
 pub use fork::after_fork_in_child;
 pub use limiter::{
-    AsPolicy, AsyncLimiter, Builder, Call, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome, PolicyRef,
-    Posted,
+    AsPolicy, AsyncLimiter, Builder, Call, Charged, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome,
+    PolicyRef, Posted,
 };
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
 pub use resilience::{Counters, StoreChange, StoreState};

@@ -333,7 +333,6 @@ describe('on Redis', () => {
     for (const policy of [
       new Policy('fixed-window 1/minute', { countDenied: true }),
       new Policy('fixed-window 2/minute', { journal: 5 }),
-      new Policy('fixed-window 3/minute', { shadow: true }),
       new Policy('concurrency 1; fixed-window 1/minute'),
     ]) {
       for (let time = 0; time < 5; time++) {

@@ -62,7 +62,7 @@ def answers(case: dict[str, Any]) -> None:
         if "status" in expected:
             assert status(decision) == expected["status"]
         for which, wanted in expected.get("headers", {}).items():
-            text, raw = Headers(which).text(decision), Headers(which).bytes(decision)
+            text, raw = Headers(which).text(decision), Headers(which).raw(decision)
             assert [list(pair) for pair in text] == wanted
             assert raw == [(name.lower().encode(), value.encode()) for name, value in text]
         if "problem" in expected:

@@ -33,7 +33,7 @@ class Response:
 class Exchange:
     """One request: whom it was charged to, and its answer, which passes through here."""
 
-    __slots__ = ("_send", "closing", "limiter", "request", "response", "scope", "started", "tickets")
+    __slots__ = ("_send", "closing", "limiter", "request", "response", "scope", "tickets")
 
     def __init__(self, send: Send, limiter: AsyncLimiter, scope: Scope) -> None:
         self._send = send
@@ -42,7 +42,6 @@ class Exchange:
         # What functions of the request get; made when there are any.
         self.request: Any = None
         self.tickets: list[Ticket] = []
-        self.started = False
         # Whether something is to be done before the last byte.
         self.closing = False
         self.response: Any = None
@@ -78,15 +77,14 @@ class Exchange:
         """What the answer says about the limits."""
         tickets = self.tickets
         if len(tickets) == 1:
-            return tickets[0].guard.headers.bytes(*tickets[0].decisions)
+            return tickets[0].guard.headers.raw(*tickets[0].decisions)
         headers: Headers = next((one for one in tickets if one.denied), tickets[0]).guard.headers
-        return headers.bytes(*(decision for ticket in tickets for decision in ticket.decisions))
+        return headers.raw(*(decision for ticket in tickets for decision in ticket.decisions))
 
     def send(self, message: Message) -> Awaitable[None]:
         """Sends a message of the answer. Not async itself: what has nothing to wait for costs nothing here."""
         kind = message["type"]
         if kind == "http.response.start":
-            self.started = True
             tickets = self.tickets
             if tickets:
                 if len(tickets) > 1 or tickets[0].refunds or tickets[0].settles:

@@ -10,6 +10,7 @@ from ._decorator import Decorator
 from ._hold import Holding
 
 __all__ = [
+    "__version__",
     "AsyncHold",
     "AsyncLimiter",
     "Attempt",
@@ -21,10 +22,11 @@ __all__ = [
     "ManualClock",
     "Pending",
     "Policy",
+    "Rollout",
     "Warning",
-    "__version__",
     "after_fork_in_child",
     "lint",
+    "rollout",
 ]
 
 __version__: Final[str]
@@ -70,7 +72,7 @@ class AsyncLimiter:
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | None = None,
+        store: str | Iterable[str] | Rollout | None = None,
         *,
         policies: Mapping[str, Any] | None = None,
         prefix: str = "tg",
@@ -125,7 +127,7 @@ class AsyncLimiter:
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | None = None,
+        store: str | Iterable[str] | Rollout | None = None,
         *,
         prefix: str = "tg",
         timeout: float = 0.25,
@@ -183,6 +185,10 @@ class AsyncLimiter:
         """
         Takes the changed policy file, as a whole or not at all.
         """
+    def set_rollout(self, /, percent: float) -> None:
+        """
+        Changes which share of the keys uses the new store of a `rollout`, in percent; at once. Not awaitable: it asks nobody.
+        """
     def settle(self, /, decision: Decision, actual_cost: int) -> Coroutine[Any, Any, None]:
         """
         After the work: charges or refunds the difference between what a check consumed and what it should have.
@@ -228,9 +234,9 @@ class Attempt:
         The units it asked for.
         """
     @property
-    def meta(self, /) -> Any | None:
+    def meta(self, /) -> str | None:
         """
-        What the caller said of it, as text; bytes that are no UTF-8 are shown as "\\\\xff".
+        What the caller said of it, as text; bytes that are no UTF-8 are shown as `\\xff`.
         """
     @property
     def meta_bytes(self, /) -> bytes | None:
@@ -246,7 +252,7 @@ class Decision:
     Times are seconds.
     """
     def __bool__(self, /) -> bool: ...
-    def __eq__(self, other: object, /) -> Any: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -465,7 +471,8 @@ class Limiter:
     """
     Checks limits on the calling thread.
 
-    store: where usage lives: memory://, which is meant when nothing is said, or a Redis URL.
+    store: where usage lives: memory://, which is meant when nothing is said, a Redis URL, a list of
+    them that share the keys, or a `rollout`.
     policies: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
     prefix: what every key in Redis begins with.
     timeout: the longest a call may wait for the store, in seconds.
@@ -484,7 +491,7 @@ class Limiter:
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | None = None,
+        store: str | Iterable[str] | Rollout | None = None,
         *,
         policies: Mapping[str, Any] | None = None,
         prefix: str = "tg",
@@ -533,7 +540,7 @@ class Limiter:
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | None = None,
+        store: str | Iterable[str] | Rollout | None = None,
         *,
         prefix: str = "tg",
         timeout: float = 0.25,
@@ -587,6 +594,10 @@ class Limiter:
     def reload(self, /) -> None:
         """
         Takes the changed policy file, as a whole or not at all.
+        """
+    def set_rollout(self, /, percent: float) -> None:
+        """
+        Changes which share of the keys uses the new store of a `rollout`, in percent; at once.
         """
     def settle(self, /, decision: Decision, actual_cost: int) -> None:
         """
@@ -733,6 +744,18 @@ class Policy:
         """
 
 @final
+class Rollout:
+    """
+    Two stores and a share, to be given to a limiter as its store.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def percent(self, /) -> float:
+        """
+        The share of the keys that use the new store, from 0 to 100.
+        """
+
+@final
 class Warning:
     """
     Something in a policy file that is valid and probably not what its author meant.
@@ -781,3 +804,30 @@ def lint(path: str | PathLike[str]) -> list[Warning]:
 
     An empty list is a clean file. A file that is not valid raises PolicyError.
     """
+
+def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
+    """
+    From an old store to a new one: `percent` of the keys use the new one, always the same ones.
+
+    Give it to a limiter as its store; `limiter.set_rollout(percent)` changes the share at once. What was used in the
+    other store is not carried along::
+
+        limiter = Limiter(rollout("redis://old", "redis://new", 5))
+    """
+@final
+class ClientIp:
+    def __new__(cls, /, trusted_proxies: Iterable[object] | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
+    def key(self, /, peer: str | None, forwarded: list[bytes] | None = None) -> str: ...
+    @property
+    def reads_forwarded(self, /) -> bool: ...
+
+@final
+class Headers:
+    def __new__(cls, /, name: str) -> Headers: ...
+    def raw(self, /, *decisions: Decision) -> list[tuple[bytes, bytes]]: ...
+    def text(self, /, *decisions: Decision) -> list[tuple[str, str]]: ...
+
+def anonymous(client: str) -> str: ...
+def hashed(secret: str) -> str: ...
+def problem(decision: Decision) -> str: ...
+def status(decision: Decision) -> int: ...

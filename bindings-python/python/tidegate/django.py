@@ -68,7 +68,8 @@ class _Face:
         return peer
 
     def header(self, request: HttpRequest, name: str) -> str | None:
-        return request.headers.get(name)
+        value: str | None = request.headers.get(name)
+        return value
 
     def forwarded(self, request: HttpRequest) -> list[bytes]:
         line = request.META.get("HTTP_X_FORWARDED_FOR")
@@ -96,14 +97,16 @@ def limit(policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[Vie
     def mark(view: View) -> View:
         if not callable(view):
             raise ConfigError(f"@limit is for views and class views, not for {view!r}: it stands above the view itself")
-        return _marked(view, [rule, *getattr(view, MARK, ())])
+        marked: View = _marked(view, [rule, *getattr(view, MARK, ())])
+        return marked
 
     return mark
 
 
 def exempt(view: View) -> View:
     """A decorator for views that nothing limits."""
-    return _marked(view, [None])
+    marked: View = _marked(view, [None])
+    return marked
 
 
 class _Given:
@@ -121,8 +124,9 @@ def _marked(view: Any, marks: list[_Given | None]) -> Any:
     """The view, which finds out whether anybody was asked. Limits nobody enforces are worse than none."""
     if inspect.isclass(view):
         setattr(view, MARK, marks)
-        view.dispatch = _marked(view.dispatch, marks)
-        return view
+        kind: Any = view
+        kind.dispatch = _marked(kind.dispatch, marks)
+        return kind
 
     def check(args: tuple[Any, ...]) -> None:
         request = next((one for one in args if isinstance(one, HttpRequest)), None)
@@ -255,7 +259,7 @@ class TidegateMiddleware:
             return
         if getattr(response, "streaming", False):
             # A stream ends with its last byte or its reader; Django closes it on a thread.
-            response._resource_closers.append(lambda: self._end(ticket, request, response))  # type: ignore[attr-defined]
+            response._resource_closers.append(lambda: self._end(ticket, request, response))
             return
         ticket.release()
         yield from settle(ticket, request, response)

@@ -139,7 +139,7 @@ class Tidegate:
             raise ConfigError("this application has begun to serve: attach Tidegate before the first request")
         setattr(app.state, NAME, self)
         self._apps.append(app)
-        app.add_exception_handler(Denied, _answer)
+        app.add_exception_handler(Denied, _answer)  # type: ignore[arg-type]  # an ASGI application is a response
         build = app.build_middleware_stack
         # Around everything, also around what makes a 500 of an error: every answer has the headers.
         app.build_middleware_stack = lambda: self._around(build())  # type: ignore[method-assign]

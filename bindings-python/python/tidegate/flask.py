@@ -154,14 +154,16 @@ class Tidegate:
             self._check_order(view, "limit")
             rule.scope = rule.scope or _name(view)
             # A policy that makes no sense is told here, not at the first request.
-            return self._marked(view, self._guard(rule))
+            marked: Limited = self._marked(view, self._guard(rule))
+            return marked
 
         return mark
 
     def exempt(self, view: Limited) -> Limited:
         """A decorator for what nothing of this Tidegate limits."""
         self._check_order(view, "exempt")
-        return self._marked(view, None)
+        marked: Limited = self._marked(view, None)
+        return marked
 
     def _guard(self, rule: Rule) -> Guard:
         return Guard(rule, self.limiter, FACE)

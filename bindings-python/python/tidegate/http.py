@@ -23,6 +23,7 @@ __all__ = [
     "Guard",
     "Key",
     "Rule",
+    "Steps",
     "Ticket",
     "admit",
     "admit_simply",
@@ -341,7 +342,9 @@ class Guard:
 def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
     """The limiter that was given, else one of the options that a limiter has."""
     if limiter is None:
-        return kind(store, **options)
+        make: Any = kind
+        made: T = make(store, **options)
+        return made
     if store is not None or options:
         names = ", ".join((["store"] if store is not None else []) + sorted(options))
         raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
@@ -438,8 +441,9 @@ def run(steps: Steps[T], limiter: Limiter) -> T:
         name, given = next(steps)
         while True:
             try:
+                result: Any = None
                 if name == "sleep":
-                    result: Any = time.sleep(given)
+                    time.sleep(given)
                 elif name == "wait":
                     _refuse_async(given)
                 else:
@@ -458,8 +462,9 @@ async def arun(steps: Steps[T], limiter: AsyncLimiter) -> T:
         name, given = next(steps)
         while True:
             try:
+                result: Any = None
                 if name == "sleep":
-                    result: Any = await asyncio.sleep(given)
+                    await asyncio.sleep(given)
                 elif name == "wait":
                     result = await given
                 else:

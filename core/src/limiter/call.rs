@@ -1,7 +1,7 @@
 //! The four calls about one policy and key that a Decision answers, as data: for hosts that choose at run time what is
 //! asked, and where.
 
-use super::{AsPolicy, CheckOptions, Limiter, check_op, decided, difference, valid_cost};
+use super::{AsPolicy, CheckOptions, Limiter, check_op, decided, valid_cost};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{Entry, Op};
@@ -20,19 +20,6 @@ pub enum Call {
 }
 
 impl Call {
-    /// What settles a check that consumed `charged` units where it should have been `actual`; `None` when nothing is left
-    /// to do.
-    ///
-    /// # Errors
-    /// `cost_invalid`.
-    pub fn settling(charged: u64, actual: u64) -> Result<Option<Self>> {
-        Ok(match difference(charged, actual)? {
-            Some(Op::Charge { cost }) => Some(Self::Charge(cost)),
-            Some(Op::Refund { cost }) => Some(Self::Refund(cost)),
-            _ => None,
-        })
-    }
-
     pub(super) fn op(&self) -> Result<Op> {
         Ok(match self {
             Self::Check(options) => check_op(options)?,
@@ -60,6 +47,9 @@ impl Limiter {
     /// it, and a host with a lock of its own gives it up meanwhile.
     #[inline]
     pub fn at_hand(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
+        if let Call::Check(CheckOptions { cost, meta: None }) = call {
+            return self.check_at_hand(&policy, key, *cost);
+        }
         let (plan, op) = match self.inner.plan(&policy, key).and_then(|plan| Ok((plan, call.op()?))) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
@@ -71,5 +61,22 @@ impl Limiter {
             self.inner.lines.given_back(&plan, key);
         }
         Some(answer.map(|answer| decided(plan, key, &op, answer)))
+    }
+
+    /// What `at_hand` does with a plain check, as `consume` does it.
+    #[inline]
+    fn check_at_hand(&self, policy: &impl AsPolicy, key: &str, cost: u64) -> Option<Result<Decision>> {
+        let plan = match valid_cost(cost).and_then(|_| self.inner.plan(policy, key)) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        let entry = Entry { plan: &plan, key, op: Op::Check { cost, hold: 0, meta: None } };
+        let answer = match self.inner.store.at_hand(&entry, self.inner.now())? {
+            Ok(answer) => answer,
+            Err(error) => return Some(Err(error)),
+        };
+        let charged = if answer.applied { cost } else { 0 };
+        drop(entry);
+        Some(Ok(Decision::new(plan, key, cost, charged, answer)))
     }
 }

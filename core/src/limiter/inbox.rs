@@ -4,10 +4,10 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{AsPolicy, AsyncLimiter, Call, Hold, decided};
+use super::{AsPolicy, AsyncLimiter, Call, Hold, decided, difference};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::store::{Attempt, Home, Op, Wake};
+use crate::store::{Attempt, Home, Op, Source, Wake};
 use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
@@ -29,13 +29,22 @@ pub enum Outcome {
     Nothing,
 }
 
-/// What came of a call that was begun.
+/// What came of a task that was begun.
 #[derive(Debug)]
 pub enum Posted {
     /// It is done: nothing will be delivered.
     Done(Result<Outcome>),
     /// It waits for something.
     Waits(Task),
+}
+
+/// What a host that does not keep Decisions keeps of one, to settle it.
+#[derive(Debug, Clone, Copy)]
+pub struct Charged {
+    /// The units it consumed.
+    pub units: u64,
+    /// Who answered.
+    pub source: Source,
 }
 
 impl AsyncLimiter {
@@ -72,6 +81,33 @@ impl AsyncLimiter {
         });
         self.inner.store.submit(&entry, now, done);
         None
+    }
+
+    /// Settles a check: what is returned is done, anything else is delivered to the inbox, once.
+    pub fn post_settle(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        charged: Charged,
+        actual: u64,
+        ticket: u64,
+        inbox: &Arc<dyn Inbox>,
+    ) -> Option<Result<()>> {
+        let op = match self.inner.open().and_then(|()| difference(charged.units, actual)) {
+            Ok(Some(op)) => op,
+            Ok(None) => return Some(Ok(())),
+            Err(error) => return Some(Err(error)),
+        };
+        if charged.source == Source::Fallback {
+            let plan = self.inner.plan(&policy, key);
+            return Some(plan.map(|plan| self.inner.settles_here(&plan, key, &op)));
+        }
+        let call = match op {
+            Op::Charge { cost } => Call::Charge(cost),
+            Op::Refund { cost } => Call::Refund(cost),
+            _ => return Some(Ok(())),
+        };
+        self.post(policy, key, &call, ticket, inbox).map(|answer| answer.map(drop))
     }
 
     /// Does anything else that this limiter can do: what comes of the future is delivered to the inbox, once, unless the

@@ -16,7 +16,7 @@ pub use blocking::Limiter;
 pub use builder::Builder;
 pub use call::Call;
 pub use hold::Hold;
-pub use inbox::{Inbox, Outcome, Posted};
+pub use inbox::{Charged, Inbox, Outcome, Posted};
 pub use policies::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;
@@ -119,11 +119,14 @@ impl Inner {
         if decision.source() != Source::Fallback {
             return false;
         }
-        if let Some(layers) = &self.layers {
-            let plan = self.policies.current(decision.plan());
-            layers.settle(&Entry { plan: &plan, key: decision.key(), op: op.clone() }, self.now());
-        }
+        self.settles_here(&self.policies.current(decision.plan()), decision.key(), op);
         true
+    }
+
+    fn settles_here(&self, plan: &Arc<Plan>, key: &str, op: &Op) {
+        if let Some(layers) = &self.layers {
+            layers.settle(&Entry { plan, key, op: op.clone() }, self.now());
+        }
     }
 
     fn set_rollout(&self, percent: f64) -> Result<()> {

@@ -1,0 +1,75 @@
+// The package as others get it: packed, installed without scripts, loaded both ways, with types for both.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const bin = (name) => join(root, 'node_modules/.bin', name);
+const call = promisify(execFile);
+
+let folder;
+let tarball;
+
+async function run(cwd, program, ...args) {
+  try {
+    const { stdout } = await call(program, args, { cwd, maxBuffer: 2 ** 24 });
+    return stdout.trim();
+  } catch (error) {
+    throw new Error(`${program} ${args.join(' ')}\n${error.stdout}\n${error.stderr}`);
+  }
+}
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+  // Its scripts would build again what is built.
+  const said = await run(root, 'npm', 'pack', '--ignore-scripts', '--json', '--pack-destination', folder);
+  const packed = Object.values(JSON.parse(said))[0];
+  tarball = join(folder, packed.filename);
+  cpSync(fileURLToPath(new URL('consumers/', import.meta.url)), folder, { recursive: true });
+  await run(folder, 'npm', 'init', '-y');
+  await run(folder, 'npm', 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--offline', tarball);
+});
+after(() => rmSync(folder, { recursive: true }));
+
+it('holds what it needs, and nothing else', async () => {
+  const files = (await run(folder, 'tar', '-tzf', tarball)).split('\n').map((line) => line.replace('package/', ''));
+  for (const file of files)
+    assert.match(file, /^(package\.json|README\.md|LICENSE|CHANGELOG\.md|bindings-node\/(dist|binding)\/.+)$/);
+  assert.ok(files.some((file) => file.endsWith('.node')));
+});
+
+it('every entry has both faces and both types', () => {
+  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const installed = join(folder, 'node_modules/tidegate');
+  for (const entry of Object.values(exports).filter((entry) => typeof entry === 'object')) {
+    for (const face of [entry.import, entry.require]) {
+      for (const path of [face.types, face.default]) assert.ok(existsSync(join(installed, path)), path);
+    }
+  }
+});
+
+describe('its types', () => {
+  it('hold in strict projects of both kinds, which then run', async () => {
+    const types = join(root, 'node_modules/@types');
+    cpSync(types, join(folder, 'node_modules/@types'), { recursive: true, dereference: true });
+    cpSync(join(root, 'node_modules/undici-types'), join(folder, 'node_modules/undici-types'), { recursive: true });
+    await run(folder, bin('tsc'), '-p', '.');
+    // Node 20 has no `using` of its own, which is why the compiler takes it apart.
+    assert.equal(await run(folder, process.execPath, 'esm/main.js'), 'esm');
+    assert.equal(await run(folder, process.execPath, 'cjs/main.js'), 'cjs');
+  });
+
+  it('satisfy publint', async () => {
+    await run(root, bin('publint'), '--strict', tarball);
+  });
+
+  it('satisfy "are the types wrong"', async () => {
+    await run(root, bin('attw'), '--no-emoji', tarball);
+  });
+});

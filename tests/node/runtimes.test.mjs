@@ -1,0 +1,76 @@
+// The same binary in other runtimes. npm carries theirs; where one cannot be had, its test is skipped and says so.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+import { Servers } from '../servers/servers.mjs';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const cache = join(root, '.cache/runtimes');
+const call = promisify(execFile);
+const { arch, platform } = process;
+// glibc or musl: Deno is only made for the first, the others' packages are named here for the first.
+const glibc = platform !== 'linux' || process.report.getReport().header.glibcVersionRuntime !== undefined;
+const bunArch = arch === 'arm64' ? 'aarch64' : arch;
+const system = platform === 'linux' ? 'linux' : platform;
+
+const runtimes = [
+  { name: 'node22', spec: `node-${system}-${arch}@22`, program: 'bin/node', args: [] },
+  { name: 'node24', spec: `node-${system}-${arch}@24`, program: 'bin/node', args: [] },
+  { name: 'bun', spec: `@oven/bun-${system}-${bunArch}@1`, program: 'bin/bun', args: [] },
+  {
+    name: 'deno',
+    spec: `@deno/${system}-${arch}${platform === 'linux' ? '-glibc' : ''}@2`,
+    program: 'deno',
+    args: ['run', '--allow-all', '--node-modules-dir=manual', '--no-lock'],
+  },
+];
+
+let servers;
+before(async () => {
+  servers = await Servers.start('single');
+  rmSync(join(cache, 'project'), { recursive: true, force: true });
+  mkdirSync(join(cache, 'project/node_modules'), { recursive: true });
+  writeFileSync(join(cache, 'project/package.json'), '{ "type": "module", "dependencies": { "tidegate": "*" } }\n');
+  symlinkSync(root, join(cache, 'project/node_modules/tidegate'), 'dir');
+  copyFileSync(join(root, 'tests/node/programs/everywhere.mjs'), join(cache, 'project/everywhere.mjs'));
+});
+after(() => servers?.close());
+
+/** Where the program of a runtime is, fetched by its name from npm. */
+async function fetched({ name, spec, program }) {
+  const prefix = join(cache, name);
+  const path = join(prefix, 'node_modules', spec.slice(0, spec.lastIndexOf('@')), program);
+  if (!existsSync(path)) {
+    mkdirSync(prefix, { recursive: true });
+    const rest = ['--prefix', prefix, '--ignore-scripts', '--no-audit', '--no-fund', '--no-save'];
+    await call('npm', ['install', ...rest, spec], { timeout: 300_000 });
+  }
+  return path;
+}
+
+for (const runtime of runtimes) {
+  it(runtime.name, async (test) => {
+    if (!glibc) return test.skip('its packages are for glibc');
+    let path;
+    try {
+      path = await fetched(runtime);
+    } catch (error) {
+      return test.skip(`${runtime.spec} cannot be had: ${error.message.split('\n')[0]}`);
+    }
+    const cwd = join(cache, 'project');
+    const { stdout } = await call(path, [...runtime.args, 'everywhere.mjs', servers.url], { cwd, timeout: 120_000 });
+    assert.equal(stdout.trim(), 'done');
+  });
+}
+
+it('node20 or whichever runs the tests', async () => {
+  const cwd = join(cache, 'project');
+  const { stdout } = await call(process.execPath, ['everywhere.mjs', servers.url], { cwd, timeout: 120_000 });
+  assert.equal(stdout.trim(), 'done');
+});
