@@ -296,7 +296,9 @@ export class Limiter {
   /** After the work: charges or refunds the difference between what a check consumed and what it should have. */
   async settle(decision: Decision, actualCost: number): Promise<void> {
     const each = decision.decisions.length === 0 ? [decision] : decision.decisions;
-    await Promise.all(each.map((one) => this.#ask(SETTLE + sourceOf(one), subjectOf(one).given, one.key, actualCost, chargedOf(one))));
+    await Promise.all(
+      each.map((one) => this.#ask(SETTLE + sourceOf(one), subjectOf(one).given, one.key, actualCost, chargedOf(one))),
+    );
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
