@@ -69,5 +69,6 @@ if [ "$redis" = redis-server ]; then
 fi
 
 scripts/python.sh
+scripts/node.sh
 
-echo "setup: ready ($(cargo --version | cut -d' ' -f1,2), $(python3 --version), $("$redis" --version | cut -d' ' -f1-3))"
+echo "setup: ready ($(cargo --version | cut -d' ' -f1,2), $(python3 --version), Node $(node --version), $("$redis" --version | cut -d' ' -f1-3))"

@@ -38,10 +38,25 @@ if [ "${#failed[@]}" -eq "$built" ]; then
     part "Python: stubs and module agree" "$venv/python" -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate
     part "Python: the package" "$venv/python" -m pytest --quiet tests/python
 fi
-if command -v node >/dev/null; then
-    part "Node: the server harness" node --test tests/servers/servers.test.mjs
-else
-    printf '\n== Node: skipped, node was not found\n'
+
+part "Node: the server harness" node --test tests/servers/servers.test.mjs
+# The same here: built as it is published, then tested. What the build generates is committed, and must say the same.
+generated=(bindings-node/binding/index.d.ts bindings-node/binding/index.js)
+generated_agree() {
+    local file
+    for file in "${generated[@]}"; do
+        diff "$file" ".cache/generated/$(basename "$file")" || return 1
+    done
+}
+rm -rf .cache/generated && mkdir -p .cache/generated
+cp "${generated[@]}" .cache/generated
+built=${#failed[@]}
+part "Node: the addon" npm run --silent build:native
+part "Node: the package, and its types" npm run --silent build:lib
+if [ "${#failed[@]}" -eq "$built" ]; then
+    part "Node: the committed bindings are what the addon says" generated_agree
+    part "Node: lints and format" npm run --silent lint
+    part "Node: the package's tests" node --test --test-reporter=spec tests/node/*.test.mjs
 fi
 
 echo
