@@ -26,7 +26,7 @@ fn client(trusted: &[String], prefix: Option<f64>) -> Result<tidegate::http::Cli
 
 /// Who believes these proxies, and takes addresses that begin with the same bits for one client.
 #[napi(catch_unwind)]
-pub(crate) fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, Failure> {
+pub fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, Failure> {
     match client(&trusted, prefix) {
         Ok(client) => Either::A(ClientIp { client }),
         Err(error) => Either::B(error.into()),
@@ -62,19 +62,19 @@ pub(crate) fn anonymous_key(client: String) -> String {
 
 /// Why that word is no choice of fields, if it is none.
 #[napi(catch_unwind)]
-pub(crate) fn header_choice(word: String) -> Option<Failure> {
+pub fn header_choice(word: String) -> Option<Failure> {
     word.parse::<Headers>().err().map(Failure::from)
 }
 
 /// The media type of a problem.
 #[napi(catch_unwind)]
-pub(crate) fn problem_media_type() -> String {
+pub fn problem_media_type() -> String {
     MEDIA_TYPE.to_owned()
 }
 
 /// The body of a refusal; without a wait it is for ever.
 #[napi(catch_unwind)]
-pub(crate) fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
+pub fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
     Refusal { unavailable, wait: wait.map(|wait| wait as u64), policies }.problem()
 }
 

@@ -7,7 +7,7 @@ pub mod channel;
 pub mod clock;
 mod exchange;
 pub mod failure;
-mod http;
+pub mod http;
 mod inbox;
 pub mod limit;
 pub mod lint;

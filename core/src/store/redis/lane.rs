@@ -32,6 +32,8 @@ const FLIGHTS: usize = 4;
 const LONE_FLIGHTS: usize = 1_024;
 /// While something is in flight, this many are worth a call of their own.
 const WORTH: usize = 32;
+/// Nobody waits longer than that for company: over a slow link calls follow each other, however few they are.
+const PATIENCE: Duration = Duration::from_millis(12);
 /// Slots that are remembered although nothing waits there.
 const LINES: usize = 1_024;
 
@@ -90,6 +92,13 @@ struct Line {
     waiting: VecDeque<Job>,
     flights: usize,
     queued: bool,
+}
+
+impl Line {
+    /// When its oldest has waited long enough for others.
+    fn patience_ends(&self, timeout: Duration) -> Option<Instant> {
+        Some(self.waiting.front()?.ride.deadline + PATIENCE - timeout.max(PATIENCE))
+    }
 }
 
 /// What was sent; replies come in the same order.
@@ -371,12 +380,13 @@ impl Lane {
     fn board(&mut self, slot: u16) -> Option<Call> {
         let line = self.lines.get_mut(&slot)?;
         line.queued = false;
-        let departs = match line.waiting.len() {
-            0 => false,
-            _ if self.fold == 1 => true,
-            waiting => line.flights == 0 || line.flights < FLIGHTS && waiting >= WORTH,
-        };
+        let patience_ends = line.patience_ends(self.server.timeout)?;
+        let departs = self.fold == 1
+            || line.flights == 0
+            || line.flights < FLIGHTS && line.waiting.len() >= WORTH
+            || patience_ends <= Instant::now();
         if !departs {
+            self.alarm_by(patience_ends);
             return None;
         }
         let first = line.waiting.pop_front()?;
@@ -486,6 +496,16 @@ impl Lane {
             waiting.iter().for_each(|job| look(job.ride.until));
         }
         self.waiting -= late.len();
+        for (slot, line) in &mut self.lines {
+            match line.patience_ends(self.server.timeout) {
+                Some(end) if !line.queued && end <= now => {
+                    line.queued = true;
+                    self.turn.push_back(*slot);
+                }
+                Some(end) if !line.queued => look(end),
+                _ => {}
+            }
+        }
         let mut silent = false;
         for flight in &mut self.flights {
             let Cargo::Call(call) = &mut flight.cargo else { continue };
