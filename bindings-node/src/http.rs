@@ -50,13 +50,13 @@ impl ClientIp {
 
 /// A digest to use as a key instead of a secret.
 #[napi(js_name = "hashed", catch_unwind)]
-pub(crate) fn hashed_key(secret: String) -> String {
+pub fn hashed_key(secret: String) -> String {
     hashed(&secret)
 }
 
 /// The key of somebody who did not say who they are.
 #[napi(js_name = "anonymous", catch_unwind)]
-pub(crate) fn anonymous_key(client: String) -> String {
+pub fn anonymous_key(client: String) -> String {
     anonymous(&client)
 }
 
