@@ -46,6 +46,7 @@ check: toolchain ## Check format, lints, types, licenses and advisories
 bench: setup ## Measure rules, stores and scripts on this machine
 	@echo "Benchmarks (a quiet machine gives steadier figures) …"
 	@cargo bench --locked -p tidegate-benches
+	@cargo run --release --locked -p tidegate-benches --bin redis-speed
 	@cargo run --release --locked -p tidegate-benches --bin server-cost
 	@cargo run --release --locked -p tidegate-benches --bin server-memory
 	@scripts/python.sh benches/python/requirements.txt

@@ -50,7 +50,7 @@ async fn awaiting(limiter: &AsyncLimiter, keys: &[String], in_flight: usize) -> 
 fn main() {
     let servers = Servers::start(Kind::Single);
     let keys: Vec<String> = (0..KEYS).map(|number| format!("user:{:07}", 1_000_000 + number)).collect();
-    let builder = || Limiter::builder().store(servers.url()).timeout(Duration::from_secs(10));
+    let builder = || Limiter::builder().store(servers.url()).timeout(Duration::from_secs(10)).bare();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!("checks per second, median of {ROUNDS} rounds");
     let limiter = builder().build().expect("a limiter");

@@ -51,39 +51,67 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
+/// The ways to ask: how it is called, the limiter, and connections to the servers whose time counts.
+struct Way {
+    name: &'static str,
+    limiter: AsyncLimiter,
+    servers: Vec<redis::Connection>,
+}
+
+impl Way {
+    fn new(name: &'static str, url: &str, fold: usize, servers: &[String]) -> Self {
+        let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).fold(fold).bare();
+        let connect = |url: &String| redis::Client::open(url.as_str()).and_then(|client| client.get_connection());
+        let servers = servers.iter().map(|url| connect(url).expect("a connection")).collect();
+        Self { name, limiter: builder.build_async().expect("a limiter"), servers }
+    }
+
+    fn cpu(&mut self) -> f64 {
+        self.servers.iter_mut().map(server_cpu).sum()
+    }
+}
+
 fn main() {
-    let servers = Servers::start(Kind::Single);
-    let client = redis::Client::open(servers.url()).expect("a URL");
-    let mut connection = client.get_connection().expect("a connection");
+    let (single, cluster) = (Servers::start(Kind::Single), Servers::start(Kind::Cluster));
+    // Three primaries come first; their replicas do what replicas of a single server would do.
+    let primaries: Vec<String> = (0..3).map(|node| format!("redis://127.0.0.1:{}", cluster.port(node))).collect();
+    let one = [single.url().to_owned()];
     let keys: Vec<String> = (0..KEYS).map(|number| format!("user:{:07}", 1_000_000 + number)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let limiter = |fold: usize| {
-        let builder = Limiter::builder().store(servers.url()).timeout(Duration::from_secs(10)).fold(fold);
-        builder.build_async().expect("a limiter")
-    };
-    let ways = [("pipelined", limiter(1)), ("folded", limiter(256))];
+    let mut ways = [
+        Way::new("pipelined", single.url(), 1, &one),
+        Way::new("folded", single.url(), 256, &one),
+        Way::new("cluster", cluster.url(), 256, &primaries),
+    ];
     println!("server CPU for each decision, {IN_FLIGHT} in flight, {KEYS} keys, median of {ROUNDS} rounds (µs)");
-    println!("{:<16}{:>11}{:>9}{:>8}", "policy", "pipelined", "folded", "ratio");
+    println!("{:<16}{:>11}{:>9}{:>8}{:>9}{:>8}", "policy", ways[0].name, ways[1].name, "ratio", ways[2].name, "ratio");
     let mut first = 0.0;
     for (name, policy) in POLICIES {
-        let _: () = connection.flushall().expect("FLUSHALL");
-        let mut spent = [Vec::new(), Vec::new()];
+        let mut spent = [Vec::new(), Vec::new(), Vec::new()];
+        for way in &mut ways {
+            way.servers.iter_mut().for_each(|server| server.flushall().expect("FLUSHALL"));
+        }
         for round in 0..=ROUNDS {
-            for (way, (_, limiter)) in ways.iter().enumerate() {
-                let before = server_cpu(&mut connection);
+            for (way, spent) in ways.iter_mut().zip(&mut spent) {
+                let before = way.cpu();
                 let local = tokio::task::LocalSet::new();
-                runtime.block_on(local.run_until(checks(limiter, policy, &keys)));
-                let cost = (server_cpu(&mut connection) - before) * 1e6 / CHECKS as f64;
+                runtime.block_on(local.run_until(checks(&way.limiter, policy, &keys)));
+                let cost = (way.cpu() - before) * 1e6 / CHECKS as f64;
                 if round > 0 {
-                    spent[way].push(cost);
+                    spent.push(cost);
                 }
             }
         }
-        let [pipelined, folded] = spent.map(median);
+        let [pipelined, folded, cluster] = spent.map(median);
         if first == 0.0 {
             first = folded;
         }
-        let ratio = folded / pipelined;
-        println!("{name:<16}{pipelined:>11.2}{folded:>9.2}{ratio:>8.2}   {:.2} x of {}", folded / first, POLICIES[0].0);
+        println!(
+            "{name:<16}{pipelined:>11.2}{folded:>9.2}{:>8.2}{cluster:>9.2}{:>8.2}   {:.2} x of {}",
+            folded / pipelined,
+            cluster / pipelined,
+            folded / first,
+            POLICIES[0].0
+        );
     }
 }
