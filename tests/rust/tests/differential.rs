@@ -37,6 +37,7 @@ fn agree(kind: Kind, histories: u64) {
         let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(longest);
         store.clock(Arc::clone(&redis_clock)).build().expect("a redis limiter")
     });
+    let least = seeds.len() as u64 / 100;
     for seed in seeds {
         let expected = history::run(seed, &memory, &memory_clock);
         // Only the server knows how much of a log has left its window meanwhile, and what a bucket left that had another
@@ -51,5 +52,5 @@ fn agree(kind: Kind, histories: u64) {
             panic!("seed {seed}\n{before}\nmemory: {}\nredis:  {}", expected[line], found[line]);
         }
     }
-    assert!(one.is_some() || layered.counters().deny_cache > 100, "{:?}", layered.counters());
+    assert!(one.is_some() || layered.counters().deny_cache > least, "{:?}", layered.counters());
 }
