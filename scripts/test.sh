@@ -12,7 +12,7 @@ part() {
     "$@" </dev/null || failed+=("$title")
 }
 
-part "Rust: unit, integration and documentation tests" cargo test --workspace --locked
+part "Rust: unit, integration and documentation tests" cargo test --workspace --locked --no-fail-fast
 part "Python: the server harness" python3 -m unittest discover -s tests/servers
 part "Python: one version everywhere" python3 -m unittest discover -s tests -p 'test_versions.py'
 
