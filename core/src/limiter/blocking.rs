@@ -13,6 +13,7 @@ use super::{
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::resilience::Counters;
 use crate::store::{Answer, Attempt, Entry, Op};
 
@@ -74,6 +75,14 @@ impl Limiter {
         let charged = if answer.applied { cost } else { 0 };
         drop(entry);
         Ok(Decision::new(plan, key, cost, charged, answer))
+    }
+
+    /// The policy that a name or a notation means to this limiter now.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.inner.plan(&policy, "")?.policy.clone())
     }
 
     /// Asks and consumes one unit, in one atomic step.

@@ -29,7 +29,7 @@ use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::{Policy, PolicyFile};
+use crate::policy::PolicyFile;
 use crate::resilience::{Counters, Layers};
 use crate::store::{Answer, Entry, HoldId, Op, Source, Store};
 use hold::Keeper;
@@ -204,14 +204,6 @@ impl Limiter {
     #[must_use]
     pub fn to_async(&self) -> AsyncLimiter {
         AsyncLimiter { inner: Arc::clone(&self.inner) }
-    }
-
-    /// The policy that a name or a notation means to this limiter now.
-    ///
-    /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `closed`.
-    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
-        Ok(self.inner.plan(&policy, "")?.policy.clone())
     }
 
     /// Whether calls may have to wait for a server; without one they never do.

@@ -15,7 +15,7 @@ use super::socket::Socket;
 use crate::store::url::{Address, Login};
 
 /// A connection used less than this ago is not looked at before it is used again.
-const FRESH: Duration = Duration::from_millis(1);
+const FRESH: Duration = Duration::from_micros(250);
 
 /// One server and how to greet it.
 pub(super) struct Server {
