@@ -48,7 +48,8 @@ def refined(text: str) -> str:
 
 
 def formatted(text: str) -> str:
-    ruff = ["ruff", "format", "--quiet", "--stdin-filename", str(TARGET), "-"]
+    # Of the environment that runs this, wherever that is.
+    ruff = [str(Path(sys.executable).with_name("ruff")), "format", "--quiet", "--stdin-filename", str(TARGET), "-"]
     return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
 
 

@@ -178,7 +178,12 @@ fn judge(fault: &Fault<'_>, loaded: &Loaded, (began, begun, ended): (Instant, In
         let healthy = call.ended < began || call.began > ended + RECOVERY;
         match &call.answer {
             Ok(decision) if decision.source() == Source::Store => assert!(decision.allowed(), "{name}"),
-            _ if healthy => panic!("{name}: {:?} while all was well", call.answer),
+            // A machine that stood still for so long makes calls late by itself.
+            _ if healthy && slack > TIMEOUT / 4 => {}
+            answer if healthy => {
+                let after = call.began.saturating_duration_since(ended);
+                panic!("{name}: {answer:?} after {:?}, {after:?} after the end", call.ended - call.began)
+            }
             Ok(decision) => {
                 assert_eq!(decision.source(), Source::Fallback, "{name}");
                 match loaded.choice {
