@@ -47,6 +47,7 @@ bench: setup ## Measure rules, stores and scripts on this machine
 	@echo "Benchmarks (a quiet machine gives steadier figures) …"
 	@cargo bench --locked -p tidegate-benches
 	@cargo run --release --locked -p tidegate-benches --bin redis-speed
+	@cargo run --release --locked -p tidegate-benches --bin memory-ratio
 	@cargo run --release --locked -p tidegate-benches --bin server-cost
 	@cargo run --release --locked -p tidegate-benches --bin server-memory
 	@scripts/python.sh benches/python/requirements.txt
