@@ -1,7 +1,7 @@
 """The Flask half of a login that has one limit over two services.
 
-    pip install "tidegate[flask]"
-    python service.py
+pip install "tidegate[flask]"
+python service.py
 """
 
 import os
