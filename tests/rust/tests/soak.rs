@@ -34,12 +34,13 @@ struct Known {
 impl Known {
     /// One check and what was heard of it; the losses before it and after it.
     fn hear(&mut self, decision: &Result<Decision>, before: u64, after: u64) {
-        let stored = decision.as_ref().ok().filter(|decision| decision.source() != Source::Fallback);
-        if self.losses != before {
-            (self.answered, self.losses) = (0, before);
+        // An odd number is a loss that goes on: nobody can say on which side of it a check was.
+        if self.losses != before || before != after || !before.is_multiple_of(2) {
+            *self = Self { turn: self.turn + 1, losses: after, ..Self::default() };
+            return;
         }
-        let Some(decision) = stored.filter(|_| before == after) else {
-            // Of a check during a loss nobody can say on which side of it it was.
+        let stored = decision.as_ref().ok().filter(|decision| decision.source() != Source::Fallback);
+        let Some(decision) = stored else {
             self.unanswered += 1;
             if self.unanswered > UNSURE {
                 *self = Self { turn: self.turn + 1, losses: after, ..Self::default() };
