@@ -225,7 +225,12 @@ fn sentinels_name_the_primary_and_its_successor() {
         until("the new primary serves", || limiter.check(POLICY, "new", 1, None).is_ok());
     }
     // Told to: the old primary lives on as a replica.
-    servers.command(3, &["SENTINEL", "FAILOVER", "tidegate"]);
+    let sentinel = redis::Client::open(format!("redis://127.0.0.1:{}/", servers.port(3))).expect("a URL");
+    // Refused while the sentinels still finish the first.
+    until("a failover begins", || {
+        let order = |mut to| redis::cmd("SENTINEL").arg("FAILOVER").arg("tidegate").query::<()>(&mut to);
+        sentinel.get_connection().and_then(order).is_ok()
+    });
     for limiter in &limiters {
         until("the next primary serves", || limiter.check(POLICY, "newer", 1, None).is_ok());
     }
