@@ -99,6 +99,11 @@ impl Plan {
         Self { policy, rules, version, layouts, header, full_header, denial_writes, grace, ask, identity }
     }
 
+    /// Whether the state of a limit is more than a few numbers.
+    pub(crate) fn keeps_lists(&self) -> bool {
+        self.layouts.iter().any(|layout| layout.fields.contains(&Field::Length))
+    }
+
     /// Whether its keys need a log's chunks and a journal beside the value.
     pub(crate) fn has_companions(&self) -> bool {
         self.policy.options().journal > 0 || self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)))

@@ -25,12 +25,16 @@ static SOURCE: &str = concat!(
     include_str!("lua/gcra.lua"),
     include_str!("lua/leaky_bucket.lua"),
     include_str!("lua/concurrency.lua"),
+    include_str!("lua/plain.lua"),
     include_str!("lua/value.lua"),
     include_str!("lua/other.lua"),
     include_str!("lua/main.lua"),
 );
 
 static SCRIPT: Lazy<redis::Script> = Lazy::new(|| redis::Script::new(SOURCE));
+
+/// The unity that stands for `lua/plain.lua`.
+const PLAIN: u8 = 4;
 
 /// The most entries that travel in one call: they hold the server for about half a millisecond.
 pub(crate) const MOST: usize = 256;
@@ -165,6 +169,13 @@ impl Batch {
         self.requests
     }
 
+    /// Whether `lua/plain.lua` can serve the first ask.
+    fn is_plain(&self) -> bool {
+        let request = &self.requests[0];
+        let checks = matches!(request.op, Op::Check { .. }) && self.unity == Unity::Apart;
+        checks && !request.remembers_refusals() && !request.plan.keeps_lists()
+    }
+
     fn has_companions(&self) -> bool {
         self.requests.iter().any(|request| request.plan.has_companions())
     }
@@ -190,12 +201,14 @@ impl Batch {
                 cmd.arg(name.companion(&self.prefix, b'l')).arg(name.companion(&self.prefix, b'j'));
             }
         }
+        let program = self.program();
+        let unity = if program.is_empty() && self.is_plain() { PLAIN } else { self.unity as u8 };
         let mut head = Vec::with_capacity(14);
         head.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
-        head.extend_from_slice(&[stride as u8, self.unity as u8]);
+        head.extend_from_slice(&[stride as u8, unity]);
         head.extend_from_slice(&(self.asks.len() as u16).to_le_bytes());
         head.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
-        cmd.arg(head).arg(self.program());
+        cmd.arg(head).arg(program);
         for ask in &self.asks {
             cmd.arg(written(&self.requests[usize::from(*ask)]));
         }
@@ -296,6 +309,7 @@ fn written(request: &Request) -> Vec<u8> {
     out.extend_from_slice(&[op, flags, plan.rules.len() as u8, ask.slots]);
     double(&mut out, cost);
     out.extend_from_slice(&ask.form);
+    out.extend_from_slice(&ask.limits);
     out.extend_from_slice(&(ask.rest.len() as u16 + 34).to_le_bytes());
     double(&mut out, block);
     double(&mut out, hold);
@@ -303,7 +317,6 @@ fn written(request: &Request) -> Vec<u8> {
     double(&mut out, plan.journal_life() / 1_000 + 500);
     double(&mut out, plan.grace);
     out.extend_from_slice(&ask.rest);
-    out.extend_from_slice(&ask.limits);
     out.extend_from_slice(meta);
     out
 }

@@ -1,8 +1,9 @@
 -- Tidegate: every check of every policy, in two phases: ask every limit, then charge every limit.
 --
 -- KEYS     for each run, `stride` keys of one slot: the value; with stride 3 also the log's chunks and the journal.
--- ARGV[1]  '<dBBHH': the time in µs (below 0: the server's), stride, 1 when all entries stand or fall together (2: it is
---          only asked whether they would; 3: they fall, whatever is answered), the number of asks, the number of runs.
+-- ARGV[1]  '<dBBHH': the time in µs (below 0: the server's), stride, how the entries belong together (0: each is for
+--          itself; 1: they stand or fall together; 2: it is only asked whether they would; 3: they fall, whatever is
+--          answered; 4: as 0, and they are for plain.lua), the number of asks, the number of runs.
 -- ARGV[2]  '' when run i is one entry of ask 1; else '<H…' for each run: its entries, then the ask of each.
 -- ARGV[3…] the asks: an operation with the numbers of its policy, as script.rs writes them.
 -- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), with the limits that
@@ -25,8 +26,23 @@ if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local refused = {}
+local out = { now, refused }
+
+-- A TTL that ends within half a second after the value's meaning. Few differ in one call: they are kept as text.
+local lives = {}
+local function life(ends)
+  local quarters = floor((ends - now) / 250000) + 2
+  local text = lives[quarters]
+  if not text then
+    text = string.format('%d', quarters * 250)
+    lives[quarters] = text
+  end
+  return text
+end
+
 -- The second and third key of the run at hand, and what is to be done once its value is written.
-local keys = { after = {} }
+local keys
 
 -- The rules of an algorithm: ask, add, take, ends, and what only some have: birth, digest, renew, close.
 --   ask    brings the fields to the time t and says whether c is admitted; it comes before add

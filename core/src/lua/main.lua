@@ -1,7 +1,12 @@
--- The call: checks of one plain ask take the short way, everything else the long one.
+-- What is left: checks of one plain ask take the short way, everything else the long one.
 local serve, serve_together
 
 local plan = ARGV[2] ~= '' and { unpack_('<' .. string.rep('H', #ARGV[2] / 2), ARGV[2]) } or nil
+if odd then
+  serve = others()
+  for i = 1, #odd do serve(odd[i], odd[i] - 1, 1, nil, 0) end
+  return out
+end
 if together > 0 then
   serve, serve_together = others()
   local failure = serve_together(plan)

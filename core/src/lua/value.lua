@@ -1,5 +1,3 @@
-end
-
 -- A decoded value, or nil when it has another form than the policy at hand writes.
 local function decode(s, ask)
   if s == '' then s = ask.blank end
@@ -31,21 +29,9 @@ local function encode(f, ask)
   return s
 end
 
--- A TTL that ends within half a second after the value's meaning. Few differ in one call: they are kept as text.
-local lives = {}
-local function life(ends)
-  local quarters = floor((ends - now) / 250000) + 2
-  local text = lives[quarters]
-  if not text then
-    text = string.format('%d', quarters * 250)
-    lives[quarters] = text
-  end
-  return text
-end
-
 local made = {}
 local function parse(s)
-  local op, flags, n, slots, cost, header, format, blank, rest, at = unpack_('<BBBBdBc0Bc0Hc0Hc0', s)
+  local op, flags, n, slots, cost, header, format, blank, at = unpack_('<BBBBdBc0Bc0Hc0', s)
   local limits, lists, plain = {}, nil, op == 1 and flags < 2
   for i = 1, n do
     local algorithm, o, list, length, N, P, D, X, Y
@@ -63,13 +49,14 @@ local function parse(s)
       lists[#lists + 1] = L
     end
   end
+  local rest
+  rest, at = unpack_('<Hc0', s, at)
   return {
     op = op, flags = flags, slots = slots, cost = cost, header = header, format = format, blank = blank,
     size = #blank, rest = rest, meta = at, text = s, limits = limits, lists = lists, plain = plain,
   }
 end
 
+keys = { after = {} }
 local asks = {}
 for i = 1, asked do asks[i] = parse(ARGV[2 + i]) end
-local refused = {}
-local out = { now, refused }
