@@ -168,6 +168,11 @@ impl Exchange {
     /// Asks so many questions of `asks` as its last number says. What is answered at once is in `answers` when this returns: so many
     /// numbers, or -1 when they are in `overflow`.
     pub(crate) fn send(&mut self) -> i32 {
+        AsyncLimiter::post_together(|| self.post_all());
+        self.hand_over()
+    }
+
+    fn post_all(&mut self) {
         self.records.clear();
         let count = self.asks.last().copied().unwrap_or_default() as usize;
         let mut begins = 0;
@@ -183,7 +188,6 @@ impl Exchange {
                 Some(outcome) => self.letters.write(&mut self.records, ask[0] as u64, outcome),
             }
         }
-        self.hand_over()
     }
 
     fn decision(&mut self, ticket: f64, decision: &Decision) {

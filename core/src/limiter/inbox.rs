@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{AsPolicy, AsyncLimiter, Call, Hold, decided, difference};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::store::{Attempt, Home, Op, Source, Wake};
+use crate::store::{self, Attempt, Home, Op, Source, Wake};
 use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
@@ -81,6 +81,11 @@ impl AsyncLimiter {
         });
         self.inner.store.submit(&entry, now, done);
         None
+    }
+
+    /// Runs what posts calls in a row: they leave together, where the first would leave alone and the others wait for it.
+    pub fn post_together<R>(posts: impl FnOnce() -> R) -> R {
+        store::together(posts)
     }
 
     /// Settles a check: what is returned is done, anything else is delivered to the inbox, once.

@@ -6,7 +6,7 @@ mod redis;
 mod url;
 
 pub(crate) use memory::Memory;
-pub(crate) use redis::Redis;
+pub(crate) use redis::{Redis, together};
 pub(crate) use url::StoreUrl;
 
 use std::sync::Arc;

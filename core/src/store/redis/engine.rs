@@ -1,22 +1,24 @@
 //! One thread for all calls that do not block: it knows which server serves which slot, and keeps a lane to each.
 
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::chart::Chart;
 use super::failure::{self, Failure};
 use super::job::Job;
+use super::lane::PATIENCE;
 use super::lane::{Lane, Outcome, Returned, Why};
 use super::survey::Survey;
-use super::{HOPS, PAUSE, REPLICAS, SURVEYS, Target, pool};
+use super::{HOPS, PAUSE, REPLICAS, SURVEYS, Target, pool, row};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::url::Address;
 use crate::store::{Homes, tell};
@@ -26,42 +28,131 @@ const IDLE_THREAD: Duration = Duration::from_secs(1);
 
 /// The way in: cheap to call from any thread.
 pub(super) struct Engine {
-    jobs: UnboundedSender<Option<Job>>,
+    shared: Arc<Shared>,
+}
+
+/// What callers and the thread have in common.
+pub(super) struct Shared {
+    /// Jobs on their way to the desk.
+    queue: Mutex<Queue>,
+    /// Whoever has it serves the queue: mostly the thread, and a caller whose job can leave at once.
+    desk: Mutex<Desk>,
+    /// Whether the thread looks at the queue once more before it sleeps.
+    awake: AtomicBool,
+    sleeper: Mutex<Option<Waker>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
 }
 
 impl Engine {
     pub(super) fn start(target: Target, survey: Arc<Survey>) -> Result<Self> {
-        let (sender, receiver) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(IDLE_THREAD).build();
         let runtime = runtime.map_err(|error| cannot_start(&error))?;
-        let run = move || {
-            runtime.block_on(Desk::new(target, survey).run(receiver));
-            // An attempt to connect may be under way; it ends by itself.
-            runtime.shutdown_background();
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            desk: Mutex::new(Desk::new(target, survey)),
+            awake: AtomicBool::new(true),
+            sleeper: Mutex::default(),
+        });
+        let run = {
+            let shared = Arc::clone(&shared);
+            move || {
+                runtime.block_on(shared.run());
+                // An attempt to connect may be under way; it ends by itself.
+                runtime.shutdown_background();
+            }
         };
         let thread = std::thread::Builder::new().name("tidegate-redis".to_owned());
         thread.spawn(run).map_err(|error| cannot_start(&error))?;
-        Ok(Self { jobs: sender })
+        Ok(Self { shared })
     }
 
     pub(super) fn enqueue(&self, job: Job) {
-        if let Err(refused) = self.jobs.send(Some(job))
-            && let Some(job) = refused.0
-        {
-            tell(job.fail(&closed()));
+        let mut queue = self.shared.queue.lock();
+        if queue.closed {
+            drop(queue);
+            return tell(job.fail(&closed()));
+        }
+        queue.jobs.push_back(job);
+        drop(queue);
+        if !row::waits(&self.shared) {
+            self.shared.serve();
         }
     }
 
     /// Ends the thread; what waits is answered with `closed`.
     pub(super) fn stop(&self) {
-        // The thread is gone already when this fails.
-        let _ = self.jobs.send(None);
+        self.shared.queue.lock().closed = true;
+        self.shared.wake();
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+impl Shared {
+    /// Sends what can leave at once from here, which spares the way to the thread; else the thread is woken, if there is
+    /// anything to do for it now.
+    pub(super) fn serve(&self) {
+        // The thread that has the desk looks at the queue before it sleeps.
+        let Some(mut desk) = self.desk.try_lock() else { return self.wake() };
+        let served = desk.serve(&self.queue);
+        drop(desk);
+        if !served {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        // With `sleep` below in this order: either it sees the job, or we see that it sleeps.
+        if !self.awake.swap(true, Ordering::SeqCst)
+            && let Some(waker) = self.sleeper.lock().take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// What the thread does.
+    async fn run(&self) {
+        let mut alarm = Box::pin(tokio::time::sleep(Duration::ZERO));
+        poll_fn(|cx| {
+            self.awake.store(true, Ordering::SeqCst);
+            loop {
+                if self.desk.lock().poll(cx, &self.queue, &mut alarm).is_ready() {
+                    return Poll::Ready(());
+                }
+                *self.sleeper.lock() = Some(cx.waker().clone());
+                self.awake.store(false, Ordering::SeqCst);
+                let queue = self.queue.lock();
+                if queue.jobs.is_empty() && !queue.closed {
+                    return Poll::Pending;
+                }
+                self.awake.store(true, Ordering::SeqCst);
+            }
+        })
+        .await;
+        let (lanes, parked) = {
+            let mut desk = self.desk.lock();
+            (std::mem::take(&mut desk.lanes), std::mem::take(&mut desk.parked))
+        };
+        let mut homes = Homes::default();
+        for lane in lanes {
+            lane.close(&closed(), &mut homes);
+        }
+        for parked in parked {
+            homes.add(parked.job.fail(&closed()));
+        }
+        let left = std::mem::take(&mut self.queue.lock().jobs);
+        for job in left {
+            homes.add(job.fail(&closed()));
+        }
     }
 }
 
@@ -87,6 +178,10 @@ struct Desk {
     drawn: Option<Instant>,
     /// Whether the chart may be wrong.
     doubt: bool,
+    /// When the thread looks here again even if nobody wakes it.
+    alarm: Option<Instant>,
+    /// Whether there were jobs since it last rang.
+    worked: bool,
 }
 
 struct Parked {
@@ -113,6 +208,8 @@ impl Desk {
             drawing: None,
             drawn: None,
             doubt: false,
+            alarm: None,
+            worked: false,
         };
         if let Some(chart) = chart {
             desk.adopt(chart);
@@ -120,46 +217,48 @@ impl Desk {
         desk
     }
 
-    async fn run(mut self, mut jobs: UnboundedReceiver<Option<Job>>) {
-        let mut alarm = Box::pin(tokio::time::sleep(Duration::ZERO));
-        poll_fn(|cx| self.poll(cx, &mut jobs, &mut alarm)).await;
-        let mut homes = Homes::default();
-        for lane in self.lanes {
-            lane.close(&closed(), &mut homes);
+    /// Gives the jobs of the queue to their lanes and lets them leave, where that takes no connection, no chart and no
+    /// waiting. Says whether nothing is left to do for the thread before its alarm rings.
+    fn serve(&mut self, queue: &Mutex<Queue>) -> bool {
+        if !self.parked.is_empty() || self.drawing.is_some() {
+            return false;
         }
-        for parked in self.parked {
-            homes.add(parked.job.fail(&closed()));
+        let mut jobs = queue.lock();
+        while let Some(job) = jobs.jobs.front() {
+            let lane = match &self.chart {
+                Some(chart) if !job.ride.reads => chart.shard_of(job.slot).and_then(|shard| self.primaries[shard]),
+                _ => None,
+            };
+            let Some(lane) = lane else { return false };
+            let Some(mut job) = jobs.jobs.pop_front() else { break };
+            job.ride.until = job.ride.deadline;
+            self.lanes[lane].push(job, false);
+            self.worked = true;
         }
-        jobs.close();
-        while let Some(job) = jobs.recv().await {
-            if let Some(job) = job {
-                homes.add(job.fail(&closed()));
-            }
+        drop(jobs);
+        let mut served = true;
+        for lane in &mut self.lanes {
+            served &= lane.serve() && lane.alarm().is_none_or(|due| self.alarm.is_some_and(|alarm| alarm <= due));
         }
+        served
     }
 
     /// Ready when it was told to end.
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        jobs: &mut UnboundedReceiver<Option<Job>>,
-        alarm: &mut Pin<Box<Sleep>>,
-    ) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>, queue: &Mutex<Queue>, alarm: &mut Pin<Box<Sleep>>) -> Poll<()> {
         let mut outcome = Outcome::default();
         loop {
-            loop {
-                let job = match jobs.try_recv() {
-                    Ok(job) => job,
-                    Err(TryRecvError::Disconnected) => None,
-                    Err(TryRecvError::Empty) => match jobs.poll_recv(cx) {
-                        Poll::Ready(job) => job.flatten(),
-                        Poll::Pending => break,
-                    },
-                };
-                match job {
-                    Some(job) => self.route(job, &mut outcome),
-                    None => return Poll::Ready(()),
-                }
+            let (jobs, closed) = {
+                let mut queue = queue.lock();
+                (std::mem::take(&mut queue.jobs), queue.closed)
+            };
+            if closed {
+                // They are told with all others.
+                queue.lock().jobs = jobs;
+                return Poll::Ready(());
+            }
+            self.worked |= !jobs.is_empty();
+            for job in jobs {
+                self.route(job, &mut outcome);
             }
             let mut busy = self.poll_drawing(cx, &mut outcome);
             let now = Instant::now();
@@ -176,23 +275,35 @@ impl Desk {
             busy |= self.draw_if_needed(now);
             // Those whose answers came are woken before more is looked at.
             outcome.homes = Homes::default();
-            if !busy && !self.sleep(cx, alarm) {
+            if !busy && !self.sleep(cx, now, alarm) {
                 return Poll::Pending;
             }
         }
     }
 
     /// Sets the alarm; says whether it has rung already.
-    fn sleep(&self, cx: &mut Context<'_>, alarm: &mut Pin<Box<Sleep>>) -> bool {
+    fn sleep(&mut self, cx: &mut Context<'_>, now: Instant, alarm: &mut Pin<Box<Sleep>>) -> bool {
         let parked = self.parked.iter().map(|parked| match parked.until {
             Some(until) => until.min(parked.job.ride.deadline),
             None => parked.job.ride.deadline,
         });
-        let Some(next) = self.lanes.iter().filter_map(Lane::alarm).chain(parked).min() else { return false };
+        // While there is work it rings before anybody could have waited too long: callers that serve themselves need not
+        // wake anybody only to set it.
+        let round = self.worked.then(|| now + PATIENCE);
+        self.alarm = match self.lanes.iter().filter_map(Lane::alarm).chain(parked).chain(round).min() {
+            // To set it costs more than to hear it too early.
+            Some(next) => self.alarm.filter(|alarm| *alarm > now && *alarm <= next).or(Some(next)),
+            None => None,
+        };
+        let Some(next) = self.alarm else { return false };
         if alarm.deadline() != next {
             alarm.as_mut().reset(next);
         }
-        alarm.as_mut().poll(cx).is_ready()
+        let rings = alarm.as_mut().poll(cx).is_ready();
+        if rings {
+            (self.alarm, self.worked) = (None, false);
+        }
+        rings
     }
 
     /// The number of the lane to a server, made now where it is missing.

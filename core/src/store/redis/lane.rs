@@ -33,7 +33,7 @@ const LONE_FLIGHTS: usize = 1_024;
 /// While something is in flight, this many are worth a call of their own.
 const WORTH: usize = 32;
 /// Nobody waits longer than that for company: over a slow link calls follow each other, however few they are.
-const PATIENCE: Duration = Duration::from_millis(12);
+pub(super) const PATIENCE: Duration = Duration::from_millis(12);
 /// Slots that are remembered although nothing waits there.
 const LINES: usize = 1_024;
 
@@ -251,6 +251,18 @@ impl Lane {
             busy = true;
         }
         busy
+    }
+
+    /// Lets those depart who can, without having looked for replies; says whether nothing else is to be done now.
+    pub(super) fn serve(&mut self) -> bool {
+        if self.waiting == 0 {
+            return true;
+        }
+        if self.link.is_none() || self.opening.is_some() || self.doubt.is_some() {
+            return false;
+        }
+        self.board_all();
+        self.link.as_mut().is_some_and(Link::try_send)
     }
 
     /// How long an attempt to connect lasts. Short enough for packets that were lost to be sent again soon; not so short

@@ -36,6 +36,14 @@ impl Stream {
         done.map_ok(|()| buffer.filled().len())
     }
 
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -156,13 +164,32 @@ impl Link {
         }
     }
 
-    /// Sends what can be sent.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let sent = self.send(cx);
+    /// Sends what the system takes at once; says whether that was all. What failed is found out by `poll_send`.
+    pub(super) fn try_send(&mut self) -> bool {
+        if self.tls.is_some() {
+            return !self.has_to_send();
+        }
+        while self.written < self.out.len() {
+            match self.stream.try_write(&self.out[self.written..]) {
+                Ok(count) if count > 0 => self.written += count,
+                _ => return false,
+            }
+        }
+        self.tidy();
+        true
+    }
+
+    fn tidy(&mut self) {
         if self.written == self.out.len() {
             self.before += self.out.len() as u64;
             (self.written, self.out) = (0, kept(std::mem::take(&mut self.out)));
         }
+    }
+
+    /// Sends what can be sent.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let sent = self.send(cx);
+        self.tidy();
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             sent => sent,

@@ -11,6 +11,7 @@ mod party;
 mod ping;
 mod pool;
 mod resp;
+mod row;
 mod socket;
 mod survey;
 mod tls;
@@ -31,6 +32,8 @@ use job::{Job, Ride};
 use party::Party;
 use pool::Pools;
 use survey::Survey;
+
+pub(crate) use row::together;
 
 /// How long a call waits before it asks a server again that could not serve it.
 const PAUSE: Duration = Duration::from_millis(5);
