@@ -18,24 +18,23 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from ._tidegate import AsyncLimiter, Limiter, Policy
+from ._environ import EnvironFace
+from ._layers import Within
+from ._tidegate import Limiter
 from .errors import ConfigError
 from .http import (
     Answer,
     Guard,
-    Key,
-    Rule,
     Ticket,
     admit,
     admit_simply,
-    choose_limiter,
     claim,
     client_ip,
     header,
@@ -47,27 +46,17 @@ from .http import (
 
 __all__ = ["Tidegate", "claim", "client_ip", "header", "user"]
 
-Limited = TypeVar("Limited", bound=Any)
-
 # Where a request carries its ticket, and an application its Tidegate.
 NAME = "tidegate"
-# Where a view carries its limits: a list of (Tidegate, Rule); None instead of a Rule is exempt.
+# Where a view carries its limits: a list of (Tidegate, Guard); None instead of a Guard is exempt.
 MARK = "__tidegate__"
 
 
-class _Face:
+class _Face(EnvironFace):
     """How a request of Flask is read."""
 
-    def peer(self, request: flask.Request) -> str | None:
-        peer: str | None = request.environ.get("REMOTE_ADDR")
-        return peer
-
-    def header(self, request: flask.Request, name: str) -> str | None:
-        return request.headers.get(name)
-
-    def forwarded(self, request: flask.Request) -> list[bytes]:
-        line = request.environ.get("HTTP_X_FORWARDED_FOR")
-        return [] if line is None else [line.encode("latin-1")]
+    def environ(self, request: flask.Request) -> Mapping[str, Any]:
+        return request.environ
 
     def user(self, request: flask.Request) -> object:
         login = sys.modules.get("flask_login")
@@ -84,49 +73,18 @@ class _Face:
 FACE = _Face()
 
 
-class Tidegate:
+class Tidegate(Within[Limiter, Flask]):
     """Limits of Flask applications.
 
     default: the policy of every view without a limit of its own.
     key, cost, skip, on_denied, headers, refund_when, settle, methods: what limits have that say nothing else.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter.
+    The limiter is `limiter`, or one made of `store` and the options of a limiter. `limit` decorates views, async views,
+    class views, their methods, and blueprints, whose limit is one for all of their views.
     """
 
-    def __init__(
-        self,
-        app: Flask | None = None,
-        *,
-        limiter: Limiter | AsyncLimiter | None = None,
-        store: str | Iterable[str] | None = None,
-        default: str | Policy | Sequence[Any] | None = None,
-        key: Key | Callable[..., Any] | None = None,
-        cost: int | Callable[..., Any] = 1,
-        skip: Callable[..., Any] | None = None,
-        on_denied: Callable[..., Any] | None = None,
-        headers: str = "both",
-        refund_when: Callable[..., Any] | None = None,
-        settle: Callable[..., Any] | None = None,
-        methods: Iterable[str] | None = None,
-        **options: Any,
-    ) -> None:
-        self.limiter = choose_limiter(Limiter, limiter, store, options)
-        self._options: dict[str, Any] = {
-            "key": key,
-            "cost": cost,
-            "skip": skip,
-            "on_denied": on_denied,
-            "headers": headers,
-            "refund_when": refund_when,
-            "settle": settle,
-            "methods": methods,
-        }
-        self._default = () if default is None else (self._guard(Rule(default, **self._options)),)
-        self._apps: list[Flask] = []
-        # By application, endpoint and method: known when they are first asked for.
-        self._known: dict[tuple[int, str, str], tuple[Guard, ...]] = {}
-        if app is not None:
-            self.init_app(app)
+    _kind = Limiter
+    _face = FACE
 
     def init_app(self, app: Flask) -> None:
         """Limits an application from now on."""
@@ -141,41 +99,17 @@ class Tidegate:
         app.after_request(self._after)
         app.teardown_request(_teardown)
 
-    def limit(self, policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[Limited], Limited]:
-        """A decorator for views, async views, class views, their methods, and blueprints, below `@app.get(…)`.
-
-        The options are those of Tidegate. A blueprint's limit is one for all of its views.
-        """
-        if callable(policy):
-            raise ConfigError('write @tg.limit("5/minute"): @tg.limit alone has no policy')
-        rule = Rule(policy, **{**self._options, **options})
-
-        def mark(view: Limited) -> Limited:
-            self._check_order(view, "limit")
-            rule.scope = rule.scope or _name(view)
-            # A policy that makes no sense is told here, not at the first request.
-            marked: Limited = self._marked(view, self._guard(rule))
-            return marked
-
-        return mark
-
-    def exempt(self, view: Limited) -> Limited:
-        """A decorator for what nothing of this Tidegate limits."""
-        self._check_order(view, "exempt")
-        marked: Limited = self._marked(view, None)
-        return marked
-
-    def _guard(self, rule: Rule) -> Guard:
-        return Guard(rule, self.limiter, FACE)
-
-    def _check_order(self, view: Any, name: str) -> None:
+    def _check_order(self, view: Any, decorator: str) -> None:
         if not callable(view) and not isinstance(view, Blueprint):
-            raise ConfigError(f"@tg.{name} is for views, class views and blueprints, not for {view!r}")
+            raise ConfigError(f"@tg.{decorator} is for views, class views and blueprints, not for {view!r}")
         if any(view is known for app in self._apps for known in app.view_functions.values()):
             raise ConfigError(
-                f"@tg.{name} stands above the route of {_name(view)}, which is registered without it: "
+                f"@tg.{decorator} stands above the route of {_name(view)}, which is registered without it: "
                 "put it below @app.get(…)"
             )
+
+    def _name(self, view: Any) -> str:
+        return _name(view)
 
     def _marked(self, view: Any, guard: Guard | None) -> Any:
         marks = [(self, guard)] if guard is None else [(self, guard), *getattr(view, MARK, ())]

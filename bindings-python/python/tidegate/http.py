@@ -6,6 +6,7 @@ its requests are read (a `Face`), when the limiter is asked, and how its respons
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Policy, problem
 from .errors import ConfigError, CostError, KeyInvalid, RateLimited
 
 __all__ = [
+    "OPTIONS",
     "Answer",
     "Face",
     "Guard",
@@ -114,6 +116,12 @@ class Rule:
         if isinstance(units, bool) or not (isinstance(units, int) or callable(units)):
             raise CostError(f"cost is a whole number or a function of the request, not {units!r}")
         return policy, given, adapted(units, 1, "cost") if callable(units) else units
+
+
+# What can be said of a limit, and once for all limits that say nothing else.
+OPTIONS = tuple(
+    name for name, one in inspect.signature(Rule).parameters.items() if one.kind is one.KEYWORD_ONLY and name != "scope"
+)
 
 
 class Guard:
