@@ -304,7 +304,7 @@ impl AsyncLimiter {
     #[pyo3(signature = (policy: "str | Policy") -> "Policy")]
     fn policy(&self, policy: Bound<'_, PyAny>) -> PyResult<Policy> {
         let policy = PolicyArgument::of(&policy)?;
-        let known = self.inner.to_blocking().policy(policy).map_err(|error| raise_about(error, policy.text()))?;
+        let known = self.inner.policy(policy).map_err(|error| raise_about(error, policy.text()))?;
         Ok(Policy { inner: known })
     }
 
