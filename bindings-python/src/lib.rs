@@ -33,7 +33,7 @@ mod _tidegate {
     #[pymodule_export]
     use crate::clock::ManualClock;
     #[pymodule_export]
-    use crate::decision::{Decision, LimitState};
+    use crate::decision::{Decision, LimitState, again};
     #[pymodule_export]
     use crate::fork::after_fork_in_child;
     #[pymodule_export]

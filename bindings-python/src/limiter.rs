@@ -14,7 +14,7 @@ use crate::asynchronous::AsyncLimiter;
 use crate::clock::ManualClock;
 use crate::convert::{PolicyArgument, cost, entries, key, length, meta, patience, utf8};
 use crate::decision::Decision;
-use crate::error::{ClosedError, RateLimited, raise, raise_about};
+use crate::error::{ClosedError, RateLimited, raise, raise_about, stays};
 use crate::hold::Hold;
 use crate::inbox::attempts_list;
 use crate::options::Options;
@@ -408,6 +408,11 @@ impl Limiter {
     #[pyo3(signature = (*_error: "object") -> "None")]
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
         self.close(py);
+    }
+
+    #[pyo3(signature = () -> "NoReturn")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(stays("Limiter", "make one in each process, or before a fork"))
     }
 
     fn __repr__(&self) -> String {
