@@ -53,7 +53,11 @@ impl Limiter {
         key: &Bound<'_, PyString>,
         call: &Call,
     ) -> PyResult<Decision> {
-        let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
+        self.ask(py, PolicyArgument::of(policy)?, utf8(key)?, call)
+    }
+
+    #[inline]
+    pub(crate) fn ask(&self, py: Python<'_>, policy: PolicyArgument<'_>, key: &str, call: &Call) -> PyResult<Decision> {
         let answer = match self.inner.at_hand(policy, key, call) {
             Some(answer) => answer,
             None => py.detach(|| self.inner.call(policy, key, call)),

@@ -39,11 +39,15 @@ class Face(Protocol):
 class Key:
     """Says whose request it is, in any framework."""
 
-    def __init__(self, name: str, bind: Callable[[Face], Read], *, plain: bool = False) -> None:
+    def __init__(
+        self, name: str, bind: Callable[[Face], Read], *, plain: bool = False, ip: ClientIp | None = None
+    ) -> None:
         self._name = name
         self.bind = bind
         # Whether it only reads what a Face reads, at once: then there is a short way.
         self.plain = plain
+        # What makes the key of the peer's address, when that is all it takes.
+        self.ip = ip
 
     def __repr__(self) -> str:
         return self._name
@@ -71,7 +75,7 @@ def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) 
 
         return direct
 
-    return Key("client_ip()", bind, plain=True)
+    return Key("client_ip()", bind, plain=True, ip=None if ip.reads_forwarded else ip)
 
 
 @functools.cache

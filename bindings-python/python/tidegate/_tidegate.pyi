@@ -16,6 +16,7 @@ __all__ = [
     "Attempt",
     "ClientIp",
     "Decision",
+    "Desk",
     "Headers",
     "Hold",
     "Limit",
@@ -352,6 +353,26 @@ class Decision:
     def source(self, /) -> str:
         """
         Who answered: store, "deny-cache", "lease" or "fallback".
+        """
+
+@final
+class Desk:
+    """
+    One policy at one place, made ready when the place was written.
+    """
+    def __new__(
+        cls, /, policy: str | Policy, prefix: str, cost: int, headers: Headers, ip: ClientIp | None = None
+    ) -> Desk:
+        """
+        With an `ip` those who ask are known by their peer's address, without one by their key.
+        """
+    def ask(self, /, limiter: Limiter, who: str) -> list[tuple[str, str]] | Decision:
+        """
+        Asks on this thread: the fields of the answer when it may go, else the Decision.
+        """
+    def post(self, /, limiter: AsyncLimiter, who: str) -> Decision | Coroutine[Any, Any, Decision]:
+        """
+        Asks from an event loop: the Decision when it is at hand, else what is to be awaited for it.
         """
 
 @final

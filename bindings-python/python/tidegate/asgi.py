@@ -34,10 +34,11 @@ class TidegateMiddleware(Around[AsyncLimiter, App]):
             return
         exchange = Exchange(send, self.limiter, scope)
         ticket = await exchange.ask(self._guards)
+        if ticket is None:
+            await self.app(scope, receive, send if exchange.alone is None else exchange.send)
+            return
         try:
-            if ticket is None:
-                await self.app(scope, receive, send)
-            elif ticket.denied:
+            if ticket.denied:
                 await exchange.refuse(ticket, receive)
             else:
                 scope[NAME] = exchange

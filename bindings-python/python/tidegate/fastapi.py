@@ -55,14 +55,17 @@ UNATTACHED = (
 class _Exchange(Exchange):
     """One request, and which Tidegate answers for it."""
 
-    __slots__ = ("asked", "defaulted", "receive", "tidegate")
+    asked = False
+    # Whether the default was asked for, and nothing else.
+    defaulted = False
 
     def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
-        super().__init__(send, tidegate.limiter, scope)
+        # All of `super().__init__`, which is a call more for every request.
+        self._send = send
+        self.limiter = tidegate.limiter
+        self.scope = scope
         self.tidegate = tidegate
         self.receive = receive
-        self.asked = False
-        self.defaulted: Ticket | None = None
 
     def make_request(self) -> HTTPConnection:
         if self.scope["type"] == "http":
@@ -174,11 +177,8 @@ class Tidegate(Within[AsyncLimiter, Starlette]):
         if not guards:
             return True
         ticket = await exchange.ask(guards)
-        if ticket is None:
-            return True
-        if guards is self._default:
-            exchange.defaulted = ticket
-        if ticket.denied:
+        exchange.defaulted = guards is self._default
+        if ticket is not None and ticket.denied:
             await exchange.refuse(ticket, receive)
             return False
         return True
@@ -272,12 +272,14 @@ class RateLimit:
             policy, options = self._given
             rule = Rule(policy, **{**tidegate._options, "scope": self._scope(scope), **options})
             known = self._guards[id(tidegate)] = (tidegate, tidegate._guard(rule))
-        if exchange.defaulted is not None:
+        if exchange.defaulted:
             # It was asked for before anybody could know of this limit, which takes its place.
-            default, exchange.defaulted = exchange.defaulted, None
-            exchange.tickets.remove(default)
-            default.release()
-            await arun(give_back(default.charges), tidegate.limiter)
+            exchange.defaulted = False
+            exchange.unfold()
+            defaults, exchange.tickets = exchange.tickets, ()
+            for default in defaults:
+                default.release()
+                await arun(give_back(default.charges), tidegate.limiter)
         ticket = await exchange.ask((known[1],))
         if ticket is not None and ticket.denied:
             for other in exchange.tickets:

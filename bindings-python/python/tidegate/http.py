@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from ._functions import adapted, name_of
 from ._keys import Face, Key, Read, Request, claim, client_ip, header, user
 from ._steps import Steps, arun, run, waited
-from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Policy, problem, status
+from ._tidegate import AsyncLimiter, Decision, Desk, Headers, Limiter, Policy, problem, status
 from .errors import ConfigError, CostError, KeyInvalid, RateLimited
 
 __all__ = [
@@ -128,17 +128,19 @@ class Guard:
     """A rule made ready for a limiter and a framework."""
 
     __slots__ = (
+        "desk",
         "entries",
         "entry",
         "headers",
+        "later",
         "methods",
         "on_denied",
         "refund_when",
         "refunds",
         "settle",
         "settles",
-        "simple",
         "skip",
+        "who",
     )
 
     def __init__(self, rule: Rule, limiter: Limiter | AsyncLimiter, face: Face) -> None:
@@ -150,13 +152,17 @@ class Guard:
         self.headers, self.methods, self.skip = rule.headers, rule.methods, rule.skip
         self.on_denied, self.refund_when, self.settle = rule.on_denied, rule.refund_when, rule.settle
         self.refunds, self.settles = rule.refund_when is not None, rule.settle is not None
+        # Whether there may be something to do when the answer is known, or over.
+        self.later = self.refunds or self.settles or any(entry.holds for entry in self.entries)
         first = self.entry = self.entries[0]
-        # One policy, one check, and nothing to call but the key: what nearly every request needs.
-        self.simple = (
-            len(self.entries) == 1
-            and rule.policies[0][1].plain
-            and not (first.holds or first.shapes or callable(first.cost) or self.skip)
-        )
+        # One policy, one check, and nothing to call but the key, which is what nearly every request needs: then one
+        # native call is all, and `who` is what it is given.
+        key: Key = rule.policies[0][1]
+        self.who = first.key if key.ip is None else face.peer
+        self.desk: Desk | None = None
+        detours = first.shapes or callable(first.cost) or self.skip is not None or self.methods is not None
+        if len(self.entries) == 1 and key.plain and not (detours or self.later):
+            self.desk = Desk(first.policy, first.prefix, first.cost, self.headers, key.ip)
 
 
 def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
@@ -217,7 +223,7 @@ class Ticket:
 
     @property
     def charges(self) -> Sequence[Charge]:
-        """What was charged; of a simple guard the Decision says it, should anybody ask."""
+        """What was charged; of a guard with a desk the Decision says it, should anybody ask."""
         if self._charges is None:
             told = self.decision
             self._charges = (Charge(self.guard, self.guard.entry, told.key, told.cost),) if told else ()
@@ -268,10 +274,17 @@ def checked_cost(entry: Entry, cost: Any) -> int:
     raise CostError(f"the cost of {entry.name} is {cost!r} ({type(cost).__name__}): it must be a whole number")
 
 
-def admit_simply(guard: Guard, request: Request, limiter: Limiter) -> Ticket:
-    """The same as `admit` of one guard that is simple, without its detours."""
+def admit_simply(guard: Guard, desk: Desk, request: Request, limiter: Limiter) -> list[tuple[str, str]] | Ticket:
+    """The same as `admit` of one guard that has a desk, without its detours: the fields of the answer to one who may
+    go, or the ticket of one who was refused."""
+    who = guard.who(request)
+    if who:
+        told = desk.ask(limiter, who)
+        return told if isinstance(told, list) else Ticket(told, guard, None)
+    # A peer without an address, which is worth a word.
     entry = guard.entry
-    return Ticket(limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost), guard, None)
+    decision = limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost)
+    return guard.headers.text(decision) if decision else Ticket(decision, guard, None)
 
 
 def admit(guards: Sequence[Guard], request: Request, method: str | None) -> Steps[Ticket | None]:

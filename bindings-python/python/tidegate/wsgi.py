@@ -76,22 +76,25 @@ class TidegateMiddleware(Around[Limiter, App]):
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         guard = self._guards[0]
-        if guard.simple and guard.methods is None:
-            ticket: Ticket | None = admit_simply(guard, environ, self.limiter)
-        else:
-            ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
+        if guard.desk is not None:
+            told = admit_simply(guard, guard.desk, environ, self.limiter)
+            if isinstance(told, Ticket):
+                return self._refuse(told, environ, start_response)
+            return self.app(environ, _announcing(start_response, told))
+        ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
         if ticket is None:
             return self.app(environ, start_response)
         if ticket.denied:
             return self._refuse(ticket, environ, start_response)
         environ[NAME] = ticket
+        announce = _announcing(start_response, ticket.guard.headers.text(*ticket.decisions))
         answered: list[Response] = []
 
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
             if ticket.refunds or ticket.settles:
                 answered.append(Response(status, headers))
                 run(refund(ticket, environ, answered[-1]), self.limiter)
-            return start_response(status, [*headers, *ticket.guard.headers.text(*ticket.decisions)], *error)
+            return announce(status, headers, *error)
 
         def end() -> None:
             ticket.release()
@@ -117,16 +120,21 @@ class TidegateMiddleware(Around[Limiter, App]):
         if ticket.guard.on_denied is not None:
             answer = ticket.guard.on_denied(environ, ticket.decision)
             if answer is not None:
-
-                def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-                    return start_response(status, [*headers, *fields], *error)
-
-                body: Iterable[bytes] = answer(environ, start)
+                body: Iterable[bytes] = answer(environ, _announcing(start_response, fields))
                 return body
         refusal = Answer(ticket)
         phrase = HTTPStatus(refusal.status).phrase
         start_response(f"{refusal.status} {phrase}", [*refusal.fields, *fields])
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
+
+
+def _announcing(start_response: Callable[..., Any], fields: list[tuple[str, str]]) -> Callable[..., Any]:
+    """Puts these behind the headers of an answer."""
+
+    def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+        return start_response(status, [*headers, *fields], *error)
+
+    return start
 
 
 class _Body:
