@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
+from ._layers import Layer
 from ._tidegate import AsyncLimiter, Decision, Desk, Headers
 from .http import Answer, Guard, Ticket, admit, arun, refund, settle
 
@@ -16,6 +17,35 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Where a scope carries its exchange.
 NAME = "tidegate"
+
+
+class Lifespan(Layer[AsyncLimiter]):
+    """Closes the limiter that a layer has made when what it limits is shut down."""
+
+    # How many of its applications run, and whether the limiter was closed: an application may be started again, and
+    # tests call one without starting it.
+    _running = 0
+    _closed = False
+
+    async def _live(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes on the messages of a lifespan."""
+
+        async def passing(message: Message) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                self._open()
+                self._running += 1
+            elif message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
+                self._running -= 1
+                if self._owns and self._running == 0:
+                    self._closed = True
+                    await self.limiter.close()
+            await send(message)
+
+        await app(scope, receive, passing)
+
+    def _open(self) -> None:
+        if self._closed:
+            self.limiter, self._closed = self._make(), False
 
 
 class Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -27,7 +28,10 @@ class Layer(Generic[L]):
     def _begin(
         self, limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any], **shared: Any
     ) -> None:
-        self.limiter = choose_limiter(self._kind, limiter, store, options)
+        self._make: Callable[[], L] = functools.partial(choose_limiter, self._kind, limiter, store, options)
+        self.limiter = self._make()
+        # What somebody gave is theirs to close.
+        self._owns = limiter is None
         self._options = shared
 
     def _guard(self, rule: Rule) -> Guard:

@@ -10,7 +10,7 @@ Functions given as options get the scope; `on_denied` may return an ASGI applica
 
 from __future__ import annotations
 
-from ._asgi import FACE, NAME, App, Exchange, Receive, Scope, Send
+from ._asgi import FACE, NAME, App, Exchange, Lifespan, Receive, Scope, Send
 from ._layers import Around
 from ._tidegate import AsyncLimiter
 from .http import claim, client_ip, header, user
@@ -18,10 +18,11 @@ from .http import claim, client_ip, header, user
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 
 
-class TidegateMiddleware(Around[AsyncLimiter, App]):
+class TidegateMiddleware(Lifespan, Around[AsyncLimiter, App]):
     """Asks before the application is called; refused requests do not reach it.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit
+    The limiter is `limiter`, or one made of `store` and the options of a limiter, which is closed when the application
+    is shut down. A policy with a "concurrency" limit
     is held until the last byte of the answer, or until the client is gone.
     """
 
@@ -29,9 +30,14 @@ class TidegateMiddleware(Around[AsyncLimiter, App]):
     _face = FACE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(self.app, scope, receive, send)
+            return
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        if self._closed:
+            self._open()
         exchange = Exchange(send, self.limiter, scope)
         ticket = await exchange.ask(self._guards)
         if ticket is None:

@@ -30,7 +30,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from ._asgi import FACE, NAME, App, Exchange, Message, Receive, Scope, Send
+from ._asgi import FACE, NAME, App, Exchange, Lifespan, Message, Receive, Scope, Send
 from ._layers import Within
 from ._tidegate import AsyncLimiter, Policy
 from .errors import ConfigError
@@ -87,13 +87,14 @@ class Denied(HTTPException):
         self.ticket = ticket
 
 
-class Tidegate(Within[AsyncLimiter, Starlette]):
+class Tidegate(Lifespan, Within[AsyncLimiter, Starlette]):
     """Limits of a FastAPI or Starlette application.
 
     default: the policy of every route without a limit of its own, and of what is no route.
     key, cost, skip, on_denied, headers, refund_when, settle, methods: what limits have that say nothing else.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter. `limit` decorates endpoints, sync and
+    The limiter is `limiter`, or one made of `store` and the options of a limiter, which is closed when the application
+    is shut down. `limit` decorates endpoints, sync and
     async, with and without a `request`.
     """
 
@@ -136,9 +137,14 @@ class Tidegate(Within[AsyncLimiter, Starlette]):
         """Lets the messages of every answer pass through its exchange."""
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "lifespan":
+                await self._live(inner, scope, receive, send)
+                return
             if scope["type"] not in ("http", "websocket"):
                 await inner(scope, receive, send)
                 return
+            if self._closed:
+                self._open()
             scope[NAME] = exchange = _Exchange(send, self, scope, receive)
             try:
                 await inner(scope, receive, self._late(exchange, receive) if self._default else exchange.send)
