@@ -154,6 +154,7 @@ class TidegateStorage(_Half, storage.Storage, storage.MovingWindowSupport, stora
 
     @property
     def base_exceptions(self) -> type[Exception]:
+        """What `wrap_exceptions` wraps."""
         return TidegateError
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
@@ -205,6 +206,7 @@ class AsyncTidegateStorage(
 
     @property
     def base_exceptions(self) -> type[Exception]:
+        """What `wrap_exceptions` wraps."""
         return TidegateError
 
     async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
