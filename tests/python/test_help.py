@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import pydoc
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,19 +28,20 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
     yield name, module
     for known in module.__all__:
         noun = getattr(module, known)
-        if not (inspect.isclass(noun) or inspect.isroutine(noun)):
+        # Python 3.10 takes an alias of a class for one.
+        is_class = inspect.isclass(noun) and not isinstance(noun, types.GenericAlias)
+        if not (is_class or inspect.isroutine(noun)):
             continue
         yield f"{name}.{known}", noun
-        if not inspect.isclass(noun):
+        if not is_class:
             continue
         # What every exception has is Python's to explain.
-        for member in set(dir(noun)) - set(dir(BaseException) if issubclass(noun, BaseException) else ()):
+        inherited = set(dir(BaseException)) if issubclass(noun, BaseException) else set()
+        for member in (one for one in dir(noun) if one[0] != "_" and one not in inherited):
             found = inspect.getattr_static(noun, member)
             # Fields without code behind them say what they are in their class.
-            if member[0] != "_" and (callable(getattr(noun, member)) or isinstance(found, property)):
-                yield f"{name}.{known}.{member}", getattr(noun, member)
-            elif member[0] != "_" and inspect.isgetsetdescriptor(found):
-                yield f"{name}.{known}.{member}", found
+            if callable(getattr(noun, member)) or isinstance(found, property) or inspect.isgetsetdescriptor(found):
+                yield f"{name}.{known}.{member}", found if inspect.isgetsetdescriptor(found) else getattr(noun, member)
 
 
 def test_there_are_modules_for_every_framework() -> None:

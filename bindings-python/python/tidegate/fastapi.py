@@ -226,8 +226,8 @@ def _marks(endpoint: Any, method: str | None) -> Iterable[Any]:
 
 
 def _place(scope: Scope) -> Any:
-    """The route, as it was included where the request found it."""
-    return scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
+    """The route, as it was included where the request found it; older Starlettes tell the endpoint and no more."""
+    return scope.get("fastapi", {}).get("effective_route_context") or scope.get("route") or scope.get("endpoint")
 
 
 def _places(route: Any) -> Iterable[Any]:
@@ -246,7 +246,12 @@ def _has_rate_limit(dependant: Any) -> bool:
     return isinstance(dependant.call, RateLimit) or any(_has_rate_limit(one) for one in dependant.dependencies)
 
 
-async def _answer(_: HTTPConnection, error: Denied) -> App:
+async def _answer(connection: HTTPConnection, error: Denied) -> App | None:
+    if connection.scope["type"] == "websocket":
+        # What is returned for a websocket is sent by newer Starlettes only.
+        await error.exchange.refuse(error.ticket, error.exchange.receive)
+        return None
+
     async def answer(scope: Scope, receive: Receive, _: Send) -> None:
         await error.exchange.refuse(error.ticket, receive)
 

@@ -188,6 +188,7 @@ class TidegateStorage(_Half, storage.Storage, storage.MovingWindowSupport, stora
         return run(self._sliding(key, expiry), self.limiter)
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
+        """Forgets a sliding window counter."""
         run(self._clear_sliding(key, expiry), self.limiter)
 
 
@@ -240,4 +241,5 @@ class AsyncTidegateStorage(
         return await arun(self._sliding(key, expiry), self.limiter)
 
     async def clear_sliding_window(self, key: str, expiry: int) -> None:
+        """Forgets a sliding window counter."""
         await arun(self._clear_sliding(key, expiry), self.limiter)
