@@ -22,7 +22,7 @@ HEAD = '''# Made by scripts/stubs.py from the compiled module: `make stubs` writ
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from os import PathLike
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, final
 
 from ._decorator import Decorator
 from ._hold import Holding

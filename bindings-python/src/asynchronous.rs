@@ -10,7 +10,7 @@ use tidegate::{Call, CheckOptions, Outcome, Result};
 use crate::clock::ManualClock;
 use crate::convert::{OwnedPolicy, PolicyArgument, cost, entries, key, length, meta, patience, utf8};
 use crate::decision::Decision;
-use crate::error::{raise, raise_about};
+use crate::error::{raise, raise_about, stays};
 use crate::inbox::Want;
 use crate::limiter::{Limiter, decorator};
 use crate::options::Options;
@@ -304,7 +304,7 @@ impl AsyncLimiter {
     #[pyo3(signature = (policy: "str | Policy") -> "Policy")]
     fn policy(&self, policy: Bound<'_, PyAny>) -> PyResult<Policy> {
         let policy = PolicyArgument::of(&policy)?;
-        let known = self.inner.to_blocking().policy(policy).map_err(|error| raise_about(error, policy.text()))?;
+        let known = self.inner.policy(policy).map_err(|error| raise_about(error, policy.text()))?;
         Ok(Policy { inner: known })
     }
 
@@ -344,6 +344,11 @@ impl AsyncLimiter {
     #[pyo3(signature = (*_error: "object") -> "Coroutine[Any, Any, None]")]
     fn __aexit__(&self, _error: &Bound<'_, PyTuple>) -> Pending {
         self.close()
+    }
+
+    #[pyo3(signature = () -> "NoReturn")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(stays("AsyncLimiter", "make one in each process, or before a fork"))
     }
 
     fn __repr__(&self) -> String {

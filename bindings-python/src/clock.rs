@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::convert::{in_seconds, named_seconds, seconds};
+use crate::error::stays;
 
 /// A clock for tests: give it to a limiter, and its time decides instead of the store's.
 ///
@@ -46,6 +47,11 @@ impl ManualClock {
     #[pyo3(signature = (now: "float") -> "None")]
     fn set(&self, py: Python<'_>, #[pyo3(from_py_with = self::seconds)] now: std::time::Duration) {
         py.detach(|| self.inner.set(now));
+    }
+
+    #[pyo3(signature = () -> "NoReturn")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(stays("ManualClock", "its time is shared by whoever has it"))
     }
 
     fn __repr__(&self) -> String {

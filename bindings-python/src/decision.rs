@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::convert::in_seconds;
+use crate::error::raise;
+use crate::policy::Policy;
 
 /// The answer to a check, as data. A denial is a Decision, never an error; it is truthy exactly when allowed.
 ///
@@ -161,6 +163,15 @@ impl Decision {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(told)
     }
 
+    #[pyo3(signature = () -> "tuple[object, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let parts = self.inner.parts();
+        let policy = Policy { inner: parts.policy };
+        let said =
+            (policy, parts.key, parts.cost, parts.charged, PyTuple::new(py, parts.numbers)?, self.decisions(py)?);
+        Ok((py.import("tidegate._tidegate")?.getattr("again")?, said).into_pyobject(py)?.into_any())
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let mut text = format!(
             "Decision(allowed={}, policy={}, key={}, cost={}, limit={}, remaining={}, retry_after={}, reset_after={:?}",
@@ -184,6 +195,26 @@ impl Decision {
         }
         Ok(text + ")")
     }
+}
+
+/// A Decision that was sent somewhere, put together from what its `__reduce__` said.
+#[pyfunction]
+#[pyo3(signature = (
+    policy: "Policy", key: "str", cost: "int", charged: "int", numbers: "tuple[int, ...]",
+    decisions: "tuple[Decision, ...]"
+) -> "Decision")]
+pub(crate) fn again(
+    policy: &Bound<'_, Policy>,
+    key: String,
+    cost: u64,
+    charged: u64,
+    numbers: Vec<u64>,
+    decisions: Vec<Bound<'_, Decision>>,
+) -> PyResult<Decision> {
+    let decisions = decisions.iter().map(|one| one.get().inner.parts()).collect();
+    let policy = policy.get().inner.clone();
+    let parts = tidegate::Parts { policy, key, cost, charged, numbers, decisions };
+    tidegate::Decision::from_parts(parts).map(Decision::from).map_err(raise)
 }
 
 /// What one limit of a policy says in a Decision.

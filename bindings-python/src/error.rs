@@ -50,3 +50,9 @@ pub(crate) fn config(message: impl Into<String>) -> PyErr {
 pub(crate) fn policy(message: impl Into<String>) -> PyErr {
     raise(Error::new(ErrorKind::PolicyInvalid, message))
 }
+
+/// What a class that belongs to one process answers to `pickle` and `copy`.
+#[cold]
+pub(crate) fn stays(name: &str, instead: &str) -> PyErr {
+    pyo3::exceptions::PyTypeError::new_err(format!("{name} cannot be pickled or copied: {instead}"))
+}

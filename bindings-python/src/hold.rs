@@ -4,32 +4,23 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::decision::Decision;
-use crate::fork::generation;
 use crate::pending::Pending;
 
-/// The core's hold until it is given back, by whoever comes first.
-struct Held {
-    hold: Mutex<Option<tidegate::Hold>>,
-    generation: u64,
-}
+/// The core's hold until it is given back, by whoever comes first. A copy of it in a forked child gives nothing back,
+/// which the core sees to.
+struct Held(Mutex<Option<tidegate::Hold>>);
 
 impl Held {
     fn new(hold: tidegate::Hold) -> Self {
-        Self { hold: Mutex::new(Some(hold)), generation: generation() }
+        Self(Mutex::new(Some(hold)))
     }
 
     fn take(&self) -> Option<tidegate::Hold> {
-        let hold = self.hold.lock().take()?;
-        if self.generation == generation() {
-            return Some(hold);
-        }
-        // The parent's: a child that leaves the block it was forked in must not give back what its parent still uses.
-        std::mem::forget(hold);
-        None
+        self.0.lock().take()
     }
 
     fn is_held(&self) -> bool {
-        self.hold.lock().is_some()
+        self.0.lock().is_some()
     }
 }
 

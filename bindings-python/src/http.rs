@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use tidegate::http::{self, Trusted};
 
@@ -26,6 +27,40 @@ impl Headers {
     }
 }
 
+impl Headers {
+    /// The fields of an answer that one Decision was made for, as text.
+    pub(crate) fn texts<'py>(&self, py: Python<'py>, decision: &tidegate::Decision) -> PyResult<Bound<'py, PyList>> {
+        as_text(py, &http::headers(decision, self.inner))
+    }
+}
+
+fn as_text<'py>(py: Python<'py>, fields: &[(&'static str, String)]) -> PyResult<Bound<'py, PyList>> {
+    let pairs = fields.iter().map(|(name, value)| Ok((&known(py, name)?.text, PyString::new(py, value))));
+    PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// A field's name as Python's object, made once.
+struct Name {
+    name: &'static str,
+    text: Py<PyString>,
+    /// In small letters, as ASGI has them.
+    bytes: Py<PyBytes>,
+}
+
+fn known<'py>(py: Python<'py>, name: &'static str) -> PyResult<&'py Name> {
+    static NAMES: PyOnceLock<Vec<Name>> = PyOnceLock::new();
+    let names = NAMES.get_or_init(py, || {
+        let made = |name: &'static str| Name {
+            name,
+            text: PyString::intern(py, name).unbind(),
+            bytes: PyBytes::new(py, name.to_ascii_lowercase().as_bytes()).unbind(),
+        };
+        http::NAMES.map(made).into()
+    });
+    let found = names.iter().find(|known| known.name == name);
+    found.ok_or_else(|| config(format!("{name} is no field that is known here")))
+}
+
 #[pymethods]
 impl Headers {
     #[new]
@@ -40,7 +75,7 @@ impl Headers {
     /// The fields of an answer that these Decisions were made for, as text.
     #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[str, str]]")]
     fn text<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(decisions.py(), self.fields(decisions)?)
+        as_text(decisions.py(), &self.fields(decisions)?)
     }
 
     /// The same as ASGI has them: bytes, names in small letters.
@@ -48,14 +83,8 @@ impl Headers {
     fn raw<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = decisions.py();
         let fields = self.fields(decisions)?;
-        let pairs = fields.iter().map(|(name, value)| {
-            let name = PyBytes::new_with(py, name.len(), |bytes| {
-                bytes.copy_from_slice(name.as_bytes());
-                bytes.make_ascii_lowercase();
-                Ok(())
-            })?;
-            Ok((name, PyBytes::new(py, value.as_bytes())))
-        });
+        let pairs =
+            fields.iter().map(|(name, value)| Ok((&known(py, name)?.bytes, PyBytes::new(py, value.as_bytes()))));
         PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
     }
 }
@@ -92,6 +121,13 @@ pub(crate) fn anonymous(client: &str) -> String {
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct ClientIp {
     inner: http::ClientIp,
+}
+
+impl ClientIp {
+    /// The key of a peer whose word about others does not count.
+    pub(crate) fn direct(&self, peer: &str) -> String {
+        self.inner.key::<&[u8]>(Some(peer), &[])
+    }
 }
 
 #[pymethods]

@@ -8,6 +8,7 @@ mod attempt;
 mod clock;
 mod convert;
 mod decision;
+mod desk;
 mod error;
 mod fork;
 mod hold;
@@ -33,7 +34,9 @@ mod _tidegate {
     #[pymodule_export]
     use crate::clock::ManualClock;
     #[pymodule_export]
-    use crate::decision::{Decision, LimitState};
+    use crate::decision::{Decision, LimitState, again};
+    #[pymodule_export]
+    use crate::desk::Desk;
     #[pymodule_export]
     use crate::fork::after_fork_in_child;
     #[pymodule_export]

@@ -14,7 +14,7 @@ use crate::asynchronous::AsyncLimiter;
 use crate::clock::ManualClock;
 use crate::convert::{PolicyArgument, cost, entries, key, length, meta, patience, utf8};
 use crate::decision::Decision;
-use crate::error::{ClosedError, RateLimited, raise, raise_about};
+use crate::error::{ClosedError, RateLimited, raise, raise_about, stays};
 use crate::hold::Hold;
 use crate::inbox::attempts_list;
 use crate::options::Options;
@@ -53,7 +53,11 @@ impl Limiter {
         key: &Bound<'_, PyString>,
         call: &Call,
     ) -> PyResult<Decision> {
-        let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
+        self.ask(py, PolicyArgument::of(policy)?, utf8(key)?, call)
+    }
+
+    #[inline]
+    pub(crate) fn ask(&self, py: Python<'_>, policy: PolicyArgument<'_>, key: &str, call: &Call) -> PyResult<Decision> {
         let answer = match self.inner.at_hand(policy, key, call) {
             Some(answer) => answer,
             None => py.detach(|| self.inner.call(policy, key, call)),
@@ -408,6 +412,11 @@ impl Limiter {
     #[pyo3(signature = (*_error: "object") -> "None")]
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
         self.close(py);
+    }
+
+    #[pyo3(signature = () -> "NoReturn")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(stays("Limiter", "make one in each process, or before a fork"))
     }
 
     fn __repr__(&self) -> String {

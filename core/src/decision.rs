@@ -1,5 +1,9 @@
 //! The answer, as data.
 
+mod parts;
+
+pub use parts::Parts;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ mod tasks;
 mod value;
 
 pub use clock::ManualClock;
-pub use decision::{Decision, LimitState};
+pub use decision::{Decision, LimitState, Parts};
 pub use error::{Error, ErrorKind, Place, Result};
 pub use fork::after_fork_in_child;
 pub use limiter::{

@@ -5,6 +5,7 @@ import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Limiter, ManualClock } from 'tidegate';
 import { python, running } from '../node/web/programs.mjs';
+import { said } from '../node/words.mjs';
 import { Servers } from '../servers/servers.mjs';
 
 const found = python();
@@ -59,7 +60,7 @@ describe('Python and Node', { skip: found.missing }, async () => {
                 ? limiter.charge(step.policy, step.key, step.cost)
                 : limiter[step.do](step.policy, step.key, { cost: step.cost }));
         other.say(JSON.stringify(step));
-        assert.deepEqual(fields(decision), JSON.parse(await other.line()), JSON.stringify(step));
+        assert.deepEqual(said(decision), JSON.parse(await other.line()), JSON.stringify(step));
       }
     });
   }
@@ -85,33 +86,4 @@ function* history(policies, length) {
       yield { do: todo, advance, policy: pick(names), key: pick(keys), cost: 1 + below(4) };
     }
   }
-}
-
-/** The fields by the names that both languages are compared under, in microseconds. */
-function fields(decision) {
-  const micros = (ms) => (ms === null ? null : Math.round(ms * 1000));
-  return {
-    allowed: decision.allowed,
-    policy: decision.policy,
-    key: decision.key,
-    cost: decision.cost,
-    limit: decision.limit,
-    remaining: decision.remaining,
-    retry_after: micros(decision.retryAfterMs),
-    reset_after: micros(decision.resetAfterMs),
-    reset_at: decision.resetAt.getTime(),
-    delay: micros(decision.delayMs),
-    source: decision.source,
-    shadow: decision.shadow,
-    limits: decision.limits.map((limit) => ({
-      algorithm: limit.algorithm,
-      limit: limit.limit,
-      period: micros(limit.periodMs),
-      remaining: limit.remaining,
-      retry_after: micros(limit.retryAfterMs),
-      reset_after: micros(limit.resetAfterMs),
-      exceeded: limit.exceeded,
-    })),
-    decisions: decision.decisions.map(fields),
-  };
 }

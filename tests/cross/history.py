@@ -2,42 +2,12 @@
 
 import json
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 from tidegate import Limiter, ManualClock
-
-
-def fields(decision):
-    def ms(seconds):
-        return None if seconds is None else round(seconds * 1_000_000)
-
-    return {
-        "allowed": decision.allowed,
-        "policy": decision.policy,
-        "key": decision.key,
-        "cost": decision.cost,
-        "limit": decision.limit,
-        "remaining": decision.remaining,
-        "retry_after": ms(decision.retry_after),
-        "reset_after": ms(decision.reset_after),
-        "reset_at": int(decision.reset_at * 1000 + 0.0005),
-        "delay": ms(decision.delay),
-        "source": decision.source,
-        "shadow": decision.shadow,
-        "limits": [
-            {
-                "algorithm": limit.algorithm,
-                "limit": limit.limit,
-                "period": ms(limit.period),
-                "remaining": limit.remaining,
-                "retry_after": ms(limit.retry_after),
-                "reset_after": ms(limit.reset_after),
-                "exceeded": limit.exceeded,
-            }
-            for limit in decision.limits
-        ],
-        "decisions": [fields(part) for part in decision.decisions],
-    }
-
+from words import said
 
 store, policies, start = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
 clock = ManualClock(now=start)
@@ -50,4 +20,4 @@ for line in sys.stdin:
     else:
         call = getattr(limiter, step["do"])
         decision = call(step["policy"], step["key"], cost=step["cost"])
-    print(json.dumps(fields(decision)), flush=True)
+    print(json.dumps(said(decision)), flush=True)

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { Limiter, ManualClock, RateLimited } from 'tidegate';
+import { micros, said } from './words.mjs';
 
 const FOLDER = new URL('../vectors/', import.meta.url);
 const START = 1_704_067_200_000_000;
@@ -62,8 +63,6 @@ function number(value) {
   return value;
 }
 
-const micros = (ms) => (ms === null ? null : Math.round(ms * 1000));
-
 class Play {
   #named = new Map();
   #holds = new Map();
@@ -107,10 +106,10 @@ class Play {
       case 'check': {
         const decision = await limiter.check(policy, key, 'meta' in step ? { cost, meta: text(step.meta) } : { cost });
         if (step.as !== undefined) this.#named.set(step.as, decision);
-        return fields(decision);
+        return said(decision);
       }
       case 'peek':
-        return fields(await limiter.peek(policy, key, { cost }));
+        return said(await limiter.peek(policy, key, { cost }));
       case 'charge':
         await limiter.charge(policy, key, cost);
         return {};
@@ -138,16 +137,16 @@ class Play {
         try {
           const hold = await limiter.hold(policy, key, { cost });
           this.#holds.set(step.as, hold);
-          return fields(hold.decision);
+          return said(hold.decision);
         } catch (error) {
           if (!(error instanceof RateLimited)) throw error;
-          return fields(error.decision);
+          return said(error.decision);
         }
       case 'release':
         await this.#holds.get(step.of).release();
         return {};
       case 'check_all':
-        return fields(
+        return said(
           await limiter.checkAll(step.entries.map(({ policy, key, cost = 1 }) => [policy, text(key), number(cost)])),
         );
       case 'change':
@@ -158,28 +157,6 @@ class Play {
         throw new Error(`a step cannot ${step.do}`);
     }
   }
-}
-
-function fields(decision) {
-  return {
-    allowed: decision.allowed,
-    limit: decision.limit,
-    remaining: decision.remaining,
-    retry_after: micros(decision.retryAfterMs),
-    reset_after: micros(decision.resetAfterMs),
-    delay: micros(decision.delayMs),
-    shadow: decision.shadow,
-    limits: decision.limits.map((limit) => ({
-      algorithm: limit.algorithm,
-      limit: limit.limit,
-      period: micros(limit.periodMs),
-      remaining: limit.remaining,
-      retry_after: micros(limit.retryAfterMs),
-      reset_after: micros(limit.resetAfterMs),
-      exceeded: limit.exceeded,
-    })),
-    decisions: decision.decisions.map(fields),
-  };
 }
 
 /** Compares what is written in the vector, and no more. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -69,6 +70,24 @@ def test_a_hold_of_the_parent_is_not_given_back_by_its_child(store: str, prefix:
     assert not limiter.peek("hold", "one")
     hold.release()
     assert limiter.peek("hold", "one")
+
+
+def test_a_child_may_drop_what_its_parent_uses(redis_url: str, prefix: str) -> None:
+    held: list[object] = []
+    limiter = Limiter(redis_url, policies={"hold": "concurrency 2"}, prefix=prefix, timeout=60.0)
+    held += [limiter, limiter.to_async(), limiter.hold("hold", "one")]
+    asyncio.run(limiter.to_async().ping())
+
+    def child() -> None:
+        # Threads that would have to be waited for, and connections to say goodbye on, are the parent's.
+        nonlocal limiter
+        held.clear()
+        del limiter
+        gc.collect()
+
+    in_child(child)
+    assert limiter.peek("hold", "one").remaining == 1
+    asyncio.run(limiter.to_async().ping())
 
 
 def test_a_loop_made_before_a_fork_works_in_the_child(redis_url: str, prefix: str) -> None:

@@ -109,6 +109,20 @@ def test_the_helper_client_ip(adapter: Adapter) -> None:
     assert limiter.peek("p", "203.0.113.9").remaining == 0
 
 
+def test_a_peer_without_an_address_is_one_client(adapter: Adapter) -> None:
+    nobody: dict[str, Any] = {"REMOTE_ADDR": ""} if "wsgi" in made_of(adapter) else {"client": None}
+    limiter = Limiter(policies={"p": "2/minute"})
+    made = adapter.make("p", limiter=limiter)
+    assert [made.get(**nobody).status for _ in range(3)] == [200, 200, 429]
+    assert limiter.peek("p", "unix").remaining == 0
+    assert made.get().status == 200
+
+
+def made_of(adapter: Adapter) -> str:
+    """How it is served."""
+    return adapter.make("1/minute").call.__name__
+
+
 def test_costs(adapter: Adapter) -> None:
     made = adapter.make("10/minute", cost=4)
     assert [made.get()["X-RateLimit-Remaining"] for _ in range(2)] == ["6", "2"]

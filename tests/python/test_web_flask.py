@@ -225,3 +225,37 @@ def test_a_refusal_is_not_cached() -> None:
     seen: Seen = call_wsgi(app)
     assert (seen.status, seen["Cache-Control"]) == (429, "no-store")
     assert b"203.0.113" not in seen.body, "no key in a body"
+
+
+def test_a_middleware_that_copies_the_environ_loses_nothing() -> None:
+    app = Flask("app")
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start: inner(dict(environ), start)  # type: ignore[method-assign]
+    tg = Tidegate(app)
+    app.add_url_rule("/", "index", tg.limit("1/minute")(named("index")))
+    assert [call_wsgi(app)["X-RateLimit-Remaining"] for _ in range(2)] == ["0", "0"]
+
+
+def test_a_view_is_asked_for_by_the_application_that_serves_it() -> None:
+    app, other = Flask("app"), Flask("other")
+    tg = Tidegate(app)
+    view = tg.limit("5/minute")(named("view"))
+    for one in (app, other):
+        one.testing = True
+        one.add_url_rule("/", "view", view)
+    assert statuses(app, "/") == [200]
+    with pytest.raises(ConfigError, match="not attached"):
+        call_wsgi(other)
+    assert statuses(app, "/") == [200]
+
+
+def test_answers_are_listened_to_once() -> None:
+    app = Flask("app")
+    limiter = Limiter(policies={"p": "5/minute"})
+    tg = Tidegate(app, limiter=limiter)
+    for name in ("a", "b"):
+        view = tg.limit("p", key="k", refund_when=lambda response: True)(named(name))
+        app.add_url_rule(f"/{name}", name, view)
+    assert statuses(app, "/a", "/b", "/a", "/b") == [200] * 4
+    assert limiter.peek("p", "k").remaining == 5
+    assert len(app.after_request_funcs[None]) == len(app.teardown_request_funcs[None]) == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate import AsyncLimiter, Decision, Limiter, ManualClock, PolicyError, RateLimited, TidegateError
+from words import said
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
 START = 1_704_067_200_000_000
@@ -25,36 +26,6 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
     """Every case, with a name to find it by."""
     files = [path for path in sorted(FOLDER.glob("*.json")) if not path.name.endswith(".schema.json")]
     return [(f"{path.stem}: {case['name']}", case) for path in files for case in json.loads(path.read_text())["cases"]]
-
-
-def micros(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e6)
-
-
-def said(decision: Decision) -> dict[str, Any]:
-    """What a Decision says, in the vectors' words."""
-    return {
-        "allowed": decision.allowed,
-        "shadow": decision.shadow,
-        "limit": decision.limit,
-        "remaining": decision.remaining,
-        "retry_after": micros(decision.retry_after),
-        "reset_after": micros(decision.reset_after),
-        "delay": micros(decision.delay),
-        "limits": [
-            {
-                "algorithm": limit.algorithm,
-                "limit": limit.limit,
-                "period": micros(limit.period),
-                "remaining": limit.remaining,
-                "retry_after": micros(limit.retry_after),
-                "reset_after": micros(limit.reset_after),
-                "exceeded": limit.exceeded,
-            }
-            for limit in decision.limits
-        ],
-        "decisions": [said(one) for one in decision.decisions],
-    }
 
 
 def agrees(found: Any, wanted: Any) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
-from ._tidegate import AsyncLimiter, Headers
+from ._layers import Layer
+from ._tidegate import AsyncLimiter, Decision, Desk, Headers
 from .http import Answer, Guard, Ticket, admit, arun, refund, settle
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -16,6 +17,35 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Where a scope carries its exchange.
 NAME = "tidegate"
+
+
+class Lifespan(Layer[AsyncLimiter]):
+    """Closes the limiter that a layer has made when what it limits is shut down."""
+
+    # How many of its applications run, and whether the limiter was closed: an application may be started again, and
+    # tests call one without starting it.
+    _running = 0
+    _closed = False
+
+    async def _live(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes on the messages of a lifespan."""
+
+        async def passing(message: Message) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                self._open()
+                self._running += 1
+            elif message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
+                self._running -= 1
+                if self._owns and self._running == 0:
+                    self._closed = True
+                    await self.limiter.close()
+            await send(message)
+
+        await app(scope, receive, passing)
+
+    def _open(self) -> None:
+        if self._closed:
+            self.limiter, self._closed = self._make(), False
 
 
 class Response:
@@ -33,18 +63,19 @@ class Response:
 class Exchange:
     """One request: whom it was charged to, and its answer, which passes through here."""
 
-    __slots__ = ("_send", "closing", "limiter", "request", "response", "scope", "tickets")
+    # What functions of the request get; made when there are any.
+    request: Any = None
+    response: Any = None
+    # The answer tells of these, or of the one Decision that a desk has made: few requests need more.
+    tickets: Sequence[Ticket] = ()
+    alone: tuple[Guard, Decision] | None = None
+    # Whether something is to be done before the last byte.
+    closing = False
 
     def __init__(self, send: Send, limiter: AsyncLimiter, scope: Scope) -> None:
         self._send = send
         self.limiter = limiter
         self.scope = scope
-        # What functions of the request get; made when there are any.
-        self.request: Any = None
-        self.tickets: list[Ticket] = []
-        # Whether something is to be done before the last byte.
-        self.closing = False
-        self.response: Any = None
 
     def make_request(self) -> Any:
         """The framework's request."""
@@ -55,26 +86,45 @@ class Exchange:
         return Response(message)
 
     async def ask(self, guards: Sequence[Guard]) -> Ticket | None:
-        """Asks; the answer will tell about it."""
-        method = self.scope.get("method")
+        """Asks; the answer will tell about it. None: it may go, and there is nothing to do later."""
         guard = guards[0]
-        if len(guards) == 1 and guard.simple:
-            if guard.methods is not None and method not in guard.methods:
+        if guard.desk is not None and len(guards) == 1 and self.alone is None and not self.tickets:
+            decision = await self.decide(guard, guard.desk)
+            if decision:
+                self.alone = (guard, decision)
                 return None
-            entry = guard.entry
-            key = entry.prefix + entry.key(self)
-            ticket: Ticket | None = Ticket(await self.limiter.check(entry.policy, key, entry.cost), guard, None)
+            ticket: Ticket | None = Ticket(decision, guard, None)
         else:
+            self.unfold()
             self.request = self.request or self.make_request()
-            ticket = await arun(admit(guards, self.request, method), self.limiter)
+            ticket = await arun(admit(guards, self.request, self.scope.get("method")), self.limiter)
         if ticket is not None:
-            self.tickets.append(ticket)
+            self.tickets = [*self.tickets, ticket]
             if ticket.holds or ticket.settles:
                 self.closing = True
         return ticket
 
+    async def decide(self, guard: Guard, desk: Desk) -> Decision:
+        """The same as `admit` of one guard that has a desk, without its detours."""
+        who = guard.who(self)
+        if not who:
+            # A peer without an address, which is worth a word.
+            entry = guard.entry
+            return await self.limiter.check(entry.policy, entry.prefix + entry.key(self), entry.cost)
+        told = desk.post(self.limiter, who)
+        return told if isinstance(told, Decision) else await told
+
+    def unfold(self) -> None:
+        """Makes a ticket of the one Decision: there will be several."""
+        if self.alone is not None:
+            guard, decision = self.alone
+            self.alone, self.tickets = None, [Ticket(decision, guard, None)]
+
     def fields(self) -> list[tuple[bytes, bytes]]:
         """What the answer says about the limits."""
+        if self.alone is not None:
+            guard, decision = self.alone
+            return guard.headers.raw(decision)
         tickets = self.tickets
         if len(tickets) == 1:
             return tickets[0].guard.headers.raw(*tickets[0].decisions)
@@ -85,8 +135,10 @@ class Exchange:
         """Sends a message of the answer. Not async itself: what has nothing to wait for costs nothing here."""
         kind = message["type"]
         if kind == "http.response.start":
-            tickets = self.tickets
-            if tickets:
+            if self.alone is not None:
+                guard, decision = self.alone
+                message["headers"] = [*message.get("headers", ()), *guard.headers.raw(decision)]
+            elif tickets := self.tickets:
                 if len(tickets) > 1 or tickets[0].refunds or tickets[0].settles:
                     return self._start(message)
                 message["headers"] = [*message.get("headers", ()), *self.fields()]
@@ -96,7 +148,7 @@ class Exchange:
                 return self._last(message)
         elif kind == "websocket.close":
             return self._last(message)
-        elif kind == "websocket.accept" and self.tickets:
+        elif kind == "websocket.accept" and (self.alone or self.tickets):
             message = {**message, "headers": [*message.get("headers", ()), *self.fields()]}
         return self._send(message)
 

@@ -4,7 +4,7 @@
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from os import PathLike
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, final
 
 from ._decorator import Decorator
 from ._hold import Holding
@@ -16,6 +16,7 @@ __all__ = [
     "Attempt",
     "ClientIp",
     "Decision",
+    "Desk",
     "Headers",
     "Hold",
     "Limit",
@@ -27,6 +28,7 @@ __all__ = [
     "Rollout",
     "Warning",
     "after_fork_in_child",
+    "again",
     "anonymous",
     "hashed",
     "lint",
@@ -87,6 +89,7 @@ class AsyncLimiter:
         deny_cache: float = 1.0,
         clock: ManualClock | None = None,
     ) -> AsyncLimiter: ...
+    def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     def acquire(
         self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None
@@ -274,6 +277,7 @@ class Decision:
     def __bool__(self, /) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
+    def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
     @property
     def allowed(self, /) -> bool:
@@ -349,6 +353,26 @@ class Decision:
     def source(self, /) -> str:
         """
         Who answered: store, "deny-cache", "lease" or "fallback".
+        """
+
+@final
+class Desk:
+    """
+    One policy at one place, made ready when the place was written.
+    """
+    def __new__(
+        cls, /, policy: str | Policy, prefix: str, cost: int, headers: Headers, ip: ClientIp | None = None
+    ) -> Desk:
+        """
+        With an `ip` those who ask are known by their peer's address, without one by their key.
+        """
+    def ask(self, /, limiter: Limiter, who: str) -> list[tuple[str, str]] | Decision:
+        """
+        Asks on this thread: the fields of the answer when it may go, else the Decision.
+        """
+    def post(self, /, limiter: AsyncLimiter, who: str) -> Decision | Coroutine[Any, Any, Decision]:
+        """
+        Asks from an event loop: the Decision when it is at hand, else what is to be awaited for it.
         """
 
 @final
@@ -535,6 +559,7 @@ class Limiter:
         deny_cache: float = 1.0,
         clock: ManualClock | None = None,
     ) -> Limiter: ...
+    def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     def acquire(self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
         """
@@ -666,6 +691,7 @@ class ManualClock:
         assert limiter.check("1/minute", "alice")
     """
     def __new__(cls, /, now: float = 1700000000.0) -> ManualClock: ...
+    def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     def advance(self, /, seconds: float) -> None:
         """
@@ -831,6 +857,13 @@ class Warning:
 def after_fork_in_child() -> None:
     """
     Registered with `os.register_at_fork`: what belongs to the parent is not used in the child.
+    """
+
+def again(
+    policy: Policy, key: str, cost: int, charged: int, numbers: tuple[int, ...], decisions: tuple[Decision, ...]
+) -> Decision:
+    """
+    A Decision that was sent somewhere, put together from what its `__reduce__` said.
     """
 
 def anonymous(client: str) -> str:

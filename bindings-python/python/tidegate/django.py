@@ -27,9 +27,12 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
+from ._environ import EnvironFace
+from ._layers import Layer
 from ._tidegate import Limiter, Policy
 from .errors import ConfigError
 from .http import (
+    OPTIONS,
     Answer,
     Guard,
     Key,
@@ -38,7 +41,6 @@ from .http import (
     Ticket,
     admit,
     arun,
-    choose_limiter,
     claim,
     client_ip,
     header,
@@ -56,24 +58,14 @@ View = TypeVar("View", bound=Any)
 NAME = "tidegate"
 # Where a view carries its limits: a list of Rules; None is exempt.
 MARK = "__tidegate__"
-# The settings that are options of limits and not of the limiter.
-SHARED = ("key", "cost", "skip", "on_denied", "headers", "refund_when", "settle", "methods")
 
 
-class _Face:
+class _Face(EnvironFace):
     """How a request of Django is read."""
 
-    def peer(self, request: HttpRequest) -> str | None:
-        peer: str | None = request.META.get("REMOTE_ADDR")
-        return peer
-
-    def header(self, request: HttpRequest, name: str) -> str | None:
-        value: str | None = request.headers.get(name)
-        return value
-
-    def forwarded(self, request: HttpRequest) -> list[bytes]:
-        line = request.META.get("HTTP_X_FORWARDED_FOR")
-        return [] if line is None else [line.encode("latin-1")]
+    def environ(self, request: HttpRequest) -> Mapping[str, Any]:
+        meta: Mapping[str, Any] = request.META
+        return meta
 
     def user(self, request: HttpRequest) -> object:
         return getattr(request, "user", None)
@@ -159,28 +151,28 @@ def _name(view: Any) -> str:
     return f"{getattr(view, '__module__', '')}.{getattr(view, '__qualname__', type(view).__name__)}"
 
 
-class TidegateMiddleware:
+class TidegateMiddleware(Layer[Limiter]):
     """Asks before a view is called, in threads and on event loops alike."""
 
     sync_capable = True
     async_capable = True
+    _kind = Limiter
+    _face = FACE
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         given = dict(getattr(settings, "TIDEGATE", {}))
         self.get_response = get_response
-        self._shared = {name: given.pop(name) for name in SHARED if name in given}
-        default, store = given.pop("default", None), given.pop("store", None)
-        self.limiter = choose_limiter(Limiter, given.pop("limiter", None), store, given)
+        # What is no option of limits is one of the limiter.
+        shared = {name: given.pop(name) for name in OPTIONS if name in given}
+        default, store, limiter = (given.pop(name, None) for name in ("default", "store", "limiter"))
+        self._begin(limiter, store, given, **shared)
         self._async = iscoroutinefunction(get_response)
         self._waiting = self.limiter.to_async()
-        self._default = () if default is None else (self._guard(Rule(default, **self._shared)),)
+        self._default = () if default is None else (self._guard(Rule(default, **self._options)),)
         self._known: dict[Any, tuple[Guard, ...]] = {}
         if self._async:
             markcoroutinefunction(self)
         self.process_view = self._aview if self._async else self._view
-
-    def _guard(self, rule: Rule) -> Guard:
-        return Guard(rule, self.limiter, FACE)
 
     def __call__(self, request: HttpRequest) -> Any:
         setattr(request, NAME, None)
@@ -244,7 +236,7 @@ class TidegateMiddleware:
         if place is not view and method is not None:
             own = getattr(getattr(place, method.lower(), None), MARK, ())
             marks += [(mark, f"{scope}.{method.lower()}") for mark in own]
-        found = tuple(self._guard(mark.rule(self._shared, scope)) for mark, scope in marks if mark is not None)
+        found = tuple(self._guard(mark.rule(self._options, scope)) for mark, scope in marks if mark is not None)
         guards = () if any(mark is None for mark, _ in marks) else found or self._default
         # A client may make up methods, a server has few.
         if len(self._known) < 100_000:

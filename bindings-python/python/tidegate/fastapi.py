@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,10 +30,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from ._asgi import FACE, NAME, App, Exchange, Message, Receive, Scope, Send
-from ._tidegate import AsyncLimiter, Limiter, Policy
+from ._asgi import FACE, NAME, App, Exchange, Lifespan, Message, Receive, Scope, Send
+from ._layers import Within
+from ._tidegate import AsyncLimiter, Policy
 from .errors import ConfigError
-from .http import Guard, Key, Rule, Ticket, arun, choose_limiter, claim, client_ip, give_back, header, user
+from .http import Guard, Rule, Ticket, arun, claim, client_ip, give_back, header, user
 
 try:
     from fastapi.routing import APIRoute
@@ -41,8 +42,6 @@ except ImportError:  # Starlette alone
     APIRoute = Route  # type: ignore[misc, assignment]
 
 __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "header", "user"]
-
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 # Where an endpoint carries its limits: a list of (Tidegate, Guard); None instead of a Guard is exempt.
 MARK = "__tidegate__"
@@ -56,14 +55,17 @@ UNATTACHED = (
 class _Exchange(Exchange):
     """One request, and which Tidegate answers for it."""
 
-    __slots__ = ("asked", "defaulted", "receive", "tidegate")
+    asked = False
+    # Whether the default was asked for, and nothing else.
+    defaulted = False
 
     def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
-        super().__init__(send, tidegate.limiter, scope)
+        # All of `super().__init__`, which is a call more for every request.
+        self._send = send
+        self.limiter = tidegate.limiter
+        self.scope = scope
         self.tidegate = tidegate
         self.receive = receive
-        self.asked = False
-        self.defaulted: Ticket | None = None
 
     def make_request(self) -> HTTPConnection:
         if self.scope["type"] == "http":
@@ -85,49 +87,19 @@ class Denied(HTTPException):
         self.ticket = ticket
 
 
-class Tidegate:
+class Tidegate(Lifespan, Within[AsyncLimiter, Starlette]):
     """Limits of a FastAPI or Starlette application.
 
     default: the policy of every route without a limit of its own, and of what is no route.
     key, cost, skip, on_denied, headers, refund_when, settle, methods: what limits have that say nothing else.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter.
+    The limiter is `limiter`, or one made of `store` and the options of a limiter, which is closed when the application
+    is shut down. `limit` decorates endpoints, sync and
+    async, with and without a `request`.
     """
 
-    def __init__(
-        self,
-        app: Starlette | None = None,
-        *,
-        limiter: Limiter | AsyncLimiter | None = None,
-        store: str | Iterable[str] | None = None,
-        default: str | Policy | Sequence[Any] | None = None,
-        key: Key | Callable[..., Any] | None = None,
-        cost: int | Callable[..., Any] = 1,
-        skip: Callable[..., Any] | None = None,
-        on_denied: Callable[..., Any] | None = None,
-        headers: str = "both",
-        refund_when: Callable[..., Any] | None = None,
-        settle: Callable[..., Any] | None = None,
-        methods: Iterable[str] | None = None,
-        **options: Any,
-    ) -> None:
-        self.limiter = choose_limiter(AsyncLimiter, limiter, store, options)
-        self._options: dict[str, Any] = {
-            "key": key,
-            "cost": cost,
-            "skip": skip,
-            "on_denied": on_denied,
-            "headers": headers,
-            "refund_when": refund_when,
-            "settle": settle,
-            "methods": methods,
-        }
-        self._default = () if default is None else (self.guard(Rule(default, **self._options)),)
-        self._apps: list[Starlette] = []
-        # The guards of a route, with what keeps its id from being another's.
-        self._known: dict[tuple[int, str | None], tuple[Any, tuple[Guard, ...]]] = {}
-        if app is not None:
-            self.init_app(app)
+    _kind = AsyncLimiter
+    _face = FACE
 
     def init_app(self, app: Starlette) -> None:
         """Answers for an application from now on."""
@@ -144,48 +116,35 @@ class Tidegate:
         # Around everything, also around what makes a 500 of an error: every answer has the headers.
         app.build_middleware_stack = lambda: self._around(build())  # type: ignore[method-assign]
 
-    def limit(self, policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[Endpoint], Endpoint]:
-        """A decorator for endpoints, below `@app.get(…)`; the options are those of Tidegate."""
-        if callable(policy):
-            raise ConfigError('write @tg.limit("5/minute"): @tg.limit alone has no policy')
-        rule = Rule(policy, **{**self._options, **options})
-
-        def mark(endpoint: Endpoint) -> Endpoint:
-            self._check_order(endpoint, "limit")
-            rule.scope = rule.scope or _name(endpoint)
-            # A policy that makes no sense is told here, not at the first request.
-            limits = [(self, self.guard(rule)), *getattr(endpoint, MARK, ())]
-            setattr(_inner(endpoint), MARK, limits)
-            return endpoint
-
-        return mark
-
-    def exempt(self, endpoint: Endpoint) -> Endpoint:
-        """A decorator for endpoints that nothing of this Tidegate limits."""
-        self._check_order(endpoint, "exempt")
-        setattr(_inner(endpoint), MARK, [(self, None)])
-        return endpoint
-
-    def guard(self, rule: Rule) -> Guard:
-        """The rule made ready."""
-        return Guard(rule, self.limiter, FACE)
-
-    def _check_order(self, endpoint: Any, name: str) -> None:
-        if isinstance(endpoint, BaseRoute) or not callable(endpoint):
-            raise ConfigError(f"@tg.{name} is for endpoints, not for {endpoint!r}")
-        if any(getattr(route, "endpoint", None) is endpoint for app in self._apps for route in app.routes):
+    def _check_order(self, view: Any, decorator: str) -> None:
+        if isinstance(view, BaseRoute) or not callable(view):
+            raise ConfigError(f"@tg.{decorator} is for endpoints, not for {view!r}")
+        if any(getattr(route, "endpoint", None) is view for app in self._apps for route in app.routes):
             raise ConfigError(
-                f"@tg.{name} stands above the route of {_name(endpoint)}, which is registered without it: "
+                f"@tg.{decorator} stands above the route of {_name(view)}, which is registered without it: "
                 "put it below @app.get(…)"
             )
+
+    def _name(self, view: Any) -> str:
+        return _name(view)
+
+    def _marked(self, view: Any, guard: Guard | None) -> Any:
+        marks = [(self, guard)] if guard is None else [(self, guard), *getattr(view, MARK, ())]
+        setattr(_inner(view), MARK, marks)
+        return view
 
     def _around(self, inner: App) -> App:
         """Lets the messages of every answer pass through its exchange."""
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "lifespan":
+                await self._live(inner, scope, receive, send)
+                return
             if scope["type"] not in ("http", "websocket"):
                 await inner(scope, receive, send)
                 return
+            if self._closed:
+                self._open()
             scope[NAME] = exchange = _Exchange(send, self, scope, receive)
             try:
                 await inner(scope, receive, self._late(exchange, receive) if self._default else exchange.send)
@@ -224,11 +183,8 @@ class Tidegate:
         if not guards:
             return True
         ticket = await exchange.ask(guards)
-        if ticket is None:
-            return True
-        if guards is self._default:
-            exchange.defaulted = ticket
-        if ticket.denied:
+        exchange.defaulted = guards is self._default
+        if ticket is not None and ticket.denied:
             await exchange.refuse(ticket, receive)
             return False
         return True
@@ -270,8 +226,8 @@ def _marks(endpoint: Any, method: str | None) -> Iterable[Any]:
 
 
 def _place(scope: Scope) -> Any:
-    """The route, as it was included where the request found it."""
-    return scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
+    """The route, as it was included where the request found it; older Starlettes tell the endpoint and no more."""
+    return scope.get("fastapi", {}).get("effective_route_context") or scope.get("route") or scope.get("endpoint")
 
 
 def _places(route: Any) -> Iterable[Any]:
@@ -290,7 +246,12 @@ def _has_rate_limit(dependant: Any) -> bool:
     return isinstance(dependant.call, RateLimit) or any(_has_rate_limit(one) for one in dependant.dependencies)
 
 
-async def _answer(_: HTTPConnection, error: Denied) -> App:
+async def _answer(connection: HTTPConnection, error: Denied) -> App | None:
+    if connection.scope["type"] == "websocket":
+        # What is returned for a websocket is sent by newer Starlettes only.
+        await error.exchange.refuse(error.ticket, error.exchange.receive)
+        return None
+
     async def answer(scope: Scope, receive: Receive, _: Send) -> None:
         await error.exchange.refuse(error.ticket, receive)
 
@@ -321,13 +282,15 @@ class RateLimit:
         if known is None or known[0] is not tidegate:
             policy, options = self._given
             rule = Rule(policy, **{**tidegate._options, "scope": self._scope(scope), **options})
-            known = self._guards[id(tidegate)] = (tidegate, tidegate.guard(rule))
-        if exchange.defaulted is not None:
+            known = self._guards[id(tidegate)] = (tidegate, tidegate._guard(rule))
+        if exchange.defaulted:
             # It was asked for before anybody could know of this limit, which takes its place.
-            default, exchange.defaulted = exchange.defaulted, None
-            exchange.tickets.remove(default)
-            default.release()
-            await arun(give_back(default.charges), tidegate.limiter)
+            exchange.defaulted = False
+            exchange.unfold()
+            defaults, exchange.tickets = exchange.tickets, ()
+            for default in defaults:
+                default.release()
+                await arun(give_back(default.charges), tidegate.limiter)
         ticket = await exchange.ask((known[1],))
         if ticket is not None and ticket.denied:
             for other in exchange.tickets:

@@ -18,24 +18,25 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
 
 import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from ._tidegate import AsyncLimiter, Limiter, Policy
+from ._environ import EnvironFace
+from ._layers import Within
+from ._tidegate import Limiter
 from .errors import ConfigError
 from .http import (
     Answer,
     Guard,
-    Key,
-    Rule,
     Ticket,
     admit,
     admit_simply,
-    choose_limiter,
     claim,
     client_ip,
     header,
@@ -47,27 +48,23 @@ from .http import (
 
 __all__ = ["Tidegate", "claim", "client_ip", "header", "user"]
 
-Limited = TypeVar("Limited", bound=Any)
-
 # Where a request carries its ticket, and an application its Tidegate.
 NAME = "tidegate"
-# Where a view carries its limits: a list of (Tidegate, Rule); None instead of a Rule is exempt.
+# Where a request carries the list of what its answer is to tell about limits.
+FIELDS = "tidegate.fields"
+# Where a view carries its limits: a list of (Tidegate, Guard); None instead of a Guard is exempt.
 MARK = "__tidegate__"
+# Who was asked for the view that runs.
+_ASKED: ContextVar[object] = ContextVar("tidegate.flask", default=None)
+
+_current = flask.request._get_current_object  # type: ignore[attr-defined]
 
 
-class _Face:
+class _Face(EnvironFace):
     """How a request of Flask is read."""
 
-    def peer(self, request: flask.Request) -> str | None:
-        peer: str | None = request.environ.get("REMOTE_ADDR")
-        return peer
-
-    def header(self, request: flask.Request, name: str) -> str | None:
-        return request.headers.get(name)
-
-    def forwarded(self, request: flask.Request) -> list[bytes]:
-        line = request.environ.get("HTTP_X_FORWARDED_FOR")
-        return [] if line is None else [line.encode("latin-1")]
+    def environ(self, request: flask.Request) -> Mapping[str, Any]:
+        return request.environ
 
     def user(self, request: flask.Request) -> object:
         login = sys.modules.get("flask_login")
@@ -84,49 +81,24 @@ class _Face:
 FACE = _Face()
 
 
-class Tidegate:
+class Tidegate(Within[Limiter, Flask]):
     """Limits of Flask applications.
 
     default: the policy of every view without a limit of its own.
     key, cost, skip, on_denied, headers, refund_when, settle, methods: what limits have that say nothing else.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter.
+    The limiter is `limiter`, or one made of `store` and the options of a limiter. `limit` decorates views, async views,
+    class views, their methods, and blueprints, whose limit is one for all of their views.
     """
 
-    def __init__(
-        self,
-        app: Flask | None = None,
-        *,
-        limiter: Limiter | AsyncLimiter | None = None,
-        store: str | Iterable[str] | None = None,
-        default: str | Policy | Sequence[Any] | None = None,
-        key: Key | Callable[..., Any] | None = None,
-        cost: int | Callable[..., Any] = 1,
-        skip: Callable[..., Any] | None = None,
-        on_denied: Callable[..., Any] | None = None,
-        headers: str = "both",
-        refund_when: Callable[..., Any] | None = None,
-        settle: Callable[..., Any] | None = None,
-        methods: Iterable[str] | None = None,
-        **options: Any,
-    ) -> None:
-        self.limiter = choose_limiter(Limiter, limiter, store, options)
-        self._options: dict[str, Any] = {
-            "key": key,
-            "cost": cost,
-            "skip": skip,
-            "on_denied": on_denied,
-            "headers": headers,
-            "refund_when": refund_when,
-            "settle": settle,
-            "methods": methods,
-        }
-        self._default = () if default is None else (self._guard(Rule(default, **self._options)),)
-        self._apps: list[Flask] = []
-        # By application, endpoint and method: known when they are first asked for.
-        self._known: dict[tuple[int, str, str], tuple[Guard, ...]] = {}
-        if app is not None:
-            self.init_app(app)
+    _kind = Limiter
+    _face = FACE
+
+    def _begin(self, *args: Any, **shared: Any) -> None:
+        super()._begin(*args, **shared)
+        # The applications whose answers are listened to, since a limit of theirs has something to do then.
+        self._listens: list[Flask] = []
+        self._lock = threading.Lock()
 
     def init_app(self, app: Flask) -> None:
         """Limits an application from now on."""
@@ -138,44 +110,20 @@ class Tidegate:
         self._apps.append(app)
         # Not before_request: those who come after would not have told yet who the user is.
         app.dispatch_request = self._asking(app, app.dispatch_request)  # type: ignore[method-assign]
-        app.after_request(self._after)
-        app.teardown_request(_teardown)
+        # Not after_request: a response copies its headers once more, and looks at every one, when it is sent.
+        app.wsgi_app = _announcing(app.wsgi_app)  # type: ignore[method-assign]
 
-    def limit(self, policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[Limited], Limited]:
-        """A decorator for views, async views, class views, their methods, and blueprints, below `@app.get(…)`.
-
-        The options are those of Tidegate. A blueprint's limit is one for all of its views.
-        """
-        if callable(policy):
-            raise ConfigError('write @tg.limit("5/minute"): @tg.limit alone has no policy')
-        rule = Rule(policy, **{**self._options, **options})
-
-        def mark(view: Limited) -> Limited:
-            self._check_order(view, "limit")
-            rule.scope = rule.scope or _name(view)
-            # A policy that makes no sense is told here, not at the first request.
-            marked: Limited = self._marked(view, self._guard(rule))
-            return marked
-
-        return mark
-
-    def exempt(self, view: Limited) -> Limited:
-        """A decorator for what nothing of this Tidegate limits."""
-        self._check_order(view, "exempt")
-        marked: Limited = self._marked(view, None)
-        return marked
-
-    def _guard(self, rule: Rule) -> Guard:
-        return Guard(rule, self.limiter, FACE)
-
-    def _check_order(self, view: Any, name: str) -> None:
+    def _check_order(self, view: Any, decorator: str) -> None:
         if not callable(view) and not isinstance(view, Blueprint):
-            raise ConfigError(f"@tg.{name} is for views, class views and blueprints, not for {view!r}")
+            raise ConfigError(f"@tg.{decorator} is for views, class views and blueprints, not for {view!r}")
         if any(view is known for app in self._apps for known in app.view_functions.values()):
             raise ConfigError(
-                f"@tg.{name} stands above the route of {_name(view)}, which is registered without it: "
+                f"@tg.{decorator} stands above the route of {_name(view)}, which is registered without it: "
                 "put it below @app.get(…)"
             )
+
+    def _name(self, view: Any) -> str:
+        return _name(view)
 
     def _marked(self, view: Any, guard: Guard | None) -> Any:
         marks = [(self, guard)] if guard is None else [(self, guard), *getattr(view, MARK, ())]
@@ -210,6 +158,8 @@ class Tidegate:
 
     def _check_attached(self, view: Any) -> Callable[[], None]:
         def check() -> None:
+            if _ASKED.get() is self:
+                return
             try:
                 attached = flask.current_app.extensions.get(NAME)
             except RuntimeError:
@@ -223,32 +173,54 @@ class Tidegate:
         return check
 
     def _asking(self, app: Flask, dispatch: Callable[..., Any]) -> Callable[..., Any]:
-        known, limiter = self._known, self.limiter
+        limiter = self.limiter
+        known: dict[tuple[str, str], tuple[Guard, ...]] = self._known.setdefault(id(app), {})
 
         @functools.wraps(dispatch)
         def asking(*args: Any) -> Any:
-            request: flask.Request = flask.request._get_current_object()  # type: ignore[attr-defined]
-            endpoint, method = request.endpoint, request.method
-            if endpoint is None or request.routing_exception is not None:
+            request: flask.Request = _current()
+            rule = request.url_rule
+            if rule is None:
                 return dispatch(*args)
             try:
-                guards = known[id(app), endpoint, method]
+                guards = known[rule.endpoint, request.method]
             except KeyError:
-                guards = self._guards(app, endpoint, request)
+                guards = self._guards(app, rule.endpoint, request)
             if not guards:
                 return dispatch(*args)
             guard = guards[0]
-            if len(guards) == 1 and guard.simple and guard.methods is None:
-                ticket: Ticket | None = admit_simply(guard, request, limiter)
+            told: list[tuple[str, str]] | Ticket | None
+            if guard.desk is not None and len(guards) == 1:
+                told = admit_simply(guard, guard.desk, request, limiter)
             else:
-                ticket = run(admit(guards, request, method), limiter)
-            if ticket is not None:
-                request.environ[NAME] = ticket
-                if ticket.denied:
-                    return _refusal(app, request, ticket)
-            return dispatch(*args)
+                told = run(admit(guards, request, request.method), limiter)
+            if told is not None:
+                environ = request.environ
+                if isinstance(told, Ticket):
+                    environ[NAME] = ticket = told
+                    told = ticket.guard.headers.text(*ticket.decisions)
+                    if ticket.denied:
+                        _announce(environ, told)
+                        return _refusal(app, request, ticket)
+                _announce(environ, told)
+            token = _ASKED.set(self)
+            try:
+                return dispatch(*args)
+            finally:
+                _ASKED.reset(token)
 
         return asking
+
+    def _listen(self, app: Flask) -> None:
+        """Hears from now on of an application's answers."""
+        with self._lock:
+            if app in self._listens:
+                return
+            self._listens.append(app)
+            # First in the lists, so last of all; and the lists anew, since somebody may be going through them.
+            after, over = app.after_request_funcs, app.teardown_request_funcs
+            after[None] = [self._after, *after.get(None, ())]
+            over[None] = [_teardown, *over.get(None, ())]
 
     def _guards(self, app: Flask, endpoint: str, request: flask.Request) -> tuple[Guard, ...]:
         view, method = app.view_functions[endpoint], request.method
@@ -267,20 +239,21 @@ class Tidegate:
             guards: tuple[Guard, ...] = ()
         else:
             guards = tuple(guard for owner, guard in marks if owner is self and guard is not None) or self._default
+        if any(guard.later for guard in guards):
+            self._listen(app)
+        known = self._known[id(app)]
         # A client may make up methods, a server has few.
-        if len(self._known) < 100_000:
-            self._known[id(app), endpoint, method] = guards
+        if len(known) < 100_000:
+            known[endpoint, method] = guards
         return guards
 
     def _after(self, response: flask.Response) -> flask.Response:
-        request: flask.Request = flask.request._get_current_object()  # type: ignore[attr-defined]
+        request: flask.Request = _current()
         ticket: Ticket | None = request.environ.get(NAME)
         if ticket is None:
             return response
         if ticket.refunds:
             run(refund(ticket, request, response), self.limiter)
-        # The list itself: the names and values are known to be legal, and every one is looked at three times otherwise.
-        response.headers._list.extend(ticket.guard.headers.text(*ticket.decisions))
         if ticket.holds or ticket.settles:
             del request.environ[NAME]
 
@@ -296,6 +269,28 @@ class Tidegate:
             else:
                 end()
         return response
+
+
+def _announcing(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """Puts what is announced behind the headers of an answer."""
+
+    def announcing(environ: Any, start_response: Callable[..., Any]) -> Any:
+        told: list[tuple[str, str]] = []
+        environ[FIELDS] = told
+
+        def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            return start_response(status, [*headers, *told], *error)
+
+        return inner(environ, start)
+
+    return announcing
+
+
+def _announce(environ: Any, fields: list[tuple[str, str]]) -> None:
+    told: list[tuple[str, str]] | None = environ.get(FIELDS)
+    # There is none where somebody dispatches without a server: nothing is sent then.
+    if told is not None:
+        told.extend(fields)
 
 
 def _name(view: Any) -> str:

@@ -6,18 +6,18 @@ its requests are read (a `Face`), when the limiter is asked, and how its respons
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import inspect
-import logging
-import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
-from ._tidegate import AsyncLimiter, ClientIp, Decision, Headers, Limiter, Policy, anonymous, hashed, problem, status
+from ._functions import adapted, name_of
+from ._keys import Face, Key, Read, Request, claim, client_ip, header, user
+from ._steps import Steps, arun, run, waited
+from ._tidegate import AsyncLimiter, Decision, Desk, Headers, Limiter, Policy, problem, status
 from .errors import ConfigError, CostError, KeyInvalid, RateLimited
 
 __all__ = [
+    "OPTIONS",
     "Answer",
     "Face",
     "Guard",
@@ -38,197 +38,11 @@ __all__ = [
     "user",
 ]
 
-log = logging.getLogger("tidegate.http")
-
-Request: TypeAlias = Any
 Response: TypeAlias = Any
 T = TypeVar("T")
 
 
-class Face(Protocol):
-    """How a framework's requests are read."""
-
-    def peer(self, request: Request) -> str | None:
-        """The address at the other end of the connection; None or "" when it has none."""
-
-    def header(self, request: Request, name: str) -> str | None:
-        """A header's value."""
-
-    def forwarded(self, request: Request) -> list[bytes]:
-        """The lines of X-Forwarded-For, in the order in which they came."""
-
-    def user(self, request: Request) -> object:
-        """Whom the framework has authenticated: None, or a user of whatever class."""
-
-    def claims(self, request: Request) -> Mapping[str, Any] | None:
-        """The claims of a token that the application has verified, where it left them."""
-
-
-# --- Keys -------------------------------------------------------------------------------------------------------------
-
-Read: TypeAlias = Callable[[Request], Any]
-
-
-class Key:
-    """Says whose request it is, in any framework."""
-
-    def __init__(self, name: str, bind: Callable[[Face], Read], *, plain: bool = False) -> None:
-        self._name = name
-        self.bind = bind
-        # Whether it only reads what a Face reads, at once: then there is a short way.
-        self.plain = plain
-
-    def __repr__(self) -> str:
-        return self._name
-
-
-def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) -> Key:
-    """The client's address, the key when nothing is said.
-
-    `trusted_proxies` are addresses, networks ("10.0.0.0/8"), or the words "loopback", "linklocal", "uniquelocal" and
-    "unix": X-Forwarded-For counts only through these. IPv6 addresses that share their first `ipv6_prefix` bits are one
-    client.
-    """
-    ip = ClientIp(trusted_proxies, ipv6_prefix)
-
-    def bind(face: Face) -> Read:
-        key, peer, forwarded = ip.key, face.peer, face.forwarded
-        if ip.reads_forwarded:
-            return lambda request: key(peer(request), forwarded(request))
-
-        def direct(request: Request) -> str:
-            client = key(peer(request))
-            if client == "unix":
-                _warn_of_unix()
-            return client
-
-        return direct
-
-    return Key("client_ip()", bind, plain=True)
-
-
-@functools.cache
-def _warn_of_unix() -> None:
-    log.warning(
-        "requests come through a Unix domain socket, so all clients are one: their key is 'unix'. If a proxy of yours "
-        "is at the other end, trust what it says: key=client_ip(trusted_proxies=['unix'])"
-    )
-
-
-def _or_anonymous(name: str, otherwise: Key | None, read: Callable[[Face], Read], *, plain: bool = True) -> Key:
-    """A key that a request may lack; without it, it is known by its address."""
-    fallback = otherwise or client_ip()
-
-    def bind(face: Face) -> Read:
-        known, unknown = read(face), fallback.bind(face)
-        mark: Callable[[str], str] = (lambda key: key) if otherwise else anonymous
-
-        def key(request: Request) -> str:
-            found: str | None = known(request)
-            return mark(unknown(request)) if found is None else found
-
-        return key
-
-    return Key(name, bind, plain=plain and fallback.plain)
-
-
-def header(name: str, *, otherwise: Key | None = None) -> Key:
-    """The value of a header such as an API key, hashed before it is stored.
-
-    A request without it is known by its address, or by the key `otherwise`.
-    """
-
-    def read(face: Face) -> Read:
-        def value(request: Request) -> str | None:
-            found = face.header(request, name)
-            return hashed(found) if found else None
-
-        return value
-
-    return _or_anonymous(f"header({name!r})", otherwise, read)
-
-
-def user(*, otherwise: Key | None = None) -> Key:
-    """Whom the framework has authenticated; one who is not is known by the address, or by the key `otherwise`."""
-
-    def read(face: Face) -> Read:
-        return lambda request: _identity(face.user(request))
-
-    return _or_anonymous("user()", otherwise, read)
-
-
-def claim(
-    name: str, *, of: Callable[[Request], Mapping[str, Any] | None] | None = None, otherwise: Key | None = None
-) -> Key:
-    """A claim of a token that the application has verified, "sub" say.
-
-    `of` is a function of the request that returns the verified claims; without it they are where the framework's
-    file says.
-    """
-
-    def read(face: Face) -> Read:
-        claims = _adapted(of, 1, "of") if of is not None else face.claims
-
-        def value(request: Request) -> str | None:
-            found = claims(request)
-            held = None if found is None else found.get(name)
-            return None if held is None else str(held)
-
-        return value
-
-    return _or_anonymous(f"claim({name!r})", otherwise, read, plain=of is None)
-
-
-def _identity(who: Any) -> str | None:
-    """What tells one user from another, whatever class they are of."""
-    if who is None or getattr(who, "is_authenticated", True) is False:
-        return None
-    if isinstance(who, (str, int)):
-        return str(who) or None
-    for name in ("pk", "id", "identity", "username", "display_name"):
-        try:
-            found = getattr(who, name, None)
-        except NotImplementedError:
-            continue
-        if found is not None and not callable(found):
-            return str(found)
-    if callable(get_id := getattr(who, "get_id", None)):
-        found = get_id()
-        return None if found is None else str(found)
-    raise KeyInvalid(f"user() cannot tell who {type(who).__name__} is: give a key function that can")
-
-
 # --- Options ----------------------------------------------------------------------------------------------------------
-
-
-def _adapted(function: Any, most: int, option: str) -> Callable[..., Any]:
-    """The function with exactly `most` arguments; one that wants fewer gets the last, or none."""
-    if not callable(function):
-        raise ConfigError(f"{option} is a function of the request, not {function!r}")
-    try:
-        kinds = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
-    except (TypeError, ValueError):  # built-in functions do not always say
-        return function  # type: ignore[no-any-return]
-    if any(one.kind is one.VAR_POSITIONAL for one in kinds):
-        return function  # type: ignore[no-any-return]
-    wanted = [one for one in kinds if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    if any(one.kind is one.KEYWORD_ONLY for one in kinds) or len(wanted) > most:
-        raise ConfigError(f"{option} {_name(function)} takes {len(kinds)} arguments: it is given {most}")
-    if len(wanted) == most:
-        return function  # type: ignore[no-any-return]
-    if not wanted:
-        # Whoever can take the request though it need not, takes it.
-        if any(
-            one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-            for one in inspect.signature(function).parameters.values()
-        ):
-            return function if most == 1 else lambda *given: function(given[-1])
-        return lambda *_: function()
-    return lambda *given: function(given[-1])
-
-
-def _name(function: object) -> str:
-    return str(getattr(function, "__qualname__", repr(function)))
 
 
 class Entry:
@@ -269,16 +83,16 @@ class Rule:
         scope: str = "",
     ) -> None:
         if callable(policy):
-            raise ConfigError(f'{_name(policy)} stands where a policy belongs: write @….limit("5/minute")')
+            raise ConfigError(f'{name_of(policy)} stands where a policy belongs: write @….limit("5/minute")')
         several = policy if isinstance(policy, (list, tuple)) else [policy]
         if not several:
             raise ConfigError("policy is an empty list: give at least one policy")
         self.policies = [self._entry(one, key, cost) for one in several]
         self.key, self.cost, self.scope = key, cost, scope
-        self.skip = None if skip is None else _adapted(skip, 1, "skip")
-        self.on_denied = None if on_denied is None else _adapted(on_denied, 2, "on_denied")
-        self.refund_when = None if refund_when is None else _adapted(refund_when, 2, "refund_when")
-        self.settle = None if settle is None else _adapted(settle, 2, "settle")
+        self.skip = None if skip is None else adapted(skip, 1, "skip")
+        self.on_denied = None if on_denied is None else adapted(on_denied, 2, "on_denied")
+        self.refund_when = None if refund_when is None else adapted(refund_when, 2, "refund_when")
+        self.settle = None if settle is None else adapted(settle, 2, "settle")
         self.headers = Headers(headers)
         if isinstance(methods, str):
             raise ConfigError(f"methods is a list such as [{methods!r}], not a text")
@@ -297,28 +111,36 @@ class Rule:
             fixed = given
             given = Key(repr(fixed), lambda _: lambda _: fixed, plain=True)
         elif not isinstance(given, Key):
-            function = _adapted(given, 1, "key")
-            given = Key(_name(given), lambda _: function)
+            function = adapted(given, 1, "key")
+            given = Key(name_of(given), lambda _: function)
         if isinstance(units, bool) or not (isinstance(units, int) or callable(units)):
             raise CostError(f"cost is a whole number or a function of the request, not {units!r}")
-        return policy, given, _adapted(units, 1, "cost") if callable(units) else units
+        return policy, given, adapted(units, 1, "cost") if callable(units) else units
+
+
+# What can be said of a limit, and once for all limits that say nothing else.
+OPTIONS = tuple(
+    name for name, one in inspect.signature(Rule).parameters.items() if one.kind is one.KEYWORD_ONLY and name != "scope"
+)
 
 
 class Guard:
     """A rule made ready for a limiter and a framework."""
 
     __slots__ = (
+        "desk",
         "entries",
         "entry",
         "headers",
+        "later",
         "methods",
         "on_denied",
         "refund_when",
         "refunds",
         "settle",
         "settles",
-        "simple",
         "skip",
+        "who",
     )
 
     def __init__(self, rule: Rule, limiter: Limiter | AsyncLimiter, face: Face) -> None:
@@ -330,13 +152,17 @@ class Guard:
         self.headers, self.methods, self.skip = rule.headers, rule.methods, rule.skip
         self.on_denied, self.refund_when, self.settle = rule.on_denied, rule.refund_when, rule.settle
         self.refunds, self.settles = rule.refund_when is not None, rule.settle is not None
+        # Whether there may be something to do when the answer is known, or over.
+        self.later = self.refunds or self.settles or any(entry.holds for entry in self.entries)
         first = self.entry = self.entries[0]
-        # One policy, one check, and nothing to call but the key: what nearly every request needs.
-        self.simple = (
-            len(self.entries) == 1
-            and rule.policies[0][1].plain
-            and not (first.holds or first.shapes or callable(first.cost) or self.skip)
-        )
+        # One policy, one check, and nothing to call but the key, which is what nearly every request needs: then one
+        # native call is all, and `who` is what it is given.
+        key: Key = rule.policies[0][1]
+        self.who = first.key if key.ip is None else face.peer
+        self.desk: Desk | None = None
+        detours = first.shapes or callable(first.cost) or self.skip is not None or self.methods is not None
+        if len(self.entries) == 1 and key.plain and not (detours or self.later):
+            self.desk = Desk(first.policy, first.prefix, first.cost, self.headers, key.ip)
 
 
 def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
@@ -397,7 +223,7 @@ class Ticket:
 
     @property
     def charges(self) -> Sequence[Charge]:
-        """What was charged; of a simple guard the Decision says it, should anybody ask."""
+        """What was charged; of a guard with a desk the Decision says it, should anybody ask."""
         if self._charges is None:
             told = self.decision
             self._charges = (Charge(self.guard, self.guard.entry, told.key, told.cost),) if told else ()
@@ -431,57 +257,6 @@ class Answer:
 
 # What a rule asks for while it runs, and what it gets: a call of the limiter by name, or an awaitable to wait for. One
 # text of the rules then serves threads and event loops.
-Step: TypeAlias = "tuple[str, Any]"
-Steps: TypeAlias = Generator[Step, Any, T]
-
-
-def run(steps: Steps[T], limiter: Limiter) -> T:
-    """Takes the steps on the calling thread."""
-    try:
-        name, given = next(steps)
-        while True:
-            try:
-                result: Any = None
-                if name == "sleep":
-                    time.sleep(given)
-                elif name == "wait":
-                    _refuse_async(given)
-                else:
-                    result = getattr(limiter, name)(*given)
-            except Exception as error:
-                name, given = steps.throw(error)
-            else:
-                name, given = steps.send(result)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-
-
-async def arun(steps: Steps[T], limiter: AsyncLimiter) -> T:
-    """Takes the steps on an event loop."""
-    try:
-        name, given = next(steps)
-        while True:
-            try:
-                result: Any = None
-                if name == "sleep":
-                    await asyncio.sleep(given)
-                elif name == "wait":
-                    result = await given
-                else:
-                    result = await getattr(limiter, name)(*given)
-            except Exception as error:
-                name, given = steps.throw(error)
-            else:
-                name, given = steps.send(result)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-
-
-def _refuse_async(given: Any) -> NoReturn:
-    close = getattr(given, "close", None)
-    if close is not None:
-        close()
-    raise ConfigError(f"{_name(given)} is async: this framework calls key, cost, skip and the like on a thread")
 
 
 def checked_key(entry: Entry, key: Any) -> str:
@@ -499,10 +274,17 @@ def checked_cost(entry: Entry, cost: Any) -> int:
     raise CostError(f"the cost of {entry.name} is {cost!r} ({type(cost).__name__}): it must be a whole number")
 
 
-def admit_simply(guard: Guard, request: Request, limiter: Limiter) -> Ticket:
-    """The same as `admit` of one guard that is simple, without its detours."""
+def admit_simply(guard: Guard, desk: Desk, request: Request, limiter: Limiter) -> list[tuple[str, str]] | Ticket:
+    """The same as `admit` of one guard that has a desk, without its detours: the fields of the answer to one who may
+    go, or the ticket of one who was refused."""
+    who = guard.who(request)
+    if who:
+        told = desk.ask(limiter, who)
+        return told if isinstance(told, list) else Ticket(told, guard, None)
+    # A peer without an address, which is worth a word.
     entry = guard.entry
-    return Ticket(limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost), guard, None)
+    decision = limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost)
+    return guard.headers.text(decision) if decision else Ticket(decision, guard, None)
 
 
 def admit(guards: Sequence[Guard], request: Request, method: str | None) -> Steps[Ticket | None]:
@@ -511,23 +293,17 @@ def admit(guards: Sequence[Guard], request: Request, method: str | None) -> Step
     for guard in guards:
         if guard.methods is not None and method not in guard.methods:
             continue
-        if guard.skip is not None and (yield from _waited(guard.skip(request))):
+        if guard.skip is not None and (yield from waited(guard.skip(request))):
             continue
         for entry in guard.entries:
-            key = checked_key(entry, (yield from _waited(entry.key(request))))
+            key = checked_key(entry, (yield from waited(entry.key(request))))
             cost = entry.cost
             if not isinstance(cost, int):
-                cost = checked_cost(entry, (yield from _waited(cost(request))))
+                cost = checked_cost(entry, (yield from waited(cost(request))))
             charges.append(Charge(guard, entry, key, cost))
     if not charges:
         return None
     return (yield from _ask(charges))
-
-
-def _waited(given: Any) -> Steps[Any]:
-    if isinstance(given, Awaitable):
-        given = yield "wait", given
-    return given
 
 
 def _ask(charges: list[Charge]) -> Steps[Ticket]:
@@ -585,7 +361,7 @@ def refund(ticket: Ticket, request: Request, response: Response) -> Steps[None]:
         when = charge.guard.refund_when
         if when is None or charge.returned or _decision(ticket, charge).shadow:
             continue
-        if (yield from _waited(when(request, response))):
+        if (yield from waited(when(request, response))):
             charge.returned = True
             yield from give_back((charge,))
 
@@ -597,7 +373,7 @@ def settle(ticket: Ticket, request: Request, response: Response) -> Steps[None]:
         if actual is None or charge.returned or _decision(ticket, charge).shadow:
             continue
         charge.returned = True
-        cost = yield from _waited(actual(request, response))
+        cost = yield from waited(actual(request, response))
         if cost is None:
             continue
         if checked_cost(charge.entry, cost) == 0:

@@ -16,20 +16,16 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Generator
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar
 
 from limits import aio, storage
 from limits.limits import GRANULARITIES
 
+from ._steps import Steps, arun, run
 from ._tidegate import AsyncLimiter, Decision, Limit, Limiter, Policy
 from .errors import TidegateError
 
 __all__ = ["AsyncTidegateStorage", "TidegateStorage"]
-
-T = TypeVar("T")
-# A call of the limiter by name, and what it answered: one text for both storages.
-Steps: TypeAlias = "Generator[tuple[str, tuple[Any, ...]], Any, T]"
 
 SCHEMES = [
     f"tidegate+{scheme}"
@@ -156,55 +152,44 @@ class TidegateStorage(_Half, storage.Storage, storage.MovingWindowSupport, stora
         storage.Storage.__init__(self, uri, wrap_exceptions)
         self.limiter = Limiter(uri.removeprefix("tidegate+"), **options)
 
-    def _do(self, steps: Steps[T]) -> T:
-        try:
-            name, given = next(steps)
-            while True:
-                try:
-                    result = getattr(self.limiter, name)(*given)
-                except Exception as error:
-                    name, given = steps.throw(error)
-                else:
-                    name, given = steps.send(result)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-
     @property
     def base_exceptions(self) -> type[Exception]:
+        """What `wrap_exceptions` wraps."""
         return TidegateError
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return self._do(self._incr(key, expiry, amount))
+        return run(self._incr(key, expiry, amount), self.limiter)
 
     def get(self, key: str) -> int:
-        return self._do(self._get(key))
+        return run(self._get(key), self.limiter)
 
     def get_expiry(self, key: str) -> float:
-        return self._do(self._get_expiry(key))
+        return run(self._get_expiry(key), self.limiter)
 
     def check(self) -> bool:
-        return self._do(self._check())
+        return run(self._check(), self.limiter)
 
     def reset(self) -> int | None:
-        return self._do(self._reset())
+        return run(self._reset(), self.limiter)
 
     def clear(self, key: str) -> None:
-        self._do(self._clear(key))
+        run(self._clear(key), self.limiter)
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return self._do(self._acquire("sliding-log", key, limit, expiry, amount))
+        return run(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return self._do(self._moving(key, limit, expiry))
+        return run(self._moving(key, limit, expiry), self.limiter)
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return self._do(self._acquire("sliding-counter", key, limit, expiry, amount))
+        return run(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return self._do(self._sliding(key, expiry))
+        return run(self._sliding(key, expiry), self.limiter)
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
-        self._do(self._clear_sliding(key, expiry))
+        """Forgets a sliding window counter."""
+        run(self._clear_sliding(key, expiry), self.limiter)
 
 
 class AsyncTidegateStorage(
@@ -220,52 +205,41 @@ class AsyncTidegateStorage(
         aio.storage.Storage.__init__(self, uri, wrap_exceptions)
         self.limiter = AsyncLimiter(uri.removeprefix("async+").removeprefix("tidegate+"), **options)
 
-    async def _do(self, steps: Steps[T]) -> T:
-        try:
-            name, given = next(steps)
-            while True:
-                try:
-                    result = await getattr(self.limiter, name)(*given)
-                except Exception as error:
-                    name, given = steps.throw(error)
-                else:
-                    name, given = steps.send(result)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-
     @property
     def base_exceptions(self) -> type[Exception]:
+        """What `wrap_exceptions` wraps."""
         return TidegateError
 
     async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return await self._do(self._incr(key, expiry, amount))
+        return await arun(self._incr(key, expiry, amount), self.limiter)
 
     async def get(self, key: str) -> int:
-        return await self._do(self._get(key))
+        return await arun(self._get(key), self.limiter)
 
     async def get_expiry(self, key: str) -> float:
-        return await self._do(self._get_expiry(key))
+        return await arun(self._get_expiry(key), self.limiter)
 
     async def check(self) -> bool:
-        return await self._do(self._check())
+        return await arun(self._check(), self.limiter)
 
     async def reset(self) -> int | None:
-        return await self._do(self._reset())
+        return await arun(self._reset(), self.limiter)
 
     async def clear(self, key: str) -> None:
-        await self._do(self._clear(key))
+        await arun(self._clear(key), self.limiter)
 
     async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return await self._do(self._acquire("sliding-log", key, limit, expiry, amount))
+        return await arun(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
 
     async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return await self._do(self._moving(key, limit, expiry))
+        return await arun(self._moving(key, limit, expiry), self.limiter)
 
     async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return await self._do(self._acquire("sliding-counter", key, limit, expiry, amount))
+        return await arun(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
 
     async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return await self._do(self._sliding(key, expiry))
+        return await arun(self._sliding(key, expiry), self.limiter)
 
     async def clear_sliding_window(self, key: str, expiry: int) -> None:
-        await self._do(self._clear_sliding(key, expiry))
+        """Forgets a sliding window counter."""
+        await arun(self._clear_sliding(key, expiry), self.limiter)

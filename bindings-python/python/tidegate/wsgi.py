@@ -10,20 +10,18 @@ Functions given as options get the environ. `user()` reads `REMOTE_USER`, `claim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
-from ._tidegate import AsyncLimiter, Limiter, Policy
+from ._environ import EnvironFace
+from ._layers import Around
+from ._tidegate import Limiter
 from .http import (
     Answer,
-    Guard,
-    Key,
-    Rule,
     Ticket,
     admit,
     admit_simply,
-    choose_limiter,
     claim,
     client_ip,
     header,
@@ -35,7 +33,8 @@ from .http import (
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 
-Environ = dict[str, Any]
+Environ: TypeAlias = dict[str, Any]
+App: TypeAlias = Callable[..., Iterable[bytes]]
 
 # Where an environ carries its ticket.
 NAME = "tidegate"
@@ -49,18 +48,11 @@ class Response:
         self.headers = {name.lower(): value for name, value in headers}
 
 
-class _Face:
+class _Face(EnvironFace):
     """How an environ is read."""
 
-    def peer(self, request: Environ) -> str | None:
-        return request.get("REMOTE_ADDR")
-
-    def header(self, request: Environ, name: str) -> str | None:
-        return request.get("HTTP_" + name.upper().replace("-", "_"))
-
-    def forwarded(self, request: Environ) -> list[bytes]:
-        line = request.get("HTTP_X_FORWARDED_FOR")
-        return [] if line is None else [line.encode("latin-1")]
+    def environ(self, request: Environ) -> Environ:
+        return request
 
     def user(self, request: Environ) -> object:
         return request.get("REMOTE_USER") or None
@@ -72,63 +64,37 @@ class _Face:
 FACE = _Face()
 
 
-class TidegateMiddleware:
+class TidegateMiddleware(Around[Limiter, App]):
     """Asks before the application is called; refused requests do not reach it.
 
     The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit
     is held until the last byte of the answer, or until the server closes it.
     """
 
-    def __init__(
-        self,
-        app: Callable[..., Iterable[bytes]],
-        policy: str | Policy | Sequence[Any],
-        *,
-        limiter: Limiter | AsyncLimiter | None = None,
-        store: str | Iterable[str] | None = None,
-        key: Key | Callable[..., Any] | None = None,
-        cost: int | Callable[..., Any] = 1,
-        skip: Callable[..., Any] | None = None,
-        on_denied: Callable[..., Any] | None = None,
-        headers: str = "both",
-        refund_when: Callable[..., Any] | None = None,
-        settle: Callable[..., Any] | None = None,
-        methods: Iterable[str] | None = None,
-        **options: Any,
-    ) -> None:
-        rule = Rule(
-            policy,
-            key=key,
-            cost=cost,
-            skip=skip,
-            on_denied=on_denied,
-            headers=headers,
-            refund_when=refund_when,
-            settle=settle,
-            methods=methods,
-        )
-        self.app = app
-        self.limiter = choose_limiter(Limiter, limiter, store, options)
-        self._guards = [Guard(rule, self.limiter, FACE)]
+    _kind = Limiter
+    _face = FACE
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         guard = self._guards[0]
-        if guard.simple and guard.methods is None:
-            ticket: Ticket | None = admit_simply(guard, environ, self.limiter)
-        else:
-            ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
+        if guard.desk is not None:
+            told = admit_simply(guard, guard.desk, environ, self.limiter)
+            if isinstance(told, Ticket):
+                return self._refuse(told, environ, start_response)
+            return self.app(environ, _announcing(start_response, told))
+        ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
         if ticket is None:
             return self.app(environ, start_response)
         if ticket.denied:
             return self._refuse(ticket, environ, start_response)
         environ[NAME] = ticket
+        announce = _announcing(start_response, ticket.guard.headers.text(*ticket.decisions))
         answered: list[Response] = []
 
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
             if ticket.refunds or ticket.settles:
                 answered.append(Response(status, headers))
                 run(refund(ticket, environ, answered[-1]), self.limiter)
-            return start_response(status, [*headers, *ticket.guard.headers.text(*ticket.decisions)], *error)
+            return announce(status, headers, *error)
 
         def end() -> None:
             ticket.release()
@@ -154,16 +120,21 @@ class TidegateMiddleware:
         if ticket.guard.on_denied is not None:
             answer = ticket.guard.on_denied(environ, ticket.decision)
             if answer is not None:
-
-                def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-                    return start_response(status, [*headers, *fields], *error)
-
-                body: Iterable[bytes] = answer(environ, start)
+                body: Iterable[bytes] = answer(environ, _announcing(start_response, fields))
                 return body
         refusal = Answer(ticket)
         phrase = HTTPStatus(refusal.status).phrase
         start_response(f"{refusal.status} {phrase}", [*refusal.fields, *fields])
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
+
+
+def _announcing(start_response: Callable[..., Any], fields: list[tuple[str, str]]) -> Callable[..., Any]:
+    """Puts these behind the headers of an answer."""
+
+    def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+        return start_response(status, [*headers, *fields], *error)
+
+    return start
 
 
 class _Body:

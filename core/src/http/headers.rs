@@ -13,6 +13,12 @@ use crate::policy::{Algorithm, Limit, Policy};
 
 const POLICY: &str = "RateLimit-Policy";
 const LIMIT: &str = "RateLimit";
+const OLD_LIMIT: &str = "X-RateLimit-Limit";
+const OLD_REMAINING: &str = "X-RateLimit-Remaining";
+const OLD_RESET: &str = "X-RateLimit-Reset";
+const RETRY_AFTER: &str = "Retry-After";
+/// Every name that [`headers`] may say, for hosts that keep them ready.
+pub const NAMES: [&str; 6] = [POLICY, LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
 /// The largest whole number of a structured field has 15 digits.
 const LARGEST: u64 = 999_999_999_999_999;
 
@@ -83,15 +89,15 @@ pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static 
             fields.push((LIMIT, list(&announced, limit_item)));
         }
         if matches!(which, Headers::Both | Headers::Legacy) {
-            fields.push(("X-RateLimit-Limit", lead.limit().to_string()));
-            fields.push(("X-RateLimit-Remaining", lead.remaining().to_string()));
-            fields.push(("X-RateLimit-Reset", reset_at(lead).to_string()));
+            fields.push((OLD_LIMIT, lead.limit().to_string()));
+            fields.push((OLD_REMAINING, lead.remaining().to_string()));
+            fields.push((OLD_RESET, reset_at(lead).to_string()));
         }
     }
     if let Some(refusal) = decisions.iter().find(|decision| !decision.allowed())
         && let Some(wait) = retry_after(refusal)
     {
-        fields.push(("Retry-After", wait.to_string()));
+        fields.push((RETRY_AFTER, wait.to_string()));
     }
     fields
 }

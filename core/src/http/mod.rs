@@ -8,7 +8,7 @@ mod identity;
 mod problem;
 
 pub use client::{ClientIp, DEFAULT_IPV6_PREFIX, Trusted};
-pub use headers::{Announced, Announcement, Headers, announcement, headers, headers_of_all};
+pub use headers::{Announced, Announcement, Headers, NAMES, announcement, headers, headers_of_all};
 pub use identity::{anonymous, hashed};
 pub use problem::{MEDIA_TYPE, Refusal, problem};
 

@@ -1,0 +1,33 @@
+// What a Decision says, in the words that the vectors and all languages share; times in whole microseconds.
+
+/** Node counts in milliseconds. */
+export const micros = (ms) => (ms === null ? null : Math.round(ms * 1000));
+
+/** Every field of a Decision. */
+export function said(decision) {
+  return {
+    allowed: decision.allowed,
+    shadow: decision.shadow,
+    policy: decision.policy,
+    key: decision.key,
+    cost: decision.cost,
+    limit: decision.limit,
+    remaining: decision.remaining,
+    retry_after: micros(decision.retryAfterMs),
+    reset_after: micros(decision.resetAfterMs),
+    // Milliseconds: a Date knows no more.
+    reset_at: decision.resetAt.getTime(),
+    delay: micros(decision.delayMs),
+    source: decision.source,
+    limits: decision.limits.map((limit) => ({
+      algorithm: limit.algorithm,
+      limit: limit.limit,
+      period: micros(limit.periodMs),
+      remaining: limit.remaining,
+      retry_after: micros(limit.retryAfterMs),
+      reset_after: micros(limit.resetAfterMs),
+      exceeded: limit.exceeded,
+    })),
+    decisions: decision.decisions.map(said),
+  };
+}

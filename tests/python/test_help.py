@@ -1,0 +1,70 @@
+"""Whoever asks `help()` is told something, whatever public name it is about."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import pydoc
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tidegate
+from web import django_settings
+
+MODULES = ["tidegate"] + [
+    f"tidegate.{one.name}" for one in pkgutil.iter_modules(tidegate.__path__) if one.name[0] != "_"
+]
+
+
+def public(name: str) -> Iterator[tuple[str, Any]]:
+    """Everything that has a public name in a module: itself, its functions and classes, and their members."""
+    if name == "tidegate.django":
+        django_settings()
+    module = importlib.import_module(name)
+    yield name, module
+    for known in module.__all__:
+        noun = getattr(module, known)
+        # Python 3.10 takes an alias of a class for one.
+        is_class = inspect.isclass(noun) and not isinstance(noun, types.GenericAlias)
+        if not (is_class or inspect.isroutine(noun)):
+            continue
+        yield f"{name}.{known}", noun
+        if not is_class:
+            continue
+        # What every exception has is Python's to explain.
+        inherited = set(dir(BaseException)) if issubclass(noun, BaseException) else set()
+        for member in (one for one in dir(noun) if one[0] != "_" and one not in inherited):
+            found = inspect.getattr_static(noun, member)
+            # Fields without code behind them say what they are in their class.
+            if callable(getattr(noun, member)) or isinstance(found, property) or inspect.isgetsetdescriptor(found):
+                yield f"{name}.{known}.{member}", found if inspect.isgetsetdescriptor(found) else getattr(noun, member)
+
+
+def test_there_are_modules_for_every_framework() -> None:
+    assert {"flask", "fastapi", "asgi", "wsgi", "django", "limits", "http", "errors"} == {
+        name.removeprefix("tidegate.") for name in MODULES[1:]
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_has_a_docstring(module: str) -> None:
+    nouns = dict(public(module))
+    assert len(nouns) > 1
+    silent = [name for name, noun in nouns.items() if not (inspect.getdoc(noun) or "").strip()]
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    "name", ["Limiter.check", "AsyncLimiter.hold", "Decision.retry_after", "Policy", "RateLimited"]
+)
+def test_help_shows_it(name: str) -> None:
+    noun: Any = tidegate
+    for part in name.split("."):
+        noun = getattr(noun, part)
+    shown = pydoc.plain(pydoc.render_doc(noun))
+    doc = inspect.getdoc(noun)
+    assert doc and doc.splitlines()[0] in shown

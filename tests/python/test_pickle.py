@@ -1,0 +1,145 @@
+"""What travels between processes, and what stays in its own: `pickle` and `copy`."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import pytest
+
+from tidegate import (
+    AsyncLimiter,
+    ClosedError,
+    ConfigError,
+    CostError,
+    Decision,
+    KeyInvalid,
+    Limit,
+    Limiter,
+    ManualClock,
+    Policy,
+    PolicyError,
+    RateLimited,
+    StoreError,
+    TidegateError,
+)
+
+
+def by(protocol: int) -> Callable[[Any], Any]:
+    return lambda value: pickle.loads(pickle.dumps(value, protocol))
+
+
+WAYS = {f"protocol {number}": by(number) for number in range(pickle.HIGHEST_PROTOCOL + 1)}
+WAYS |= {"copy": copy.copy, "deepcopy": copy.deepcopy}
+
+
+@pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
+def sent(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    way: Callable[[Any], Any] = request.param
+    return way
+
+
+def decisions() -> list[Decision]:
+    """One of every kind."""
+    limiter = Limiter(
+        policies={
+            "login": "20/minute; 5/3s",
+            "rich": Policy(
+                [Limit("token-bucket", 5, "week", initial=1), Limit("calendar-window", 9, "month")], block_for="10m"
+            ),
+            "queue": "leaky-bucket 10/s",
+            "shadow": Policy("1/minute", shadow=True, journal=3),
+        },
+        clock=ManualClock(),
+    )
+    made = [limiter.check("login", "al\nice", cost=cost) for cost in (2, 3, 1, 10**9)]
+    made += [limiter.check("rich", "") for _ in range(2)]
+    made += [limiter.check("queue", "k") for _ in range(2)]
+    made += [limiter.check("shadow", "k") for _ in range(2)]
+    made += [limiter.check("gcra 1/s burst 3", "ü"), limiter.check("0/minute", "k"), limiter.peek("login", "b")]
+    made += [limiter.check_all([("login", "x"), ("1/day", "x", cost)]) for cost in (1, 2)]
+    for choice in ("closed", "open", "local"):
+        made.append(Limiter("redis://127.0.0.1:1", on_store_error=choice).check("1/s", "k"))
+    return made
+
+
+def told(decision: Decision) -> tuple[Any, ...]:
+    return decision.as_dict(), repr(decision), bool(decision), hash(decision), decision.limits, decision.decisions
+
+
+def test_a_decision_says_the_same_wherever_it_is_sent(sent: Callable[[Any], Any]) -> None:
+    for decision in decisions():
+        again = sent(decision)
+        assert type(again) is Decision
+        assert again == decision and told(again) == told(decision)
+
+
+def test_a_denial_for_want_of_a_store_stays_one() -> None:
+    from tidegate._tidegate import status
+
+    denied = Limiter("redis://127.0.0.1:1", on_store_error="closed").check("1/s", "k")
+    assert status(denied) == status(pickle.loads(pickle.dumps(denied))) == 503
+
+
+def test_a_decision_that_was_sent_can_be_settled(sent: Callable[[Any], Any]) -> None:
+    limiter = Limiter(policies={"api": "100/hour", "other": "10/hour"})
+    limiter.settle(sent(limiter.check("api", "a", cost=10)), 3)
+    assert limiter.peek("api", "a").remaining == 97
+    limiter.settle(sent(limiter.check_all([("api", "b", 5), ("other", "b", 5)])), 1)
+    assert (limiter.peek("api", "b").remaining, limiter.peek("other", "b").remaining) == (99, 9)
+
+
+def test_what_is_no_decision_is_told() -> None:
+    told: Any = Limiter().check("5/s", "k").__reduce__()
+    make, (*about, numbers, parts) = told
+    for wrong in (numbers[:-1], (), (9, *numbers[1:]), (numbers[0], 9, *numbers[2:]), numbers + numbers[-4:] * 2):
+        with pytest.raises(ConfigError, match="not the numbers of a Decision"):
+            make(*about, wrong, parts)
+
+
+ERRORS: list[TidegateError] = [
+    StoreError("gone", "store_timeout"),
+    StoreError("refused", "store_rejected"),
+    ConfigError("no"),
+    ClosedError("shut"),
+    KeyInvalid("key"),
+    CostError("cost"),
+    TidegateError("other", "new_code"),
+    PolicyError("nonsense", "policy_invalid", "a.yaml", 3, 7),
+    PolicyError("nonsense", "policy_invalid", None, 1, 7, "5/fortnight"),
+]
+
+
+@pytest.mark.parametrize("error", [*ERRORS, RateLimited(Limiter().check("0/s", "k"))], ids=lambda error: error.code)
+def test_an_exception_says_the_same_wherever_it_is_sent(error: TidegateError, sent: Callable[[Any], Any]) -> None:
+    error.add_note("seen on the way") if hasattr(error, "add_note") else None
+    again = sent(error)
+    assert type(again) is type(error)
+    assert (str(again), repr(again), again.args) == (str(error), repr(error), error.args)
+    assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("value", [Limiter(), AsyncLimiter(), ManualClock()], ids=lambda value: type(value).__name__)
+def test_what_belongs_to_a_process_says_so(value: object, sent: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=f"{type(value).__name__} cannot be pickled or copied"):
+        sent(value)
+
+
+def _asked(cost: int) -> Decision:
+    return Limiter().check("5/s", "k", cost)
+
+
+def _refused(cost: int) -> None:
+    raise RateLimited(_asked(cost))
+
+
+def test_they_come_back_from_a_pool() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert [decision.remaining for decision in pool.map(_asked, [1, 2])] == [4, 3]
+        with pytest.raises(RateLimited) as caught:
+            pool.submit(_refused, 9).result()
+    assert caught.value.decision.cost == 9

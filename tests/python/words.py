@@ -1,0 +1,44 @@
+"""What a Decision says, in the words that the vectors and all languages share; times in whole microseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate import Decision
+
+
+def micros(seconds: float | None) -> int | None:
+    """Python counts in seconds."""
+    return None if seconds is None else round(seconds * 1e6)
+
+
+def said(decision: Decision) -> dict[str, Any]:
+    """Every field of a Decision."""
+    return {
+        "allowed": decision.allowed,
+        "shadow": decision.shadow,
+        "policy": decision.policy,
+        "key": decision.key,
+        "cost": decision.cost,
+        "limit": decision.limit,
+        "remaining": decision.remaining,
+        "retry_after": micros(decision.retry_after),
+        "reset_after": micros(decision.reset_after),
+        # Milliseconds, cut off: a Date of JavaScript's knows no more.
+        "reset_at": int(decision.reset_at * 1000 + 0.0005),
+        "delay": micros(decision.delay),
+        "source": decision.source,
+        "limits": [
+            {
+                "algorithm": limit.algorithm,
+                "limit": limit.limit,
+                "period": micros(limit.period),
+                "remaining": limit.remaining,
+                "retry_after": micros(limit.retry_after),
+                "reset_after": micros(limit.reset_after),
+                "exceeded": limit.exceeded,
+            }
+            for limit in decision.limits
+        ],
+        "decisions": [said(one) for one in decision.decisions],
+    }
