@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::{Builder, Decision, ErrorKind, Limiter};
+use tidegate_tests::cluster::{move_slot, owner};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::speaker::Speaker;
 
@@ -112,24 +113,6 @@ fn check_all_over_slots_gives_back_what_a_race_cost() {
     }
 }
 
-fn node_of(cluster: &Servers, slot: u16) -> usize {
-    let slots = cluster.command(0, &["CLUSTER", "SLOTS"]);
-    let range = slots.as_array().expect("ranges").iter().find(|range| {
-        let slot = i64::from(slot);
-        range[0].as_i64().expect("a slot") <= slot && slot <= range[1].as_i64().expect("a slot")
-    });
-    let port = range.expect("an owner")[2][1].as_u64().expect("a port");
-    (0..6).find(|node| u64::from(cluster.port(*node)) == port).expect("a node of ours")
-}
-
-/// Keys are no text, so that the harness cannot name them.
-fn connection(servers: &Servers, node: usize) -> redis::Connection {
-    let control = &servers.json()["control"];
-    let [user, password] = ["user", "password"].map(|name| control[name].as_str().expect("a word"));
-    let client = redis::Client::open(format!("redis://{user}:{password}@127.0.0.1:{}", servers.port(node)));
-    client.and_then(|client| client.get_connection()).expect("the node answers")
-}
-
 struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -166,30 +149,9 @@ fn slots_that_move_cost_no_error() {
             .collect();
         // Whatever happens here, the workers end.
         let _ends = Ends(&stop);
-        let id = |node: usize| cluster.command(node, &["CLUSTER", "MYID"]).as_str().expect("an id").to_owned();
-        let mut nodes: Vec<redis::Connection> = (0..3).map(|node| connection(&cluster, node)).collect();
-        let control = &cluster.json()["control"];
-        let [user, password] = ["user", "password"].map(|name| control[name].as_str().expect("a word"));
         for slot in (0..16_384_u16).step_by(331) {
-            let from = node_of(&cluster, slot);
-            let to = (from + 1) % 3;
-            let (number, from_id, to_id) = (slot.to_string(), id(from), id(to));
-            cluster.command(to, &["CLUSTER", "SETSLOT", &number, "IMPORTING", &from_id]);
-            cluster.command(from, &["CLUSTER", "SETSLOT", &number, "MIGRATING", &to_id]);
-            loop {
-                // One at a time, so that slots are in between for a while.
-                let mut ask = redis::cmd("CLUSTER");
-                let keys: Vec<Vec<u8>> =
-                    ask.arg("GETKEYSINSLOT").arg(slot).arg(1).query(&mut nodes[from]).expect("its keys");
-                let Some(key) = keys.first() else { break };
-                let mut migrate = redis::cmd("MIGRATE");
-                migrate.arg("127.0.0.1").arg(cluster.port(to)).arg("").arg(0).arg(5_000).arg("REPLACE");
-                migrate.arg("AUTH2").arg(user).arg(password).arg("KEYS").arg(key);
-                migrate.exec(&mut nodes[from]).expect("the key moves");
-            }
-            for node in [to, from] {
-                cluster.command(node, &["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
-            }
+            let from = owner(&cluster, slot);
+            move_slot(&cluster, slot, from, (from + 1) % 3);
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         for worker in workers {
