@@ -1,14 +1,19 @@
 //! Random faults, one after the other, against an exact model: what is stored of a key is known to the unit, except for
 //! checks nobody heard the answer of.
 //!
-//! A minute of it runs with all tests; `TIDEGATE_SOAK` gives the seconds, `TIDEGATE_SEED` the order of things.
+//! A minute of it runs with all tests, half of it over one server and half over a cluster; `TIDEGATE_SOAK` gives the
+//! seconds, `TIDEGATE_SEED` the order of things.
+
+mod cluster;
+mod single;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
 use tidegate_tests::proxy::{Proxy, Weather};
-use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::servers::Servers;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 const LIMIT: u64 = 40;
@@ -68,101 +73,143 @@ impl Random {
     }
 }
 
-/// One thing that goes wrong for a while.
-fn mishap(random: &mut Random, servers: &Servers, proxy: &Proxy, losses: &AtomicU64) -> &'static str {
-    let while_ = |milliseconds: u64| std::thread::sleep(Duration::from_millis(milliseconds));
+fn sleep(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}
+
+/// What one server and a node of a cluster suffer alike; no data is lost.
+fn mishap(random: &mut Random, servers: &Servers, node: usize, proxy: &Proxy) -> &'static str {
     let length = 20 + random.below(900);
     let weather = |weather: Weather, name: &'static str| {
         proxy.set(weather);
-        while_(length);
+        sleep(length);
         proxy.set(Weather::Clear);
         name
     };
-    match random.below(11) {
+    match random.below(10) {
         0 => {
-            // Counted before and after: a check in between may have been stored on either side of it.
-            losses.fetch_add(1, Ordering::SeqCst);
-            servers.kill(0);
-            while_(length / 2);
-            servers.start_again(0);
-            losses.fetch_add(1, Ordering::SeqCst);
-            "killed"
-        }
-        1 => {
-            servers.stop(0);
-            while_(length);
-            servers.cont(0);
+            servers.stop(node);
+            sleep(length);
+            servers.cont(node);
             "stopped"
         }
-        2 => {
+        1 => {
             for _ in 0..5 {
-                drop(servers.command(0, &["SCRIPT", "FLUSH"]));
-                while_(length / 10);
+                drop(servers.command(node, &["SCRIPT", "FLUSH"]));
+                sleep(length / 10);
             }
             "flushed"
         }
-        3 => {
-            drop(servers.command(0, &["CLIENT", "PAUSE", &length.to_string(), "WRITE"]));
-            while_(length);
+        2 => {
+            drop(servers.command(node, &["CLIENT", "PAUSE", &length.to_string(), "WRITE"]));
+            sleep(length);
             "paused"
         }
-        4 => {
-            drop(servers.command(0, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]));
-            while_(length / 10);
+        3 => {
+            drop(servers.command(node, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]));
+            sleep(length / 10);
             "disconnected"
         }
-        5 => weather(Weather::Silent, "silent"),
-        6 => weather(Weather::Slow(Duration::from_millis(50 + length / 2)), "slow"),
-        7 => weather(Weather::Swallow, "swallowed"),
-        8 => weather(Weather::Cut, "cut"),
-        9 => weather(Weather::Stall, "stalled"),
+        4 => weather(Weather::Silent, "silent"),
+        5 => weather(Weather::Slow(Duration::from_millis(50 + length / 2)), "slow"),
+        6 => weather(Weather::Swallow, "swallowed"),
+        7 => weather(Weather::Cut, "cut"),
+        8 => weather(Weather::Stall, "stalled"),
         _ => weather(Weather::Refuse, "refused"),
     }
 }
 
-#[test]
-fn nothing_is_lost_and_nothing_counts_twice() {
+/// Losses of data: each is counted when it begins and when it is over, since a check in between may have been stored on
+/// either side of it.
+#[derive(Default)]
+struct Losses(AtomicU64);
+
+impl Losses {
+    fn during(&self, what: impl FnOnce()) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        what();
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Whatever happens, the workers end.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[track_caller]
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        sleep(10);
+    }
+}
+
+/// One at a time: together they would be slow, and their times add up to what was asked for.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Checks from threads and tasks while one thing after the other goes wrong, for half of the time.
+fn soak(url: &str, losses: &Losses, mut goes_wrong: impl FnMut(&mut Random) -> &'static str) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = number("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    let until = Instant::now() + Duration::from_secs(number("TIDEGATE_SOAK").unwrap_or(60));
+    let end = Instant::now() + Duration::from_secs(number("TIDEGATE_SOAK").unwrap_or(60)) / 2;
     println!("seed {seed}");
     let mut random = Random(seed);
-    let servers = Servers::start(Kind::Single);
-    let proxy = Proxy::before(servers.port(0));
-    let limiter = Limiter::builder().store(format!("redis://127.0.0.1:{}/0", proxy.port())).timeout(TIMEOUT);
-    let limiter = limiter.on_store_error(OnStoreError::Raise).build().expect("a limiter");
-    let (over, losses) = (AtomicBool::new(false), AtomicU64::new(0));
-    let checks = AtomicU64::new(0);
+    let limiter = Limiter::builder().store(url).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
+    let limiter = limiter.build().expect("a limiter");
+    let over = AtomicBool::new(false);
+    let (checks, stored) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for worker in 0..WORKERS {
-            let (limiter, over, losses, checks) = (&limiter, &over, &losses, &checks);
-            // A worker that finds a fault ends the run; its panic fails the test.
-            scope.spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-                let mut known = [Known::default(); KEYS];
-                let mut random = Random(worker as u64);
-                let tasks = limiter.to_async();
-                while !over.load(Ordering::Relaxed) {
-                    let number = random.below(KEYS as u64) as usize;
-                    let key = format!("{worker}:{number}:{}", known[number].turn);
-                    let before = losses.load(Ordering::SeqCst);
-                    let decision = if worker % 2 == 0 {
-                        limiter.check(POLICY, &key)
-                    } else {
-                        runtime.block_on(tasks.check(POLICY, &key))
-                    };
-                    checks.fetch_add(1, Ordering::Relaxed);
-                    known[number].hear(&decision, before, losses.load(Ordering::SeqCst));
-                    std::thread::sleep(Duration::from_micros(500));
-                }
-            });
-        }
-        while Instant::now() < until {
-            let name = mishap(&mut random, &servers, &proxy, &losses);
-            println!("{name}");
-            std::thread::sleep(Duration::from_millis(random.below(1_200)));
+        let _ends = Ends(&over);
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|worker| {
+                let (limiter, over, checks, stored) = (&limiter, &over, &checks, &stored);
+                scope.spawn(move || {
+                    // Who finds a fault ends the run for all.
+                    let _ends = Ends(over);
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                    let mut known = [Known::default(); KEYS];
+                    let mut random = Random(worker as u64);
+                    let tasks = limiter.to_async();
+                    while !over.load(Ordering::Relaxed) {
+                        let number = random.below(KEYS as u64) as usize;
+                        let key = format!("{worker}:{number}:{}", known[number].turn);
+                        let before = losses.now();
+                        let decision = if worker % 2 == 0 {
+                            limiter.check(POLICY, &key)
+                        } else {
+                            runtime.block_on(tasks.check(POLICY, &key))
+                        };
+                        checks.fetch_add(1, Ordering::Relaxed);
+                        stored.fetch_add(u64::from(decision.is_ok()), Ordering::Relaxed);
+                        known[number].hear(&decision, before, losses.now());
+                        std::thread::sleep(Duration::from_micros(500));
+                    }
+                })
+            })
+            .collect();
+        while Instant::now() < end && !over.load(Ordering::Relaxed) {
+            println!("{}", goes_wrong(&mut random));
+            until("the store serves again", || limiter.ping().is_ok());
+            sleep(random.below(1_200));
         }
         over.store(true, Ordering::Relaxed);
+        for worker in workers {
+            // The words of the one who found a fault, and not only that somebody did.
+            worker.join().unwrap_or_else(|fault| std::panic::resume_unwind(fault));
+        }
     });
-    println!("{} checks", checks.into_inner());
+    let (checks, stored) = (checks.into_inner(), stored.into_inner());
+    println!("{checks} checks, of which {stored} were answered");
+    assert!(stored > 0, "nobody was ever answered, so nothing was compared");
 }
