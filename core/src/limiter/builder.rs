@@ -255,7 +255,7 @@ impl Builder {
                 }
                 StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?),
             };
-            Ok((Breaker::around(store, url, Arc::clone(signals)), url.clone()))
+            Ok((Breaker::around(store, url, self.timeout, Arc::clone(signals)), url.clone()))
         };
         let mut stores = urls.iter().map(guarded).collect::<Result<Vec<_>>>()?;
         match (stores.len(), stores.pop()) {

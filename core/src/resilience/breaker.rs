@@ -1,7 +1,9 @@
 //! Stops asking a store that does not answer, and finds out when it does again.
 //!
 //! After three failures in a row nobody waits for the store any more: calls fail at once with the last cause, and a
-//! thread that lives only that long probes it. Error replies are answers: they open nothing, but are told when they begin
+//! thread that lives only that long probes it. Where a call may take long, so may a probe, and two take turns at that: one
+//! that is soon given up finds a server that is back while an older question is lost, and one that has all the time of a
+//! call finds a server that is far away. Error replies are answers: they open nothing, but are told when they begin
 //! and when they end.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,6 +22,8 @@ use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
 const PATIENCE: u32 = 3;
 /// Between two probes.
 const PAUSE: Duration = Duration::from_millis(100);
+/// A probe that is soon given up. After one, and the pause, the next finds a server that is back well within a second.
+const SOON: Duration = Duration::from_millis(250);
 /// A store that refused within this time still refuses, whatever else it answers: one that serves reads and refuses
 /// writes would go and come back all the time.
 const CALM: Duration = Duration::from_secs(1);
@@ -33,6 +37,8 @@ struct Shared {
     store: Arc<dyn Store>,
     /// The store's URL without secrets.
     shown: String,
+    /// Whether a call may take longer than a probe that is soon given up.
+    patient: bool,
     signals: Arc<Signals>,
     failures: AtomicU32,
     open: ArcSwapOption<Outage>,
@@ -55,23 +61,28 @@ struct Outage {
     error: Error,
     since: SystemTime,
     began: Instant,
-    prober: OnceLock<Thread>,
+    /// Whether somebody has found it to be over.
+    over: AtomicBool,
+    probers: [OnceLock<Thread>; 2],
 }
 
 impl Outage {
     fn new(shown: &str, cause: Error) -> Self {
         let error = Error::new(cause.kind(), format!("{shown} is not asked until it answers again: {cause}"));
         let (since, began) = (SystemTime::now(), Instant::now());
-        Self { process: fork::generation(), cause, error, since, began, prober: OnceLock::new() }
+        let (over, probers) = (AtomicBool::new(false), Default::default());
+        Self { process: fork::generation(), cause, error, since, began, over, probers }
     }
 }
 
 impl Breaker {
-    pub(crate) fn around(store: Arc<dyn Store>, url: &str, signals: Arc<Signals>) -> Arc<dyn Store> {
+    /// `timeout` is what a call of the store may take.
+    pub(crate) fn around(store: Arc<dyn Store>, url: &str, timeout: Duration, signals: Arc<Signals>) -> Arc<dyn Store> {
         let shown = super::signals::shown(url);
         let shared = Shared {
             store,
             shown,
+            patient: timeout > SOON,
             signals,
             failures: AtomicU32::new(0),
             open: ArcSwapOption::empty(),
@@ -154,17 +165,29 @@ impl Shared {
             return;
         }
         self.signals.lost.add(1);
-        let shared = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("tidegate-probe".to_owned());
-        match thread.spawn(move || shared.probe(&outage)) {
-            Ok(thread) => {
-                if let Some(outage) = self.open.load().as_ref() {
-                    let _ = outage.prober.set(thread.thread().clone());
-                }
-            }
+        let told = Arc::clone(&outage);
+        let asks = self.probes(&outage, 0, move |shared| {
+            // From here, so that no caller waits for a listener.
+            shared.signals.gone(&shared.shown, StoreState::Lost, &told.cause, told.since);
+            shared.probe(&told, |store| store.ping_by(Instant::now() + SOON));
+        });
+        if !asks {
             // With nobody to find out when the store is back, every call must.
-            Err(_) => self.closes(),
+            return self.closes();
         }
+        if self.patient {
+            let waits = Arc::clone(&outage);
+            self.probes(&outage, 1, move |shared| shared.probe(&waits, |store| store.ping()));
+        }
+    }
+
+    /// Starts a thread that probes; says whether there is one.
+    fn probes(self: &Arc<Self>, outage: &Outage, number: usize, run: impl FnOnce(&Self) + Send + 'static) -> bool {
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("tidegate-probe".to_owned()).spawn(move || run(&shared));
+        let Ok(thread) = thread else { return false };
+        let _ = outage.probers[number].set(thread.thread().clone());
+        true
     }
 
     fn closes(&self) {
@@ -173,16 +196,17 @@ impl Shared {
         self.open.store(None);
     }
 
-    /// Until the store answers; told from here, so that no caller waits for a listener.
-    fn probe(&self, outage: &Outage) {
-        self.signals.gone(&self.shown, StoreState::Lost, &outage.cause, outage.since);
-        while !self.closed.load(Ordering::Relaxed) {
-            match self.store.ping() {
+    /// Until the store answers.
+    fn probe(&self, outage: &Outage, ping: impl Fn(&dyn Store) -> Result<()>) {
+        while !self.closed.load(Ordering::Relaxed) && !outage.over.load(Ordering::Relaxed) {
+            match ping(&*self.store) {
                 Err(error) if error.kind() == ErrorKind::Closed => return,
                 Err(error) if !is_answer(&error) => std::thread::park_timeout(PAUSE),
                 _ => {
-                    self.closes();
-                    self.signals.back(&self.shown, outage.since, outage.began.elapsed());
+                    if !outage.over.swap(true, Ordering::Relaxed) {
+                        self.closes();
+                        self.signals.back(&self.shown, outage.since, outage.began.elapsed());
+                    }
                     return;
                 }
             }
@@ -222,8 +246,8 @@ impl Shared {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        if let Some(prober) = self.open.load().as_ref().and_then(|outage| outage.prober.get()) {
-            prober.unpark();
+        if let Some(outage) = self.open.load().as_ref() {
+            outage.probers.iter().filter_map(OnceLock::get).for_each(Thread::unpark);
         }
     }
 }
@@ -321,7 +345,7 @@ mod tests {
     #[test]
     fn failures_of_before_the_way_back_do_not_count_after_it() {
         let (stub, signals) = (Arc::new(Stub::default()), Arc::new(Signals::default()));
-        let breaker = Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", Arc::clone(&signals));
+        let breaker = Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", SOON, Arc::clone(&signals));
         let plan = Policy::parse("1/hour").expect("a policy").plan();
         let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
         for _ in 0..20 {

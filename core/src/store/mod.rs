@@ -10,6 +10,7 @@ pub(crate) use redis::Redis;
 pub(crate) use url::StoreUrl;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -183,6 +184,11 @@ pub(crate) trait Store: Send + Sync {
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone);
     /// Whether the store answers, and if not, why.
     fn ping(&self) -> Result<()>;
+    /// The same, given up at a moment that comes sooner than the store itself would.
+    fn ping_by(&self, by: Instant) -> Result<()> {
+        let _ = by;
+        self.ping()
+    }
     /// The same without waiting.
     fn submit_ping(&self, done: Pinged);
     /// Ends what is open; what is pending is answered with `closed`.

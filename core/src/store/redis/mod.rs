@@ -191,6 +191,10 @@ impl Store for Redis {
         ping::all(&self.pools()?.1, Instant::now() + self.target.timeout)
     }
 
+    fn ping_by(&self, by: Instant) -> Result<()> {
+        ping::all(&self.pools()?.1, by.min(Instant::now() + self.target.timeout))
+    }
+
     fn submit_ping(&self, done: Pinged) {
         if !self.survey.has_slots() {
             let (request, ride) = (
