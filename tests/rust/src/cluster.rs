@@ -15,23 +15,6 @@ pub fn identity(cluster: &Servers, node: usize) -> String {
     cluster.command(node, &["CLUSTER", "MYID"]).as_str().expect("a name").to_owned()
 }
 
-/// Who serves a slot, as the first node knows it.
-///
-/// # Panics
-/// When it does not know.
-#[must_use]
-#[track_caller]
-pub fn owner(cluster: &Servers, slot: u16) -> usize {
-    let (slots, slot) = (cluster.command(0, &["CLUSTER", "SLOTS"]), i64::from(slot));
-    let range = slots
-        .as_array()
-        .expect("ranges")
-        .iter()
-        .find(|range| range[0].as_i64().expect("a slot") <= slot && slot <= range[1].as_i64().expect("a slot"));
-    let owner = range.expect("an owner")[2][2].as_str().expect("a name");
-    (0..NODES).find(|node| identity(cluster, *node) == owner).expect("a node of ours")
-}
-
 /// Hands a slot and its keys over, one key at a time, so that it is in between for a while.
 ///
 /// # Panics
