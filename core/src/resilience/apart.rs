@@ -154,9 +154,11 @@ impl Asked {
     /// The answers. One that could not be told, of a whole that was refused elsewhere, is as if never seen.
     fn finish(&mut self, entries: &[Entry<'_>]) -> Vec<Answer> {
         let now = self.answers.iter().flatten().map(|answer| answer.now).max().unwrap_or(0);
-        let fresh = |entry: &Entry<'_>| {
-            let view = |rule: &crate::algorithm::Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
-            Answer { applied: true, now, views: entry.plan.rules.iter().map(view).collect(), ..Answer::default() }
+        let fresh = |entry: &Entry<'_>| Answer {
+            applied: true,
+            now,
+            views: entry.plan.unseen(now, entry.op.cost()),
+            ..Answer::default()
         };
         let answers = self.answers.drain(..).zip(entries);
         answers.map(|(answer, entry)| answer.unwrap_or_else(|| fresh(entry))).collect()

@@ -307,8 +307,8 @@ impl Shared {
 
 /// What a key never seen would be told.
 fn fresh(entry: &Entry<'_>, now: u64) -> Answer {
-    let view = |rule: &Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
-    Answer { now, views: entry.plan.rules.iter().map(view).collect(), source: Source::Fallback, ..Answer::default() }
+    let views = entry.plan.unseen(now, entry.op.cost());
+    Answer { now, views, source: Source::Fallback, ..Answer::default() }
 }
 
 fn admitted(entry: &Entry<'_>, now: u64) -> Answer {
