@@ -4,11 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use compact_str::CompactString;
 use parking_lot::Mutex;
 
+use super::owned::{Owned, borrowed, owned};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
 use crate::store::{AllDone, Answer, Done, Entry, Home, Op, Pinged, Store, tell};
 
 /// Which store has which keys.
@@ -55,28 +54,6 @@ impl<T: Division> Store for T {
     fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
         self.store(entry).at_hand(entry, now)
     }
-}
-
-/// An entry that outlives its call.
-pub(super) struct Owned {
-    plan: Arc<Plan>,
-    key: CompactString,
-    op: Op,
-}
-
-impl Owned {
-    fn entry(&self, op: Op) -> Entry<'_> {
-        Entry { plan: &self.plan, key: &self.key, op }
-    }
-}
-
-pub(super) fn owned(entries: &[Entry<'_>]) -> Vec<Owned> {
-    let own = |entry: &Entry<'_>| Owned { plan: Arc::clone(entry.plan), key: entry.key.into(), op: entry.op.clone() };
-    entries.iter().map(own).collect()
-}
-
-pub(super) fn borrowed(entries: &[Owned]) -> Vec<Entry<'_>> {
-    entries.iter().map(|own| own.entry(own.op.clone())).collect()
 }
 
 /// The entries of one store.
@@ -243,7 +220,7 @@ impl Run {
     fn mend(self: Arc<Self>, failed: Option<Error>, mut mends: VecDeque<Mend>) -> Home {
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
-        let (entry, store) = (self.entries[mend.entry].entry(mend.op.clone()), &self.stores[mend.store]);
+        let (entry, store) = (self.entries[mend.entry].with(mend.op.clone()), &self.stores[mend.store]);
         let mended = move |result| {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use compact_str::CompactString;
 
+use super::owned::{Owned, borrowed, owned};
 use super::table::{Item, Shard, Table};
 use crate::algorithm::{Rule, View};
 use crate::clock::Steady;
@@ -283,11 +284,6 @@ fn lasts(plan: &Plan, answer: &Answer) -> u64 {
     until.saturating_sub(answer.now)
 }
 
-/// A policy and key, whatever was done with them.
-fn about<'a>(plan: &'a Arc<Plan>, key: &'a str) -> Entry<'a> {
-    Entry { plan, key, op: Op::Clear }
-}
-
 /// What an operation means to the denials.
 enum Role {
     /// A check that may be answered.
@@ -348,13 +344,13 @@ impl Store for DenyCache {
             return self.store.submit(entry, now, done);
         }
         let shared = Arc::clone(&self.shared);
-        let (plan, key) = (Arc::clone(entry.plan), CompactString::from(entry.key));
+        let asked = Owned::from(entry);
         let learned: Done = match role {
             Role::Check(cost) => match self.shared.look(entry, cost, now, true) {
                 Look::Denied(answer) => return crate::store::tell(done(Ok(answer))),
                 Look::Ask(ticket) => Box::new(move |mut result: Result<Answer>| {
                     if let Ok(answer) = &mut result {
-                        shared.learn(ticket, &about(&plan, &key), cost, now, answer);
+                        shared.learn(ticket, &asked.entry(), cost, now, answer);
                     }
                     done(result)
                 }),
@@ -362,13 +358,13 @@ impl Store for DenyCache {
             Role::Change => {
                 self.shared.changed(entry);
                 Box::new(move |result| {
-                    shared.changed(&about(&plan, &key));
+                    shared.changed(&asked.entry());
                     done(result)
                 })
             }
             _ => Box::new(move |result| {
                 if result.as_ref().is_ok_and(|answer: &Answer| answer.applied) {
-                    shared.changed(&about(&plan, &key));
+                    shared.changed(&asked.entry());
                 }
                 done(result)
             }),
@@ -378,8 +374,8 @@ impl Store for DenyCache {
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
         let shared = Arc::clone(&self.shared);
-        let asked = super::apart::owned(entries);
-        let learned = move |result| done(shared.asked_all(&super::apart::borrowed(&asked), result));
+        let asked = owned(entries);
+        let learned = move |result| done(shared.asked_all(&borrowed(&asked), result));
         self.store.submit_all(entries, now, Box::new(learned));
     }
 

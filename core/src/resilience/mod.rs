@@ -7,6 +7,7 @@ mod deny_cache;
 mod digest;
 mod fallback;
 mod known;
+mod owned;
 mod rollout;
 mod shards;
 mod signals;
