@@ -3,6 +3,7 @@
 
 mod apart;
 mod breaker;
+mod denial;
 mod deny_cache;
 mod digest;
 mod fallback;
