@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Rule;
+use crate::algorithm::{Rule, View};
+use crate::few::Few;
 use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
 
 /// The version mark in every stored value.
@@ -97,6 +98,11 @@ impl Plan {
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
         let version = Arc::new(Version { identity, shape });
         Self { policy, rules, version, layouts, header, full_header, denial_writes, grace, ask, identity }
+    }
+
+    /// What the limits say at `now` of a key that was never seen, to a check of `cost`.
+    pub(crate) fn unseen(&self, now: u64, cost: u64) -> Few<View> {
+        self.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect()
     }
 
     /// Whether its keys need a log's chunks and a journal beside the value.

@@ -1,36 +1,59 @@
-//! Entries that live in different stores, and still stand or fall together: they are charged store by store, in order,
-//! and what was charged is given back when a later store refuses or fails.
+//! Several stores, each with its own keys. Entries that live in different ones still stand or fall together: they are
+//! charged store by store, in order, and what was charged is given back when a later store refuses or fails.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use compact_str::CompactString;
 use parking_lot::Mutex;
 
+use super::owned::{Owned, borrowed, owned};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
-use crate::store::{AllDone, Answer, Entry, Home, Op, Pinged, Store};
+use crate::store::{AllDone, Answer, Done, Entry, Home, Op, Pinged, Store, tell};
 
-/// An entry that outlives its call.
-pub(super) struct Owned {
-    plan: Arc<Plan>,
-    key: CompactString,
-    op: Op,
-}
+/// Which store has which keys.
+pub(super) trait Division: Send + Sync {
+    fn stores(&self) -> &Arc<[Arc<dyn Store>]>;
+    /// The number of the store that has the entry's key.
+    fn store_of(&self, entry: &Entry<'_>) -> usize;
 
-impl Owned {
-    fn entry(&self, op: Op) -> Entry<'_> {
-        Entry { plan: &self.plan, key: &self.key, op }
+    fn store(&self, entry: &Entry<'_>) -> &dyn Store {
+        &*self.stores()[self.store_of(entry)]
     }
 }
 
-pub(super) fn owned(entries: &[Entry<'_>]) -> Vec<Owned> {
-    let own = |entry: &Entry<'_>| Owned { plan: Arc::clone(entry.plan), key: entry.key.into(), op: entry.op.clone() };
-    entries.iter().map(own).collect()
-}
+impl<T: Division> Store for T {
+    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        self.store(entry).ask(entry, now)
+    }
 
-pub(super) fn borrowed(entries: &[Owned]) -> Vec<Entry<'_>> {
-    entries.iter().map(|own| own.entry(own.op.clone())).collect()
+    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+        ask_all(self, entries, now)
+    }
+
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
+        self.store(entry).submit(entry, now, done);
+    }
+
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+        submit_all(self, entries, now, done);
+    }
+
+    /// Whether all stores answer, and if not, why the first of those does not.
+    fn ping(&self) -> Result<()> {
+        self.stores().iter().try_for_each(|store| store.ping())
+    }
+
+    fn submit_ping(&self, done: Pinged) {
+        tell(submit_ping(Arc::clone(self.stores()), 0, done));
+    }
+
+    fn close(&self) {
+        self.stores().iter().for_each(|store| store.close());
+    }
+
+    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        self.store(entry).at_hand(entry, now)
+    }
 }
 
 /// The entries of one store.
@@ -55,10 +78,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(entries: &[Entry<'_>], store_of: &dyn Fn(&Entry<'_>) -> usize) -> Self {
+    fn new(entries: &[Entry<'_>], division: &impl Division) -> Self {
         let mut parts: Vec<Part> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
-            let store = store_of(entry);
+            let store = division.store_of(entry);
             match parts.iter_mut().find(|part| part.store == store) {
                 Some(part) => part.entries.push(index),
                 None => parts.push(Part { store, entries: vec![index] }),
@@ -108,9 +131,11 @@ impl Asked {
     /// The answers. One that could not be told, of a whole that was refused elsewhere, is as if never seen.
     fn finish(&mut self, entries: &[Entry<'_>]) -> Vec<Answer> {
         let now = self.answers.iter().flatten().map(|answer| answer.now).max().unwrap_or(0);
-        let fresh = |entry: &Entry<'_>| {
-            let view = |rule: &crate::algorithm::Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
-            Answer { applied: true, now, views: entry.plan.rules.iter().map(view).collect(), ..Answer::default() }
+        let fresh = |entry: &Entry<'_>| Answer {
+            applied: true,
+            now,
+            views: entry.plan.unseen(now, entry.op.cost()),
+            ..Answer::default()
         };
         let answers = self.answers.drain(..).zip(entries);
         answers.map(|(answer, entry)| answer.unwrap_or_else(|| fresh(entry))).collect()
@@ -118,13 +143,8 @@ impl Asked {
 }
 
 /// On the calling thread.
-pub(super) fn ask_all(
-    stores: &[Arc<dyn Store>],
-    store_of: &dyn Fn(&Entry<'_>) -> usize,
-    entries: &[Entry<'_>],
-    now: Option<u64>,
-) -> Result<Vec<Answer>> {
-    let mut asked = Asked::new(entries, store_of);
+fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+    let (stores, mut asked) = (division.stores(), Asked::new(entries, division));
     for part in 0..asked.parts.len() {
         let mine = asked.of(part, entries);
         let result = stores[asked.parts[part].store].ask_all(&mine, now);
@@ -155,18 +175,12 @@ struct Run {
 }
 
 /// Without waiting.
-pub(super) fn submit_all(
-    stores: &Arc<[Arc<dyn Store>]>,
-    store_of: &dyn Fn(&Entry<'_>) -> usize,
-    entries: &[Entry<'_>],
-    now: Option<u64>,
-    done: AllDone,
-) {
-    let asked = Asked::new(entries, store_of);
+fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+    let asked = Asked::new(entries, division);
     if let [part] = &*asked.parts {
-        return stores[part.store].submit_all(entries, now, done);
+        return division.stores()[part.store].submit_all(entries, now, done);
     }
-    let (stores, entries) = (Arc::clone(stores), owned(entries));
+    let (stores, entries) = (Arc::clone(division.stores()), owned(entries));
     Arc::new(Run { stores, entries, now, asked: Mutex::new(asked), done: Mutex::new(Some(done)) }).charge(0);
 }
 
@@ -206,7 +220,7 @@ impl Run {
     fn mend(self: Arc<Self>, failed: Option<Error>, mut mends: VecDeque<Mend>) -> Home {
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
-        let (entry, store) = (self.entries[mend.entry].entry(mend.op.clone()), &self.stores[mend.store]);
+        let (entry, store) = (self.entries[mend.entry].with(mend.op.clone()), &self.stores[mend.store]);
         let mended = move |result| {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)
@@ -222,13 +236,8 @@ impl Run {
     }
 }
 
-/// Whether all stores answer, and if not, why the first of those does not.
-pub(super) fn ping(stores: &[Arc<dyn Store>]) -> Result<()> {
-    stores.iter().try_for_each(|store| store.ping())
-}
-
-/// The same without waiting.
-pub(super) fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: Pinged) -> Home {
+/// Asks one after the other, from the one of that number.
+fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: Pinged) -> Home {
     let Some(store) = stores.get(at).cloned() else { return done(Ok(())) };
     store.submit_ping(Box::new(move |result| match result {
         Ok(()) => submit_ping(stores, at + 1, done),

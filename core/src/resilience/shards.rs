@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::apart;
+use super::apart::Division;
 use super::digest::{self, Digest};
 use crate::error::{Error, Result};
-use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
+use crate::store::{Entry, Store};
 
 /// See the module.
 pub(crate) struct Shards {
@@ -31,13 +31,15 @@ impl Shards {
         }
         Ok(Self { stores: stores.into_iter().map(|(store, _)| store).collect(), names })
     }
+}
+
+impl Division for Shards {
+    fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
+        &self.stores
+    }
 
     fn store_of(&self, entry: &Entry<'_>) -> usize {
         highest(&self.names, digest::of(&[&entry.plan.identity.to_le_bytes(), entry.key.as_bytes()]))
-    }
-
-    fn store(&self, entry: &Entry<'_>) -> &dyn Store {
-        &*self.stores[self.store_of(entry)]
     }
 }
 
@@ -64,40 +66,6 @@ fn name(url: &str) -> String {
     };
     let hosts: Vec<String> = hosts.to_ascii_lowercase().split(',').map(with_port).collect();
     format!("{}/{}", hosts.join(","), if database.is_empty() { "0" } else { database })
-}
-
-impl Store for Shards {
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.store(entry).ask(entry, now)
-    }
-
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        apart::ask_all(&self.stores, &|entry| self.store_of(entry), entries, now)
-    }
-
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.store(entry).submit(entry, now, done);
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        apart::submit_all(&self.stores, &|entry| self.store_of(entry), entries, now, done);
-    }
-
-    fn ping(&self) -> Result<()> {
-        apart::ping(&self.stores)
-    }
-
-    fn submit_ping(&self, done: Pinged) {
-        crate::store::tell(apart::submit_ping(Arc::clone(&self.stores), 0, done));
-    }
-
-    fn close(&self) {
-        self.stores.iter().for_each(|store| store.close());
-    }
-
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        self.store(entry).at_hand(entry, now)
-    }
 }
 
 #[cfg(test)]
