@@ -1,18 +1,22 @@
 //! Several stores, each with its own keys. Entries that live in different ones still stand or fall together: they are
-//! charged store by store, in order, and what was charged is given back when a later store refuses or fails.
+//! charged store by store, in order, and what was charged is given back when a later store refuses or fails. All of that
+//! has the time of one call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::owned::{Owned, borrowed, owned};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::{AllDone, Answer, Done, Entry, Home, Op, Pinged, Store, tell};
 
 /// Which store has which keys.
 pub(super) trait Division: Send + Sync {
     fn stores(&self) -> &Arc<[Arc<dyn Store>]>;
+    /// What a call may take.
+    fn timeout(&self) -> Duration;
     /// The number of the store that has the entry's key.
     fn store_of(&self, entry: &Entry<'_>) -> usize;
 
@@ -27,7 +31,7 @@ impl<T: Division> Store for T {
     }
 
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        ask_all(self, entries, now)
+        self.ask_all_by(entries, now, Instant::now() + self.timeout())
     }
 
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
@@ -35,7 +39,23 @@ impl<T: Division> Store for T {
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        submit_all(self, entries, now, done);
+        self.submit_all_by(entries, now, Instant::now() + self.timeout(), done);
+    }
+
+    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
+        self.store(entry).ask_by(entry, now, by)
+    }
+
+    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
+        ask_all(self, entries, now, by)
+    }
+
+    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
+        self.store(entry).submit_by(entry, now, by, done);
+    }
+
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+        submit_all(self, entries, now, by, done);
     }
 
     /// Whether all stores answer, and if not, why the first of those does not.
@@ -142,12 +162,29 @@ impl Asked {
     }
 }
 
+/// Whether there is time for one more part. A call that has none may be sent all the same, and be charged for nobody.
+fn in_time(by: Instant) -> Result<()> {
+    if Instant::now() < by {
+        return Ok(());
+    }
+    let said = "the stores that were asked first took all the time of this call, so that the others were not asked";
+    Err(Error::new(ErrorKind::StoreTimeout, said))
+}
+
+/// Gives back what was charged for a call that has no time left: nobody waits for it, so it has time of its own.
+fn later(store: &dyn Store, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
+    if let Op::Refund { .. } = entry.op {
+        store.submit_by(entry, now, Instant::now() + timeout, Box::new(|_| None));
+    }
+}
+
 /// On the calling thread.
-fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
     let (stores, mut asked) = (division.stores(), Asked::new(entries, division));
     for part in 0..asked.parts.len() {
         let mine = asked.of(part, entries);
-        let result = stores[asked.parts[part].store].ask_all(&mine, now);
+        let store = &stores[asked.parts[part].store];
+        let result = in_time(by).and_then(|()| store.ask_all_by(&mine, now, by));
         let failed = match result.map(|answers| asked.take(part, entries, answers)) {
             Ok(true) => continue,
             Ok(false) => None,
@@ -155,7 +192,12 @@ fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>) ->
         };
         for mend in asked.mends(part, entries, failed.is_none()) {
             let entry = Entry { op: mend.op.clone(), ..entries[mend.entry].clone() };
-            asked.mended(&mend, stores[mend.store].ask(&entry, now));
+            let store = &*stores[mend.store];
+            if in_time(by).is_ok() {
+                asked.mended(&mend, store.ask_by(&entry, now, by));
+            } else {
+                later(store, &entry, now, division.timeout());
+            }
         }
         if let Some(error) = failed {
             return Err(error);
@@ -170,29 +212,37 @@ struct Run {
     stores: Arc<[Arc<dyn Store>]>,
     entries: Vec<Owned>,
     now: Option<u64>,
+    by: Instant,
+    timeout: Duration,
     asked: Mutex<Asked>,
     done: Mutex<Option<AllDone>>,
 }
 
 /// Without waiting.
-fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
     let asked = Asked::new(entries, division);
     if let [part] = &*asked.parts {
-        return division.stores()[part.store].submit_all(entries, now, done);
+        return division.stores()[part.store].submit_all_by(entries, now, by, done);
     }
     let (stores, entries) = (Arc::clone(division.stores()), owned(entries));
-    Arc::new(Run { stores, entries, now, asked: Mutex::new(asked), done: Mutex::new(Some(done)) }).charge(0);
+    let (asked, done, timeout) = (Mutex::new(asked), Mutex::new(Some(done)), division.timeout());
+    tell(Arc::new(Run { stores, entries, now, by, timeout, asked, done }).charge(0));
 }
 
 impl Run {
-    fn charge(self: Arc<Self>, part: usize) {
+    fn charge(self: Arc<Self>, part: usize) -> Home {
+        if let Err(late) = in_time(self.by) {
+            return self.charged(part, Err(late));
+        }
         let entries = borrowed(&self.entries);
         let (store, mine) = {
             let asked = self.asked.lock();
             (asked.parts[part].store, asked.of(part, &entries))
         };
         let next = Arc::clone(&self);
-        self.stores[store].submit_all(&mine, self.now, Box::new(move |result| next.charged(part, result)));
+        let done = Box::new(move |result| next.charged(part, result));
+        self.stores[store].submit_all_by(&mine, self.now, self.by, done);
+        None
     }
 
     fn charged(self: Arc<Self>, part: usize, result: Result<Vec<Answer>>) -> Home {
@@ -205,8 +255,7 @@ impl Run {
                 if !more {
                     return self.finish(None);
                 }
-                self.charge(part + 1);
-                return None;
+                return self.charge(part + 1);
             }
             Ok(false) => None,
             Err(error) => Some(error),
@@ -216,8 +265,15 @@ impl Run {
         self.mend(failed, mends.into())
     }
 
-    /// One after the other.
+    /// One after the other. Who is told of a failure does not wait until everything is given back.
     fn mend(self: Arc<Self>, failed: Option<Error>, mut mends: VecDeque<Mend>) -> Home {
+        if failed.is_some() || in_time(self.by).is_err() {
+            for mend in mends {
+                let entry = self.entries[mend.entry].with(mend.op);
+                later(&*self.stores[mend.store], &entry, self.now, self.timeout);
+            }
+            return self.finish(failed);
+        }
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
         let (entry, store) = (self.entries[mend.entry].with(mend.op.clone()), &self.stores[mend.store]);
@@ -225,7 +281,7 @@ impl Run {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)
         };
-        store.submit(&entry, self.now, Box::new(mended));
+        store.submit_by(&entry, self.now, self.by, Box::new(mended));
         None
     }
 

@@ -16,7 +16,7 @@ use arc_swap::ArcSwapOption;
 use super::signals::{Signals, StoreState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork;
-use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
+use crate::store::{AllDone, Answer, Done, Entry, Home, Pinged, Store};
 
 /// Failures in a row after which a store is given up for lost, and refusals after which it is said to refuse.
 const PATIENCE: u32 = 3;
@@ -28,6 +28,9 @@ const SOON: Duration = Duration::from_millis(250);
 /// writes would go and come back all the time.
 const CALM: Duration = Duration::from_secs(1);
 
+/// Called once with what came of it.
+type Told<T> = Box<dyn FnOnce(Result<T>) -> Home + Send>;
+
 /// See the module.
 pub(crate) struct Breaker {
     shared: Arc<Shared>,
@@ -37,8 +40,8 @@ struct Shared {
     store: Arc<dyn Store>,
     /// The store's URL without secrets.
     shown: String,
-    /// Whether a call may take longer than a probe that is soon given up.
-    patient: bool,
+    /// What a call may take.
+    timeout: Duration,
     signals: Arc<Signals>,
     failures: AtomicU32,
     open: ArcSwapOption<Outage>,
@@ -82,7 +85,7 @@ impl Breaker {
         let shared = Shared {
             store,
             shown,
-            patient: timeout > SOON,
+            timeout,
             signals,
             failures: AtomicU32::new(0),
             open: ArcSwapOption::empty(),
@@ -121,9 +124,48 @@ impl Shared {
         }
     }
 
+    /// Whether a call that is given up at that moment has the time for its failure to say something of the store.
+    fn is_fair(&self, by: Option<Instant>) -> bool {
+        by.is_none_or(|by| by.saturating_duration_since(Instant::now()) >= self.timeout / 2)
+    }
+
     #[inline]
-    fn note(self: &Arc<Self>, era: u64, error: Option<&Error>) {
+    fn through<T>(
+        self: &Arc<Self>,
+        operations: usize,
+        by: Option<Instant>,
+        ask: impl FnOnce(&dyn Store) -> Result<T>,
+    ) -> Result<T> {
+        let (era, fair) = (self.sends(operations)?, self.is_fair(by));
+        let result = ask(&*self.store);
+        self.note(era, fair, result.as_ref().err());
+        result
+    }
+
+    #[inline]
+    fn pass<T: 'static>(
+        self: &Arc<Self>,
+        operations: usize,
+        by: Option<Instant>,
+        done: Told<T>,
+        submit: impl FnOnce(&dyn Store, Told<T>),
+    ) {
+        let era = match self.sends(operations) {
+            Ok(era) => era,
+            Err(error) => return crate::store::tell(done(Err(error))),
+        };
+        let (shared, fair) = (Arc::clone(self), self.is_fair(by));
+        let noted = move |result: Result<T>| {
+            shared.note(era, fair, result.as_ref().err());
+            done(result)
+        };
+        submit(&*self.store, Box::new(noted));
+    }
+
+    #[inline]
+    fn note(self: &Arc<Self>, era: u64, fair: bool, error: Option<&Error>) {
         match error {
+            Some(error) if !fair && error.kind() == ErrorKind::StoreTimeout => self.signals.failed(error.kind()),
             None => {
                 if self.failures.load(Ordering::Relaxed) != 0 {
                     self.failures.store(0, Ordering::Relaxed);
@@ -175,7 +217,7 @@ impl Shared {
             // With nobody to find out when the store is back, every call must.
             return self.closes();
         }
-        if self.patient {
+        if self.timeout > SOON {
             let waits = Arc::clone(&outage);
             self.probes(&outage, 1, move |shared| shared.probe(&waits, |store| store.ping()));
         }
@@ -264,43 +306,35 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 
 impl Store for Breaker {
     fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        let era = self.shared.sends(1)?;
-        let result = self.shared.store.ask(entry, now);
-        self.shared.note(era, result.as_ref().err());
-        result
+        self.shared.through(1, None, |store| store.ask(entry, now))
     }
 
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        let era = self.shared.sends(entries.len())?;
-        let result = self.shared.store.ask_all(entries, now);
-        self.shared.note(era, result.as_ref().err());
-        result
+        self.shared.through(entries.len(), None, |store| store.ask_all(entries, now))
     }
 
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        let era = match self.shared.sends(1) {
-            Ok(era) => era,
-            Err(error) => return crate::store::tell(done(Err(error))),
-        };
-        let shared = Arc::clone(&self.shared);
-        let noted = move |result: Result<Answer>| {
-            shared.note(era, result.as_ref().err());
-            done(result)
-        };
-        self.shared.store.submit(entry, now, Box::new(noted));
+        self.shared.pass(1, None, done, |store, done| store.submit(entry, now, done));
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        let era = match self.shared.sends(entries.len()) {
-            Ok(era) => era,
-            Err(error) => return crate::store::tell(done(Err(error))),
-        };
-        let shared = Arc::clone(&self.shared);
-        let noted = move |result: Result<Vec<Answer>>| {
-            shared.note(era, result.as_ref().err());
-            done(result)
-        };
-        self.shared.store.submit_all(entries, now, Box::new(noted));
+        self.shared.pass(entries.len(), None, done, |store, done| store.submit_all(entries, now, done));
+    }
+
+    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
+        self.shared.through(1, Some(by), |store| store.ask_by(entry, now, by))
+    }
+
+    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
+        self.shared.through(entries.len(), Some(by), |store| store.ask_all_by(entries, now, by))
+    }
+
+    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
+        self.shared.pass(1, Some(by), done, |store, done| store.submit_by(entry, now, by, done));
+    }
+
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+        self.shared.pass(entries.len(), Some(by), done, |store, done| store.submit_all_by(entries, now, by, done));
     }
 
     /// Asks the store, also while it is lost: who pings wants to know.

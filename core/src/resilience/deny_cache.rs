@@ -205,6 +205,7 @@ impl Store for DenyCache {
         }
     }
 
+    /// Asks also where an entry is known to be denied: the Decision says how all others stand, which only the store knows.
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
         self.shared.asked_all(entries, self.store.ask_all(entries, now))
     }

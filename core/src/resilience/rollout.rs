@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::apart::Division;
 use super::digest;
@@ -17,6 +18,7 @@ pub(crate) struct Rollout {
     stores: Arc<[Arc<dyn Store>]>,
     /// Parts of the keys that are the new one's.
     share: AtomicU32,
+    timeout: Duration,
 }
 
 /// # Errors
@@ -29,10 +31,12 @@ fn parts(percent: f64) -> Result<u32> {
 }
 
 impl Rollout {
+    /// `timeout` is what a call may take.
+    ///
     /// # Errors
     /// `config_invalid` for what is no percentage.
-    pub(crate) fn new(old: Arc<dyn Store>, new: Arc<dyn Store>, percent: f64) -> Result<Self> {
-        Ok(Self { stores: Arc::new([old, new]), share: AtomicU32::new(parts(percent)?) })
+    pub(crate) fn new(old: Arc<dyn Store>, new: Arc<dyn Store>, percent: f64, timeout: Duration) -> Result<Self> {
+        Ok(Self { stores: Arc::new([old, new]), share: AtomicU32::new(parts(percent)?), timeout })
     }
 
     /// # Errors
@@ -46,6 +50,10 @@ impl Rollout {
 impl Division for Rollout {
     fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
         &self.stores
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// By the key alone, so that a caller moves with all its policies; by other bits than those that choose a shard.

@@ -2,6 +2,7 @@
 //! it, so a new store takes its share from all others, and nothing else moves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::apart::Division;
 use super::digest::{self, Digest};
@@ -12,14 +13,16 @@ use crate::store::{Entry, Store};
 pub(crate) struct Shards {
     stores: Arc<[Arc<dyn Store>]>,
     names: Vec<Digest>,
+    timeout: Duration,
 }
 
 impl Shards {
     /// Stores and their URLs; which options and which credentials a URL has makes no difference to where a key lives.
+    /// `timeout` is what a call may take.
     ///
     /// # Errors
     /// `config_invalid` for a store that is given twice.
-    pub(crate) fn new(stores: Vec<(Arc<dyn Store>, String)>) -> Result<Self> {
+    pub(crate) fn new(stores: Vec<(Arc<dyn Store>, String)>, timeout: Duration) -> Result<Self> {
         let mut names = Vec::with_capacity(stores.len());
         for (_, url) in &stores {
             let name = digest::of(&[name(url).as_bytes()]);
@@ -29,13 +32,17 @@ impl Shards {
             }
             names.push(name);
         }
-        Ok(Self { stores: stores.into_iter().map(|(store, _)| store).collect(), names })
+        Ok(Self { stores: stores.into_iter().map(|(store, _)| store).collect(), names, timeout })
     }
 }
 
 impl Division for Shards {
     fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
         &self.stores
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     fn store_of(&self, entry: &Entry<'_>) -> usize {
