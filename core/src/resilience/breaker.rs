@@ -1,10 +1,9 @@
 //! Stops asking a store that does not answer, and finds out when it does again.
 //!
 //! After three failures in a row nobody waits for the store any more: calls fail at once with the last cause, and a
-//! thread that lives only that long probes it. Where a call may take long, so may a probe, and two take turns at that: one
-//! that is soon given up finds a server that is back while an older question is lost, and one that has all the time of a
-//! call finds a server that is far away. Error replies are answers: they open nothing, but are told when they begin
-//! and when they end.
+//! thread that lives only that long probes it. Where a call may take long there are two: one that soon gives a question up
+//! finds a server that is back while older questions are lost, and one that has all the time of a call finds a server that
+//! is far away. Error replies are answers: they open nothing, but are told when they begin and when they end.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -555,6 +555,7 @@ impl Lane {
         }
         if let Some(newest) = self.openings.last()
             && self.openings.len() < ATTEMPTS
+            && (self.waiting > 0 || self.doubt.is_some())
         {
             // The same holds for an attempt; the older one goes on, since the server may be far away.
             let again = newest.began + AGAIN;
