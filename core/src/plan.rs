@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Rule;
+use crate::algorithm::{Rule, View};
+use crate::few::Few;
 use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
 
 /// The version mark in every stored value.
@@ -102,6 +103,11 @@ impl Plan {
     /// Whether the state of a limit is more than a few numbers.
     pub(crate) fn keeps_lists(&self) -> bool {
         self.layouts.iter().any(|layout| layout.fields.contains(&Field::Length))
+    }
+
+    /// What the limits say at `now` of a key that was never seen, to a check of `cost`.
+    pub(crate) fn unseen(&self, now: u64, cost: u64) -> Few<View> {
+        self.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect()
     }
 
     /// Whether its keys need a log's chunks and a journal beside the value.

@@ -341,7 +341,7 @@ fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value)
             answer.states = repeats.then(Box::default);
             let states = answer.states.as_deref_mut();
             (answer.views, answer.blocked_until) = match op {
-                Op::Clear => (request.plan.rules.iter().map(|rule| rule.view(&rule.fresh(), now, 1, 0)).collect(), 0),
+                Op::Clear => (request.plan.unseen(now, 1), 0),
                 _ => value::read(&request.plan, &bytes, asked, states)
                     .ok_or_else(|| garbled("a state that cannot be read"))?,
             };

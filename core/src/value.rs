@@ -32,7 +32,7 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&
         if let Some(states) = states {
             states.extend(plan.rules.iter().map(Rule::fresh));
         }
-        return Some((plan.rules.iter().map(|rule| view(rule, &rule.fresh())).collect(), 0));
+        return Some((plan.unseen(asked.now, asked.cost), 0));
     }
     let (full, mut fields) = match value.strip_prefix(plan.header.as_slice()) {
         Some(rest) => (false, rest),

@@ -84,7 +84,7 @@ fn main() {
     for (name, policy) in
         [("allowed, one limit", "gcra 1000000000/s"), ("allowed, two limits", "1000000/minute; 100000/s")]
     {
-        for flight in [64, 256] {
+        for flight in [1, 16, 64, 256] {
             let mut best = [(0.0_f64, f64::MAX); 2];
             for _ in 0..TURNS {
                 for (limiter, best) in [&bare, &layered].into_iter().zip(&mut best) {

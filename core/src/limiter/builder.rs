@@ -233,7 +233,7 @@ impl Builder {
         let rollout = match &self.rollout {
             Some((new, percent)) => {
                 let new = self.side(std::slice::from_ref(new), &signals)?;
-                Some(Rollout::new(Arc::clone(&store), new, *percent)?)
+                Some(Rollout::new(Arc::clone(&store), new, *percent, self.timeout)?)
             }
             None => None,
         };
@@ -255,14 +255,14 @@ impl Builder {
                 }
                 StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?),
             };
-            Ok((Breaker::around(store, url, Arc::clone(signals)), url.clone()))
+            Ok((Breaker::around(store, url, self.timeout, Arc::clone(signals)), url.clone()))
         };
         let mut stores = urls.iter().map(guarded).collect::<Result<Vec<_>>>()?;
         match (stores.len(), stores.pop()) {
             (1, Some((store, _))) => Ok(store),
             (_, Some(last)) => {
                 stores.push(last);
-                Ok(Arc::new(Shards::new(stores)?))
+                Ok(Arc::new(Shards::new(stores, self.timeout)?))
             }
             (_, None) => Err(Error::config("the list of stores is empty: give at least one store URL")),
         }

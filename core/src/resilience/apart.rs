@@ -1,36 +1,79 @@
-//! Entries that live in different stores, and still stand or fall together: they are charged store by store, in order,
-//! and what was charged is given back when a later store refuses or fails.
+//! Several stores, each with its own keys. Entries that live in different ones still stand or fall together: they are
+//! charged store by store, in order, and what was charged is given back when a later store refuses or fails. All of that
+//! has the time of one call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use compact_str::CompactString;
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
-use crate::plan::Plan;
-use crate::store::{AllDone, Answer, Entry, Home, Op, Pinged, Store};
+use super::owned::{Owned, borrowed, owned};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{AllDone, Answer, Done, Entry, Home, Op, Pinged, Store, tell};
 
-/// An entry that outlives its call.
-pub(super) struct Owned {
-    plan: Arc<Plan>,
-    key: CompactString,
-    op: Op,
-}
+/// Which store has which keys.
+pub(super) trait Division: Send + Sync {
+    fn stores(&self) -> &Arc<[Arc<dyn Store>]>;
+    /// What a call may take.
+    fn timeout(&self) -> Duration;
+    /// The number of the store that has the entry's key.
+    fn store_of(&self, entry: &Entry<'_>) -> usize;
 
-impl Owned {
-    fn entry(&self, op: Op) -> Entry<'_> {
-        Entry { plan: &self.plan, key: &self.key, op }
+    fn store(&self, entry: &Entry<'_>) -> &dyn Store {
+        &*self.stores()[self.store_of(entry)]
     }
 }
 
-pub(super) fn owned(entries: &[Entry<'_>]) -> Vec<Owned> {
-    let own = |entry: &Entry<'_>| Owned { plan: Arc::clone(entry.plan), key: entry.key.into(), op: entry.op.clone() };
-    entries.iter().map(own).collect()
-}
+impl<T: Division> Store for T {
+    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        self.store(entry).ask(entry, now)
+    }
 
-pub(super) fn borrowed(entries: &[Owned]) -> Vec<Entry<'_>> {
-    entries.iter().map(|own| own.entry(own.op.clone())).collect()
+    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+        self.ask_all_by(entries, now, Instant::now() + self.timeout())
+    }
+
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
+        self.store(entry).submit(entry, now, done);
+    }
+
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+        self.submit_all_by(entries, now, Instant::now() + self.timeout(), done);
+    }
+
+    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
+        self.store(entry).ask_by(entry, now, by)
+    }
+
+    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
+        ask_all(self, entries, now, by)
+    }
+
+    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
+        self.store(entry).submit_by(entry, now, by, done);
+    }
+
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+        submit_all(self, entries, now, by, done);
+    }
+
+    /// Whether all stores answer, and if not, why the first of those does not.
+    fn ping(&self) -> Result<()> {
+        self.stores().iter().try_for_each(|store| store.ping())
+    }
+
+    fn submit_ping(&self, done: Pinged) {
+        tell(submit_ping(Arc::clone(self.stores()), 0, done));
+    }
+
+    fn close(&self) {
+        self.stores().iter().for_each(|store| store.close());
+    }
+
+    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        self.store(entry).at_hand(entry, now)
+    }
 }
 
 /// The entries of one store.
@@ -55,10 +98,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(entries: &[Entry<'_>], store_of: &dyn Fn(&Entry<'_>) -> usize) -> Self {
+    fn new(entries: &[Entry<'_>], division: &impl Division) -> Self {
         let mut parts: Vec<Part> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
-            let store = store_of(entry);
+            let store = division.store_of(entry);
             match parts.iter_mut().find(|part| part.store == store) {
                 Some(part) => part.entries.push(index),
                 None => parts.push(Part { store, entries: vec![index] }),
@@ -108,26 +151,40 @@ impl Asked {
     /// The answers. One that could not be told, of a whole that was refused elsewhere, is as if never seen.
     fn finish(&mut self, entries: &[Entry<'_>]) -> Vec<Answer> {
         let now = self.answers.iter().flatten().map(|answer| answer.now).max().unwrap_or(0);
-        let fresh = |entry: &Entry<'_>| {
-            let view = |rule: &crate::algorithm::Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
-            Answer { applied: true, now, views: entry.plan.rules.iter().map(view).collect(), ..Answer::default() }
+        let fresh = |entry: &Entry<'_>| Answer {
+            applied: true,
+            now,
+            views: entry.plan.unseen(now, entry.op.cost()),
+            ..Answer::default()
         };
         let answers = self.answers.drain(..).zip(entries);
         answers.map(|(answer, entry)| answer.unwrap_or_else(|| fresh(entry))).collect()
     }
 }
 
+/// Whether there is time for one more part. A call that has none may be sent all the same, and be charged for nobody.
+fn in_time(by: Instant) -> Result<()> {
+    if Instant::now() < by {
+        return Ok(());
+    }
+    let said = "the stores that were asked first took all the time of this call, so that the others were not asked";
+    Err(Error::new(ErrorKind::StoreTimeout, said))
+}
+
+/// Gives back what was charged for a call that has no time left: nobody waits for it, so it has time of its own.
+fn later(store: &dyn Store, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
+    if let Op::Refund { .. } = entry.op {
+        store.submit_by(entry, now, Instant::now() + timeout, Box::new(|_| None));
+    }
+}
+
 /// On the calling thread.
-pub(super) fn ask_all(
-    stores: &[Arc<dyn Store>],
-    store_of: &dyn Fn(&Entry<'_>) -> usize,
-    entries: &[Entry<'_>],
-    now: Option<u64>,
-) -> Result<Vec<Answer>> {
-    let mut asked = Asked::new(entries, store_of);
+fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
+    let (stores, mut asked) = (division.stores(), Asked::new(entries, division));
     for part in 0..asked.parts.len() {
         let mine = asked.of(part, entries);
-        let result = stores[asked.parts[part].store].ask_all(&mine, now);
+        let store = &stores[asked.parts[part].store];
+        let result = in_time(by).and_then(|()| store.ask_all_by(&mine, now, by));
         let failed = match result.map(|answers| asked.take(part, entries, answers)) {
             Ok(true) => continue,
             Ok(false) => None,
@@ -135,7 +192,12 @@ pub(super) fn ask_all(
         };
         for mend in asked.mends(part, entries, failed.is_none()) {
             let entry = Entry { op: mend.op.clone(), ..entries[mend.entry].clone() };
-            asked.mended(&mend, stores[mend.store].ask(&entry, now));
+            let store = &*stores[mend.store];
+            if in_time(by).is_ok() {
+                asked.mended(&mend, store.ask_by(&entry, now, by));
+            } else {
+                later(store, &entry, now, division.timeout());
+            }
         }
         if let Some(error) = failed {
             return Err(error);
@@ -150,35 +212,37 @@ struct Run {
     stores: Arc<[Arc<dyn Store>]>,
     entries: Vec<Owned>,
     now: Option<u64>,
+    by: Instant,
+    timeout: Duration,
     asked: Mutex<Asked>,
     done: Mutex<Option<AllDone>>,
 }
 
 /// Without waiting.
-pub(super) fn submit_all(
-    stores: &Arc<[Arc<dyn Store>]>,
-    store_of: &dyn Fn(&Entry<'_>) -> usize,
-    entries: &[Entry<'_>],
-    now: Option<u64>,
-    done: AllDone,
-) {
-    let asked = Asked::new(entries, store_of);
+fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+    let asked = Asked::new(entries, division);
     if let [part] = &*asked.parts {
-        return stores[part.store].submit_all(entries, now, done);
+        return division.stores()[part.store].submit_all_by(entries, now, by, done);
     }
-    let (stores, entries) = (Arc::clone(stores), owned(entries));
-    Arc::new(Run { stores, entries, now, asked: Mutex::new(asked), done: Mutex::new(Some(done)) }).charge(0);
+    let (stores, entries) = (Arc::clone(division.stores()), owned(entries));
+    let (asked, done, timeout) = (Mutex::new(asked), Mutex::new(Some(done)), division.timeout());
+    tell(Arc::new(Run { stores, entries, now, by, timeout, asked, done }).charge(0));
 }
 
 impl Run {
-    fn charge(self: Arc<Self>, part: usize) {
+    fn charge(self: Arc<Self>, part: usize) -> Home {
+        if let Err(late) = in_time(self.by) {
+            return self.charged(part, Err(late));
+        }
         let entries = borrowed(&self.entries);
         let (store, mine) = {
             let asked = self.asked.lock();
             (asked.parts[part].store, asked.of(part, &entries))
         };
         let next = Arc::clone(&self);
-        self.stores[store].submit_all(&mine, self.now, Box::new(move |result| next.charged(part, result)));
+        let done = Box::new(move |result| next.charged(part, result));
+        self.stores[store].submit_all_by(&mine, self.now, self.by, done);
+        None
     }
 
     fn charged(self: Arc<Self>, part: usize, result: Result<Vec<Answer>>) -> Home {
@@ -191,8 +255,7 @@ impl Run {
                 if !more {
                     return self.finish(None);
                 }
-                self.charge(part + 1);
-                return None;
+                return self.charge(part + 1);
             }
             Ok(false) => None,
             Err(error) => Some(error),
@@ -202,16 +265,23 @@ impl Run {
         self.mend(failed, mends.into())
     }
 
-    /// One after the other.
+    /// One after the other. Who is told of a failure does not wait until everything is given back.
     fn mend(self: Arc<Self>, failed: Option<Error>, mut mends: VecDeque<Mend>) -> Home {
+        if failed.is_some() || in_time(self.by).is_err() {
+            for mend in mends {
+                let entry = self.entries[mend.entry].with(mend.op);
+                later(&*self.stores[mend.store], &entry, self.now, self.timeout);
+            }
+            return self.finish(failed);
+        }
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
-        let (entry, store) = (self.entries[mend.entry].entry(mend.op.clone()), &self.stores[mend.store]);
+        let (entry, store) = (self.entries[mend.entry].with(mend.op.clone()), &self.stores[mend.store]);
         let mended = move |result| {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)
         };
-        store.submit(&entry, self.now, Box::new(mended));
+        store.submit_by(&entry, self.now, self.by, Box::new(mended));
         None
     }
 
@@ -222,13 +292,8 @@ impl Run {
     }
 }
 
-/// Whether all stores answer, and if not, why the first of those does not.
-pub(super) fn ping(stores: &[Arc<dyn Store>]) -> Result<()> {
-    stores.iter().try_for_each(|store| store.ping())
-}
-
-/// The same without waiting.
-pub(super) fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: Pinged) -> Home {
+/// Asks one after the other, from the one of that number.
+fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: Pinged) -> Home {
     let Some(store) = stores.get(at).cloned() else { return done(Ok(())) };
     store.submit_ping(Box::new(move |result| match result {
         Ok(()) => submit_ping(stores, at + 1, done),

@@ -1,8 +1,9 @@
 //! Stops asking a store that does not answer, and finds out when it does again.
 //!
 //! After three failures in a row nobody waits for the store any more: calls fail at once with the last cause, and a
-//! thread that lives only that long probes it. Error replies are answers: they open nothing, but are told when they begin
-//! and when they end.
+//! thread that lives only that long probes it. Where a call may take long there are two: one that soon gives a question up
+//! finds a server that is back while older questions are lost, and one that has all the time of a call finds a server that
+//! is far away. Error replies are answers: they open nothing, but are told when they begin and when they end.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,15 +15,20 @@ use arc_swap::ArcSwapOption;
 use super::signals::{Signals, StoreState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork;
-use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
+use crate::store::{AllDone, Answer, Done, Entry, Home, Pinged, Store};
 
 /// Failures in a row after which a store is given up for lost, and refusals after which it is said to refuse.
 const PATIENCE: u32 = 3;
 /// Between two probes.
 const PAUSE: Duration = Duration::from_millis(100);
+/// A probe that is soon given up. After one, and the pause, the next finds a server that is back well within a second.
+const SOON: Duration = Duration::from_millis(250);
 /// A store that refused within this time still refuses, whatever else it answers: one that serves reads and refuses
 /// writes would go and come back all the time.
 const CALM: Duration = Duration::from_secs(1);
+
+/// Called once with what came of it.
+type Told<T> = Box<dyn FnOnce(Result<T>) -> Home + Send>;
 
 /// See the module.
 pub(crate) struct Breaker {
@@ -33,6 +39,8 @@ struct Shared {
     store: Arc<dyn Store>,
     /// The store's URL without secrets.
     shown: String,
+    /// What a call may take.
+    timeout: Duration,
     signals: Arc<Signals>,
     failures: AtomicU32,
     open: ArcSwapOption<Outage>,
@@ -55,23 +63,28 @@ struct Outage {
     error: Error,
     since: SystemTime,
     began: Instant,
-    prober: OnceLock<Thread>,
+    /// Whether somebody has found it to be over.
+    over: AtomicBool,
+    probers: [OnceLock<Thread>; 2],
 }
 
 impl Outage {
     fn new(shown: &str, cause: Error) -> Self {
         let error = Error::new(cause.kind(), format!("{shown} is not asked until it answers again: {cause}"));
         let (since, began) = (SystemTime::now(), Instant::now());
-        Self { process: fork::generation(), cause, error, since, began, prober: OnceLock::new() }
+        let (over, probers) = (AtomicBool::new(false), Default::default());
+        Self { process: fork::generation(), cause, error, since, began, over, probers }
     }
 }
 
 impl Breaker {
-    pub(crate) fn around(store: Arc<dyn Store>, url: &str, signals: Arc<Signals>) -> Arc<dyn Store> {
+    /// `timeout` is what a call of the store may take.
+    pub(crate) fn around(store: Arc<dyn Store>, url: &str, timeout: Duration, signals: Arc<Signals>) -> Arc<dyn Store> {
         let shown = super::signals::shown(url);
         let shared = Shared {
             store,
             shown,
+            timeout,
             signals,
             failures: AtomicU32::new(0),
             open: ArcSwapOption::empty(),
@@ -110,9 +123,48 @@ impl Shared {
         }
     }
 
+    /// Whether a call that is given up at that moment has the time for its failure to say something of the store.
+    fn is_fair(&self, by: Option<Instant>) -> bool {
+        by.is_none_or(|by| by.saturating_duration_since(Instant::now()) >= self.timeout / 2)
+    }
+
     #[inline]
-    fn note(self: &Arc<Self>, era: u64, error: Option<&Error>) {
+    fn through<T>(
+        self: &Arc<Self>,
+        operations: usize,
+        by: Option<Instant>,
+        ask: impl FnOnce(&dyn Store) -> Result<T>,
+    ) -> Result<T> {
+        let (era, fair) = (self.sends(operations)?, self.is_fair(by));
+        let result = ask(&*self.store);
+        self.note(era, fair, result.as_ref().err());
+        result
+    }
+
+    #[inline]
+    fn pass<T: 'static>(
+        self: &Arc<Self>,
+        operations: usize,
+        by: Option<Instant>,
+        done: Told<T>,
+        submit: impl FnOnce(&dyn Store, Told<T>),
+    ) {
+        let era = match self.sends(operations) {
+            Ok(era) => era,
+            Err(error) => return crate::store::tell(done(Err(error))),
+        };
+        let (shared, fair) = (Arc::clone(self), self.is_fair(by));
+        let noted = move |result: Result<T>| {
+            shared.note(era, fair, result.as_ref().err());
+            done(result)
+        };
+        submit(&*self.store, Box::new(noted));
+    }
+
+    #[inline]
+    fn note(self: &Arc<Self>, era: u64, fair: bool, error: Option<&Error>) {
         match error {
+            Some(error) if !fair && error.kind() == ErrorKind::StoreTimeout => self.signals.failed(error.kind()),
             None => {
                 if self.failures.load(Ordering::Relaxed) != 0 {
                     self.failures.store(0, Ordering::Relaxed);
@@ -154,17 +206,29 @@ impl Shared {
             return;
         }
         self.signals.lost.add(1);
-        let shared = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("tidegate-probe".to_owned());
-        match thread.spawn(move || shared.probe(&outage)) {
-            Ok(thread) => {
-                if let Some(outage) = self.open.load().as_ref() {
-                    let _ = outage.prober.set(thread.thread().clone());
-                }
-            }
+        let told = Arc::clone(&outage);
+        let asks = self.probes(&outage, 0, move |shared| {
+            // From here, so that no caller waits for a listener.
+            shared.signals.gone(&shared.shown, StoreState::Lost, &told.cause, told.since);
+            shared.probe(&told, |store| store.ping_by(Instant::now() + SOON));
+        });
+        if !asks {
             // With nobody to find out when the store is back, every call must.
-            Err(_) => self.closes(),
+            return self.closes();
         }
+        if self.timeout > SOON {
+            let waits = Arc::clone(&outage);
+            self.probes(&outage, 1, move |shared| shared.probe(&waits, |store| store.ping()));
+        }
+    }
+
+    /// Starts a thread that probes; says whether there is one.
+    fn probes(self: &Arc<Self>, outage: &Outage, number: usize, run: impl FnOnce(&Self) + Send + 'static) -> bool {
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("tidegate-probe".to_owned()).spawn(move || run(&shared));
+        let Ok(thread) = thread else { return false };
+        let _ = outage.probers[number].set(thread.thread().clone());
+        true
     }
 
     fn closes(&self) {
@@ -173,16 +237,17 @@ impl Shared {
         self.open.store(None);
     }
 
-    /// Until the store answers; told from here, so that no caller waits for a listener.
-    fn probe(&self, outage: &Outage) {
-        self.signals.gone(&self.shown, StoreState::Lost, &outage.cause, outage.since);
-        while !self.closed.load(Ordering::Relaxed) {
-            match self.store.ping() {
+    /// Until the store answers.
+    fn probe(&self, outage: &Outage, ping: impl Fn(&dyn Store) -> Result<()>) {
+        while !self.closed.load(Ordering::Relaxed) && !outage.over.load(Ordering::Relaxed) {
+            match ping(&*self.store) {
                 Err(error) if error.kind() == ErrorKind::Closed => return,
                 Err(error) if !is_answer(&error) => std::thread::park_timeout(PAUSE),
                 _ => {
-                    self.closes();
-                    self.signals.back(&self.shown, outage.since, outage.began.elapsed());
+                    if !outage.over.swap(true, Ordering::Relaxed) {
+                        self.closes();
+                        self.signals.back(&self.shown, outage.since, outage.began.elapsed());
+                    }
                     return;
                 }
             }
@@ -222,8 +287,8 @@ impl Shared {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        if let Some(prober) = self.open.load().as_ref().and_then(|outage| outage.prober.get()) {
-            prober.unpark();
+        if let Some(outage) = self.open.load().as_ref() {
+            outage.probers.iter().filter_map(OnceLock::get).for_each(Thread::unpark);
         }
     }
 }
@@ -240,43 +305,35 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 
 impl Store for Breaker {
     fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        let era = self.shared.sends(1)?;
-        let result = self.shared.store.ask(entry, now);
-        self.shared.note(era, result.as_ref().err());
-        result
+        self.shared.through(1, None, |store| store.ask(entry, now))
     }
 
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        let era = self.shared.sends(entries.len())?;
-        let result = self.shared.store.ask_all(entries, now);
-        self.shared.note(era, result.as_ref().err());
-        result
+        self.shared.through(entries.len(), None, |store| store.ask_all(entries, now))
     }
 
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        let era = match self.shared.sends(1) {
-            Ok(era) => era,
-            Err(error) => return crate::store::tell(done(Err(error))),
-        };
-        let shared = Arc::clone(&self.shared);
-        let noted = move |result: Result<Answer>| {
-            shared.note(era, result.as_ref().err());
-            done(result)
-        };
-        self.shared.store.submit(entry, now, Box::new(noted));
+        self.shared.pass(1, None, done, |store, done| store.submit(entry, now, done));
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        let era = match self.shared.sends(entries.len()) {
-            Ok(era) => era,
-            Err(error) => return crate::store::tell(done(Err(error))),
-        };
-        let shared = Arc::clone(&self.shared);
-        let noted = move |result: Result<Vec<Answer>>| {
-            shared.note(era, result.as_ref().err());
-            done(result)
-        };
-        self.shared.store.submit_all(entries, now, Box::new(noted));
+        self.shared.pass(entries.len(), None, done, |store, done| store.submit_all(entries, now, done));
+    }
+
+    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
+        self.shared.through(1, Some(by), |store| store.ask_by(entry, now, by))
+    }
+
+    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
+        self.shared.through(entries.len(), Some(by), |store| store.ask_all_by(entries, now, by))
+    }
+
+    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
+        self.shared.pass(1, Some(by), done, |store, done| store.submit_by(entry, now, by, done));
+    }
+
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+        self.shared.pass(entries.len(), Some(by), done, |store, done| store.submit_all_by(entries, now, by, done));
     }
 
     /// Asks the store, also while it is lost: who pings wants to know.
@@ -321,7 +378,7 @@ mod tests {
     #[test]
     fn failures_of_before_the_way_back_do_not_count_after_it() {
         let (stub, signals) = (Arc::new(Stub::default()), Arc::new(Signals::default()));
-        let breaker = Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", Arc::clone(&signals));
+        let breaker = Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", SOON, Arc::clone(&signals));
         let plan = Policy::parse("1/hour").expect("a policy").plan();
         let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
         for _ in 0..20 {

@@ -1,29 +1,20 @@
 //! Repeats a denial without asking again, until the moment the store named.
-//!
-//! Two moments are kept apart. A denial is repeated up to its end counted from when the call was *sent*: the store decided
-//! later than that, so it is never repeated too long. What it says is counted from when the answer was *there*, as the
-//! caller of that answer counts it: so the moment it names does not move.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use compact_str::CompactString;
-
-use super::table::{Item, Shard, Table};
-use crate::algorithm::{Rule, View};
+use super::denial::{Denial, Times};
+use super::owned::{Owned, borrowed, owned};
+use super::table::{Shard, Table};
 use crate::clock::Steady;
 use crate::error::Result;
 use crate::fork::PerProcess;
-use crate::plan::Plan;
-use crate::store::{AllDone, Answer, Done, Entry, Op, Pinged, Source, States, Store, Views};
+use crate::store::{AllDone, Answer, Done, Entry, Op, Pinged, Source, Store};
 
 /// The longest that a denial may be repeated.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 /// Denials of one policy and key that are kept, each of another cost.
 const COSTS: usize = 4;
-/// In the last so-many-th of its time one check goes through and renews a denial, while all others are still answered:
-/// else everybody who comes between its end and the next answer would ask.
-const RENEWAL: u64 = 10;
 
 /// See the module.
 pub(crate) struct DenyCache {
@@ -36,67 +27,6 @@ struct Shared {
     time: Steady,
     /// A child that was forked off begins anew: its parent's locks may be held for ever there.
     denials: PerProcess<Table<Denial>>,
-}
-
-struct Denial {
-    plan: Arc<Plan>,
-    key: CompactString,
-    hash: u64,
-    cost: u64,
-    answer: Answer,
-    states: States,
-    /// When the answer was there.
-    heard: u64,
-    /// From when on one check may renew it.
-    renews: u64,
-    until: u64,
-}
-
-impl Item for Denial {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-
-    fn until(&self) -> u64 {
-        self.until
-    }
-}
-
-impl Denial {
-    fn is_of(&self, entry: &Entry<'_>) -> bool {
-        self.plan.identity == entry.plan.identity && self.key == entry.key
-    }
-
-    /// What the store would say at `now`.
-    fn answer(&self, now: u64) -> Answer {
-        let at = self.answer.now + (now - self.heard);
-        let limits = self.plan.rules.iter().zip(&self.states).zip(self.answer.views.iter());
-        let views: Views = limits.map(|((rule, state), view)| later(rule, state, view, at, self.cost)).collect();
-        Answer {
-            now: at,
-            blocked_until: self.answer.blocked_until,
-            views,
-            source: Source::DenyCache,
-            denied_for: (self.until - now) as u32,
-            ..Answer::default()
-        }
-    }
-}
-
-/// What a limit says at a later moment, when nobody touched it since.
-#[inline]
-fn later(rule: &Rule, state: &crate::algorithm::State, view: &View, at: u64, cost: u64) -> View {
-    let remaining = match rule {
-        // Only the server knows its log. Where it was full it still is.
-        Rule::SlidingLog(_) => view.remaining,
-        rule => rule.view(state, at, cost, 0).remaining,
-    };
-    View {
-        remaining,
-        admits_at: view.admits_at.map(|moment| moment.max(at)),
-        resets_at: view.resets_at.max(at),
-        delay: 0,
-    }
 }
 
 /// What is known before a check is sent.
@@ -132,20 +62,9 @@ impl Shared {
             let hash = table.hash(entry);
             let mut shard = table.shard(hash);
             let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry));
-            if let Some(index) = found {
-                let denial = shard.at(index);
-                // A clock that was set back tells of a time of which the store said nothing.
-                if denial.until > now && denial.heard <= now && denial.is_current(entry.plan) {
-                    if denial.renews > now {
-                        let answer = denial.answer(now);
-                        shard.answers += 1;
-                        return Look::Denied(answer);
-                    }
-                    if renews {
-                        // The others are answered until this one is.
-                        denial.renews = denial.until;
-                    }
-                }
+            if let Some(answer) = found.and_then(|index| shard.at(index).repeated(entry.plan, now, renews)) {
+                shard.answers += 1;
+                return Look::Denied(answer);
             }
             let known = found.is_some() || shard.find(hash, |denial| denial.is_of(entry)).is_some();
             Look::Ask(Ticket { hash, changes: shard.changes, sent: now, known })
@@ -153,7 +72,7 @@ impl Shared {
     }
 
     /// Takes over what came of a check.
-    fn learn(&self, ticket: Ticket, entry: &Entry<'_>, cost: u64, given: Option<u64>, answer: &mut Answer) {
+    fn learn(&self, ticket: Ticket, entry: &Entry<'_>, given: Option<u64>, answer: &mut Answer) {
         let states = answer.states.take();
         if answer.applied {
             if ticket.known {
@@ -163,26 +82,10 @@ impl Shared {
             return;
         }
         let Some(states) = states.filter(|_| answer.source == Source::Store) else { return };
-        let lasts = lasts(entry.plan, answer);
         let heard = self.time(given);
-        let until = ticket.sent + lasts.min(self.longest);
-        if until <= heard {
-            return;
-        }
-        let renews = if lasts > self.longest { until - self.longest / RENEWAL } else { until };
-        let kept = |(rule, state): (&Rule, _)| rule.kept(state, answer.now + (until - heard));
-        let states = entry.plan.rules.iter().zip(*states).map(kept).collect();
-        let denial = Denial {
-            plan: Arc::clone(entry.plan),
-            key: entry.key.into(),
-            hash: ticket.hash,
-            cost,
-            answer: answer.clone(),
-            states,
-            heard,
-            renews,
-            until,
-        };
+        let times = Times { sent: ticket.sent, heard, longest: self.longest };
+        let Some(denial) = Denial::new(entry, ticket.hash, answer, *states, &times) else { return };
+        let until = denial.until;
         if self.with(|table| keep(&mut table.shard(ticket.hash), ticket, entry, denial)) {
             answer.denied_for = (until - heard) as u32;
         }
@@ -209,21 +112,6 @@ impl Shared {
             }
         }
         result
-    }
-}
-
-impl Denial {
-    /// Whether it is of this version of its policy.
-    #[inline]
-    fn is_current(&mut self, plan: &Arc<Plan>) -> bool {
-        if Arc::ptr_eq(&self.plan, plan) {
-            return true;
-        }
-        let same = self.plan.policy == plan.policy;
-        if same {
-            self.plan = Arc::clone(plan);
-        }
-        same
     }
 }
 
@@ -267,27 +155,6 @@ impl DenyCache {
     }
 }
 
-/// For how long a denial would be repeated by the store, and asking it would change nothing.
-fn lasts(plan: &Plan, answer: &Answer) -> u64 {
-    let admits = answer.views.iter().try_fold(answer.blocked_until, |ends, view| Some(ends.max(view.admits_at?)));
-    let mut until = admits.unwrap_or(u64::MAX);
-    if plan.policy.options().block_for.is_some() {
-        // The first denial after a block begins another one.
-        until = until.min(answer.blocked_until);
-    }
-    if plan.grace > 0 {
-        // A key that is forgotten begins anew with the next denial.
-        let over = answer.views.iter().fold(answer.blocked_until, |over, view| over.max(view.resets_at));
-        until = until.min(over + plan.grace);
-    }
-    until.saturating_sub(answer.now)
-}
-
-/// A policy and key, whatever was done with them.
-fn about<'a>(plan: &'a Arc<Plan>, key: &'a str) -> Entry<'a> {
-    Entry { plan, key, op: Op::Clear }
-}
-
 /// What an operation means to the denials.
 enum Role {
     /// A check that may be answered.
@@ -317,7 +184,7 @@ impl Store for DenyCache {
                 Look::Denied(answer) => Ok(answer),
                 Look::Ask(ticket) => {
                     let mut answer = self.store.ask(entry, now)?;
-                    self.shared.learn(ticket, entry, cost, now, &mut answer);
+                    self.shared.learn(ticket, entry, now, &mut answer);
                     Ok(answer)
                 }
             },
@@ -338,6 +205,7 @@ impl Store for DenyCache {
         }
     }
 
+    /// Asks also where an entry is known to be denied: the Decision says how all others stand, which only the store knows.
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
         self.shared.asked_all(entries, self.store.ask_all(entries, now))
     }
@@ -348,13 +216,13 @@ impl Store for DenyCache {
             return self.store.submit(entry, now, done);
         }
         let shared = Arc::clone(&self.shared);
-        let (plan, key) = (Arc::clone(entry.plan), CompactString::from(entry.key));
+        let asked = Owned::from(entry);
         let learned: Done = match role {
             Role::Check(cost) => match self.shared.look(entry, cost, now, true) {
                 Look::Denied(answer) => return crate::store::tell(done(Ok(answer))),
                 Look::Ask(ticket) => Box::new(move |mut result: Result<Answer>| {
                     if let Ok(answer) = &mut result {
-                        shared.learn(ticket, &about(&plan, &key), cost, now, answer);
+                        shared.learn(ticket, &asked.entry(), now, answer);
                     }
                     done(result)
                 }),
@@ -362,13 +230,13 @@ impl Store for DenyCache {
             Role::Change => {
                 self.shared.changed(entry);
                 Box::new(move |result| {
-                    shared.changed(&about(&plan, &key));
+                    shared.changed(&asked.entry());
                     done(result)
                 })
             }
             _ => Box::new(move |result| {
                 if result.as_ref().is_ok_and(|answer: &Answer| answer.applied) {
-                    shared.changed(&about(&plan, &key));
+                    shared.changed(&asked.entry());
                 }
                 done(result)
             }),
@@ -378,8 +246,8 @@ impl Store for DenyCache {
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
         let shared = Arc::clone(&self.shared);
-        let asked = super::apart::owned(entries);
-        let learned = move |result| done(shared.asked_all(&super::apart::borrowed(&asked), result));
+        let asked = owned(entries);
+        let learned = move |result| done(shared.asked_all(&borrowed(&asked), result));
         self.store.submit_all(entries, now, Box::new(learned));
     }
 
@@ -417,6 +285,8 @@ mod tests {
 
     use super::super::stub::Stub;
     use super::*;
+    use crate::algorithm::{Rule, View};
+    use crate::plan::Plan;
     use crate::policy::Policy;
 
     const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
@@ -517,7 +387,7 @@ mod tests {
             let key = entry_of(number);
             let entry = Entry { plan: &asked.plan, key: &key, op: CHECK };
             let Look::Ask(ticket) = asked.cache.shared.look(&entry, 1, Some(NOW), true) else { panic!("not known") };
-            asked.cache.shared.learn(ticket, &entry, 1, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+            asked.cache.shared.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
         assert_eq!(asked.cache.shared.with(|table| table.sum(Shard::len)), 65_536);
         // Whoever was forgotten is asked for again.
@@ -531,7 +401,7 @@ mod tests {
         for cost in 1..100 {
             let entry = Entry { plan: &asked.plan, key: "costs", op: Op::Check { cost, hold: 0, meta: None } };
             let Look::Ask(ticket) = asked.cache.shared.look(&entry, cost, Some(NOW), true) else { panic!("not known") };
-            asked.cache.shared.learn(ticket, &entry, cost, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+            asked.cache.shared.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
         let entry = Entry { plan: &asked.plan, key: "costs", op: CHECK };
         let kept = asked.cache.shared.with(|table| {

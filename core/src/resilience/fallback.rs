@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::known::Known;
+use super::owned::{Owned, borrowed, owned};
 use super::signals::Signals;
 use crate::algorithm::{HoldId, Rule};
 use crate::clock::Steady;
@@ -307,8 +308,8 @@ impl Shared {
 
 /// What a key never seen would be told.
 fn fresh(entry: &Entry<'_>, now: u64) -> Answer {
-    let view = |rule: &Rule| rule.view(&rule.fresh(), now, entry.op.cost(), 0);
-    Answer { now, views: entry.plan.rules.iter().map(view).collect(), source: Source::Fallback, ..Answer::default() }
+    let views = entry.plan.unseen(now, entry.op.cost());
+    Answer { now, views, source: Source::Fallback, ..Answer::default() }
 }
 
 fn admitted(entry: &Entry<'_>, now: u64) -> Answer {
@@ -331,15 +332,15 @@ impl Store for Fallback {
 
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
         let shared = Arc::clone(&self.shared);
-        let (plan, key, op) = (Arc::clone(entry.plan), CompactString::from(entry.key), entry.op.clone());
-        let finished = move |result| done(shared.finish(&Entry { plan: &plan, key: &key, op }, now, result));
+        let asked = Owned::from(entry);
+        let finished = move |result| done(shared.finish(&asked.entry(), now, result));
         self.store.submit(entry, now, Box::new(finished));
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
         let shared = Arc::clone(&self.shared);
-        let asked = super::apart::owned(entries);
-        let finished = move |result| done(shared.finish_all(&super::apart::borrowed(&asked), now, result));
+        let asked = owned(entries);
+        let finished = move |result| done(shared.finish_all(&borrowed(&asked), now, result));
         self.store.submit_all(entries, now, Box::new(finished));
     }
 

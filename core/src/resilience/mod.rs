@@ -3,10 +3,12 @@
 
 mod apart;
 mod breaker;
+mod denial;
 mod deny_cache;
 mod digest;
 mod fallback;
 mod known;
+mod owned;
 mod rollout;
 mod shards;
 mod signals;

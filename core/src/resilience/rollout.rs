@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use super::{apart, digest};
+use super::apart::Division;
+use super::digest;
 use crate::error::{Error, Result};
-use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
+use crate::store::{Entry, Store};
 
 /// Parts of the whole: shares down to a ten-thousandth of a percent.
 const WHOLE: u32 = 1_000_000;
@@ -16,6 +18,7 @@ pub(crate) struct Rollout {
     stores: Arc<[Arc<dyn Store>]>,
     /// Parts of the keys that are the new one's.
     share: AtomicU32,
+    timeout: Duration,
 }
 
 /// # Errors
@@ -28,10 +31,12 @@ fn parts(percent: f64) -> Result<u32> {
 }
 
 impl Rollout {
+    /// `timeout` is what a call may take.
+    ///
     /// # Errors
     /// `config_invalid` for what is no percentage.
-    pub(crate) fn new(old: Arc<dyn Store>, new: Arc<dyn Store>, percent: f64) -> Result<Self> {
-        Ok(Self { stores: Arc::new([old, new]), share: AtomicU32::new(parts(percent)?) })
+    pub(crate) fn new(old: Arc<dyn Store>, new: Arc<dyn Store>, percent: f64, timeout: Duration) -> Result<Self> {
+        Ok(Self { stores: Arc::new([old, new]), share: AtomicU32::new(parts(percent)?), timeout })
     }
 
     /// # Errors
@@ -40,48 +45,20 @@ impl Rollout {
         self.share.store(parts(percent)?, Ordering::Relaxed);
         Ok(())
     }
+}
+
+impl Division for Rollout {
+    fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
+        &self.stores
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
 
     /// By the key alone, so that a caller moves with all its policies; by other bits than those that choose a shard.
     fn store_of(&self, entry: &Entry<'_>) -> usize {
         let place = digest::of(&[b"rollout", entry.key.as_bytes()]) % u64::from(WHOLE);
         usize::from(place < u64::from(self.share.load(Ordering::Relaxed)))
-    }
-
-    fn store(&self, entry: &Entry<'_>) -> &dyn Store {
-        &*self.stores[self.store_of(entry)]
-    }
-}
-
-impl Store for Rollout {
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.store(entry).ask(entry, now)
-    }
-
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        apart::ask_all(&self.stores, &|entry| self.store_of(entry), entries, now)
-    }
-
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.store(entry).submit(entry, now, done);
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        apart::submit_all(&self.stores, &|entry| self.store_of(entry), entries, now, done);
-    }
-
-    fn ping(&self) -> Result<()> {
-        apart::ping(&self.stores)
-    }
-
-    fn submit_ping(&self, done: Pinged) {
-        crate::store::tell(apart::submit_ping(Arc::clone(&self.stores), 0, done));
-    }
-
-    fn close(&self) {
-        self.stores.iter().for_each(|store| store.close());
-    }
-
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        self.store(entry).at_hand(entry, now)
     }
 }

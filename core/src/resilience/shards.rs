@@ -2,24 +2,27 @@
 //! it, so a new store takes its share from all others, and nothing else moves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::apart;
+use super::apart::Division;
 use super::digest::{self, Digest};
 use crate::error::{Error, Result};
-use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
+use crate::store::{Entry, Store};
 
 /// See the module.
 pub(crate) struct Shards {
     stores: Arc<[Arc<dyn Store>]>,
     names: Vec<Digest>,
+    timeout: Duration,
 }
 
 impl Shards {
     /// Stores and their URLs; which options and which credentials a URL has makes no difference to where a key lives.
+    /// `timeout` is what a call may take.
     ///
     /// # Errors
     /// `config_invalid` for a store that is given twice.
-    pub(crate) fn new(stores: Vec<(Arc<dyn Store>, String)>) -> Result<Self> {
+    pub(crate) fn new(stores: Vec<(Arc<dyn Store>, String)>, timeout: Duration) -> Result<Self> {
         let mut names = Vec::with_capacity(stores.len());
         for (_, url) in &stores {
             let name = digest::of(&[name(url).as_bytes()]);
@@ -29,15 +32,21 @@ impl Shards {
             }
             names.push(name);
         }
-        Ok(Self { stores: stores.into_iter().map(|(store, _)| store).collect(), names })
+        Ok(Self { stores: stores.into_iter().map(|(store, _)| store).collect(), names, timeout })
+    }
+}
+
+impl Division for Shards {
+    fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
+        &self.stores
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     fn store_of(&self, entry: &Entry<'_>) -> usize {
         highest(&self.names, digest::of(&[&entry.plan.identity.to_le_bytes(), entry.key.as_bytes()]))
-    }
-
-    fn store(&self, entry: &Entry<'_>) -> &dyn Store {
-        &*self.stores[self.store_of(entry)]
     }
 }
 
@@ -64,40 +73,6 @@ fn name(url: &str) -> String {
     };
     let hosts: Vec<String> = hosts.to_ascii_lowercase().split(',').map(with_port).collect();
     format!("{}/{}", hosts.join(","), if database.is_empty() { "0" } else { database })
-}
-
-impl Store for Shards {
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.store(entry).ask(entry, now)
-    }
-
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        apart::ask_all(&self.stores, &|entry| self.store_of(entry), entries, now)
-    }
-
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.store(entry).submit(entry, now, done);
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        apart::submit_all(&self.stores, &|entry| self.store_of(entry), entries, now, done);
-    }
-
-    fn ping(&self) -> Result<()> {
-        apart::ping(&self.stores)
-    }
-
-    fn submit_ping(&self, done: Pinged) {
-        crate::store::tell(apart::submit_ping(Arc::clone(&self.stores), 0, done));
-    }
-
-    fn close(&self) {
-        self.stores.iter().for_each(|store| store.close());
-    }
-
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        self.store(entry).at_hand(entry, now)
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub(crate) use redis::{Redis, together};
 pub(crate) use url::StoreUrl;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -181,8 +182,31 @@ pub(crate) trait Store: Send + Sync {
     fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done);
     /// Checks several, all or nothing, without waiting.
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone);
+    /// The four above, given up at a moment that others have set: what is asked part by part has one for all parts. A
+    /// store that answers at once need not look.
+    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
+        let _ = by;
+        self.ask(entry, now)
+    }
+    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
+        let _ = by;
+        self.ask_all(entries, now)
+    }
+    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
+        let _ = by;
+        self.submit(entry, now, done);
+    }
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+        let _ = by;
+        self.submit_all(entries, now, done);
+    }
     /// Whether the store answers, and if not, why.
     fn ping(&self) -> Result<()>;
+    /// The same, given up at a moment that comes sooner than the store itself would.
+    fn ping_by(&self, by: Instant) -> Result<()> {
+        let _ = by;
+        self.ping()
+    }
     /// The same without waiting.
     fn submit_ping(&self, done: Pinged);
     /// Ends what is open; what is pending is answered with `closed`.

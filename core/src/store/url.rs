@@ -106,7 +106,11 @@ impl StoreUrl {
 fn parsed(text: &str) -> Result<Url> {
     let text = &with_host(text);
     // The text may hold a password, so the error only says what is wrong with it.
-    Url::parse(text).map_err(|error| Error::config(format!("the store URL cannot be read: {error}")))
+    Url::parse(text).map_err(|error| {
+        Error::config(format!(
+            "the store URL cannot be read: {error}; write it as in redis://user:password@host:6379/0"
+        ))
+    })
 }
 
 /// A user without a host is no URL to the parser, but to Redis clients it is one of this machine.

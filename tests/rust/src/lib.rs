@@ -1,5 +1,6 @@
 //! What the Rust tests of Tidegate share.
 
+pub mod cluster;
 pub mod history;
 pub mod model;
 pub mod proxy;

@@ -142,6 +142,24 @@ impl Servers {
         self.order(&json!({"do": "command", "server": server, "args": words}))["reply"].take()
     }
 
+    /// A connection of the harness's own user to one server: for replies that are no text, as keys are not.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    #[must_use]
+    #[track_caller]
+    pub fn connection(&self, server: usize) -> redis::Connection {
+        let (user, password) = self.control();
+        let client = redis::Client::open(format!("redis://{user}:{password}@127.0.0.1:{}", self.port(server)));
+        client.and_then(|client| client.get_connection()).expect("the server answers")
+    }
+
+    /// The harness's own user and its password.
+    #[must_use]
+    pub fn control(&self) -> (&str, &str) {
+        (self.text("/control/user"), self.text("/control/password"))
+    }
+
     #[track_caller]
     fn order(&self, order: &Value) -> Value {
         // A refused order panics while it holds the lock; the talk is in step all the same.

@@ -1,18 +1,25 @@
 //! No call takes longer than it may, whatever the network and the server do, and none is counted twice.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tidegate::{AsyncLimiter, Builder, ErrorKind, Limiter};
+use tidegate::{AsyncLimiter, Builder, ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::proxy::{Proxy, Weather};
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::speaker::runtime;
+use tidegate_tests::speaker::{Speaker, runtime};
 
 const TIMEOUT: Duration = Duration::from_millis(150);
 /// What the promise allows beyond the timeout, and as much again for a machine on which tests compete.
 const SLACK: Duration = Duration::from_millis(40);
 const POLICY: &str = "fixed-window 1000000/hour";
+
+/// One test at a time: what others need of this machine would be time that a call took.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn builder(port: u16) -> Builder {
     Limiter::builder().store(format!("redis://127.0.0.1:{port}/0")).timeout(TIMEOUT).bare()
@@ -94,6 +101,7 @@ fn recovers(blocking: &Limiter, tasks: &AsyncLimiter, what: &str) {
 
 #[test]
 fn hold_in_every_weather() {
+    let _alone = alone();
     let redis = Servers::start(Kind::Single);
     let proxy = Proxy::before(redis.port(0));
     let blocking = builder(proxy.port()).build().expect("a limiter");
@@ -120,6 +128,7 @@ fn hold_in_every_weather() {
 
 #[test]
 fn hold_while_the_server_stands_still_and_when_it_is_gone() {
+    let _alone = alone();
     let redis = Servers::start(Kind::Single);
     let blocking = builder(redis.port(0)).build().expect("a limiter");
     let tasks = builder(redis.port(0)).build_async().expect("a limiter");
@@ -143,6 +152,7 @@ fn hold_while_the_server_stands_still_and_when_it_is_gone() {
 /// A server that stood still runs what reached it when it goes on. That is at most what was under way.
 #[test]
 fn a_server_that_stood_still_is_not_flooded_when_it_goes_on() {
+    let _alone = alone();
     let redis = Servers::start(Kind::Single);
     let blocking = builder(redis.port(0)).build().expect("a limiter");
     let tasks = builder(redis.port(0)).fold(1).build_async().expect("a limiter");
@@ -170,6 +180,7 @@ fn a_server_that_stood_still_is_not_flooded_when_it_goes_on() {
 
 #[test]
 fn replies_that_are_lost_are_not_asked_for_again() {
+    let _alone = alone();
     let redis = Servers::start(Kind::Single);
     let proxy = Proxy::before(redis.port(0));
     let direct = builder(redis.port(0)).build().expect("a limiter");
@@ -196,6 +207,7 @@ fn replies_that_are_lost_are_not_asked_for_again() {
 
 #[test]
 fn a_restart_costs_idle_connections_no_error() {
+    let _alone = alone();
     let redis = Servers::start(Kind::Single);
     let builder = || Limiter::builder().store(redis.url()).timeout(Duration::from_secs(5)).bare();
     let blocking = Arc::new(builder().build().expect("a limiter"));
@@ -220,6 +232,7 @@ fn a_restart_costs_idle_connections_no_error() {
 
 #[test]
 fn a_ping_finds_what_a_plain_ping_does_not() {
+    let _alone = alone();
     let redis = Servers::start_with(
         Kind::Single,
         json!({"users": {"reader": "on nopass ~* +@read +@connection +evalsha +eval +time"}}),
@@ -250,4 +263,106 @@ fn a_ping_finds_what_a_plain_ping_does_not() {
     assert!(error.message().contains("READONLY"), "{error}");
     redis.command(0, &["REPLICAOF", "NO", "ONE"]);
     both(&url).expect("all is well again");
+}
+
+/// Until it is so, or for long enough.
+#[track_caller]
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(10), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn entries(keys: &[String], costs: [u64; 3]) -> Vec<(String, String, u64)> {
+    keys.iter().zip(costs).map(|(key, cost)| ("fixed-window 10/hour".to_owned(), key.clone(), cost)).collect()
+}
+
+/// Several stores are asked one after the other, in the time of one call; what was charged is given back afterwards.
+#[test]
+fn a_whole_over_several_stores_has_the_time_of_one_call() {
+    let _alone = alone();
+    let servers = [(); 3].map(|()| Servers::start(Kind::Single));
+    let proxies = servers.each_ref().map(|server| Proxy::before(server.port(0)));
+    let urls = proxies.each_ref().map(|proxy| format!("redis://127.0.0.1:{}/0", proxy.port()));
+    let left = |store: usize, key: &str| {
+        let limiter = builder(servers[store].port(0)).timeout(Duration::from_secs(5)).build().expect("a limiter");
+        limiter.peek("fixed-window 10/hour", key, 1).expect("a peek").remaining()
+    };
+    for tasks in [false, true] {
+        let limiter = Limiter::builder().stores(urls.iter().map(String::as_str)).timeout(TIMEOUT);
+        let limiter = Speaker::new(limiter.on_store_error(OnStoreError::Raise), tasks).expect("a limiter");
+        until("all answer", || limiter.ping().is_ok());
+        // One key of each server.
+        let keys: Vec<String> = (0..3)
+            .map(|store| {
+                let mut names = (0..).map(|number| format!("{tasks} {number}"));
+                let lives_there = |key: &String| {
+                    limiter.check("fixed-window 10/hour", key, 1, None).expect("a decision");
+                    let there = left(store, key) == 9;
+                    limiter.clear("fixed-window 10/hour", key).expect("it is cleared");
+                    there
+                };
+                names.find(lives_there).expect("some key lives there")
+            })
+            .collect();
+        let call = |what: &str, slow: u64, costs: [u64; 3]| {
+            proxies.iter().for_each(|proxy| proxy.set(Weather::Slow(Duration::from_millis(slow))));
+            let begun = Instant::now();
+            let answer = limiter.check_all(&entries(&keys, costs));
+            let took = begun.elapsed();
+            proxies.iter().for_each(|proxy| proxy.set(Weather::Clear));
+            println!("{what:<24} took {took:?}");
+            assert!(took < TIMEOUT + SLACK, "{what}: it took {took:?}");
+            until("what the first was charged is given back", || left(0, &keys[0]) == 10);
+            answer
+        };
+        let error = call("no time for all", 100, [1, 1, 1]).expect_err("three times that is too long");
+        assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
+        until("all answer", || limiter.ping().is_ok());
+        let refused = call("no time to give back", 60, [1, 11, 1]).expect("it is known by then");
+        assert!(!refused.allowed() && refused.key() == keys[1]);
+        assert_eq!(left(2, &keys[2]), 10, "the last was not asked to pay");
+    }
+}
+
+/// The same within a cluster, where all nodes are asked before they charge.
+#[test]
+fn what_one_node_was_charged_is_given_back_when_another_is_too_late() {
+    let _alone = alone();
+    let cluster = Servers::start(Kind::Cluster);
+    let proxy = Proxy::before(cluster.port(0));
+    let bus = cluster.port(0) + 10_000;
+    cluster.command(0, &["CONFIG", "SET", "cluster-announce-bus-port", &bus.to_string()]);
+    cluster.command(0, &["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
+    let named = |node| cluster.command(node, &["CLUSTER", "SLOTS"]).to_string().contains(&proxy.port().to_string());
+    until("all nodes name the proxy", || (0..3).all(named));
+    let timeout = Duration::from_millis(300);
+    for tasks in [false, true] {
+        let limiter = Limiter::builder().store(cluster.url()).timeout(timeout).bare();
+        let limiter = Speaker::new(limiter, tasks).expect("a limiter");
+        let policy = "fixed-window 10/hour";
+        until("it is connected", || limiter.check(policy, "warm", 1, None).is_ok());
+        let size = || cluster.command(0, &["DBSIZE"]);
+        let (slow, others): (Vec<String>, Vec<String>) =
+            (0..12).map(|number| format!("{tasks} {number}")).partition(|key| {
+                let before = size();
+                limiter.check(policy, key, 1, None).expect("a decision");
+                before != size()
+            });
+        assert!(!slow.is_empty() && !others.is_empty(), "keys of the slow node and others");
+        let all: Vec<_> = others.iter().chain(&slow).map(|key| (policy.to_owned(), key.clone(), 1)).collect();
+        // Time enough to say that it would admit, and not to charge.
+        proxy.set(Weather::Slow(timeout * 2 / 3));
+        let begun = Instant::now();
+        let error = limiter.check_all(&all).expect_err("one is too late");
+        let took = begun.elapsed();
+        proxy.set(Weather::Clear);
+        assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
+        assert!((timeout..timeout + SLACK).contains(&took), "it took {took:?}");
+        until("the others are given back", || {
+            others.iter().all(|key| limiter.peek(policy, key, 1).is_ok_and(|peek| peek.remaining() == 9))
+        });
+    }
 }

@@ -1,11 +1,14 @@
 //! Sentinels and clusters: who serves is found, followed, and asked for the right things.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tidegate::{Builder, Decision, ErrorKind, Limiter};
+use tidegate::{Builder, Decision, ErrorKind, Limiter, OnStoreError, Source};
+use tidegate_tests::cluster::move_slot;
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::speaker::Speaker;
+use tidegate_tests::speaker::{Speaker, runtime};
 
 const POLICY: &str = "fixed-window 1000000/hour";
 /// What an application's user needs, as the documentation says.
@@ -112,90 +115,89 @@ fn check_all_over_slots_gives_back_what_a_race_cost() {
     }
 }
 
-fn node_of(cluster: &Servers, slot: u16) -> usize {
-    let slots = cluster.command(0, &["CLUSTER", "SLOTS"]);
-    let range = slots.as_array().expect("ranges").iter().find(|range| {
-        let slot = i64::from(slot);
-        range[0].as_i64().expect("a slot") <= slot && slot <= range[1].as_i64().expect("a slot")
-    });
-    let port = range.expect("an owner")[2][1].as_u64().expect("a port");
-    (0..6).find(|node| u64::from(cluster.port(*node)) == port).expect("a node of ours")
-}
-
-/// Keys are no text, so that the harness cannot name them.
-fn connection(servers: &Servers, node: usize) -> redis::Connection {
-    let control = &servers.json()["control"];
-    let [user, password] = ["user", "password"].map(|name| control[name].as_str().expect("a word"));
-    let client = redis::Client::open(format!("redis://{user}:{password}@127.0.0.1:{}", servers.port(node)));
-    client.and_then(|client| client.get_connection()).expect("the node answers")
-}
-
-struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
+struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Keys of each worker: half of them have a log, which is three keys to the server.
+const KEYS: u64 = 20;
+const THREADS: u64 = 6;
+/// In flight at the same time, so that they fold.
+const TASKS: u64 = 60;
+/// Slots that are handed over, each with keys in it.
+const MOVES: usize = 150;
+
+/// The policy and key of a worker's turn, and how many units it has used then.
+fn turn(worker: u64, turn: u64) -> (&'static str, String, u64) {
+    let policy = if turn.is_multiple_of(2) { "sliding-log 1000000/hour" } else { POLICY };
+    (policy, format!("{worker} k{}", turn % KEYS), turn / KEYS + 1)
 }
 
 #[test]
 fn slots_that_move_cost_no_error() {
     let cluster = Servers::start(Kind::Cluster);
-    let url = cluster.url();
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let limiter = Limiter::builder().store(cluster.url()).timeout(Duration::from_secs(3));
+    let limiter = limiter.on_store_error(OnStoreError::Raise).build().expect("a limiter");
+    let (stop, checks) = (AtomicBool::new(false), AtomicU64::new(0));
+    let heard = |answer: tidegate::Result<Decision>, units: u64| {
+        let decision = answer.expect("no error while slots move");
+        assert_eq!((decision.source(), used(&decision)), (Source::Store, units), "nothing is lost or counted twice");
+        checks.fetch_add(1, Ordering::Relaxed);
+    };
+    let goes_on = || !stop.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = [false, true, false]
-            .into_iter()
-            .enumerate()
-            .map(|(worker, tasks)| {
-                let stop = &stop;
-                scope.spawn(move || {
-                    let limiter = Speaker::new(builder(url), tasks).expect("a limiter");
-                    let mut counts = 0;
-                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        let log = counts % 2 == 0;
-                        let policy = if log { "sliding-log 1000000/hour" } else { POLICY };
-                        let key = format!("{worker} k{}", counts / 2 % 200);
-                        let decision = limiter.check(policy, &key, 1, None).expect("no error while slots move");
-                        assert_eq!(used(&decision), counts / 400 + 1, "nothing is lost or counted twice");
-                        counts += 1;
-                    }
-                    counts
-                })
-            })
-            .collect();
+        let (limiter, heard, goes_on, stop) = (&limiter, &heard, &goes_on, &stop);
+        let mut workers = Vec::new();
+        for worker in 0..THREADS {
+            workers.push(scope.spawn(move || {
+                let _ends = Ends(stop);
+                for number in (0..).take_while(|_| goes_on()) {
+                    let (policy, key, units) = turn(worker, number);
+                    heard(limiter.check(policy, &key), units);
+                }
+            }));
+        }
+        workers.push(scope.spawn(move || {
+            let _ends = Ends(stop);
+            let tasks = limiter.to_async();
+            let one = async |worker| {
+                for number in (0..).take_while(|_| goes_on()) {
+                    let (policy, key, units) = turn(worker, number);
+                    heard(tasks.check(policy, &key).await, units);
+                }
+            };
+            let mut all: Vec<_> = (0..TASKS).map(|task| Box::pin(one(THREADS + task))).collect();
+            runtime().block_on(std::future::poll_fn(|cx| {
+                all.retain_mut(|task| task.as_mut().poll(cx).is_pending());
+                if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            }));
+        }));
         // Whatever happens here, the workers end.
-        let _ends = Ends(&stop);
-        let id = |node: usize| cluster.command(node, &["CLUSTER", "MYID"]).as_str().expect("an id").to_owned();
-        let mut nodes: Vec<redis::Connection> = (0..3).map(|node| connection(&cluster, node)).collect();
-        let control = &cluster.json()["control"];
-        let [user, password] = ["user", "password"].map(|name| control[name].as_str().expect("a word"));
-        for slot in (0..16_384_u16).step_by(331) {
-            let from = node_of(&cluster, slot);
-            let to = (from + 1) % 3;
-            let (number, from_id, to_id) = (slot.to_string(), id(from), id(to));
-            cluster.command(to, &["CLUSTER", "SETSLOT", &number, "IMPORTING", &from_id]);
-            cluster.command(from, &["CLUSTER", "SETSLOT", &number, "MIGRATING", &to_id]);
-            loop {
-                // One at a time, so that slots are in between for a while.
-                let mut ask = redis::cmd("CLUSTER");
-                let keys: Vec<Vec<u8>> =
-                    ask.arg("GETKEYSINSLOT").arg(slot).arg(1).query(&mut nodes[from]).expect("its keys");
-                let Some(key) = keys.first() else { break };
-                let mut migrate = redis::cmd("MIGRATE");
-                migrate.arg("127.0.0.1").arg(cluster.port(to)).arg("").arg(0).arg(5_000).arg("REPLACE");
-                migrate.arg("AUTH2").arg(user).arg(password).arg("KEYS").arg(key);
-                migrate.exec(&mut nodes[from]).expect("the key moves");
-            }
-            for node in [to, from] {
-                cluster.command(node, &["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
+        let _ends = Ends(stop);
+        let keys = |node| {
+            let count: u64 = redis::cmd("DBSIZE").query(&mut cluster.connection(node)).expect("a number");
+            count
+        };
+        until("all keys are there", || (0..3).map(keys).sum::<u64>() >= (THREADS + TASKS) * KEYS);
+        for from in (0..3).cycle().take(MOVES) {
+            let mut connection = cluster.connection(from);
+            let key: Vec<u8> = redis::cmd("RANDOMKEY").query(&mut connection).expect("a key");
+            let slot = redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut connection).expect("its slot");
+            move_slot(&cluster, slot, from, (from + 1) % 3);
+            if !goes_on() {
+                break;
             }
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         for worker in workers {
-            assert!(worker.join().expect("a worker ends") > 0);
+            worker.join().unwrap_or_else(|fault| std::panic::resume_unwind(fault));
         }
     });
+    println!("{MOVES} slots moved during {} checks, and no error", checks.into_inner());
 }
 
 #[test]
@@ -292,6 +294,46 @@ fn urls_that_name_the_wrong_kind_say_what_was_found() {
             let error = limiter.check(POLICY, "k", 1, None).expect_err(&url);
             assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{url}: {error}");
             assert!(error.message().contains(found) && error.message().contains(advice), "{url}: {error}");
+        }
+    }
+}
+
+/// Who is named as a server of the store, and answers as something else.
+#[test]
+fn a_node_that_answers_as_another_is_told_what_was_expected() {
+    let (single, cluster, sentinel) =
+        (Servers::start(Kind::Single), Servers::start(Kind::Cluster), Servers::start(Kind::Sentinel));
+    let watched = [
+        ("replica", sentinel.port(1), "a server that is a replica", "the primary was expected"),
+        ("node", cluster.port(0), "a node of a Redis Cluster", "a server that sentinels watch was expected"),
+        ("watcher", sentinel.port(4), "a sentinel", "a server that sentinels watch was expected"),
+    ];
+    for (name, port, found, expected) in watched {
+        sentinel.command(3, &["SENTINEL", "MONITOR", name, "127.0.0.1", &port.to_string(), "2"]);
+        for limiter in both(&format!("redis+sentinel://127.0.0.1:{}/{name}", sentinel.port(3))) {
+            let error = limiter.check(POLICY, "k", 1, None).expect_err(name);
+            assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{name}: {error}");
+            let said = error.message();
+            assert!(said.contains(&format!("answers as {found}")) && said.contains(expected), "{name}: {error}");
+            assert!(said.contains(&port.to_string()), "{name}: who it was is said: {error}");
+        }
+    }
+    // The first node tells everybody that it is to be found where another server is.
+    let (bus, wrong) = (cluster.port(0) + 10_000, single.port(0));
+    cluster.command(0, &["CONFIG", "SET", "cluster-announce-bus-port", &bus.to_string()]);
+    cluster.command(0, &["CONFIG", "SET", "cluster-announce-port", &wrong.to_string()]);
+    until("all nodes believe it", || {
+        (0..3).all(|node| cluster.command(node, &["CLUSTER", "SLOTS"]).to_string().contains(&wrong.to_string()))
+    });
+    for limiter in both(cluster.url()) {
+        let answers: Vec<_> = (0..50).map(|key| limiter.check(POLICY, &format!("k{key}"), 1, None)).collect();
+        let errors: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+        assert!((5..45).contains(&errors.len()), "only its own keys are missed: {} of 50", errors.len());
+        for error in errors {
+            let said = error.message();
+            assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{error}");
+            assert!(said.contains("answers as a server that is a primary"), "{error}");
+            assert!(said.contains("a node of a cluster was expected") && said.contains(&wrong.to_string()), "{error}");
         }
     }
 }

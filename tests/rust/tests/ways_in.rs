@@ -107,31 +107,48 @@ fn a_server_that_is_not_there_or_silent_is_an_error_in_time() {
 
 #[test]
 fn urls_that_make_no_sense() {
+    // Each says what was found and what to write instead.
     let wrong = [
-        "",
-        "localhost",
-        "http://user:hunter2@localhost",
-        "redis://user:hunter2@localhost:port/0",
-        "redis://user:hunter2@localhost/zero",
-        "redis://user:hunter2@localhost/0?tls=yes",
-        "redis://user:hunter2@localhost/0?protocol=4",
-        "redis://user:hunter2@localhost/0?protocol=2&protocol=3",
-        "rediss://user:hunter2@localhost/0?ssl_ca_certs=/no/such/file",
-        "rediss://user:hunter2@localhost/0?ssl_certfile=/dev/null",
-        "redis+unix://",
-        "redis+sentinel://user:hunter2@localhost:26379",
-        "redis+sentinel://user:hunter2@localhost:26379/primary/zero",
-        "redis+sentinel://user:hunter2@a,,b/primary/0",
-        "redis+cluster://user:hunter2@localhost:7000/1",
-        "redis+cluster://user:hunter2@localhost:7000?read_from=anybody",
-        "redis+cluster://user:hunter2@localhost:7000?ssl_ca_certs=/dev/null",
-        "memory://?max_keys=0",
-        "memory://?max_keys=many",
-        "memory://host",
-        "memory://?keys=3",
+        ("", "this one has no scheme"),
+        ("localhost", "this one has no scheme"),
+        ("http://user:hunter2@localhost", "no store has the scheme http://; use memory://"),
+        (
+            "redis://user:hunter2@localhost:port/0",
+            "invalid port number; write it as in redis://user:password@host:6379/0",
+        ),
+        ("redis://user:hunter2@localhost/zero", "\"zero\" is no database of Redis: give its number"),
+        ("redis://user:hunter2@localhost/0?tls=yes", "has no option \"tls\"; it has protocol"),
+        ("redis://user:hunter2@localhost/0?protocol=4", "protocol=\"4\" is no protocol of Redis: give 2 or 3"),
+        ("redis://user:hunter2@localhost/0?protocol=2&protocol=3", "gives \"protocol\" twice"),
+        (
+            "rediss://user:hunter2@localhost/0?ssl_ca_certs=/no/such/file",
+            "ssl_ca_certs=\"/no/such/file\" cannot be read",
+        ),
+        ("rediss://user:hunter2@localhost/0?ssl_certfile=/dev/null", "needs both ssl_certfile and ssl_keyfile"),
+        ("redis+unix://", "needs a path, as in redis+unix:///"),
+        ("redis+sentinel://user:hunter2@localhost:26379", "names the primary after the sentinels, as in"),
+        (
+            "redis+sentinel://user:hunter2@localhost:26379/primary/zero",
+            "\"zero\" is no database of Redis: give its number",
+        ),
+        ("redis+sentinel://user:hunter2@a,,b/primary/0", "with commas between them, as in"),
+        ("redis+cluster://user:hunter2@localhost:7000/1", "names \"1\": leave it out"),
+        (
+            "redis+cluster://user:hunter2@localhost:7000?read_from=anybody",
+            "read_from=\"anybody\" is unknown: give primary or replica",
+        ),
+        (
+            "redis+cluster://user:hunter2@localhost:7000?ssl_ca_certs=/dev/null",
+            "with TLS only: begin the store URL with rediss",
+        ),
+        ("memory://?max_keys=0", "max_keys=\"0\" is no number of keys: give a whole number"),
+        ("memory://?max_keys=many", "max_keys=\"many\" is no number of keys: give a whole number"),
+        ("memory://host", "takes nothing but options, as in"),
+        ("memory://?keys=3", "has no option \"keys\"; it has max_keys"),
     ];
-    for url in wrong {
-        refused(url, ErrorKind::ConfigInvalid);
+    for (url, words) in wrong {
+        let error = refused(url, ErrorKind::ConfigInvalid);
+        assert!(error.message().contains(words), "{url}: {error}");
     }
     for prefix in ["", "a{b", "}", &"x".repeat(200)] {
         let error = Limiter::builder().prefix(prefix).build().err().expect("a prefix that cannot be");

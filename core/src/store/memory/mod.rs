@@ -17,7 +17,7 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, States, Store, Views, tell};
+use super::{AllDone, Answer, Done, Entry, Op, Pinged, States, Store, tell};
 use crate::error::Result;
 use crate::few::Few;
 
@@ -238,7 +238,6 @@ fn brings(entry: &Entry<'_>, now: u64) -> bool {
 /// The answer about a key that is not stored and stays so.
 fn unknown(entry: &Entry<'_>, now: u64) -> Answer {
     let cost = entry.op.cost();
-    let views: Views = entry.plan.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect();
     let applied = match &entry.op {
         Op::Check { .. } => false,
         Op::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
@@ -246,7 +245,7 @@ fn unknown(entry: &Entry<'_>, now: u64) -> Answer {
         _ => true,
     };
     let attempts = matches!(entry.op, Op::Journal).then(Box::default);
-    Answer { applied, now, views, attempts, ..Answer::default() }
+    Answer { applied, now, views: entry.plan.unseen(now, cost), attempts, ..Answer::default() }
 }
 
 impl Store for Memory {

@@ -34,6 +34,10 @@ const LONE_FLIGHTS: usize = 1_024;
 const WORTH: usize = 32;
 /// Nobody waits longer than that for company: over a slow link calls follow each other, however few they are.
 pub(super) const PATIENCE: Duration = Duration::from_millis(12);
+/// An attempt to connect that is not answered within this time is joined by another …
+const AGAIN: Duration = Duration::from_millis(250);
+/// … and so on: as many as an attempt lasts.
+const ATTEMPTS: usize = 4;
 /// Slots that are remembered although nothing waits there.
 const LINES: usize = 1_024;
 
@@ -80,7 +84,8 @@ pub(super) struct Lane {
     waiting: usize,
     flights: VecDeque<Flight>,
     link: Option<Link>,
-    opening: Option<JoinHandle<Result<Wire, Failure>>>,
+    /// Attempts to connect, the newest last.
+    openings: Vec<Opening>,
     /// Since when it has been silent. Until it answers it gets no calls: it would run them when their callers have left.
     doubt: Option<Instant>,
     /// Not later than the next thing that is to be done without anything having come.
@@ -99,6 +104,12 @@ impl Line {
     fn patience_ends(&self, timeout: Duration) -> Option<Instant> {
         Some(self.waiting.front()?.ride.deadline + PATIENCE - timeout.max(PATIENCE))
     }
+}
+
+/// An attempt to connect, since when.
+struct Opening {
+    attempt: JoinHandle<Result<Wire, Failure>>,
+    began: Instant,
 }
 
 /// What was sent; replies come in the same order.
@@ -184,7 +195,7 @@ impl Lane {
             waiting: 0,
             flights: VecDeque::new(),
             link: None,
-            opening: None,
+            openings: Vec::new(),
             doubt: None,
             alarm: None,
         }
@@ -236,7 +247,7 @@ impl Lane {
             }
             busy = true;
         }
-        if self.link.is_none() && self.opening.is_none() && self.waiting > 0 {
+        if self.link.is_none() && self.openings.is_empty() && self.waiting > 0 {
             self.open();
             busy |= self.poll_opening(cx, outcome);
         }
@@ -258,7 +269,7 @@ impl Lane {
         if self.waiting == 0 {
             return true;
         }
-        if self.link.is_none() || self.opening.is_some() || self.doubt.is_some() {
+        if self.link.is_none() || !self.openings.is_empty() || self.doubt.is_some() {
             return false;
         }
         self.board_all();
@@ -273,13 +284,21 @@ impl Lane {
 
     fn open(&mut self) {
         let (server, deadline) = (Arc::clone(&self.server), std::time::Instant::now() + self.attempt());
-        self.opening = Some(tokio::task::spawn_blocking(move || Wire::open(&server, deadline)));
+        let (attempt, began) = (tokio::task::spawn_blocking(move || Wire::open(&server, deadline)), Instant::now());
+        self.openings.push(Opening { attempt, began });
+        self.alarm_by(began + AGAIN);
     }
 
     fn poll_opening(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
-        let Some(opening) = &mut self.opening else { return false };
-        let Poll::Ready(opened) = Pin::new(opening).poll(cx) else { return false };
-        self.opening = None;
+        let mut ended = None;
+        for (index, opening) in self.openings.iter_mut().enumerate() {
+            if let Poll::Ready(opened) = Pin::new(&mut opening.attempt).poll(cx) {
+                ended = Some((index, opened));
+                break;
+            }
+        }
+        let Some((index, opened)) = ended else { return false };
+        self.openings.remove(index);
         let opened = opened.unwrap_or_else(|_| {
             Err(self.server.failure(&io::Error::other("the attempt to connect was given up"), false))
         });
@@ -291,6 +310,7 @@ impl Lane {
                     self.lose(&failure::hung_up(), outcome);
                 }
                 (self.link, self.doubt) = (Some(link), None);
+                self.openings.clear();
                 self.turn =
                     self.lines.iter().filter(|(_, line)| !line.waiting.is_empty()).map(|(slot, _)| *slot).collect();
                 for line in self.lines.values_mut() {
@@ -299,7 +319,7 @@ impl Lane {
             }
             // What waits has its own time; the next attempt begins at once.
             Err(failure) if failure.error.kind() == ErrorKind::StoreTimeout => {
-                if self.link.is_some() {
+                if self.link.is_some() && self.openings.is_empty() {
                     self.open();
                 }
             }
@@ -537,12 +557,25 @@ impl Lane {
             self.probe();
         }
         if let Some(since) = self.doubt {
-            let wait = since + self.attempt();
+            let wait = since + AGAIN;
             if now < wait {
                 look(wait);
-            } else if self.opening.is_none() {
+            } else if self.openings.is_empty() {
                 // Packets that were lost on the way are sent again later and later; a new connection is faster.
                 self.open();
+            }
+        }
+        if let Some(newest) = self.openings.last()
+            && self.openings.len() < ATTEMPTS
+            && (self.waiting > 0 || self.doubt.is_some())
+        {
+            // The same holds for an attempt; the older one goes on, since the server may be far away.
+            let again = newest.began + AGAIN;
+            if now < again {
+                look(again);
+            } else {
+                self.open();
+                look(now + AGAIN);
             }
         }
         self.alarm = next;

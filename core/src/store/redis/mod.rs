@@ -125,7 +125,8 @@ impl Redis {
         match self.engine() {
             Ok(engine) => {
                 let slots = requests.iter().map(|request| self.slot(request)).collect();
-                Party::gather(engine, requests, slots, now, deadline.into(), done);
+                let times = (deadline.into(), self.target.timeout);
+                Party::gather(engine, requests, slots, now, times, done);
             }
             Err(error) => tell(done(Err(error))),
         }
@@ -138,6 +139,11 @@ impl Redis {
         }
     }
 
+    /// Of a call that begins now.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.target.timeout
+    }
+
     fn silence(&self) -> Error {
         failure::silence(self.survey.shown())
     }
@@ -145,13 +151,27 @@ impl Redis {
 
 impl Store for Redis {
     fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        let deadline = Instant::now() + self.target.timeout;
+        self.ask_by(entry, now, self.deadline())
+    }
+
+    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
+        self.ask_all_by(entries, now, self.deadline())
+    }
+
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
+        self.submit_by(entry, now, self.deadline(), done);
+    }
+
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+        self.submit_all_by(entries, now, self.deadline(), done);
+    }
+
+    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, deadline: Instant) -> Result<Answer> {
         let answers = self.run(vec![self.request(entry)], Unity::Apart, now, self.reads(&entry.op), deadline);
         answers?.pop().unwrap_or_else(|| Err(self.silence()))
     }
 
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        let deadline = Instant::now() + self.target.timeout;
+    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant) -> Result<Vec<Answer>> {
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
         if self.is_of_one_slot(&requests) {
             return self.run(requests, Unity::Together, now, false, deadline)?.into_iter().collect();
@@ -173,15 +193,14 @@ impl Store for Redis {
         answered.recv_timeout(left).unwrap_or_else(|_| Err(late()))
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        let ride = Ride::new((Instant::now() + self.target.timeout).into(), self.reads(&entry.op));
+    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, deadline: Instant, done: Done) {
+        let ride = Ride::new(deadline.into(), self.reads(&entry.op));
         let request = self.request(entry);
         let slot = self.slot(&request);
         self.enqueue(Job::one(request, now, slot, ride, done));
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        let deadline = Instant::now() + self.target.timeout;
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant, done: AllDone) {
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
         if !self.is_of_one_slot(&requests) {
             return self.gather(requests, now, deadline, done);
@@ -191,7 +210,11 @@ impl Store for Redis {
     }
 
     fn ping(&self) -> Result<()> {
-        ping::all(&self.pools()?.1, Instant::now() + self.target.timeout)
+        ping::all(&self.pools()?.1, self.deadline())
+    }
+
+    fn ping_by(&self, by: Instant) -> Result<()> {
+        ping::all(&self.pools()?.1, by.min(self.deadline()))
     }
 
     fn submit_ping(&self, done: Pinged) {

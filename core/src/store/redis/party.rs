@@ -5,6 +5,7 @@
 //! others give back exactly what they charged.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,6 +23,8 @@ pub(super) struct Party {
     entries: usize,
     now: Option<u64>,
     deadline: Instant,
+    /// What a call may take.
+    timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -61,7 +64,7 @@ impl Party {
         requests: Vec<Request>,
         slots: Vec<u16>,
         now: Option<u64>,
-        deadline: Instant,
+        (deadline, timeout): (Instant, Duration),
         done: AllDone,
     ) {
         let entries = requests.len();
@@ -75,13 +78,13 @@ impl Party {
             groups[at].places.push(place);
         }
         let state = State { step: Step::Ask, missing: 0, replies: Vec::new(), asked: Vec::new(), done: Some(done) };
-        let party = Arc::new(Self { engine, groups, entries, now, deadline, state: Mutex::new(state) });
+        let party = Arc::new(Self { engine, groups, entries, now, deadline, timeout, state: Mutex::new(state) });
         let all = party.groups.iter().map(|group| Some(group.requests.clone())).collect();
-        party.submit(Step::Ask, Unity::Asked, all);
+        party.submit(Step::Ask, Unity::Asked, all, deadline);
     }
 
     /// Sends each group what is meant for it.
-    fn submit(self: &Arc<Self>, step: Step, unity: Unity, requests: Vec<Option<Vec<Request>>>) {
+    fn submit(self: &Arc<Self>, step: Step, unity: Unity, requests: Vec<Option<Vec<Request>>>, deadline: Instant) {
         {
             let mut state = self.state.lock();
             state.step = step;
@@ -93,7 +96,7 @@ impl Party {
             let party = Arc::clone(self);
             let done = Box::new(move |reply| party.arrived(index, reply));
             let slot = self.groups[index].slot;
-            self.engine.1.enqueue(Job::all(requests, unity, self.now, slot, self.deadline, done));
+            self.engine.1.enqueue(Job::all(requests, unity, self.now, slot, deadline, done));
         }
     }
 
@@ -123,7 +126,7 @@ impl Party {
         let stands = self.groups.iter().zip(&asked).all(|(group, answers)| group.stands(answers));
         if stands {
             let all = self.groups.iter().map(|group| Some(group.requests.clone())).collect();
-            self.submit(Step::Charge, Unity::Together, all);
+            self.submit(Step::Charge, Unity::Together, all, self.deadline);
             return None;
         }
         let remembers = |group: &Group| group.requests.iter().any(Request::remembers_refusals);
@@ -133,7 +136,7 @@ impl Party {
             return self.end(Ok(self.merged(asked)));
         }
         self.state.lock().asked = asked;
-        self.submit(Step::Refuse, Unity::Refused, refusals);
+        self.submit(Step::Refuse, Unity::Refused, refusals, self.deadline);
         None
     }
 
@@ -166,13 +169,13 @@ impl Party {
         match outcome {
             Ok(answers) => {
                 self.state.lock().asked = answers;
-                self.submit(Step::GiveBack, Unity::Apart, undo);
+                self.submit(Step::GiveBack, Unity::Apart, undo, self.deadline);
                 None
             }
             Err(error) => {
-                // Nobody waits for what is given back after a failure.
+                // Nobody waits for what is given back after a failure, which may have taken all of the call's time.
                 let home = self.end(Err(error));
-                self.submit(Step::GiveBack, Unity::Apart, undo);
+                self.submit(Step::GiveBack, Unity::Apart, undo, Instant::now() + self.timeout);
                 home
             }
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tidegate::{ErrorKind, Limiter, OnStoreError, Source};
 use tidegate_tests::proxy::{Proxy, Weather};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::speaker::runtime;
 
 use super::{Told, builder, soon};
 
@@ -97,6 +98,56 @@ fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
             "{change:?}"
         );
     }
+}
+
+/// What is asked shortly before the network is good again is never answered: nobody may wait for that.
+#[test]
+fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
+    const LONG: Duration = Duration::from_secs(2);
+    let server = Servers::start(Kind::Single);
+    for weather in [Weather::Swallow, Weather::Stall, Weather::Silent] {
+        let proxy = Proxy::before(server.port(0));
+        let told = Told::default();
+        let limiter = told.listen(builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(LONG));
+        let limiter = limiter.build().expect("a limiter");
+        let runtime = runtime();
+        let tasks = limiter.to_async();
+        let ask_as_task = || runtime.block_on(tasks.check("1000000/hour", "k")).expect("a decision").source();
+        assert_eq!((ask(&limiter), ask_as_task()), (Source::Store, Source::Store));
+        proxy.set(weather);
+        std::thread::scope(|scope| {
+            (0..3).for_each(|_| drop(scope.spawn(|| ask(&limiter))));
+            assert_eq!(ask_as_task(), Source::Fallback);
+        });
+        soon("it is lost", || told.words() == ["lost"]);
+        // The first probes are under way.
+        std::thread::sleep(Duration::from_millis(150));
+        proxy.set(Weather::Clear);
+        let began = Instant::now();
+        soon("it answers threads", || ask(&limiter) == Source::Store);
+        soon("it answers tasks", || ask_as_task() == Source::Store);
+        let took = began.elapsed();
+        println!("{weather:?}: back after {took:?}");
+        assert!(took < RECOVERY, "{weather:?}: {took:?}");
+        soon("it is told", || told.words() == ["lost", "back"]);
+        assert_eq!(limiter.counters().lost, 1);
+    }
+}
+
+/// A server that is so far away that a probe which is soon given up never finds it.
+#[test]
+fn a_server_far_away_is_found_too() {
+    let server = Servers::start(Kind::Single);
+    let proxy = Proxy::before(server.port(0));
+    let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(Duration::from_secs(2));
+    let limiter = limiter.build().expect("a limiter");
+    proxy.set(Weather::Refuse);
+    soon("it is lost", || {
+        ask(&limiter);
+        limiter.counters().lost == 1
+    });
+    proxy.set(Weather::Slow(Duration::from_millis(300)));
+    soon("it answers", || ask(&limiter) == Source::Store);
 }
 
 #[test]

@@ -1,0 +1,40 @@
+//! An entry that outlives its call.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+use crate::plan::Plan;
+use crate::store::{Entry, Op};
+
+/// See the module. Nearly every key is so short that it lies in place.
+pub(crate) struct Owned {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) key: CompactString,
+    pub(crate) op: Op,
+}
+
+impl Owned {
+    /// Something else done with the same key.
+    pub(crate) fn with(&self, op: Op) -> Entry<'_> {
+        Entry { plan: &self.plan, key: &self.key, op }
+    }
+
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        self.with(self.op.clone())
+    }
+}
+
+impl From<&Entry<'_>> for Owned {
+    fn from(entry: &Entry<'_>) -> Self {
+        Self { plan: Arc::clone(entry.plan), key: entry.key.into(), op: entry.op.clone() }
+    }
+}
+
+pub(super) fn owned(entries: &[Entry<'_>]) -> Vec<Owned> {
+    entries.iter().map(Owned::from).collect()
+}
+
+pub(super) fn borrowed(entries: &[Owned]) -> Vec<Entry<'_>> {
+    entries.iter().map(Owned::entry).collect()
+}

@@ -1,0 +1,154 @@
+//! A cluster of which every node is behind a bad network of its own.
+//!
+//! Replicas take over only where that is what is to happen: whatever else befalls a primary, nobody replaces it, so that
+//! not one unit may be lost.
+
+use serde_json::Value;
+use tidegate_tests::cluster::{NODES, identity, move_slot};
+use tidegate_tests::proxy::Proxy;
+use tidegate_tests::servers::{Kind, Servers};
+
+use super::{Losses, Random, mishap, soak, until};
+
+/// Slots that are handed over in one go.
+const MOVES: u64 = 20;
+
+struct Cluster {
+    servers: Servers,
+    proxies: Vec<Proxy>,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let servers = Servers::start(Kind::Cluster);
+        let proxies = (0..NODES).map(|node| Proxy::before(servers.port(node))).collect();
+        let cluster = Self { servers, proxies };
+        for (node, proxy) in cluster.proxies.iter().enumerate() {
+            // The nodes talk with each other as before, and tell everybody else to come through the proxies.
+            let bus = (cluster.servers.port(node) + 10_000).to_string();
+            cluster.configure(node, "cluster-announce-bus-port", &bus);
+            cluster.configure(node, "cluster-announce-port", &proxy.port().to_string());
+            cluster.configure(node, "cluster-replica-no-failover", "yes");
+            // A node that is started again is to remember it.
+            cluster.servers.command(node, &["CONFIG", "REWRITE"]);
+        }
+        let announced = |port: &Value| cluster.proxies.iter().any(|proxy| *port == proxy.port());
+        until("all nodes name the proxies", || {
+            (0..NODES).all(|node| {
+                let slots = cluster.servers.command(node, &["CLUSTER", "SLOTS"]);
+                let ranges = slots.as_array().expect("ranges");
+                ranges.iter().flat_map(|range| &range.as_array().expect("a range")[2..]).all(|node| announced(&node[1]))
+            })
+        });
+        cluster.wait();
+        cluster
+    }
+
+    fn configure(&self, node: usize, name: &str, value: &str) {
+        self.servers.command(node, &["CONFIG", "SET", name, value]);
+    }
+
+    fn is_primary(&self, node: usize) -> bool {
+        self.servers.command(node, &["ROLE"])[0] == "master"
+    }
+
+    fn primaries(&self) -> Vec<usize> {
+        (0..NODES).filter(|node| self.is_primary(*node)).collect()
+    }
+
+    /// Who follows a primary.
+    fn replica(&self, primary: usize) -> usize {
+        let nodes = self.servers.command(primary, &["CLUSTER", "NODES"]);
+        let identity = identity(&self.servers, primary);
+        let follows = |line: &&str| line.contains("slave") && line.split(' ').nth(3) == Some(&identity);
+        let line = nodes.as_str().expect("text").lines().find(follows).expect("somebody follows").to_owned();
+        let name = line.split(' ').next().expect("a name");
+        (0..NODES).find(|node| tidegate_tests::cluster::identity(&self.servers, *node) == name).expect("a node of ours")
+    }
+
+    /// Until every slot has a primary, every primary a replica that hears it, and all agree.
+    fn wait(&self) {
+        let says = |node: usize, words: &[&str], what: &str| {
+            let said = self.servers.command(node, words);
+            // That replicas do not take over is no failure.
+            said.as_str().expect("text").replace("nofailover", "").contains(what)
+        };
+        until("the cluster is whole", || {
+            (0..NODES).all(|node| says(node, &["CLUSTER", "INFO"], "cluster_state:ok"))
+                && (0..NODES).all(|node| !says(node, &["CLUSTER", "NODES"], "fail"))
+                && self.primaries().len() == NODES / 2
+                && (0..NODES)
+                    .filter(|node| !self.is_primary(*node))
+                    .all(|node| says(node, &["INFO", "replication"], "master_link_status:up"))
+        });
+    }
+
+    /// A primary dies, its replica takes over, and it comes back without data to follow the other.
+    fn kill(&self, primary: usize) {
+        let replica = self.replica(primary);
+        self.configure(replica, "cluster-replica-no-failover", "no");
+        self.servers.kill(primary);
+        until("a replica takes over", || self.is_primary(replica));
+        self.servers.start_again(primary);
+        until("it follows", || !self.is_primary(primary));
+        self.configure(replica, "cluster-replica-no-failover", "yes");
+        self.wait();
+    }
+
+    /// In step with each other, so that nothing is lost.
+    fn hand_over(&self, primary: usize) {
+        let replica = self.replica(primary);
+        self.servers.command(replica, &["CLUSTER", "FAILOVER"]);
+        until("the replica takes over", || self.is_primary(replica));
+        self.wait();
+    }
+
+    /// Slots of one node become another one's.
+    fn reshard(&self, random: &mut Random, from: usize, to: usize) {
+        for _ in 0..1 + random.below(MOVES) {
+            let key: Option<Vec<u8>> =
+                redis::cmd("RANDOMKEY").query(&mut self.servers.connection(from)).expect("it answers");
+            let Some(key) = key else { return };
+            let mut ask = redis::cmd("CLUSTER");
+            let slot = ask.arg("KEYSLOT").arg(key).query(&mut self.servers.connection(from)).expect("its slot");
+            move_slot(&self.servers, slot, from, to);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_counts_twice_in_a_cluster() {
+    let cluster = Cluster::start();
+    let losses = Losses::default();
+    let seeds: Vec<String> = cluster.proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
+    soak(&format!("redis+cluster://{}", seeds.join(",")), &losses, |random| {
+        let primaries = cluster.primaries();
+        let [one, other] = {
+            let one = random.below(3);
+            [one, (one + 1 + random.below(2)) % 3].map(|number| primaries[number as usize])
+        };
+        match random.below(12) {
+            0 => {
+                losses.during(|| cluster.kill(one));
+                "a primary was killed"
+            }
+            1 => {
+                losses.during(|| drop(cluster.servers.command(one, &["FLUSHALL"])));
+                "a node was emptied"
+            }
+            2 | 3 => {
+                cluster.hand_over(one);
+                "a primary handed over"
+            }
+            4..=6 => {
+                cluster.reshard(random, one, other);
+                "slots were handed over"
+            }
+            _ => {
+                let name = mishap(random, &cluster.servers, one, &cluster.proxies[one]);
+                cluster.wait();
+                name
+            }
+        }
+    });
+}

@@ -1,0 +1,28 @@
+//! One server behind a bad network.
+
+use tidegate_tests::proxy::Proxy;
+use tidegate_tests::servers::{Kind, Servers};
+
+use super::{Losses, mishap, sleep, soak};
+
+#[test]
+fn nothing_is_lost_and_nothing_counts_twice() {
+    let servers = Servers::start(Kind::Single);
+    let proxy = Proxy::before(servers.port(0));
+    let losses = Losses::default();
+    soak(&format!("redis://127.0.0.1:{}/0", proxy.port()), &losses, |random| match random.below(12) {
+        0 => {
+            losses.during(|| {
+                servers.kill(0);
+                sleep(10 + random.below(450));
+                servers.start_again(0);
+            });
+            "killed"
+        }
+        1 => {
+            losses.during(|| drop(servers.command(0, &["FLUSHALL"])));
+            "emptied"
+        }
+        _ => mishap(random, &servers, 0, &proxy),
+    });
+}
