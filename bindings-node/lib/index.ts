@@ -1,3 +1,5 @@
+export type { Attempt } from './attempt.js';
+export type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
 export { ManualClock } from './clock.js';
 export { Decision, type DecisionFields, type LimitState, type Source } from './decision.js';
 export {
@@ -12,18 +14,9 @@ export {
   TidegateError,
 } from './errors.js';
 export { Hold } from './hold.js';
-export {
-  type AcquireOptions,
-  type Attempt,
-  type CheckEntry,
-  type CheckOptions,
-  type CostOptions,
-  type HoldOptions,
-  Limiter,
-  type LimiterOptions,
-  type WrapOptions,
-} from './limiter.js';
+export { Limiter } from './limiter.js';
 export { type LintWarning, lint } from './lint.js';
+export type { LimiterOptions } from './options.js';
 export {
   type Algorithm,
   type Duration,

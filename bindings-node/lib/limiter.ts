@@ -1,145 +1,17 @@
-import { clockOf, ManualClock } from './clock.js';
+import { type Attempt, attempt } from './attempt.js';
+import type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
 import { chargedOf, type Decision, type Subject, sourceOf, subjectOf } from './decision.js';
 import { Denied } from './denied.js';
-import { ConfigError, CostError, KeyInvalid, noText, PolicyError, type TidegateError } from './errors.js';
+import { ConfigError, noCost, noKey, shown } from './errors.js';
 import { Hold } from './hold.js';
-import { done, native, unwrap } from './native.js';
+import { unwrap } from './native.js';
+import { type LimiterOptions, opening } from './options.js';
 import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
-import { type OnStoreError, Policy, type PolicyLike, policyOf } from './policy.js';
+import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
-
-/** What a limiter is told besides its policies. */
-export interface LimiterOptions {
-  /**
-   * Where usage lives, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; or a list of them,
-   * sharded by key. `memory://` when not said.
-   */
-  store?: string | readonly string[];
-  /** Policies by name, as notations or Policies. */
-  policies?: Readonly<Record<string, string | Policy>>;
-  /** What every key in Redis begins with; `tg` when not said. */
-  prefix?: string;
-  /** The longest a call waits for the store; 250 ms when not said. */
-  timeoutMs?: number;
-  /** What a check answers when the store fails; `local` when not said. */
-  onStoreError?: OnStoreError;
-  /** How long a denial is repeated without asking the store, at most; 1,000 ms when not said, 0 is off. */
-  denyCacheMs?: number;
-  /** A clock for tests, whose time decides instead of the store's. */
-  clock?: ManualClock;
-}
-
-/** What a check may be told. */
-export interface CheckOptions {
-  /** Units it consumes; 1 when not said. */
-  cost?: number | undefined;
-  /** What the journal remembers of it. */
-  meta?: string | Uint8Array | undefined;
-}
-
-/** What other calls may be told. */
-export interface CostOptions {
-  /** Units it is about; 1 when not said. */
-  cost?: number | undefined;
-}
-
-/** What `acquire` may be told. */
-export interface AcquireOptions extends CostOptions {
-  /** The longest to wait; as long as it takes when not said. */
-  timeoutMs?: number | undefined;
-  /** Gives the waiting up: the call then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
-}
-
-/** What `hold` may be told. */
-export interface HoldOptions extends CostOptions {
-  /** Gives the waiting for the store up: the call then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
-}
-
-/** An entry of `checkAll`: policy, key, and cost, 1 when not said. */
-export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number];
-
-/** What `wrap` is told about the calls of a function. */
-export interface WrapOptions<A extends readonly unknown[]> {
-  /** The key, or what makes it of the arguments. */
-  key: string | ((...args: A) => string);
-  /** Units each call consumes, or what makes them of the arguments; 1 when not said. */
-  cost?: number | ((...args: A) => number);
-}
-
-/** One remembered attempt. */
-export interface Attempt {
-  /** When it was, in milliseconds since 1970, to the microsecond. */
-  readonly at: number;
-  readonly allowed: boolean;
-  /** The units it asked for. */
-  readonly cost: number;
-  /** What the caller said of it, as text. */
-  readonly meta: string | null;
-  /** The same as bytes. */
-  readonly metaBytes: Uint8Array | null;
-}
-
-/** Policies a limiter knows by number; a program that makes up more of them begins anew. */
-const SUBJECTS = 10_000;
-
-const OPTIONS = ['store', 'policies', 'prefix', 'timeoutMs', 'onStoreError', 'denyCacheMs', 'clock'];
+import { Subjects } from './subjects.js';
 
 const bytes = new TextEncoder();
-const text = new TextDecoder();
-
-function option<T>(options: object, name: keyof T & string, type: string): void {
-  const value = (options as Record<string, unknown>)[name];
-  if (value !== undefined && typeof value !== type) {
-    throw new ConfigError(`${name} cannot be ${shown(value)}: it must be a ${type}`);
-  }
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'object' && value !== null ? `a ${value.constructor?.name ?? 'object'}` : String(value);
-}
-
-/** What is described by options, and by a file where there is one. */
-function opening(options: LimiterOptions, file: string | undefined): native.Opening {
-  if (typeof options !== 'object' || options === null) {
-    throw new ConfigError(`a limiter cannot be made from ${shown(options)}: give an object of options`);
-  }
-  for (const name of Object.keys(options)) {
-    if (!OPTIONS.includes(name)) {
-      throw new ConfigError(`a limiter has no option ${name}: it has ${OPTIONS.join(', ')}`);
-    }
-  }
-  for (const name of ['prefix', 'onStoreError'] as const) option<LimiterOptions>(options, name, 'string');
-  for (const name of ['timeoutMs', 'denyCacheMs'] as const) option<LimiterOptions>(options, name, 'number');
-  option<LimiterOptions>(options, 'policies', 'object');
-  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
-  const made = native.Opening.empty();
-  if (file !== undefined) done(made.file(file));
-  if (store !== undefined) done(made.store(stores(store)));
-  for (const [name, policy] of Object.entries(policies ?? {})) {
-    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
-      throw new PolicyError(`the policy ${name} cannot be ${shown(policy)}: give a notation or a Policy`);
-    }
-    done(made.policy(name, policyOf(typeof policy === 'string' ? new Policy(policy) : policy)));
-  }
-  if (prefix !== undefined) done(made.prefix(prefix));
-  if (timeoutMs !== undefined) done(made.timeout(timeoutMs));
-  if (onStoreError !== undefined) done(made.onStoreError(onStoreError));
-  if (denyCacheMs !== undefined) done(made.denyCache(denyCacheMs));
-  if (clock !== undefined) {
-    if (!(clock instanceof ManualClock)) throw new ConfigError(`clock cannot be ${shown(clock)}: give a ManualClock`);
-    made.clock(clockOf(clock));
-  }
-  return made;
-}
-
-function stores(store: string | readonly string[]): string[] {
-  const all: readonly unknown[] = Array.isArray(store) ? store : [store];
-  const urls = all.filter((url) => typeof url === 'string');
-  if (urls.length !== all.length) throw new ConfigError('a store is named by its URL, a string');
-  return urls;
-}
 
 /** Whether usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
@@ -166,7 +38,7 @@ export class Limiter {
   readonly #denied: Denied | undefined;
   readonly #holds = new Set<Hold>();
   readonly #local: boolean;
-  #subjects = new Map<PolicyLike, Subject>();
+  readonly #subjects: Subjects;
   #closing: Promise<void> | undefined;
 
   /** A limiter. Nothing is connected before the first call. */
@@ -184,6 +56,7 @@ export class Limiter {
       local || clock !== undefined,
       this.#denied,
     );
+    this.#subjects = new Subjects(this.#pipe, this.#denied);
   }
 
   /** The limiter that a policy file describes: its policies, and its store unless another is given. */
@@ -197,34 +70,9 @@ export class Limiter {
     }
   }
 
-  /** What calls about a policy need to know of it. */
-  #subject(policy: PolicyLike): Subject {
-    const known = this.#subjects.get(policy);
-    return known === undefined ? this.#resolve(policy) : known;
-  }
-
-  #resolve(policy: PolicyLike): Subject {
-    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
-      throw new PolicyError(`a policy cannot be ${shown(policy)}: give a name, a notation or a Policy`);
-    }
-    if (this.#subjects.size >= SUBJECTS) this.#forgetSubjects();
-    const resolved = unwrap(this.#pipe.channel.resolve(typeof policy === 'string' ? policy : policyOf(policy)));
-    const subject: Subject = { ...resolved, given: policy };
-    this.#subjects.set(policy, subject);
-    return subject;
-  }
-
-  #forgetSubjects(): void {
-    // What is still to be sent refers to them by number.
-    this.#pipe.flush();
-    this.#subjects.clear();
-    this.#pipe.channel.forget();
-    this.#denied?.forgetAll();
-  }
-
   #ask(what: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
     try {
-      const subject = this.#subjects.get(policy) ?? this.#resolve(policy);
+      const subject = this.#subjects.of(policy);
       if (typeof key !== 'string') throw noKey(key);
       if (typeof cost !== 'number') throw noCost(cost);
       if (this.#denied !== undefined) {
@@ -254,7 +102,7 @@ export class Limiter {
   }
 
   #entry(policy: PolicyLike, key: string, cost: number): Entry {
-    const subject = this.#subject(policy);
+    const subject = this.#subjects.of(policy);
     // A text crosses whole here, and half a surrogate pair would become another character on the way.
     if (typeof key !== 'string' || !key.isWellFormed()) throw noKey(key);
     if (typeof cost !== 'number') throw noCost(cost);
@@ -414,13 +262,7 @@ export class Limiter {
     const entry = this.#entry(policy, key, 1);
     const { channel } = this.#pipe;
     const said = await this.#pipe.task([entry], (ticket) => channel.journal(ticket, entry.subject.number, key));
-    return (said.attempts ?? []).map(({ at, allowed, cost, meta = null }) => ({
-      at,
-      allowed,
-      cost,
-      meta: meta === null ? null : text.decode(meta),
-      metaBytes: meta,
-    }));
+    return (said.attempts ?? []).map(attempt);
   }
 
   /** Whether the store answers; throws what is wrong when it does not. */
@@ -435,7 +277,7 @@ export class Limiter {
     try {
       await this.#pipe.task([], (ticket) => channel.reload(ticket));
     } finally {
-      this.#forgetSubjects();
+      this.#subjects.forget();
     }
   }
 
@@ -471,7 +313,7 @@ export class Limiter {
 
   async #close(): Promise<void> {
     await Promise.allSettled(Array.from(this.#holds, (hold) => hold.release()));
-    this.#forgetSubjects();
+    this.#subjects.forget();
     await this.#pipe.close();
   }
 
@@ -482,14 +324,6 @@ export class Limiter {
 
   static {
     isLocal = (limiter) => limiter.#local;
-    subjectIn = (limiter, policy) => limiter.#subject(policy);
+    subjectIn = (limiter, policy) => limiter.#subjects.of(policy);
   }
-}
-
-function noKey(key: unknown): TidegateError {
-  return typeof key === 'string' ? noText() : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
-}
-
-function noCost(cost: unknown): TidegateError {
-  return new CostError(`a cost cannot be ${shown(cost)}: it must be a whole number from 1 to 2^53 - 1`);
 }
