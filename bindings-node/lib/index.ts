@@ -1,6 +1,7 @@
 export type { Attempt } from './attempt.js';
 export type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
 export { ManualClock } from './clock.js';
+export type { Counters } from './counters.js';
 export { Decision, type DecisionFields, type LimitState, type Source } from './decision.js';
 export {
   ClosedError,
@@ -16,7 +17,7 @@ export {
 export { Hold } from './hold.js';
 export { Limiter } from './limiter.js';
 export { type LintWarning, lint } from './lint.js';
-export type { LimiterOptions } from './options.js';
+export type { LimiterOptions, PolicyDescription } from './options.js';
 export {
   type Algorithm,
   type Duration,
@@ -28,3 +29,5 @@ export {
   type PolicyOptions,
 } from './policy.js';
 export { RateLimited } from './rate-limited.js';
+export { type Rollout, rollout } from './rollout.js';
+export type { Logger, StoreChange } from './watch.js';

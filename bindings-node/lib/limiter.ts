@@ -1,15 +1,17 @@
 import { type Attempt, attempt } from './attempt.js';
 import type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
+import type { Counters } from './counters.js';
 import { chargedOf, type Decision, type Subject, sourceOf, subjectOf } from './decision.js';
 import { Denied } from './denied.js';
 import { ConfigError, noCost, noKey, shown } from './errors.js';
 import { Hold } from './hold.js';
-import { unwrap } from './native.js';
+import { done, unwrap } from './native.js';
 import { type LimiterOptions, opening } from './options.js';
 import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
-import type { PolicyLike } from './policy.js';
+import { fromPolicy, type Policy, type PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
 import { Subjects } from './subjects.js';
+import { Watch } from './watch.js';
 
 const bytes = new TextEncoder();
 
@@ -38,6 +40,7 @@ export class Limiter {
   readonly #denied: Denied | undefined;
   readonly #holds = new Set<Hold>();
   readonly #local: boolean;
+  readonly #watch: Watch;
   readonly #subjects: Subjects;
   #closing: Promise<void> | undefined;
 
@@ -46,9 +49,15 @@ export class Limiter {
     const file = fileOfNext;
     fileOfNext = undefined;
     const made = opening(options, file);
-    const { clock } = options;
+    const { clock, logger, onChange } = options;
     const local = made.isLocal();
     this.#local = local;
+    this.#watch = new Watch(logger, onChange);
+    if (!local) {
+      // The native side holds what it calls for as long as it lives: if that held us, neither would ever be collected.
+      const watch = new WeakRef(this.#watch);
+      made.onChange((change) => watch.deref()?.tell(change));
+    }
     // Memory knows at once that a key is still denied.
     this.#denied = local ? undefined : new Denied(clock);
     this.#pipe = new Pipe(
@@ -269,6 +278,34 @@ export class Limiter {
   async ping(): Promise<void> {
     const { channel } = this.#pipe;
     await this.#pipe.task([], (ticket) => channel.ping(ticket));
+  }
+
+  /** The policy that a call would apply. */
+  policy(policy: PolicyLike): Policy {
+    return fromPolicy(unwrap(this.#pipe.channel.policy(this.#subjects.of(policy).number)));
+  }
+
+  /** How many of this limiter's callers wait for a key in `acquire`. */
+  waiting(policy: PolicyLike, key: string): number {
+    const { subject } = this.#entry(policy, key, 1);
+    return this.#pipe.channel.waiting(subject.number, key);
+  }
+
+  /** Of a limiter with a `rollout`: so many percent of the keys use the new store from the next call on. */
+  setRollout(percent: number): void {
+    if (typeof percent !== 'number') {
+      throw new ConfigError(`a rollout of ${shown(percent)} percent cannot be: give a number from 0 to 100`);
+    }
+    // What was asked before is asked where it would have been.
+    this.#pipe.flush();
+    done(this.#pipe.channel.setRollout(percent));
+    this.#denied?.forgetAll();
+  }
+
+  /** What was counted since the limiter was made. */
+  counters(): Counters {
+    const counted = this.#pipe.channel.counters();
+    return { ...counted, denyCache: counted.denyCache + (this.#denied?.repeated ?? 0) };
   }
 
   /** Takes the changed policy file, as a whole or not at all. */

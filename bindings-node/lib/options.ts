@@ -1,17 +1,19 @@
 import { clockOf, ManualClock } from './clock.js';
 import { ConfigError, PolicyError, shown } from './errors.js';
 import { done, native } from './native.js';
-import { type OnStoreError, Policy, policyOf } from './policy.js';
+import { type Limit, type OnStoreError, Policy, type PolicyOptions, policyOf } from './policy.js';
+import { Rollout, sidesOf } from './rollout.js';
+import type { Logger, StoreChange } from './watch.js';
 
 /** What a limiter is told besides its policies. */
 export interface LimiterOptions {
   /**
-   * Where usage lives, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; or a list of them,
-   * sharded by key. `memory://` when not said.
+   * Where usage lives, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; a list of them,
+   * sharded by key; or a `rollout` from one to another. `memory://` when not said.
    */
-  store?: string | readonly string[];
-  /** Policies by name, as notations or Policies. */
-  policies?: Readonly<Record<string, string | Policy>>;
+  store?: string | readonly string[] | Rollout;
+  /** Policies by name, as notations, Policies, or limits with options as in a policy file. */
+  policies?: Readonly<Record<string, string | Policy | PolicyDescription>>;
   /** What every key in Redis begins with; `tg` when not said. */
   prefix?: string;
   /** The longest a call waits for the store; 250 ms when not said. */
@@ -22,9 +24,32 @@ export interface LimiterOptions {
   denyCacheMs?: number;
   /** A clock for tests, whose time decides instead of the store's. */
   clock?: ManualClock;
+  /**
+   * Who is told in one line when a store is lost, refuses, or is back: `console`, say. Warnings of the process when not
+   * said; false is nobody.
+   */
+  logger?: Logger | false;
+  /** Called with each such change. */
+  onChange?: (change: StoreChange) => void;
 }
 
-const OPTIONS = ['store', 'policies', 'prefix', 'timeoutMs', 'onStoreError', 'denyCacheMs', 'clock'];
+/** A policy as a policy file describes it. */
+export interface PolicyDescription extends Omit<PolicyOptions, 'name'> {
+  /** A notation, a Limit, or several of both. */
+  limits: string | Limit | readonly (string | Limit)[];
+}
+
+const OPTIONS = [
+  'store',
+  'policies',
+  'prefix',
+  'timeoutMs',
+  'onStoreError',
+  'denyCacheMs',
+  'clock',
+  'logger',
+  'onChange',
+];
 
 function option<T>(options: object, name: keyof T & string, type: string): void {
   const value = (options as Record<string, unknown>)[name];
@@ -49,13 +74,9 @@ export function opening(options: LimiterOptions, file: string | undefined): nati
   const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
   const made = native.Opening.empty();
   if (file !== undefined) done(made.file(file));
-  if (store !== undefined) done(made.store(stores(store)));
-  for (const [name, policy] of Object.entries(policies ?? {})) {
-    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
-      throw new PolicyError(`the policy ${name} cannot be ${shown(policy)}: give a notation or a Policy`);
-    }
-    done(made.policy(name, policyOf(typeof policy === 'string' ? new Policy(policy) : policy)));
-  }
+  if (store instanceof Rollout) done(made.rollout(...sidesOf(store), store.percent));
+  else if (store !== undefined) done(made.store(stores(store)));
+  for (const [name, policy] of Object.entries(policies ?? {})) done(made.policy(name, policyOf(named(name, policy))));
   if (prefix !== undefined) done(made.prefix(prefix));
   if (timeoutMs !== undefined) done(made.timeout(timeoutMs));
   if (onStoreError !== undefined) done(made.onStoreError(onStoreError));
@@ -65,6 +86,18 @@ export function opening(options: LimiterOptions, file: string | undefined): nati
     made.clock(clockOf(clock));
   }
   return made;
+}
+
+function named(name: string, policy: string | Policy | PolicyDescription): Policy {
+  if (policy instanceof Policy) return policy;
+  if (typeof policy === 'string') return new Policy(policy);
+  if (typeof policy !== 'object' || policy === null || !('limits' in policy)) {
+    throw new PolicyError(
+      `the policy ${name} cannot be ${shown(policy)}: give a notation, a Policy, or limits with options`,
+    );
+  }
+  const { limits, ...options } = policy;
+  return new Policy(limits, options);
 }
 
 function stores(store: string | readonly string[]): string[] {
