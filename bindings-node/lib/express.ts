@@ -2,15 +2,15 @@
 //
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
-import type { Request, RequestHandler, Response } from 'express';
+import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend, turn } from './http/node.js';
+import { attend } from './http/node.js';
 import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { expressTrust } from './http/trust.js';
 import { nodeView } from './http/view.js';
-import { Gate } from './http.js';
+import { Gate, type Verdict } from './http.js';
 
 declare global {
   namespace Express {
@@ -29,29 +29,56 @@ export const header: Keys<Request>['header'] = keys.header;
 export const user: Keys<Request>['user'] = keys.user;
 export const claim: Keys<Request>['claim'] = keys.claim;
 
+type ExpressVerdict = Verdict<Request, Response> | undefined;
+
 /** A middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions<Request, Response>): RequestHandler {
   const gate = new Gate<Request, Response>(view, options);
   return (request, response, next) => {
-    pass(gate, request, response).then((go) => go && next(), next);
+    let verdict: ExpressVerdict | Promise<ExpressVerdict>;
+    try {
+      verdict = gate.ask(request);
+    } catch (error) {
+      next(error);
+      return;
+    }
+    // A promise more would cost every request as much as its check.
+    if (verdict instanceof Promise) verdict.then((verdict) => pass(verdict, request, response, next), next);
+    else pass(verdict, request, response, next);
   };
 }
 
-async function pass(gate: Gate<Request, Response>, request: Request, response: Response): Promise<boolean> {
-  const verdict = await gate.ask(request);
-  if (verdict === undefined) return true;
-  if (verdict.decision !== undefined) request.rateLimit = verdict.decision;
-  for (const [name, value] of verdict.fields()) response.setHeader(name, value);
-  if (verdict.admitted) {
-    attend(verdict, response, response);
-    await turn(verdict.delayMs);
-    return true;
+function pass(verdict: ExpressVerdict, request: Request, response: Response, next: NextFunction): void {
+  let delayMs = 0;
+  try {
+    if (verdict !== undefined) {
+      if (verdict.decision !== undefined) request.rateLimit = verdict.decision;
+      verdict.announce(put, response);
+      if (!verdict.admitted) {
+        refuse(verdict, response).catch(next);
+        return;
+      }
+      attend(verdict, response, response);
+      delayMs = verdict.delayMs;
+    }
+  } catch (error) {
+    next(error);
+    return;
   }
+  // Outside, so that what a handler throws is its own.
+  if (delayMs > 0) setTimeout(next, delayMs);
+  else next();
+}
+
+function put(response: Response, name: string, value: string): void {
+  response.setHeader(name, value);
+}
+
+async function refuse(verdict: Verdict<Request, Response>, response: Response): Promise<void> {
   response.status(verdict.status);
   const body = await verdict.denied(response);
-  if (response.headersSent) return false;
+  if (response.headersSent) return;
   // Not through send: it would add a charset, which JSON has not.
   if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(verdict.problem());
   else response.send(body);
-  return false;
 }

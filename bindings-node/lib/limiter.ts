@@ -21,6 +21,9 @@ export let isLocal: (limiter: Limiter) => boolean;
 /** What a limiter knows of a policy. */
 export let subjectIn: (limiter: Limiter, policy: PolicyLike) => Subject;
 
+/** A check about what was looked up already; its answer is no promise where it is at hand. Throws what is wrong with it. */
+export let checkIn: (limiter: Limiter, subject: Subject, key: string, cost: number) => Decision | Promise<Decision>;
+
 /** The file of a limiter that `fromFile` makes: its own way in, so that the constructor keeps one argument. */
 let fileOfNext: string | undefined;
 
@@ -81,25 +84,29 @@ export class Limiter {
 
   #ask(what: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
     try {
-      const subject = this.#subjects.of(policy);
-      if (typeof key !== 'string') throw noKey(key);
-      if (typeof cost !== 'number') throw noCost(cost);
-      if (this.#denied !== undefined) {
-        if (what === CHECK) {
-          const known = this.#denied.find(subject, key, cost);
-          if (known !== undefined) return Promise.resolve(this.#pipe.known(subject, key, cost, known));
-        } else if (what > PEEK) {
-          return this.#giving(key, this.#pipe.ask(what, subject, key, cost, charged));
-        }
-      }
-      return this.#pipe.ask(what, subject, key, cost, charged);
+      return Promise.resolve(this.#askAbout(what, this.#subjects.of(policy), key, cost, charged));
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
+  /** The answer itself where it is at hand. */
+  #askAbout(what: number, subject: Subject, key: string, cost: number, charged: number): Decision | Promise<Decision> {
+    if (typeof key !== 'string') throw noKey(key);
+    if (typeof cost !== 'number') throw noCost(cost);
+    if (this.#denied !== undefined) {
+      if (what === CHECK) {
+        const known = this.#denied.find(subject, key, cost);
+        if (known !== undefined) return this.#pipe.known(subject, key, cost, known);
+      } else if (what > PEEK) {
+        return this.#giving(key, this.#pipe.ask(what, subject, key, cost, charged));
+      }
+    }
+    return this.#pipe.ask(what, subject, key, cost, charged);
+  }
+
   /** Before and after something may be given back to a key, nothing is known of it. */
-  async #giving<T>(key: string, call: Promise<T>): Promise<T> {
+  async #giving<T>(key: string, call: T | Promise<T>): Promise<T> {
     const denied = this.#denied;
     if (denied === undefined) return call;
     denied.forget(key);
@@ -362,5 +369,6 @@ export class Limiter {
   static {
     isLocal = (limiter) => limiter.#local;
     subjectIn = (limiter, policy) => limiter.#subjects.of(policy);
+    checkIn = (limiter, subject, key, cost) => limiter.#askAbout(CHECK, subject, key, cost, 0);
   }
 }

@@ -15,7 +15,7 @@ export interface View<Request> {
   /** The address at the other end of the connection. */
   peer(request: Request): string | undefined;
   /** Whom the framework was told to trust with an address, if it has such a setting. */
-  trusts?(request: Request): Trust | undefined;
+  readonly trusts?: Trust<Request>;
   /** What the application's authentication left on the request. */
   user(request: Request): unknown;
   /** The claims of a token that the application has verified. */
