@@ -2,6 +2,8 @@
 //
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
+import { IncomingMessage } from 'node:http';
+
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
 import { type Keys, keysOf } from './http/keys.js';
@@ -10,7 +12,7 @@ import type { RateLimitOptions } from './http/options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { expressTrust } from './http/trust.js';
 import { nodeView } from './http/view.js';
-import { Gate, type Verdict } from './http.js';
+import { Gate, newest, type Verdict } from './http.js';
 
 declare global {
   namespace Express {
@@ -21,7 +23,50 @@ declare global {
   }
 }
 
-const view = nodeView<Request>('tidegate/express', { trusts: expressTrust });
+// Express 5 gives every request a shape of its own, so that a property more costs it as much as all else here: what is
+// known of a request is kept beside it, and found through the prototype that all requests have in common.
+const view = nodeView<Request>('tidegate/express', {
+  trusts: expressTrust,
+  memory: (request) => request.rawHeaders ?? request,
+});
+
+/** Applications whose requests have a `rateLimit`. */
+const known = new WeakSet<object>();
+
+/** Sees to it that a request says what was decided about it. */
+function tell(request: Request, decision: Decision | undefined): void {
+  const { app } = request;
+  if (app !== undefined && known.has(app)) return;
+  const requests = commonOf(request);
+  if (app === undefined || requests === undefined) {
+    if (decision !== undefined) request.rateLimit = decision;
+    return;
+  }
+  known.add(app);
+  if (Object.hasOwn(requests, 'rateLimit')) return;
+  Object.defineProperty(requests, 'rateLimit', {
+    configurable: true,
+    get(this: Request): Decision | undefined {
+      let verdict = newest<Request, Response>(view, this);
+      while (verdict !== undefined && verdict.decision === undefined) verdict = verdict.before;
+      return verdict?.decision;
+    },
+    // Whoever assigns another has the last word.
+    set(this: Request, value: unknown) {
+      Object.defineProperty(this, 'rateLimit', { value, configurable: true, enumerable: true, writable: true });
+    },
+  });
+}
+
+/** What the requests of all applications inherit from, before they are requests of Node; nothing when they do not. */
+function commonOf(request: Request): object | undefined {
+  let common: object | undefined;
+  for (let next: object | null = Object.getPrototypeOf(request); next !== null; next = Object.getPrototypeOf(next)) {
+    if (next === IncomingMessage.prototype) return common;
+    common = next;
+  }
+  return undefined;
+}
 
 const keys: Keys<Request> = keysOf(view);
 export const clientIp: Keys<Request>['clientIp'] = keys.clientIp;
@@ -52,7 +97,7 @@ function pass(verdict: ExpressVerdict, request: Request, response: Response, nex
   let delayMs = 0;
   try {
     if (verdict !== undefined) {
-      if (verdict.decision !== undefined) request.rateLimit = verdict.decision;
+      tell(request, verdict.decision);
       verdict.announce(put, response);
       if (!verdict.admitted) {
         refuse(verdict, response).catch(next);

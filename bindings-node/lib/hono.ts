@@ -80,7 +80,7 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
 }
 
 function announce(context: Context): void {
-  newest<Context, Response>(context)?.announce(put, context);
+  newest<Context, Response>(view, context)?.announce(put, context);
 }
 
 function put(context: Context, name: string, value: string): void {

@@ -22,6 +22,13 @@ interface Remembers<Request extends object, Response> {
   [ASKED]?: Verdict<Request, Response>;
 }
 
+function memoryOf<Request extends object, Response>(
+  view: View<Request>,
+  request: Request,
+): Remembers<Request, Response> {
+  return view.memory === undefined ? request : view.memory(request);
+}
+
 /** What stands before a handler: it asks about requests. */
 export class Gate<Request extends object, Response> {
   readonly settings: Settings<Request, Response>;
@@ -58,7 +65,7 @@ export class Gate<Request extends object, Response> {
   }
 
   #verdict(request: Request): Verdict<Request, Response> {
-    const memory = request as Remembers<Request, Response>;
+    const memory = memoryOf<Request, Response>(this.view, request);
     const verdict = new Verdict(this, request, memory[ASKED]);
     memory[ASKED] = verdict;
     return verdict;
@@ -66,8 +73,11 @@ export class Gate<Request extends object, Response> {
 }
 
 /** What the last adapter on the way of a request was told about it. */
-export function newest<Request extends object, Response>(request: Request): Verdict<Request, Response> | undefined {
-  return (request as Remembers<Request, Response>)[ASKED];
+export function newest<Request extends object, Response>(
+  view: View<Request>,
+  request: Request,
+): Verdict<Request, Response> | undefined {
+  return memoryOf<Request, Response>(view, request)[ASKED];
 }
 
 /** An empty list for every request. */
