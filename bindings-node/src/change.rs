@@ -33,10 +33,11 @@ impl From<&StoreChange> for Change {
     }
 }
 
+/// Somebody who wants to know, as the core takes it.
+pub(crate) type Listener = Arc<dyn Fn(&StoreChange) + Send + Sync>;
+
 /// Tells a function on its event loop, whatever thread noticed. Weak: to be told keeps no process alive.
-pub(crate) fn listener(
-    function: &Function<'_, Change, ()>,
-) -> napi::Result<Arc<dyn Fn(&StoreChange) + Send + Sync>> {
+pub(crate) fn listener(function: &Function<'_, Change, ()>) -> napi::Result<Listener> {
     let told = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |change| {
         // A loop that is being torn down does not want to know.
