@@ -13,6 +13,14 @@ export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-was
 export declare class Channel {
   /** Takes a name or a notation, or a policy, into the list that calls refer to. */
   resolve(policy: string | Policy): Resolved | Failure
+  /** The policy that a call would apply. */
+  policy(subject: number): Policy | Failure
+  /** How many wait for a key in `acquire`. */
+  waiting(subject: number, key: string): number
+  /** Gives another share of the keys to the new store of a rollout. */
+  setRollout(percent: number): Failure | null
+  /** What was counted. */
+  counters(): Counters
   /** Forgets the list. */
   forget(): void
   /**
@@ -92,6 +100,8 @@ export declare class Opening {
   file(path: string): Failure | null
   /** Where usage lives. */
   store(urls: Array<string>): Failure | null
+  /** From an old store to a new one. */
+  rollout(oldUrl: string, newUrl: string, percent: number): Failure | null
   /** Whether usage lives in this process, so that answers come at once. */
   isLocal(): boolean
   /** A policy under a name. */
@@ -104,6 +114,8 @@ export declare class Opening {
   onStoreError(word: string): Failure | null
   /** How long denials may be repeated without asking. */
   denyCache(length: number): Failure | null
+  /** Who is told when a store is lost or back. */
+  onChange(listener: (change: Change) => void): void
   /** A clock for tests. */
   clock(clock: Clock): Failure | null
   /**
@@ -117,8 +129,12 @@ export declare class Opening {
 export declare class Policy {
   /** The name; the canonical notation when none was given. */
   name(): string
+  /** The canonical notation of its limits. */
+  notation(): string
   /** Its limits. */
-  limits(): Array<LimitNumbers>
+  limits(): Array<Limit>
+  /** Its options. */
+  options(): PolicyFacts
 }
 
 /** The names of the algorithms, in the order that records number them. */
@@ -143,11 +159,47 @@ export interface Announcement {
 /** The key of somebody who did not say who they are. */
 export declare function anonymous(client: string): string
 
+/** A store changed its state. */
+export interface Change {
+  /** The store, without secrets. */
+  store: string
+  /** `lost`, `refusing` or `back`. */
+  state: string
+  /** What happened and why. */
+  message: string
+  /** Since when it is or was away, in milliseconds since 1970. */
+  since: number
+}
+
 /** Who believes these proxies, and takes addresses that begin with the same bits for one client. */
 export declare function clientIp(trusted: Array<string>, prefix?: number | undefined | null): ClientIp | Failure
 
 /** Every code, so that the TypeScript side can prove that it has a class for each. */
 export declare function codes(): Array<string>
+
+/** What the layers have counted. */
+export interface Counters {
+  /** Operations that were sent to a store. */
+  asked: number
+  /** Denials that were repeated without asking. */
+  denyCache: number
+  /** Answers of `open` … */
+  fallbackOpen: number
+  /** … of `closed` … */
+  fallbackClosed: number
+  /** … and of `local`. */
+  fallbackLocal: number
+  /** How often a store was given up for lost. */
+  lost: number
+  /** Operations that were not sent because the store was lost. */
+  withheld: number
+  /** Operations that failed with `store_unavailable` … */
+  storeUnavailable: number
+  /** … with `store_timeout` … */
+  storeTimeout: number
+  /** … and with `store_rejected`. */
+  storeRejected: number
+}
 
 /** Why something could not be done. */
 export interface Failure {
@@ -178,6 +230,12 @@ export interface LimitNumbers {
   periodMs: number
   /** The burst that was asked for. */
   burst?: number
+  /** The most it ever admits at once. */
+  capacity: number
+  /** The tokens it starts with, if that was said. */
+  initial?: number
+  /** The granules of a sliding window. */
+  precision?: number
   /** The notation. */
   notation: string
 }
@@ -204,8 +262,24 @@ export declare function lint(path: string): Array<Warning> | Failure
 /** The policy that was described. */
 export declare function policy(limits: Array<string | Limit>, spec: PolicySpec): Policy | Failure
 
+/** The options of a policy as they are. */
+export interface PolicyFacts {
+  /** What a check answers when the store fails. */
+  onStoreError?: string
+  /** Evaluated and counted, but never denied. */
+  shadow: boolean
+  /** Once denied, the key stays denied this long. */
+  blockForMs?: number
+  /** Denied checks are charged too. */
+  countDenied: boolean
+  /** So many attempts are remembered. */
+  journal: number
+}
+
 /** The options of a policy as JavaScript says them. */
 export interface PolicySpec {
+  /** What it is called. */
+  name?: string
   /** What a check answers when the store fails. */
   onStoreError?: string
   /** Evaluate and count, but never deny. */

@@ -27,8 +27,8 @@ export class ManualClock {
   readonly #clock: native.Clock;
   #now: number;
 
-  /** A clock that stands at that many milliseconds since 1970. */
-  constructor(nowMs: number) {
+  /** A clock that stands at that many milliseconds since 1970: in November 2023 when not said. */
+  constructor(nowMs = 1_700_000_000_000) {
     this.#now = time(nowMs, 'the time of a clock');
     this.#clock = native.Clock.at(this.#now);
   }

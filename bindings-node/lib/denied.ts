@@ -44,6 +44,7 @@ export class Denied {
   /** Keys that something was given back to, and when: answers to older questions are not remembered. */
   readonly #touched = new Map<string, number>();
   #floor = 0;
+  #repeated = 0;
 
   constructor(clock: ManualClock | undefined) {
     this.#clock = clock;
@@ -53,6 +54,11 @@ export class Denied {
   now(): number {
     // The clock that is moved by hand stands at a whole microsecond, which its milliseconds may miss by a little.
     return this.#clock === undefined ? Math.floor(performance.now() * 1000) : Math.round(this.#clock.now() * 1000);
+  }
+
+  /** How many denials were repeated. */
+  get repeated(): number {
+    return this.#repeated;
   }
 
   /** Whether anything is known of a key. */
@@ -70,6 +76,7 @@ export class Denied {
       this.#denials.delete(key);
       return undefined;
     }
+    this.#repeated++;
     return later(denial.numbers, now - denial.heard);
   }
 

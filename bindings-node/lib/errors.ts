@@ -80,9 +80,24 @@ export class KeyInvalid extends TidegateError {
   }
 }
 
+/** A wrong value as messages show it. */
+export function shown(value: unknown): string {
+  return typeof value === 'object' && value !== null ? `a ${value.constructor?.name ?? 'object'}` : String(value);
+}
+
 /** A key that is a string and still no text. */
 export function noText(): KeyInvalid {
   return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
+}
+
+/** What was given as a key is none. */
+export function noKey(key: unknown): KeyInvalid {
+  return typeof key === 'string' ? noText() : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
+}
+
+/** What was given as a cost is none. */
+export function noCost(cost: unknown): CostError {
+  return new CostError(`a cost cannot be ${shown(cost)}: it must be a whole number from 1 to 2^53 - 1`);
 }
 
 /** A store URL or an option does not make sense. */

@@ -76,7 +76,7 @@ async function pass(gate: FastifyGate, request: FastifyRequest, reply: FastifyRe
   const verdict = await gate.ask(request);
   if (verdict === undefined) return undefined;
   request.rateLimit = verdict.decision ?? null;
-  for (const [name, value] of verdict.fields()) reply.header(name, value);
+  verdict.announce(put, reply);
   if (verdict.admitted) {
     attend(verdict, reply.raw, reply);
     await turn(verdict.delayMs);
@@ -88,6 +88,10 @@ async function pass(gate: FastifyGate, request: FastifyRequest, reply: FastifyRe
   if (body !== undefined) return reply.send(body);
   // As bytes: to a text Fastify would add a charset, which JSON has not.
   return reply.type(MEDIA_TYPE).send(Buffer.from(verdict.problem()));
+}
+
+function put(reply: FastifyReply, name: string, value: string): void {
+  reply.header(name, value);
 }
 
 /** The plugin. It holds for the context it is registered in, not for one of its own. */

@@ -13,6 +13,11 @@ export class Hold implements AsyncDisposable {
     this.#back = back;
   }
 
+  /** Whether the units were given back. */
+  get released(): boolean {
+    return this.#back === undefined;
+  }
+
   /** Gives the units back; when the store cannot be reached they come back with their ttl. Again it does nothing. */
   release(): Promise<void> {
     if (this.#back !== undefined) {

@@ -80,7 +80,11 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
 }
 
 function announce(context: Context): void {
-  for (const [name, value] of newest<Context, Response>(context)?.fields() ?? []) context.header(name, value);
+  newest<Context, Response>(view, context)?.announce(put, context);
+}
+
+function put(context: Context, name: string, value: string): void {
+  context.header(name, value);
 }
 
 async function refuse(verdict: Verdict<Context, Response>, context: Context): Promise<Response> {

@@ -3,15 +3,15 @@
 
 import process from 'node:process';
 
-import type { Decision } from './decision.js';
+import { Decision } from './decision.js';
 import { ConfigError, CostError, StoreError } from './errors.js';
 import { Hold } from './hold.js';
-import { type Fields, fields, leading } from './http/fields.js';
-import { keysOf } from './http/keys.js';
-import { type Entry, type RateLimitOptions, Settings } from './http/options.js';
+import { announce, leading, type Put } from './http/fields.js';
+import { type Awaitable, keysOf } from './http/keys.js';
+import { type Entry, type PlainEntry, type RateLimitOptions, Settings } from './http/options.js';
 import { problem, retryAfter, status } from './http/refusal.js';
 import type { View } from './http/view.js';
-import { type Limiter, subjectIn } from './limiter.js';
+import { checkIn, type Limiter, subjectIn } from './limiter.js';
 import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
 
@@ -20,6 +20,13 @@ const ASKED = Symbol.for('tidegate.asked');
 
 interface Remembers<Request extends object, Response> {
   [ASKED]?: Verdict<Request, Response>;
+}
+
+function memoryOf<Request extends object, Response>(
+  view: View<Request>,
+  request: Request,
+): Remembers<Request, Response> {
+  return view.memory === undefined ? request : view.memory(request);
 }
 
 /** What stands before a handler: it asks about requests. */
@@ -34,24 +41,47 @@ export class Gate<Request extends object, Response> {
     this.settings = new Settings(options, view, () => keysOf(view).clientIp(), place);
   }
 
-  /** What comes of a request; nothing when it is none that is limited. */
-  async ask(request: Request): Promise<Verdict<Request, Response> | undefined> {
+  /**
+   * What comes of a request; nothing when it is none that is limited. It is no promise where all that it takes is at hand:
+   * what is wrong is thrown then.
+   */
+  ask(request: Request): Awaitable<Verdict<Request, Response> | undefined> {
     const { settings, view } = this;
     if (settings.methods !== undefined && !settings.methods.has(view.method(request))) return undefined;
+    const { only } = settings;
+    if (only === undefined) return this.#ask(request);
+    const key = only.key(request);
+    const verdict = this.#verdict(request);
+    return typeof key === 'string' ? verdict.askOne(only, key) : key.then((key) => verdict.askOne(only, key));
+  }
+
+  async #ask(request: Request): Promise<Verdict<Request, Response> | undefined> {
+    const { settings } = this;
     const { skip } = settings.options;
     if (skip !== undefined && (await skip(request))) return undefined;
-    const memory = request as Remembers<Request, Response>;
+    const verdict = this.#verdict(request);
+    await verdict.ask(settings.entries ?? (await settings.entriesOf(request)));
+    return verdict;
+  }
+
+  #verdict(request: Request): Verdict<Request, Response> {
+    const memory = memoryOf<Request, Response>(this.view, request);
     const verdict = new Verdict(this, request, memory[ASKED]);
     memory[ASKED] = verdict;
-    await verdict.ask(settings.entries ?? (await settings.entriesOf(request)));
     return verdict;
   }
 }
 
 /** What the last adapter on the way of a request was told about it. */
-export function newest<Request extends object, Response>(request: Request): Verdict<Request, Response> | undefined {
-  return (request as Remembers<Request, Response>)[ASKED];
+export function newest<Request extends object, Response>(
+  view: View<Request>,
+  request: Request,
+): Verdict<Request, Response> | undefined {
+  return memoryOf<Request, Response>(view, request)[ASKED];
 }
+
+/** An empty list for every request. */
+const NONE: readonly never[] = Object.freeze([]);
 
 /** A policy that is asked about one request. */
 interface Question {
@@ -86,32 +116,71 @@ async function take(limiter: Limiter, { policy, key, cost }: Question): Promise<
 export class Verdict<Request extends object, Response> {
   /** The answer; of several policies the one that leads. Nothing when the store could not be asked. */
   decision: Decision | undefined;
-  #questions: readonly Question[] = [];
-  #decisions: readonly Decision[] = [];
-  readonly #holds: Hold[] = [];
-  #over = false;
+  readonly gate: Gate<Request, Response>;
+  readonly request: Request;
+  /** What an adapter before this one was told about the same request. */
+  readonly before: Verdict<Request, Response> | undefined;
+  // Not `#private`: one is made for every request, and those would cost more than all else about it.
+  private _questions: readonly Question[] = NONE;
+  private _decisions: readonly Decision[] = NONE;
+  private _holds: readonly Hold[] = NONE;
+  private _over = false;
 
-  constructor(
-    readonly gate: Gate<Request, Response>,
-    readonly request: Request,
-    /** What an adapter before this one was told about the same request. */
-    readonly before: Verdict<Request, Response> | undefined,
-  ) {
+  constructor(gate: Gate<Request, Response>, request: Request, before: Verdict<Request, Response> | undefined) {
+    this.decision = undefined;
+    this.gate = gate;
+    this.request = request;
+    this.before = before;
     for (let earlier = before; earlier !== undefined; earlier = earlier.before) {
       if (earlier.gate === gate) throw this.#twice('this middleware');
     }
   }
 
+  /** Asks the usual question: about one policy, nothing of which is held. */
+  askOne({ policy, cost }: PlainEntry<Request>, key: string): Awaitable<this> {
+    const { limiter } = this.gate.settings;
+    this._questions = [{ policy, key, cost }];
+    if (this.before !== undefined) this.#refuseTwice(this.before);
+    const subject = subjectIn(limiter, policy);
+    if (subject.holds) return this.#decideAll();
+    try {
+      const said = checkIn(limiter, subject, key, cost);
+      if (said instanceof Decision) return this.#decided(said);
+      return said.then(
+        (decision) => this.#decided(decision),
+        (error) => this.#failed(error),
+      );
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  #decided(decision: Decision): this {
+    this.decision = decision;
+    this._decisions = [decision];
+    return this;
+  }
+
+  #failed(error: unknown): this {
+    // Without a store and without a policy for that, nobody knows: the answer is 503.
+    if (!(error instanceof StoreError)) throw error;
+    return this;
+  }
+
   /** Asks; what cannot be had as a whole is not had at all. */
   async ask(entries: readonly Entry<Request>[]): Promise<void> {
-    this.#questions = await this.#ask(entries);
+    this._questions = await this.#ask(entries);
     if (this.before !== undefined) this.#refuseTwice(this.before);
+    await this.#decideAll();
+  }
+
+  async #decideAll(): Promise<this> {
     try {
       await this.#decide();
+      return this;
     } catch (error) {
       this.#release();
-      // Without a store and without a policy for that, nobody knows: the answer is 503.
-      if (!(error instanceof StoreError)) throw error;
+      return this.#failed(error);
     }
   }
 
@@ -140,22 +209,15 @@ export class Verdict<Request extends object, Response> {
 
   async #decide(): Promise<void> {
     const { limiter } = this.gate.settings;
-    const [only] = this.#questions;
-    // The usual case does not pay for the others: of what it costs a request, a good part is what it leaves to collect.
-    if (this.#questions.length === 1 && only !== undefined && !subjectIn(limiter, only.policy).holds) {
-      this.decision = await ask(limiter, only);
-      this.#decisions = [this.decision];
-      return;
-    }
     const held: Question[] = [];
     const rest: Question[] = [];
-    for (const question of this.#questions) (subjectIn(limiter, question.policy).holds ? held : rest).push(question);
+    for (const question of this._questions) (subjectIn(limiter, question.policy).holds ? held : rest).push(question);
     const decisions: Decision[] = [];
     // Holds come first: given back, they leave nothing behind.
     for (const question of held) {
       const hold = await take(limiter, question);
       if (!(hold instanceof Hold)) return this.#refused(hold);
-      this.#holds.push(hold);
+      this._holds = [...this._holds, hold];
       decisions.push(hold.decision);
     }
     const decision = await check(limiter, rest);
@@ -163,13 +225,13 @@ export class Verdict<Request extends object, Response> {
       if (!decision.allowed) return this.#refused(decision);
       decisions.push(decision);
     }
-    this.#decisions = decisions;
+    this._decisions = decisions;
     this.decision = leading(decisions);
   }
 
   #refused(decision: Decision): void {
     this.decision = decision;
-    this.#decisions = [decision];
+    this._decisions = [decision];
     this.#release();
   }
 
@@ -188,13 +250,13 @@ export class Verdict<Request extends object, Response> {
     return problem(this.decision);
   }
 
-  /** The fields that announce the limits, of all that were asked for this request: names and values in turn. */
-  fields(): Fields {
-    let said = this.#decisions;
+  /** Writes the fields that announce the limits, of all that were asked for this request. */
+  announce<To>(put: Put<To>, to: To): void {
+    let said = this._decisions;
     for (let { before } = this; before !== undefined; before = before.before) {
-      if (before.gate.settings.headers !== 'off') said = [...before.#decisions, ...said];
+      if (before.gate.settings.headers !== 'off') said = [...before._decisions, ...said];
     }
-    return fields(said, this.gate.settings.headers, this.admitted ? undefined : retryAfter(this.decision));
+    announce(said, this.gate.settings.headers, this.admitted ? undefined : retryAfter(this.decision), put, to);
   }
 
   /** How long an admitted request is to wait before it goes: the queue of a leaky bucket. */
@@ -211,13 +273,13 @@ export class Verdict<Request extends object, Response> {
 
   /** Whether something is to be done when the response is over. */
   get pending(): boolean {
-    return this.#holds.length > 0 || this.gate.settings.options.refundWhen !== undefined;
+    return this._holds.length > 0 || this.gate.settings.options.refundWhen !== undefined;
   }
 
   /** The response is over: what was held is given back, and what was consumed where that is wanted. */
   over(response: Response): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this._over) return;
+    this._over = true;
     this.#release();
     this.#refund(response).catch(warn);
   }
@@ -228,20 +290,21 @@ export class Verdict<Request extends object, Response> {
     if (refundWhen === undefined) return;
     const given = refundWhen.length === 1 ? [response] : [this.request, response];
     if (!(await refundWhen(...given))) return;
-    await Promise.all(this.#decisions.map((decision) => limiter.settle(decision, 0)));
+    await Promise.all(this._decisions.map((decision) => limiter.settle(decision, 0)));
   }
 
   #release(): void {
     // A hold that cannot be given back ends by itself.
-    for (const hold of this.#holds.splice(0)) hold.release().catch(() => {});
+    for (const hold of this._holds) hold.release().catch(() => {});
+    this._holds = NONE;
   }
 
   /** One request, one question about a policy and key: a second one would count it twice. */
   #refuseTwice(before: Verdict<Request, Response>): void {
     for (let earlier: Verdict<Request, Response> | undefined = before; earlier; earlier = earlier.before) {
       if (earlier.gate.settings.limiter !== this.gate.settings.limiter) continue;
-      for (const asked of earlier.#questions) {
-        const again = this.#questions.find(({ policy, key }) => policy === asked.policy && key === asked.key);
+      for (const asked of earlier._questions) {
+        const again = this._questions.find(({ policy, key }) => policy === asked.policy && key === asked.key);
         if (again !== undefined)
           throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
       }

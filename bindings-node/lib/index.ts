@@ -1,4 +1,7 @@
+export type { Attempt } from './attempt.js';
+export type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
 export { ManualClock } from './clock.js';
+export type { Counters } from './counters.js';
 export { Decision, type DecisionFields, type LimitState, type Source } from './decision.js';
 export {
   ClosedError,
@@ -12,18 +15,9 @@ export {
   TidegateError,
 } from './errors.js';
 export { Hold } from './hold.js';
-export {
-  type AcquireOptions,
-  type Attempt,
-  type CheckEntry,
-  type CheckOptions,
-  type CostOptions,
-  type HoldOptions,
-  Limiter,
-  type LimiterOptions,
-  type WrapOptions,
-} from './limiter.js';
+export { Limiter } from './limiter.js';
 export { type LintWarning, lint } from './lint.js';
+export type { LimiterOptions, PolicyDescription } from './options.js';
 export {
   type Algorithm,
   type Duration,
@@ -35,3 +29,5 @@ export {
   type PolicyOptions,
 } from './policy.js';
 export { RateLimited } from './rate-limited.js';
+export { type Rollout, rollout } from './rollout.js';
+export type { Logger, StoreChange } from './watch.js';

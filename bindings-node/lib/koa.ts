@@ -18,7 +18,7 @@ const view: View<Context> = {
   path: (context) => context.path,
   header: (context, name) => node.header(context.req, name),
   peer: (context) => node.peer(context.req),
-  trusts: (context) => ({ setting: 'app.proxy', value: context.app.proxy }),
+  trusts: { setting: 'app.proxy', of: (context) => context.app.proxy },
   user: (context) => context.state['user'],
   claims: (context) => context.state['auth'] ?? context.state['user'],
 };
@@ -36,15 +36,15 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
     const verdict = await gate.ask(context);
     if (verdict === undefined) return next();
     context.state['rateLimit'] = verdict.decision;
-    const fields = verdict.fields();
-    for (const [name, value] of fields) context.set(name, value);
+    const fields: Record<string, string> = {};
+    verdict.announce(put, fields);
+    context.set(fields);
     if (verdict.admitted) {
       attend(verdict, context.res, context.response);
       await turn(verdict.delayMs);
       return next().catch((error: unknown) => {
         // Koa answers an error with the headers that the error has, and no others.
-        if (error instanceof Error)
-          Object.assign(error, { headers: { ...Object.fromEntries(fields), ...headersOf(error) } });
+        if (error instanceof Error) Object.assign(error, { headers: { ...fields, ...headersOf(error) } });
         throw error;
       });
     }
@@ -56,6 +56,10 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
     context.body = body ?? verdict.problem();
     return undefined;
   };
+}
+
+function put(fields: Record<string, string>, name: string, value: string): void {
+  fields[name] = value;
 }
 
 function headersOf(error: Error): Record<string, string> | undefined {

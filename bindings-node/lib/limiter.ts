@@ -1,151 +1,28 @@
-import { clockOf, ManualClock } from './clock.js';
+import { type Attempt, attempt } from './attempt.js';
+import type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
+import type { Counters } from './counters.js';
 import { chargedOf, type Decision, type Subject, sourceOf, subjectOf } from './decision.js';
 import { Denied } from './denied.js';
-import { ConfigError, CostError, KeyInvalid, noText, PolicyError, type TidegateError } from './errors.js';
+import { ConfigError, noCost, noKey, shown } from './errors.js';
 import { Hold } from './hold.js';
-import { done, native, unwrap } from './native.js';
+import { done, unwrap } from './native.js';
+import { type LimiterOptions, opening } from './options.js';
 import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
-import { type OnStoreError, Policy, type PolicyLike, policyOf } from './policy.js';
+import { fromPolicy, type Policy, type PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
-
-/** What a limiter is told besides its policies. */
-export interface LimiterOptions {
-  /**
-   * Where usage lives, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; or a list of them,
-   * sharded by key. `memory://` when not said.
-   */
-  store?: string | readonly string[];
-  /** Policies by name, as notations or Policies. */
-  policies?: Readonly<Record<string, string | Policy>>;
-  /** What every key in Redis begins with; `tg` when not said. */
-  prefix?: string;
-  /** The longest a call waits for the store; 250 ms when not said. */
-  timeoutMs?: number;
-  /** What a check answers when the store fails; `local` when not said. */
-  onStoreError?: OnStoreError;
-  /** How long a denial is repeated without asking the store, at most; 1,000 ms when not said, 0 is off. */
-  denyCacheMs?: number;
-  /** A clock for tests, whose time decides instead of the store's. */
-  clock?: ManualClock;
-}
-
-/** What a check may be told. */
-export interface CheckOptions {
-  /** Units it consumes; 1 when not said. */
-  cost?: number | undefined;
-  /** What the journal remembers of it. */
-  meta?: string | Uint8Array | undefined;
-}
-
-/** What other calls may be told. */
-export interface CostOptions {
-  /** Units it is about; 1 when not said. */
-  cost?: number | undefined;
-}
-
-/** What `acquire` may be told. */
-export interface AcquireOptions extends CostOptions {
-  /** The longest to wait; as long as it takes when not said. */
-  timeoutMs?: number | undefined;
-  /** Gives the waiting up: the call then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
-}
-
-/** What `hold` may be told. */
-export interface HoldOptions extends CostOptions {
-  /** Gives the waiting for the store up: the call then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
-}
-
-/** An entry of `checkAll`: policy, key, and cost, 1 when not said. */
-export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number];
-
-/** What `wrap` is told about the calls of a function. */
-export interface WrapOptions<A extends readonly unknown[]> {
-  /** The key, or what makes it of the arguments. */
-  key: string | ((...args: A) => string);
-  /** Units each call consumes, or what makes them of the arguments; 1 when not said. */
-  cost?: number | ((...args: A) => number);
-}
-
-/** One remembered attempt. */
-export interface Attempt {
-  /** When it was, in milliseconds since 1970, to the microsecond. */
-  readonly at: number;
-  readonly allowed: boolean;
-  /** The units it asked for. */
-  readonly cost: number;
-  /** What the caller said of it, as text. */
-  readonly meta: string | null;
-  /** The same as bytes. */
-  readonly metaBytes: Uint8Array | null;
-}
-
-/** Policies a limiter knows by number; a program that makes up more of them begins anew. */
-const SUBJECTS = 10_000;
-
-const OPTIONS = ['store', 'policies', 'prefix', 'timeoutMs', 'onStoreError', 'denyCacheMs', 'clock'];
+import { Subjects } from './subjects.js';
+import { Watch } from './watch.js';
 
 const bytes = new TextEncoder();
-const text = new TextDecoder();
-
-function option<T>(options: object, name: keyof T & string, type: string): void {
-  const value = (options as Record<string, unknown>)[name];
-  if (value !== undefined && typeof value !== type) {
-    throw new ConfigError(`${name} cannot be ${shown(value)}: it must be a ${type}`);
-  }
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'object' && value !== null ? `a ${value.constructor?.name ?? 'object'}` : String(value);
-}
-
-/** What is described by options, and by a file where there is one. */
-function opening(options: LimiterOptions, file: string | undefined): native.Opening {
-  if (typeof options !== 'object' || options === null) {
-    throw new ConfigError(`a limiter cannot be made from ${shown(options)}: give an object of options`);
-  }
-  for (const name of Object.keys(options)) {
-    if (!OPTIONS.includes(name)) {
-      throw new ConfigError(`a limiter has no option ${name}: it has ${OPTIONS.join(', ')}`);
-    }
-  }
-  for (const name of ['prefix', 'onStoreError'] as const) option<LimiterOptions>(options, name, 'string');
-  for (const name of ['timeoutMs', 'denyCacheMs'] as const) option<LimiterOptions>(options, name, 'number');
-  option<LimiterOptions>(options, 'policies', 'object');
-  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
-  const made = native.Opening.empty();
-  if (file !== undefined) done(made.file(file));
-  if (store !== undefined) done(made.store(stores(store)));
-  for (const [name, policy] of Object.entries(policies ?? {})) {
-    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
-      throw new PolicyError(`the policy ${name} cannot be ${shown(policy)}: give a notation or a Policy`);
-    }
-    done(made.policy(name, policyOf(typeof policy === 'string' ? new Policy(policy) : policy)));
-  }
-  if (prefix !== undefined) done(made.prefix(prefix));
-  if (timeoutMs !== undefined) done(made.timeout(timeoutMs));
-  if (onStoreError !== undefined) done(made.onStoreError(onStoreError));
-  if (denyCacheMs !== undefined) done(made.denyCache(denyCacheMs));
-  if (clock !== undefined) {
-    if (!(clock instanceof ManualClock)) throw new ConfigError(`clock cannot be ${shown(clock)}: give a ManualClock`);
-    made.clock(clockOf(clock));
-  }
-  return made;
-}
-
-function stores(store: string | readonly string[]): string[] {
-  const all: readonly unknown[] = Array.isArray(store) ? store : [store];
-  const urls = all.filter((url) => typeof url === 'string');
-  if (urls.length !== all.length) throw new ConfigError('a store is named by its URL, a string');
-  return urls;
-}
 
 /** Whether usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
 
 /** What a limiter knows of a policy. */
 export let subjectIn: (limiter: Limiter, policy: PolicyLike) => Subject;
+
+/** A check about what was looked up already; its answer is no promise where it is at hand. Throws what is wrong with it. */
+export let checkIn: (limiter: Limiter, subject: Subject, key: string, cost: number) => Decision | Promise<Decision>;
 
 /** The file of a limiter that `fromFile` makes: its own way in, so that the constructor keeps one argument. */
 let fileOfNext: string | undefined;
@@ -166,7 +43,8 @@ export class Limiter {
   readonly #denied: Denied | undefined;
   readonly #holds = new Set<Hold>();
   readonly #local: boolean;
-  #subjects = new Map<PolicyLike, Subject>();
+  readonly #watch: Watch;
+  readonly #subjects: Subjects;
   #closing: Promise<void> | undefined;
 
   /** A limiter. Nothing is connected before the first call. */
@@ -174,9 +52,15 @@ export class Limiter {
     const file = fileOfNext;
     fileOfNext = undefined;
     const made = opening(options, file);
-    const { clock } = options;
+    const { clock, logger, onChange } = options;
     const local = made.isLocal();
     this.#local = local;
+    this.#watch = new Watch(logger, onChange);
+    if (!local) {
+      // The native side holds what it calls for as long as it lives: if that held us, neither would ever be collected.
+      const watch = new WeakRef(this.#watch);
+      made.onChange((change) => watch.deref()?.tell(change));
+    }
     // Memory knows at once that a key is still denied.
     this.#denied = local ? undefined : new Denied(clock);
     this.#pipe = new Pipe(
@@ -184,6 +68,7 @@ export class Limiter {
       local || clock !== undefined,
       this.#denied,
     );
+    this.#subjects = new Subjects(this.#pipe, this.#denied);
   }
 
   /** The limiter that a policy file describes: its policies, and its store unless another is given. */
@@ -197,52 +82,31 @@ export class Limiter {
     }
   }
 
-  /** What calls about a policy need to know of it. */
-  #subject(policy: PolicyLike): Subject {
-    const known = this.#subjects.get(policy);
-    return known === undefined ? this.#resolve(policy) : known;
-  }
-
-  #resolve(policy: PolicyLike): Subject {
-    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
-      throw new PolicyError(`a policy cannot be ${shown(policy)}: give a name, a notation or a Policy`);
-    }
-    if (this.#subjects.size >= SUBJECTS) this.#forgetSubjects();
-    const resolved = unwrap(this.#pipe.channel.resolve(typeof policy === 'string' ? policy : policyOf(policy)));
-    const subject: Subject = { ...resolved, given: policy };
-    this.#subjects.set(policy, subject);
-    return subject;
-  }
-
-  #forgetSubjects(): void {
-    // What is still to be sent refers to them by number.
-    this.#pipe.flush();
-    this.#subjects.clear();
-    this.#pipe.channel.forget();
-    this.#denied?.forgetAll();
-  }
-
   #ask(what: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
     try {
-      const subject = this.#subjects.get(policy) ?? this.#resolve(policy);
-      if (typeof key !== 'string') throw noKey(key);
-      if (typeof cost !== 'number') throw noCost(cost);
-      if (this.#denied !== undefined) {
-        if (what === CHECK) {
-          const known = this.#denied.find(subject, key, cost);
-          if (known !== undefined) return Promise.resolve(this.#pipe.known(subject, key, cost, known));
-        } else if (what > PEEK) {
-          return this.#giving(key, this.#pipe.ask(what, subject, key, cost, charged));
-        }
-      }
-      return this.#pipe.ask(what, subject, key, cost, charged);
+      return Promise.resolve(this.#askAbout(what, this.#subjects.of(policy), key, cost, charged));
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
+  /** The answer itself where it is at hand. */
+  #askAbout(what: number, subject: Subject, key: string, cost: number, charged: number): Decision | Promise<Decision> {
+    if (typeof key !== 'string') throw noKey(key);
+    if (typeof cost !== 'number') throw noCost(cost);
+    if (this.#denied !== undefined) {
+      if (what === CHECK) {
+        const known = this.#denied.find(subject, key, cost);
+        if (known !== undefined) return this.#pipe.known(subject, key, cost, known);
+      } else if (what > PEEK) {
+        return this.#giving(key, this.#pipe.ask(what, subject, key, cost, charged));
+      }
+    }
+    return this.#pipe.ask(what, subject, key, cost, charged);
+  }
+
   /** Before and after something may be given back to a key, nothing is known of it. */
-  async #giving<T>(key: string, call: Promise<T>): Promise<T> {
+  async #giving<T>(key: string, call: T | Promise<T>): Promise<T> {
     const denied = this.#denied;
     if (denied === undefined) return call;
     denied.forget(key);
@@ -254,7 +118,7 @@ export class Limiter {
   }
 
   #entry(policy: PolicyLike, key: string, cost: number): Entry {
-    const subject = this.#subject(policy);
+    const subject = this.#subjects.of(policy);
     // A text crosses whole here, and half a surrogate pair would become another character on the way.
     if (typeof key !== 'string' || !key.isWellFormed()) throw noKey(key);
     if (typeof cost !== 'number') throw noCost(cost);
@@ -414,13 +278,7 @@ export class Limiter {
     const entry = this.#entry(policy, key, 1);
     const { channel } = this.#pipe;
     const said = await this.#pipe.task([entry], (ticket) => channel.journal(ticket, entry.subject.number, key));
-    return (said.attempts ?? []).map(({ at, allowed, cost, meta = null }) => ({
-      at,
-      allowed,
-      cost,
-      meta: meta === null ? null : text.decode(meta),
-      metaBytes: meta,
-    }));
+    return (said.attempts ?? []).map(attempt);
   }
 
   /** Whether the store answers; throws what is wrong when it does not. */
@@ -429,13 +287,41 @@ export class Limiter {
     await this.#pipe.task([], (ticket) => channel.ping(ticket));
   }
 
+  /** The policy that a call would apply. */
+  policy(policy: PolicyLike): Policy {
+    return fromPolicy(unwrap(this.#pipe.channel.policy(this.#subjects.of(policy).number)));
+  }
+
+  /** How many of this limiter's callers wait for a key in `acquire`. */
+  waiting(policy: PolicyLike, key: string): number {
+    const { subject } = this.#entry(policy, key, 1);
+    return this.#pipe.channel.waiting(subject.number, key);
+  }
+
+  /** Of a limiter with a `rollout`: so many percent of the keys use the new store from the next call on. */
+  setRollout(percent: number): void {
+    if (typeof percent !== 'number') {
+      throw new ConfigError(`a rollout of ${shown(percent)} percent cannot be: give a number from 0 to 100`);
+    }
+    // What was asked before is asked where it would have been.
+    this.#pipe.flush();
+    done(this.#pipe.channel.setRollout(percent));
+    this.#denied?.forgetAll();
+  }
+
+  /** What was counted since the limiter was made. */
+  counters(): Counters {
+    const counted = this.#pipe.channel.counters();
+    return { ...counted, denyCache: counted.denyCache + (this.#denied?.repeated ?? 0) };
+  }
+
   /** Takes the changed policy file, as a whole or not at all. */
   async reload(): Promise<void> {
     const { channel } = this.#pipe;
     try {
       await this.#pipe.task([], (ticket) => channel.reload(ticket));
     } finally {
-      this.#forgetSubjects();
+      this.#subjects.forget();
     }
   }
 
@@ -471,7 +357,7 @@ export class Limiter {
 
   async #close(): Promise<void> {
     await Promise.allSettled(Array.from(this.#holds, (hold) => hold.release()));
-    this.#forgetSubjects();
+    this.#subjects.forget();
     await this.#pipe.close();
   }
 
@@ -482,14 +368,7 @@ export class Limiter {
 
   static {
     isLocal = (limiter) => limiter.#local;
-    subjectIn = (limiter, policy) => limiter.#subject(policy);
+    subjectIn = (limiter, policy) => limiter.#subjects.of(policy);
+    checkIn = (limiter, subject, key, cost) => limiter.#askAbout(CHECK, subject, key, cost, 0);
   }
-}
-
-function noKey(key: unknown): TidegateError {
-  return typeof key === 'string' ? noText() : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
-}
-
-function noCost(cost: unknown): TidegateError {
-  return new CostError(`a cost cannot be ${shown(cost)}: it must be a whole number from 1 to 2^53 - 1`);
 }

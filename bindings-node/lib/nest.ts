@@ -73,7 +73,10 @@ export function SkipRateLimit(): CustomDecorator<typeof HANDLER> {
 }
 
 const view = nodeView<NestRequest>('tidegate/nest', {
-  trusts: (request) => ('server' in request ? fastifyTrust(request as { server: object }) : expressTrust(request)),
+  trusts: {
+    setting: `${expressTrust.setting}, or ${fastifyTrust.setting},`,
+    of: (request) => ('server' in request ? fastifyTrust.of(request as { server: object }) : expressTrust.of(request)),
+  },
 });
 
 const keys: Keys<NestRequest> = keysOf(view);
@@ -139,11 +142,15 @@ async function pass(gate: NestGate, request: NestRequest, response: NestResponse
   const verdict = await gate.ask(request);
   if (verdict === undefined) return true;
   if (verdict.decision !== undefined) request.rateLimit = verdict.decision;
-  for (const [name, value] of verdict.fields()) response.header(name, value);
+  verdict.announce(put, response);
   if (!verdict.admitted) throw new RateLimitException(verdict, await verdict.denied(response));
   attend(verdict, response.raw ?? (response as unknown as ServerResponse), response);
   await turn(verdict.delayMs);
   return true;
+}
+
+function put(response: NestResponse, name: string, value: string): void {
+  response.header(name, value);
 }
 
 /** Thrown when a request is refused. A filter may answer in its own way; the problem is what `getResponse` says. */

@@ -120,8 +120,8 @@ export class Pipe {
     return this.#channel;
   }
 
-  /** Asks about one policy and key. */
-  ask(what: number, subject: Subject, key: string, cost: number, charged: number): Promise<Decision> {
+  /** Asks about one policy and key. What is answered on the way needs no promise. */
+  ask(what: number, subject: Subject, key: string, cost: number, charged: number): Decision | Promise<Decision> {
     const units = key.length;
     if (units > LONGEST) return this.#long(what, subject, key, cost, charged);
     if (this.#units + units > TEXT) this.flush();
@@ -165,17 +165,15 @@ export class Pipe {
   }
 
   /** What was answered on the way: to one question, for which nobody waits yet. */
-  #atHand(count: number, subject: Subject, key: string, cost: number): Promise<Decision> {
+  #atHand(count: number, subject: Subject, key: string, cost: number): Decision | Promise<Decision> {
     const answers = count === TOO_MANY ? this.#channel.overflow() : this.#answers;
     const head = answers[TICKET] as number;
-    if ((head & 15) === DECISION) {
-      return Promise.resolve(new Decision(subject, key, cost, numbersAt(answers, TICKET, head)));
-    }
-    if ((head & 15) === NOTHING) return Promise.resolve(nothing(subject, key, cost));
+    if ((head & 15) === DECISION) return new Decision(subject, key, cost, numbersAt(answers, TICKET, head));
+    if ((head & 15) === NOTHING) return nothing(subject, key, cost);
     return Promise.reject(this.#failure(answers[2] as number));
   }
 
-  #long(what: number, subject: Subject, key: string, cost: number, charged: number): Promise<Decision> {
+  #long(what: number, subject: Subject, key: string, cost: number, charged: number): Decision | Promise<Decision> {
     if (!key.isWellFormed()) return Promise.reject(noText());
     return this.single(subject, key, cost, (ticket) =>
       this.#channel.long(ticket, subject.number, key, what, cost, charged),
@@ -183,7 +181,7 @@ export class Pipe {
   }
 
   /** Asks one question in a call of its own. */
-  single(subject: Subject, key: string, cost: number, ask: (ticket: number) => number): Promise<Decision> {
+  single(subject: Subject, key: string, cost: number, ask: (ticket: number) => number): Decision | Promise<Decision> {
     this.flush();
     if (this.#denied !== undefined) this.#sent = this.#denied.now();
     const ticket = this.#free.at(-1) ?? this.#waiters.length;

@@ -33,6 +33,8 @@ export interface LimitOptions {
 
 /** The options of a policy. */
 export interface PolicyOptions {
+  /** What it is called; its notation when not said, so that the same limits written in two places are the same policy. */
+  name?: string;
   /** Overrides the limiter's choice of what to answer when the store fails. */
   onStoreError?: OnStoreError;
   /** Evaluate and count, but never deny. */
@@ -52,6 +54,26 @@ export type PolicyLike = string | Policy;
 
 export let limitOf: (limit: Limit) => native.Limit;
 export let policyOf: (policy: Policy) => native.Policy;
+
+/** What the native side has made: its own way in, so that the constructors take what users say. */
+let made: native.Limit | native.Policy | undefined;
+
+function fromLimit(limit: native.Limit): Limit {
+  made = limit;
+  return new Limit('gcra', 1);
+}
+
+/** A policy of the native side. */
+export function fromPolicy(policy: native.Policy): Policy {
+  made = policy;
+  return new Policy('');
+}
+
+function taken<T>(kind: abstract new (...given: never[]) => T): T | undefined {
+  const one = made;
+  made = undefined;
+  return one instanceof kind ? one : undefined;
+}
 
 /** Without what was not said, which is not the same as what was said to be undefined. */
 function said<T extends object>(options: T): T {
@@ -83,6 +105,7 @@ const LIMIT_OPTIONS = {
 } as const;
 
 const POLICY_OPTIONS = {
+  name: ['string'],
   onStoreError: ['string'],
   shadow: ['boolean'],
   blockFor: ['number', 'string'],
@@ -103,10 +126,7 @@ export class Limit {
   readonly #numbers: native.LimitNumbers;
 
   constructor(algorithm: Algorithm, count: number, options: LimitOptions = {}) {
-    const rest = said(options);
-    typed(rest, LIMIT_OPTIONS, 'a limit');
-    typed({ algorithm, count }, { algorithm: ['string'], count: ['number'] }, 'a limit');
-    this.#limit = unwrap(native.limit({ algorithm, count, ...rest }));
+    this.#limit = taken(native.Limit) ?? described(algorithm, count, options);
     this.#numbers = this.#limit.numbers();
   }
 
@@ -129,6 +149,21 @@ export class Limit {
     return this.#numbers.burst;
   }
 
+  /** The most units it ever admits at once. */
+  get capacity(): number {
+    return this.#numbers.capacity;
+  }
+
+  /** The tokens a `token-bucket` starts with, when that was said. */
+  get initial(): number | undefined {
+    return this.#numbers.initial;
+  }
+
+  /** The granules of a `sliding-window`. */
+  get precision(): number | undefined {
+    return this.#numbers.precision;
+  }
+
   /** The notation. */
   toString(): string {
     return this.#numbers.notation;
@@ -149,27 +184,73 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #notation: string;
+  readonly #options: native.PolicyFacts;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
-    const rest = said(options);
-    typed(rest, POLICY_OPTIONS, 'a policy');
-    const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
-    const natives = all.map((limit) => {
-      if (typeof limit === 'string') return limit;
-      if (limit instanceof Limit) return limitOf(limit);
-      throw new PolicyError(`a policy cannot have the limit ${String(limit)}: give a notation or a Limit`);
-    });
-    this.#policy = unwrap(native.policy(natives, rest));
-    this.#notation = this.#policy.name();
+    this.#policy = taken(native.Policy) ?? composed(limits, options);
+    this.#options = this.#policy.options();
+  }
+
+  /** The name, or the notation when none was given. */
+  get name(): string {
+    return this.#policy.name();
+  }
+
+  /** The limits, in the order they were written. */
+  get limits(): readonly Limit[] {
+    return this.#policy.limits().map(fromLimit);
+  }
+
+  /** What a check answers when the store fails; the limiter's choice when not said. */
+  get onStoreError(): OnStoreError | undefined {
+    return this.#options.onStoreError as OnStoreError | undefined;
+  }
+
+  /** Whether it only counts and never denies. */
+  get shadow(): boolean {
+    return this.#options.shadow;
+  }
+
+  /** How long a key stays denied once it was, in milliseconds; not said: no longer than its limits say. */
+  get blockForMs(): number | undefined {
+    return this.#options.blockForMs;
+  }
+
+  /** Whether denied checks are charged, too. */
+  get countDenied(): boolean {
+    return this.#options.countDenied;
+  }
+
+  /** How many attempts are remembered. */
+  get journal(): number {
+    return this.#options.journal;
   }
 
   /** The notation of its limits. */
   toString(): string {
-    return this.#notation;
+    return this.#policy.notation();
   }
 
   static {
     policyOf = (policy) => policy.#policy;
   }
+}
+
+function described(algorithm: Algorithm, count: number, options: LimitOptions): native.Limit {
+  const rest = said(options);
+  typed(rest, LIMIT_OPTIONS, 'a limit');
+  typed({ algorithm, count }, { algorithm: ['string'], count: ['number'] }, 'a limit');
+  return unwrap(native.limit({ algorithm, count, ...rest }));
+}
+
+function composed(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
+  const rest = said(options);
+  typed(rest, POLICY_OPTIONS, 'a policy');
+  const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
+  const natives = all.map((limit) => {
+    if (typeof limit === 'string') return limit;
+    if (limit instanceof Limit) return limitOf(limit);
+    throw new PolicyError(`a policy cannot have the limit ${String(limit)}: give a notation or a Limit`);
+  });
+  return unwrap(native.policy(natives, rest));
 }

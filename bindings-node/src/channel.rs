@@ -8,6 +8,7 @@ use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, Uint8
 use napi_derive::napi;
 use tidegate::{AsyncLimiter, Call, CheckOptions, Outcome, Result};
 
+use crate::counters::Counters;
 use crate::exchange::{Exchange, Question};
 use crate::failure::Failure;
 use crate::http::{Announcement, announcement};
@@ -82,6 +83,36 @@ impl Channel {
             }
             Err(error) => Either::B(error.into()),
         }
+    }
+
+    /// The policy that a call would apply.
+    #[napi(catch_unwind)]
+    pub fn policy(&self, subject: u32) -> Either<Policy, Failure> {
+        let exchange = &*self.exchange.borrow();
+        match exchange.subject(f64::from(subject)).and_then(|subject| exchange.limiter.policy(subject)) {
+            Ok(policy) => Either::A(Policy { policy }),
+            Err(error) => Either::B(error.into()),
+        }
+    }
+
+    /// How many wait for a key in `acquire`.
+    #[napi(catch_unwind)]
+    pub fn waiting(&self, subject: u32, key: String) -> u32 {
+        let exchange = &*self.exchange.borrow();
+        let waiting = exchange.subject(f64::from(subject)).map_or(0, |subject| exchange.limiter.waiting(subject, &key));
+        u32::try_from(waiting).unwrap_or(u32::MAX)
+    }
+
+    /// Gives another share of the keys to the new store of a rollout.
+    #[napi(catch_unwind)]
+    pub fn set_rollout(&self, percent: f64) -> Option<Failure> {
+        self.exchange.borrow().limiter.set_rollout(percent).err().map(Failure::from)
+    }
+
+    /// What was counted.
+    #[napi(catch_unwind)]
+    pub fn counters(&self) -> Counters {
+        self.exchange.borrow().limiter.counters().into()
     }
 
     /// Forgets the list.

@@ -3,8 +3,10 @@
 //! Every call converts, asks the core, and converts the answer. Errors travel as values: a [`failure::Failure`] is thrown
 //! by the TypeScript side, as the class its code belongs to. Answers travel as numbers (see [`record`]), many at a time.
 
+pub mod change;
 pub mod channel;
 pub mod clock;
+pub mod counters;
 mod exchange;
 pub mod failure;
 pub mod http;

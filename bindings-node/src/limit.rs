@@ -41,6 +41,12 @@ pub struct LimitNumbers {
     pub period_ms: f64,
     /// The burst that was asked for.
     pub burst: Option<f64>,
+    /// The most it ever admits at once.
+    pub capacity: f64,
+    /// The tokens it starts with, if that was said.
+    pub initial: Option<f64>,
+    /// The granules of a sliding window.
+    pub precision: Option<u32>,
     /// The notation.
     pub notation: String,
 }
@@ -105,12 +111,15 @@ impl Limit {
     }
 }
 
-pub(crate) fn numbers(limit: &tidegate::Limit) -> LimitNumbers {
+fn numbers(limit: &tidegate::Limit) -> LimitNumbers {
     LimitNumbers {
         algorithm: limit.algorithm().name().to_owned(),
         count: limit.count() as f64,
         period_ms: limit.period().micros() as f64 / 1_000.0,
         burst: limit.burst().map(|burst| burst as f64),
+        capacity: limit.capacity() as f64,
+        initial: limit.initial().map(|initial| initial as f64),
+        precision: (limit.algorithm() == Algorithm::SlidingWindow).then(|| limit.precision()),
         notation: limit.to_string(),
     }
 }

@@ -4,6 +4,7 @@ use napi::bindgen_prelude::{Either, Float64Array, Function, Uint16Array};
 use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
+use crate::change::{Change, listener};
 use crate::channel::Channel;
 use crate::clock::Clock;
 use crate::failure::Failure;
@@ -49,6 +50,12 @@ impl Opening {
         self.step(|builder| Ok(builder.stores(urls)))
     }
 
+    /// From an old store to a new one.
+    #[napi(catch_unwind)]
+    pub fn rollout(&mut self, old_url: String, new_url: String, percent: f64) -> Option<Failure> {
+        self.step(|builder| Ok(builder.rollout(old_url, new_url, percent)))
+    }
+
     /// Whether usage lives in this process, so that answers come at once.
     #[napi(catch_unwind)]
     pub fn is_local(&self) -> bool {
@@ -83,6 +90,14 @@ impl Opening {
     #[napi(catch_unwind)]
     pub fn deny_cache(&mut self, length: f64) -> Option<Failure> {
         self.step(|builder| Ok(builder.deny_cache(milliseconds("denyCacheMs", length)?)))
+    }
+
+    /// Who is told when a store is lost or back.
+    #[napi(catch_unwind, ts_args_type = "listener: (change: Change) => void")]
+    pub fn on_change(&mut self, told: Function<'_, Change, ()>) -> napi::Result<()> {
+        let listener = listener(&told)?;
+        self.builder = std::mem::take(&mut self.builder).on_change(listener);
+        Ok(())
     }
 
     /// A clock for tests.

@@ -5,7 +5,7 @@ use napi_derive::napi;
 use tidegate::{Error, ErrorKind, OnStoreError, Options, Result};
 
 use crate::failure::Failure;
-use crate::limit::{Limit, LimitNumbers, numbers, period};
+use crate::limit::{Limit, period};
 use crate::number::small;
 
 /// A policy that was found valid.
@@ -17,6 +17,8 @@ pub struct Policy {
 /// The options of a policy as JavaScript says them.
 #[napi(object)]
 pub struct PolicySpec {
+    /// What it is called.
+    pub name: Option<String>,
     /// What a check answers when the store fails.
     pub on_store_error: Option<String>,
     /// Evaluate and count, but never deny.
@@ -29,6 +31,21 @@ pub struct PolicySpec {
     pub journal: Option<f64>,
     /// Units one process takes in advance.
     pub lease: Option<Either<f64, String>>,
+}
+
+/// The options of a policy as they are.
+#[napi(object)]
+pub struct PolicyFacts {
+    /// What a check answers when the store fails.
+    pub on_store_error: Option<String>,
+    /// Evaluated and counted, but never denied.
+    pub shadow: bool,
+    /// Once denied, the key stays denied this long.
+    pub block_for_ms: Option<f64>,
+    /// Denied checks are charged too.
+    pub count_denied: bool,
+    /// So many attempts are remembered.
+    pub journal: u32,
 }
 
 /// The choice of that word.
@@ -61,7 +78,11 @@ fn made(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec) 
             Either::B(limit) => all.push(limit.limit.clone()),
         }
     }
-    tidegate::Policy::new(all, options(spec)?)
+    let policy = tidegate::Policy::new(all, options(spec)?)?;
+    match &spec.name {
+        Some(name) => policy.named(name.as_str()),
+        None => Ok(policy),
+    }
 }
 
 /// The policy that was described.
@@ -81,9 +102,28 @@ impl Policy {
         self.policy.name().to_owned()
     }
 
+    /// The canonical notation of its limits.
+    #[napi(catch_unwind)]
+    pub fn notation(&self) -> String {
+        self.policy.limits().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
     /// Its limits.
     #[napi(catch_unwind)]
-    pub fn limits(&self) -> Vec<LimitNumbers> {
-        self.policy.limits().iter().map(numbers).collect()
+    pub fn limits(&self) -> Vec<Limit> {
+        self.policy.limits().iter().map(|limit| Limit { limit: limit.clone() }).collect()
+    }
+
+    /// Its options.
+    #[napi(catch_unwind)]
+    pub fn options(&self) -> PolicyFacts {
+        let options = self.policy.options();
+        PolicyFacts {
+            on_store_error: options.on_store_error.map(|choice| choice.name().to_owned()),
+            shadow: options.shadow,
+            block_for_ms: options.block_for.map(|length| length.micros() as f64 / 1_000.0),
+            count_denied: options.count_denied,
+            journal: options.journal,
+        }
     }
 }

@@ -1,9 +1,12 @@
-// The names of the contract, as Node spells them.
+// The names of the contract, as Node spells them; and the same reach as the Python package, read from its stubs.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { it } from 'node:test';
 
 import * as tidegate from 'tidegate';
+
+const { Decision, Hold, Limit, Limiter, ManualClock, Policy } = tidegate;
 
 const CALLS =
   'check peek charge refund settle checkAll acquire hold block unblock clear journal ping reload close wrap'.split(' ');
@@ -12,12 +15,12 @@ const FIELDS =
 const LIMIT = 'algorithm limit periodMs remaining retryAfterMs resetAfterMs exceeded'.split(' ');
 
 it('a limiter has every call', () => {
-  for (const call of CALLS) assert.equal(typeof tidegate.Limiter.prototype[call], 'function', call);
-  assert.equal(typeof tidegate.Limiter.fromFile, 'function');
+  for (const call of CALLS) assert.equal(typeof Limiter.prototype[call], 'function', call);
+  assert.equal(typeof Limiter.fromFile, 'function');
 });
 
 it('a Decision has every field', async () => {
-  const decision = await new tidegate.Limiter().check('5/s', 'a');
+  const decision = await new Limiter().check('5/s', 'a');
   for (const field of [...FIELDS, 'decisions', 'unavailable']) assert.ok(field in decision, field);
   assert.deepEqual(Object.keys(decision.toJSON()), FIELDS);
   assert.deepEqual(Object.keys(decision.limits[0]), LIMIT);
@@ -27,6 +30,95 @@ it('a Decision has every field', async () => {
 });
 
 it('what the contract names is exported', () => {
-  const names = 'Limiter Policy Limit Decision ManualClock TidegateError PolicyError StoreError RateLimited lint';
+  const names =
+    'Limiter Policy Limit Decision ManualClock TidegateError PolicyError StoreError RateLimited lint rollout';
   for (const name of names.split(' ')) assert.equal(typeof tidegate[name], 'function', name);
+});
+
+// Python's stubs are read from its compiled module, and its own tests hold them against it.
+const stubs = readFileSync(new URL('../../bindings-python/python/tidegate/_tidegate.pyi', import.meta.url), 'utf8');
+
+/** The text of a class in the stubs. */
+function classOf(name) {
+  const found = new RegExp(`^class ${name}:\n((?: .*\n|\n)+)`, 'm').exec(stubs);
+  assert.ok(found, `the stubs have no class ${name}`);
+  return found[1];
+}
+
+/** What others may use of a class: methods and properties. */
+const namesOf = (kind) => [...classOf(kind).matchAll(/^ {4}def ([a-z]\w*)\(/gm)].map(([, name]) => name);
+
+/** What its constructor takes. */
+function takenBy(kind) {
+  const taken = /^ {4}def __new__\(([\s\S]*?)\) ->/m.exec(classOf(kind));
+  return [...taken[1].matchAll(/(\w+): /g)].map(([, name]) => name);
+}
+
+const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
+
+/** Python's names that are others in Node: lengths of time say their unit, and some words belong to a language. */
+const SPELT = {
+  Limiter: { limit: 'wrap', to_async: undefined, timeout: 'timeoutMs', deny_cache: 'denyCacheMs' },
+  Decision: {
+    delay: 'delayMs',
+    reset_after: 'resetAfterMs',
+    retry_after: 'retryAfterMs',
+    as_dict: 'toJSON',
+  },
+  Limit: { period: 'periodMs' },
+  Policy: { block_for: 'blockForMs' },
+  Hold: {},
+  ManualClock: {},
+};
+
+function inNode(kind, name) {
+  return name in SPELT[kind] ? SPELT[kind][name] : camel(name);
+}
+
+for (const [name, kind] of Object.entries({ Decision, Hold, Limit, Limiter, ManualClock, Policy })) {
+  it(`${name} has what Python's has`, async () => {
+    const limiter = new Limiter();
+    const one = name === 'Decision' ? await limiter.check('5/s', 'a') : kind.prototype;
+    const names = namesOf(name);
+    assert.ok(names.length > 1);
+    for (const python of names) {
+      const ours = inNode(name, python);
+      if (ours === undefined) continue;
+      const own = python === 'decision' && name === 'Hold' ? await limiter.hold('concurrency 1', 'a') : one;
+      assert.ok(ours in own || ours in kind, `${name} has no ${ours}, which Python calls ${python}`);
+    }
+  });
+}
+
+it('a limiter takes the options of Python', () => {
+  const given = {
+    store: 'memory://',
+    policies: { a: '5/s', b: { limits: ['5/s', new Limit('gcra', 1, { period: '1s' })], journal: 3 } },
+    prefix: 'p',
+    timeoutMs: 100,
+    onStoreError: 'open',
+    denyCacheMs: 0,
+    clock: new ManualClock(),
+  };
+  assert.deepEqual(
+    Object.keys(given),
+    takenBy('Limiter').map((name) => inNode('Limiter', name)),
+  );
+  assert.equal(new Limiter(given).policy('b').journal, 3);
+});
+
+it('a policy and a limit take the options of Python', () => {
+  const policy = { name: 'n', onStoreError: 'open', shadow: true, blockFor: '1s', countDenied: true, journal: 3 };
+  assert.deepEqual(['limits', ...Object.keys(policy)], takenBy('Policy').map(camel));
+  const made = new Policy('5/s; 9/m', policy);
+  const { name, onStoreError, shadow, blockForMs, countDenied, journal } = made;
+  assert.deepEqual({ name, onStoreError, shadow, blockFor: `${blockForMs / 1000}s`, countDenied, journal }, policy);
+  assert.deepEqual(made.limits.map(String), ['5/s', '9/minute']);
+  assert.equal(String(made), '5/s; 9/minute');
+
+  const words = ['algorithm', 'count', 'period', 'burst', 'initial', 'precision'];
+  assert.deepEqual(takenBy('Limit'), words);
+  const bucket = new Limit('token-bucket', 5, { period: '1s', burst: 7, initial: 3 });
+  assert.deepEqual([bucket.burst, bucket.initial, bucket.capacity, bucket.precision], [7, 3, 7, undefined]);
+  assert.equal(new Limit('sliding-window', 5, { period: 1000, precision: 8 }).precision, 8);
 });

@@ -36,9 +36,15 @@ before(async () => {
   servers = await Servers.start('single');
   rmSync(join(cache, 'project'), { recursive: true, force: true });
   mkdirSync(join(cache, 'project/node_modules'), { recursive: true });
-  writeFileSync(join(cache, 'project/package.json'), '{ "type": "module", "dependencies": { "tidegate": "*" } }\n');
+  const dependencies = { tidegate: '*', express: '*', hono: '*' };
+  writeFileSync(join(cache, 'project/package.json'), JSON.stringify({ type: 'module', dependencies }));
   symlinkSync(root, join(cache, 'project/node_modules/tidegate'), 'dir');
-  copyFileSync(join(root, 'tests/node/programs/everywhere.mjs'), join(cache, 'project/everywhere.mjs'));
+  for (const name of ['express', 'hono']) {
+    symlinkSync(join(root, 'node_modules', name), join(cache, 'project/node_modules', name), 'dir');
+  }
+  for (const program of ['everywhere.mjs', 'web.mjs']) {
+    copyFileSync(join(root, 'tests/node/programs', program), join(cache, 'project', program));
+  }
 });
 after(() => servers?.close());
 
@@ -55,18 +61,22 @@ async function fetched({ name, spec, program }) {
 }
 
 for (const runtime of runtimes) {
-  it(runtime.name, async (test) => {
-    if (!glibc) return test.skip('its packages are for glibc');
-    let path;
-    try {
-      path = await fetched(runtime);
-    } catch (error) {
-      return test.skip(`${runtime.spec} cannot be had: ${error.message.split('\n')[0]}`);
-    }
-    const cwd = join(cache, 'project');
-    const { stdout } = await call(path, [...runtime.args, 'everywhere.mjs', servers.url], { cwd, timeout: 120_000 });
-    assert.equal(stdout.trim(), 'done');
-  });
+  // Where Hono is at home besides Node, whose web adapters have tests of their own.
+  const programs = ['bun', 'deno'].includes(runtime.name) ? ['everywhere.mjs', 'web.mjs'] : ['everywhere.mjs'];
+  for (const program of programs) {
+    it(`${runtime.name}: ${program}`, async (test) => {
+      if (!glibc) return test.skip('its packages are for glibc');
+      let path;
+      try {
+        path = await fetched(runtime);
+      } catch (error) {
+        return test.skip(`${runtime.spec} cannot be had: ${error.message.split('\n')[0]}`);
+      }
+      const cwd = join(cache, 'project');
+      const { stdout } = await call(path, [...runtime.args, program, servers.url], { cwd, timeout: 120_000 });
+      assert.equal(stdout.trim(), 'done');
+    });
+  }
 }
 
 it('node20 or whichever runs the tests', async () => {

@@ -15,32 +15,51 @@ export type Fields = readonly (readonly [name: string, value: string])[];
 const LARGEST = 999_999_999_999_999;
 const MICROS = 1_000_000;
 
-/** The fields of an answer, in order. `wait`: what a refusal says about it; `null` when waiting does not help. */
-export function fields(decisions: readonly Decision[], which: HeaderChoice, wait: number | null | undefined): Fields {
-  const fields: [string, string][] = [];
-  const announced = which === 'off' ? [] : announcing(decisions);
+/** Writes a field to whatever takes it. One function for all requests: a closure for each would cost more than the field. */
+export type Put<To> = (to: To, name: string, value: string) => unknown;
+
+/** Writes the fields of an answer, in order. `wait`: what a refusal says about it; `null` when waiting does not help. */
+export function announce<To>(
+  decisions: readonly Decision[],
+  which: HeaderChoice,
+  wait: number | null | undefined,
+  put: Put<To>,
+  to: To,
+): void {
+  const announced = which === 'off' ? NONE : announcing(decisions);
   const lead = leading(announced);
   if (lead !== undefined) {
     if (which !== 'legacy') {
-      fields.push(['RateLimit-Policy', list(announced, policyItem)], ['RateLimit', list(announced, limitItem)]);
+      put(to, 'RateLimit-Policy', list(announced, policyItem));
+      put(to, 'RateLimit', list(announced, limitItem));
     }
     if (which !== 'ietf') {
-      fields.push(
-        ['X-RateLimit-Limit', String(lead.limit)],
-        ['X-RateLimit-Remaining', String(lead.remaining)],
-        ['X-RateLimit-Reset', String(resetAt(lead))],
-      );
+      put(to, 'X-RateLimit-Limit', String(lead.limit));
+      put(to, 'X-RateLimit-Remaining', String(lead.remaining));
+      put(to, 'X-RateLimit-Reset', String(resetAt(lead)));
     }
   }
-  if (wait !== undefined && wait !== null) fields.push(['Retry-After', String(wait)]);
+  if (wait !== undefined && wait !== null) put(to, 'Retry-After', String(wait));
+}
+
+/** The same as a list. */
+export function fields(decisions: readonly Decision[], which: HeaderChoice, wait: number | null | undefined): Fields {
+  const fields: [string, string][] = [];
+  announce(decisions, which, wait, collect, fields);
   return fields;
 }
+
+function collect(fields: [string, string][], name: string, value: string): void {
+  fields.push([name, value]);
+}
+
+const NONE: readonly Decision[] = [];
 
 /** One Decision for each policy that limits: of two keys of one policy the one that is nearer to a refusal. */
 function announcing(decisions: readonly Decision[]): readonly Decision[] {
   const [only] = decisions;
-  if (only === undefined) return [];
-  if (decisions.length === 1 && only.decisions.length === 0) return isAnnounced(only) ? decisions : [];
+  if (only === undefined) return NONE;
+  if (decisions.length === 1 && only.decisions.length === 0) return isAnnounced(only) ? decisions : NONE;
   const announced: Decision[] = [];
   for (const decision of decisions) {
     for (const entry of decision.decisions.length === 0 ? [decision] : decision.decisions) {

@@ -2,7 +2,6 @@
 
 import { ConfigError, KeyInvalid } from '../errors.js';
 import { native, unwrap } from '../native.js';
-import type { Trust } from './trust.js';
 import type { View } from './view.js';
 
 /** What may be given now or later. */
@@ -45,18 +44,19 @@ const USER_FIELDS = ['id', 'sub', 'username'] as const;
 export function keysOf<Request>(view: View<Request>): Keys<Request> {
   function clientIp(options: ClientIpOptions = {}): (request: Request) => string {
     const { trustedProxies, ipv6Prefix } = checked(options, view.adapter);
-    let address = addressOf(trustedProxies ?? [], ipv6Prefix);
+    const trusts = trustedProxies === undefined ? view.trusts : undefined;
+    let address = addressOf(view, trustedProxies ?? [], ipv6Prefix);
     // The framework's setting as it was when `address` was made of it.
     let made: unknown;
     return named('clientIp', (request) => {
-      if (trustedProxies === undefined && view.trusts !== undefined) {
-        const trust = view.trusts(request);
-        if (trust?.value !== made) {
-          address = addressOf(proxies(trust, view.adapter), ipv6Prefix);
-          made = trust?.value;
+      if (trusts !== undefined) {
+        const value = trusts.of(request);
+        if (value !== made) {
+          address = addressOf(view, proxies(value, trusts.setting, view.adapter), ipv6Prefix);
+          made = value;
         }
       }
-      return address(view.peer(request), () => view.header(request, 'x-forwarded-for'));
+      return address(request);
     });
   }
 
@@ -113,15 +113,17 @@ function checked(options: ClientIpOptions, adapter: string): ClientIpOptions {
 }
 
 /** The address of a client, remembered where nothing but the peer matters. */
-function addressOf(
+function addressOf<Request>(
+  view: View<Request>,
   trusted: readonly string[],
   ipv6Prefix: number | undefined,
-): (peer: string | undefined, forwarded: () => string | undefined) => string {
+): (request: Request) => string {
   const client = unwrap(native.clientIp([...trusted], ipv6Prefix));
   const believes = client.readsForwarded();
   const known = new Map<string | undefined, string>();
-  return (peer, forwarded) => {
-    const line = believes ? forwarded() : undefined;
+  return (request) => {
+    const peer = view.peer(request);
+    const line = believes ? view.header(request, 'x-forwarded-for') : undefined;
     if (line !== undefined) return client.key(peer, [line]);
     let key = known.get(peer);
     if (key === undefined) {
@@ -134,12 +136,11 @@ function addressOf(
 }
 
 /** The proxies that a framework's setting names. One that names none would let anyone choose an address. */
-function proxies(trust: Trust | undefined, adapter: string): readonly string[] {
-  const value = trust?.value;
-  if (trust === undefined || value === undefined || value === false || value === null) return [];
+function proxies(value: unknown, setting: string, adapter: string): readonly string[] {
+  if (value === undefined || value === false || value === null) return [];
   if (typeof value === 'string') return value.split(',');
   if (Array.isArray(value) && value.every((proxy) => typeof proxy === 'string')) return value;
-  throw anyone(`${trust.setting} is ${shown(value)}`, adapter);
+  throw anyone(`${setting} is ${shown(value)}`, adapter);
 }
 
 function anyone(what: string, adapter: string): ConfigError {

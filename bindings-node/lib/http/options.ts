@@ -61,6 +61,15 @@ export interface Entry<Request> {
   readonly cost: CostOption<Request>;
 }
 
+/** An entry whose cost is known. */
+export interface PlainEntry<Request> extends Entry<Request> {
+  readonly cost: number;
+}
+
+function isPlain<Request>(entry: Entry<Request>): entry is PlainEntry<Request> {
+  return typeof entry.cost === 'number';
+}
+
 const NAMES: ReadonlySet<string> = new Set<keyof RateLimitOptions<unknown, unknown>>([
   'limiter',
   'policy',
@@ -78,6 +87,8 @@ export class Settings<Request, Response> {
   readonly limiter: Limiter;
   /** The policies, unless they depend on the request. */
   readonly entries: readonly Entry<Request>[] | undefined;
+  /** The only policy, when nothing but the key depends on the request. */
+  readonly only: PlainEntry<Request> | undefined;
   readonly headers: HeaderChoice;
   readonly methods: ReadonlySet<string> | undefined;
   readonly #policy: RateLimitOptions<Request, Response>['policy'];
@@ -118,6 +129,9 @@ export class Settings<Request, Response> {
       // A policy that does not exist is found when the service starts, not when the first request comes.
       for (const { policy } of this.entries) subjectIn(this.limiter, policy);
     }
+    const [first, second] = this.entries ?? [];
+    const isOnly = first !== undefined && second === undefined && isPlain(first) && options.skip === undefined;
+    this.only = isOnly ? first : undefined;
   }
 
   /** The policies of a request. */

@@ -14,8 +14,10 @@ export interface View<Request> {
   header(request: Request, name: string): string | undefined;
   /** The address at the other end of the connection. */
   peer(request: Request): string | undefined;
+  /** What lives as long as the request and remembers what was asked about it; the request itself when not said. */
+  memory?(request: Request): object;
   /** Whom the framework was told to trust with an address, if it has such a setting. */
-  trusts?(request: Request): Trust | undefined;
+  readonly trusts?: Trust<Request>;
   /** What the application's authentication left on the request. */
   user(request: Request): unknown;
   /** The claims of a token that the application has verified. */
@@ -34,7 +36,7 @@ export interface NodeRequest {
 /** A view of requests that are Node's, or look like them. */
 export function nodeView<Request extends NodeRequest>(
   adapter: string,
-  more: Pick<View<Request>, 'trusts'> = {},
+  more: Pick<View<Request>, 'memory' | 'trusts'> = {},
 ): View<Request> {
   return {
     adapter,

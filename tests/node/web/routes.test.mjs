@@ -5,11 +5,15 @@ import { describe, test } from 'node:test';
 import 'reflect-metadata';
 import { Controller, Get, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import express5 from 'express';
+import express4 from 'express4';
 import Fastify from 'fastify';
 import { Limiter, ManualClock } from 'tidegate';
+import * as expressAdapter from 'tidegate/express';
 import * as fastify from 'tidegate/fastify';
 import * as nest from 'tidegate/nest';
 import { get } from './client.mjs';
+import { listening } from './servers/listening.mjs';
 
 const policies = { all: 'fixed-window 100/minute', login: 'fixed-window 5/minute' };
 const limiting = () => new Limiter({ policies, clock: new ManualClock(1_704_067_200_000) });
@@ -19,6 +23,63 @@ async function said(url, path) {
   const { status, headers } = await get(url + path);
   assert.ok(status === 200 || status === 429, `${path} is ${status}`);
   return headers.ratelimit ?? '';
+}
+
+for (const [version, express] of [
+  [5, express5],
+  [4, express4],
+]) {
+  describe(`Express ${version}`, () => {
+    async function serving(t, app) {
+      const server = await listening(app.listen(0, '127.0.0.1'));
+      t.after(() => server.close());
+      return server.url;
+    }
+
+    /** Says what the handlers of an application see. */
+    const seen = (request, response) => {
+      const { rateLimit } = request;
+      response.json({ policy: rateLimit?.policy ?? rateLimit ?? null });
+    };
+
+    test('what a mounted application decided is seen in the outer one', async (t) => {
+      const [app, inner] = [express(), express()];
+      inner.use(expressAdapter.rateLimit({ limiter: limiting(), policy: 'login' }));
+      app.use('/inner', inner);
+      app.use(seen);
+      const url = await serving(t, app);
+      assert.equal((await get(`${url}/inner`)).body, '{"policy":"login"}');
+      assert.equal((await get(url)).body, '{"policy":null}');
+    });
+
+    test('a request says what the last one decided, and what others assign stays', async (t) => {
+      const app = express();
+      const limiter = limiting();
+      app.use(
+        expressAdapter.rateLimit({ limiter, policy: 'all' }),
+        expressAdapter.rateLimit({ limiter, policy: 'login' }),
+      );
+      app.get('/others', (request, _response, next) => {
+        request.rateLimit = 'mine';
+        next();
+      });
+      app.use(seen);
+      const url = await serving(t, app);
+      assert.equal((await get(url)).body, '{"policy":"login"}');
+      assert.equal((await get(`${url}/others`)).body, '{"policy":"mine"}');
+      assert.equal((await get(url)).body, '{"policy":"login"}');
+    });
+
+    test('a request of no server is told as well', async () => {
+      const middleware = expressAdapter.rateLimit({ limiter: limiting(), policy: 'login' });
+      const request = { method: 'GET', url: '/', headers: {}, socket: { remoteAddress: '127.0.0.1' } };
+      const response = { setHeader() {} };
+      await new Promise((resolve, reject) => {
+        middleware(request, response, (error) => (error === undefined ? resolve() : reject(error)));
+      });
+      assert.equal(request.rateLimit.policy, 'login');
+    });
+  });
 }
 
 describe('Fastify', () => {

@@ -1,0 +1,45 @@
+//! Numbers for metrics.
+
+use napi_derive::napi;
+
+/// What the layers have counted.
+#[napi(object)]
+pub struct Counters {
+    /// Operations that were sent to a store.
+    pub asked: f64,
+    /// Denials that were repeated without asking.
+    pub deny_cache: f64,
+    /// Answers of `open` …
+    pub fallback_open: f64,
+    /// … of `closed` …
+    pub fallback_closed: f64,
+    /// … and of `local`.
+    pub fallback_local: f64,
+    /// How often a store was given up for lost.
+    pub lost: f64,
+    /// Operations that were not sent because the store was lost.
+    pub withheld: f64,
+    /// Operations that failed with `store_unavailable` …
+    pub store_unavailable: f64,
+    /// … with `store_timeout` …
+    pub store_timeout: f64,
+    /// … and with `store_rejected`.
+    pub store_rejected: f64,
+}
+
+impl From<tidegate::Counters> for Counters {
+    fn from(counters: tidegate::Counters) -> Self {
+        Self {
+            asked: counters.asked as f64,
+            deny_cache: counters.deny_cache as f64,
+            fallback_open: counters.fallback_open as f64,
+            fallback_closed: counters.fallback_closed as f64,
+            fallback_local: counters.fallback_local as f64,
+            lost: counters.lost as f64,
+            withheld: counters.withheld as f64,
+            store_unavailable: counters.store_unavailable as f64,
+            store_timeout: counters.store_timeout as f64,
+            store_rejected: counters.store_rejected as f64,
+        }
+    }
+}

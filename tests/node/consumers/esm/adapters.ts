@@ -1,0 +1,114 @@
+// Every adapter, as a project with modules uses it.
+
+import 'reflect-metadata';
+
+import * as assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { Controller, Get, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import express, { type Request } from 'express';
+import { rateLimit as expressRateLimit } from 'express-rate-limit';
+import Fastify from 'fastify';
+import { Hono } from 'hono';
+import Koa from 'koa';
+import { type Decision, Limiter } from 'tidegate';
+import { clientIp, header, rateLimit } from 'tidegate/express';
+import { TidegateStore } from 'tidegate/express-rate-limit';
+import fastifyLimit, { type FastifyRateLimitOptions, rateLimit as named } from 'tidegate/fastify';
+import * as hono from 'tidegate/hono';
+import * as koa from 'tidegate/koa';
+import { RateLimit, RateLimitException, RateLimitGuard, RateLimitModule, SkipRateLimit } from 'tidegate/nest';
+
+const limiter = new Limiter({ policies: { api: '100/minute' } });
+
+/** What a service says about a client. */
+async function said(url: string): Promise<string | null> {
+  return (await fetch(url)).headers.get('ratelimit');
+}
+
+{
+  const app = express();
+  app.use(
+    rateLimit({
+      limiter,
+      policy: [{ policy: 'api', key: clientIp({ trustedProxies: ['loopback'] }) }, '5/s'],
+      key: (request: Request) => request.get('x-tenant') ?? 'nobody',
+      cost: (request) => (request.method === 'POST' ? 2 : 1),
+      refundWhen: (_request, response) => response.statusCode === 304,
+      onDenied: (_request, decision, response) => response.json({ wait: decision.retryAfterMs }),
+      headers: 'both',
+    }),
+  );
+  app.use('/old', expressRateLimit({ windowMs: 60_000, limit: 5, store: new TidegateStore({ limiter }) }));
+  app.get('/', (request, response) => {
+    const decision: Decision | undefined = request.rateLimit;
+    response.json(decision?.remaining);
+  });
+  const server = app.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  assert.match((await said(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)) ?? '', /"api";r=99/);
+  server.close();
+  // @ts-expect-error a policy is asked for
+  assert.throws(() => rateLimit({ limiter }));
+  // @ts-expect-error there is no such choice of fields
+  assert.throws(() => rateLimit({ limiter, policy: 'api', headers: 'all', key: header('x-api-key') }));
+}
+
+{
+  const app = Fastify();
+  const options: FastifyRateLimitOptions = { limiter, policy: 'api', key: 'fastify' };
+  assert.equal(fastifyLimit, named);
+  await app.register(fastifyLimit, options);
+  app.get('/', { config: { rateLimit: { policy: '5/minute', cost: 2 } } }, async (request) => {
+    const decision: Decision | null = request.rateLimit;
+    return decision?.remaining;
+  });
+  app.get('/free', { config: { rateLimit: false } }, async () => 'free');
+  assert.equal((await app.inject('/')).body, '3');
+  await app.close();
+}
+
+{
+  const app = new Hono();
+  app.use(hono.rateLimit({ limiter, policy: 'api', key: (context) => context.req.path }));
+  app.get('/', (context) => context.text(`${context.get('rateLimit')?.remaining}`));
+  assert.equal(await (await app.request('/')).text(), '99');
+}
+
+{
+  const app = new Koa();
+  app.use(koa.rateLimit({ limiter, policy: 'api', key: (context) => context.path }));
+  assert.equal(typeof app.callback(), 'function');
+}
+
+{
+  class Cats {
+    all(): string {
+      return 'cats';
+    }
+    one(): string {
+      return 'cat';
+    }
+  }
+  Controller('cats')(Cats);
+  const decorate = (name: 'all' | 'one', ...decorators: MethodDecorator[]): void => {
+    const descriptor = Object.getOwnPropertyDescriptor(Cats.prototype, name);
+    assert.ok(descriptor);
+    for (const decorator of decorators) decorator(Cats.prototype, name, descriptor);
+  };
+  decorate('all', Get(), RateLimit('5/minute'));
+  decorate('one', Get('one'), SkipRateLimit());
+  class App {}
+  Module({ controllers: [Cats], imports: [RateLimitModule.forRoot({ limiter, policy: 'api' })] })(App);
+  const app = await NestFactory.create(App, { logger: false });
+  app.useGlobalGuards(new RateLimitGuard({ limiter }));
+  await app.listen(0, '127.0.0.1');
+  assert.match((await said(`${await app.getUrl()}/cats`)) ?? '', /r=4/);
+  assert.equal(await said(`${await app.getUrl()}/cats/one`), null);
+  await app.close();
+  assert.equal(typeof RateLimitException, 'function');
+}
+
+await limiter.close();
+console.log('esm adapters');

@@ -1,0 +1,105 @@
+// Hono on the runtime's own server, and Express on what it has of Node's: who is limited, what is said, when holds end.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import express from 'express';
+import { Hono } from 'hono';
+import { Limiter } from 'tidegate';
+import * as onExpress from 'tidegate/express';
+import * as onHono from 'tidegate/hono';
+
+const { Bun, Deno } = globalThis;
+
+/** Serves an application of Hono as the runtime does. */
+function serving(app) {
+  if (Bun !== undefined) {
+    const server = Bun.serve({ fetch: app.fetch, hostname: '127.0.0.1', port: 0 });
+    return { url: `http://127.0.0.1:${server.port}`, close: () => server.stop(true) };
+  }
+  const server = Deno.serve({ hostname: '127.0.0.1', port: 0, onListen() {} }, app.fetch);
+  return { url: `http://127.0.0.1:${server.addr.port}`, close: () => server.shutdown() };
+}
+
+/** What both must do. */
+async function limits(url, limiter, policy) {
+  const first = await fetch(url);
+  assert.equal(first.status, 200);
+  assert.equal(await first.text(), '1');
+  assert.match(first.headers.get('ratelimit'), new RegExp(`^"${policy}";r=1;t=\\d+$`));
+  assert.equal(first.headers.get('ratelimit-policy'), `"${policy}";q=2;w=3600`);
+  assert.equal(first.headers.get('x-ratelimit-remaining'), '1');
+  await (await fetch(url)).text();
+  const refused = await fetch(url);
+  assert.equal(refused.status, 429);
+  assert.equal(refused.headers.get('content-type'), 'application/problem+json');
+  assert.ok(Number(refused.headers.get('retry-after')) > 3_500);
+  assert.deepEqual((await refused.json())['violated-policies'], [policy]);
+  // By the address at the other end, not by one name for all.
+  assert.equal((await limiter.peek(policy, '127.0.0.1')).remaining, 0);
+  assert.equal((await limiter.peek(policy, '127.0.0.2')).remaining, 2);
+}
+
+async function until(isSo) {
+  const patience = Date.now() + 20_000;
+  while (!(await isSo())) {
+    if (Date.now() > patience) throw new Error('a hold was never given back');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+const policies = {
+  hono: 'fixed-window 2/hour',
+  express: 'fixed-window 2/hour',
+  exports: 'concurrency 1; fixed-window 100/hour',
+};
+const limiter = new Limiter({ store: process.argv[2], prefix: `web${process.pid}`, policies, timeoutMs: 20_000 });
+
+const app = new Hono();
+app.use('/', onHono.rateLimit({ limiter, policy: 'hono' }));
+app.use('/stream', onHono.rateLimit({ limiter, policy: 'exports' }));
+app.get('/', (context) => context.text(`${context.get('rateLimit').remaining}`));
+let letGo;
+app.get('/stream', () => {
+  const rest = new Promise((resolve) => {
+    letGo = resolve;
+  });
+  const bytes = new TextEncoder();
+  async function* parts() {
+    yield bytes.encode('first ');
+    await rest;
+    yield bytes.encode('second');
+  }
+  return new Response(ReadableStream.from?.(parts()) ?? new Response(parts()).body);
+});
+const server = serving(app);
+await limits(server.url, limiter, 'hono');
+const free = async () => (await limiter.peek('exports', '127.0.0.1')).limits[0].remaining === 1;
+for (const ending of ['read to its end', 'given up']) {
+  const controller = new AbortController();
+  const stream = await fetch(`${server.url}/stream`, { signal: controller.signal });
+  assert.equal(await free(), false, ending);
+  assert.equal((await fetch(`${server.url}/stream`)).status, 429);
+  if (ending === 'given up') {
+    controller.abort();
+    await stream.text().catch(() => {});
+    await until(free);
+    letGo();
+  } else {
+    letGo();
+    assert.equal(await stream.text(), 'first second');
+    await until(free);
+  }
+}
+await server.close();
+
+const web = express();
+web.use(onExpress.rateLimit({ limiter, policy: 'express' }));
+web.get('/', (request, response) => response.send(`${request.rateLimit.remaining}`));
+const listening = web.listen(0, '127.0.0.1');
+await once(listening, 'listening');
+await limits(`http://127.0.0.1:${listening.address().port}`, limiter, 'express');
+listening.close();
+listening.closeAllConnections();
+await limiter.close();
+console.log('done');
+process.exit();
