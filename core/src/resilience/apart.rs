@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::layer::Notes;
 use super::owned::{Owned, borrowed, owned};
 use crate::error::{Error, Result};
-use crate::store::{AllDone, Answer, Done, Entry, Home, Op, Pinged, Store, tell};
+use crate::store::{AllDone, Answer, Entry, Home, Make, Op, Pinged, Store, submit_to, tell};
 
 /// Which store has which keys.
 pub(super) trait Division: Send + Sync {
+    /// Where calls note which store it was. A rollout's stores may be divided themselves, but nothing else.
+    const DEPTH: usize;
+
     fn stores(&self) -> &Arc<[Arc<dyn Store>]>;
     /// The number of the store that has the entry's key.
     fn store_of(&self, entry: &Entry<'_>) -> usize;
@@ -30,8 +34,15 @@ impl<T: Division> Store for T {
         ask_all(self, entries, now)
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.store(entry).submit(entry, now, done);
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+        let store = self.store_of(entry);
+        notes.chosen[T::DEPTH] = store;
+        self.stores()[store].submit(entry, now, notes, done)
+    }
+
+    /// By the store that was asked: the key may be another one's by now.
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, notes: &Notes, result: Result<Answer>) -> Result<Answer> {
+        self.stores()[notes.chosen[T::DEPTH]].after(entry, now, notes, result)
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
@@ -221,12 +232,10 @@ impl Run {
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
         let (entry, store) = (self.entries[mend.entry].with(mend.op.clone()), &self.stores[mend.store]);
-        let mended = move |result| {
+        submit_to(store, &entry, self.now, move |result| {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)
-        };
-        store.submit(&entry, self.now, Box::new(mended));
-        None
+        })
     }
 
     fn finish(&self, failed: Option<Error>) -> Home {

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
+use super::layer::{Layer, Layered, Notes};
 use super::signals::{Signals, StoreState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork;
-use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store};
+use crate::store::{Answer, Entry, Store};
 
 /// Failures in a row after which a store is given up for lost, and refusals after which it is said to refuse.
 const PATIENCE: u32 = 3;
@@ -30,6 +31,7 @@ pub(crate) struct Breaker {
 }
 
 struct Shared {
+    /// What is probed.
     store: Arc<dyn Store>,
     /// The store's URL without secrets.
     shown: String,
@@ -70,7 +72,7 @@ impl Breaker {
     pub(crate) fn around(store: Arc<dyn Store>, url: &str, signals: Arc<Signals>) -> Arc<dyn Store> {
         let shown = super::signals::shown(url);
         let shared = Shared {
-            store,
+            store: Arc::clone(&store),
             shown,
             signals,
             failures: AtomicU32::new(0),
@@ -82,7 +84,7 @@ impl Breaker {
             began: Instant::now(),
             closed: AtomicBool::new(false),
         };
-        Arc::new(Self { shared: Arc::new(shared) })
+        Layered::around(Arc::new(Self { shared: Arc::new(shared) }), store)
     }
 }
 
@@ -238,70 +240,46 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
-impl Store for Breaker {
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        let era = self.shared.sends(1)?;
-        let result = self.shared.store.ask(entry, now);
-        self.shared.note(era, result.as_ref().err());
+impl Layer for Breaker {
+    fn before(&self, _: &Entry<'_>, _: Option<u64>, notes: &mut Notes) -> Option<Result<Answer>> {
+        match self.shared.sends(1) {
+            Ok(era) => {
+                notes.era = era;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn after(&self, _: &Entry<'_>, _: Option<u64>, notes: &Notes, result: Result<Answer>) -> Result<Answer> {
+        self.shared.note(notes.era, result.as_ref().err());
         result
     }
 
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        let era = self.shared.sends(entries.len())?;
-        let result = self.shared.store.ask_all(entries, now);
-        self.shared.note(era, result.as_ref().err());
+    fn before_all(&self, entries: &[Entry<'_>], notes: &mut Notes) -> Result<()> {
+        notes.era = self.shared.sends(entries.len())?;
+        Ok(())
+    }
+
+    fn after_all(
+        &self,
+        _: &[Entry<'_>],
+        _: Option<u64>,
+        notes: &Notes,
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        self.shared.note(notes.era, result.as_ref().err());
         result
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        let era = match self.shared.sends(1) {
-            Ok(era) => era,
-            Err(error) => return crate::store::tell(done(Err(error))),
-        };
-        let shared = Arc::clone(&self.shared);
-        let noted = move |result: Result<Answer>| {
-            shared.note(era, result.as_ref().err());
-            done(result)
-        };
-        self.shared.store.submit(entry, now, Box::new(noted));
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        let era = match self.shared.sends(entries.len()) {
-            Ok(era) => era,
-            Err(error) => return crate::store::tell(done(Err(error))),
-        };
-        let shared = Arc::clone(&self.shared);
-        let noted = move |result: Result<Vec<Answer>>| {
-            shared.note(era, result.as_ref().err());
-            done(result)
-        };
-        self.shared.store.submit_all(entries, now, Box::new(noted));
-    }
-
-    /// Asks the store, also while it is lost: who pings wants to know.
-    fn ping(&self) -> Result<()> {
-        self.shared.store.ping()
-    }
-
-    fn submit_ping(&self, done: Pinged) {
-        self.shared.store.submit_ping(done);
+    fn at_hand(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+        let error = self.shared.lost()?;
+        self.shared.signals.withheld.add(1);
+        Some(Err(error))
     }
 
     fn close(&self) {
         self.shared.close();
-        self.shared.store.close();
-    }
-
-    #[inline]
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        match self.shared.lost() {
-            Some(error) => {
-                self.shared.signals.withheld.add(1);
-                Some(Err(error))
-            }
-            None => self.shared.store.at_hand(entry, now),
-        }
     }
 }
 
@@ -316,7 +294,7 @@ mod tests {
     use super::super::stub::Stub;
     use super::*;
     use crate::policy::Policy;
-    use crate::store::Op;
+    use crate::store::{Op, submit_to};
 
     #[test]
     fn failures_of_before_the_way_back_do_not_count_after_it() {
@@ -325,7 +303,7 @@ mod tests {
         let plan = Policy::parse("1/hour").expect("a policy").plan();
         let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
         for _ in 0..20 {
-            breaker.submit(&entry, None, Box::new(|_| None));
+            assert!(submit_to(&breaker, &entry, None, |_| None).is_none());
         }
         let fails = || stub.answer(Err(Error::new(ErrorKind::StoreUnavailable, "gone")));
         (0..3).for_each(|_| fails());

@@ -34,6 +34,8 @@ impl Shards {
 }
 
 impl Division for Shards {
+    const DEPTH: usize = 1;
+
     fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
         &self.stores
     }

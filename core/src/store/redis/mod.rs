@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::url::Place;
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, tell};
+use super::{AllDone, Answer, Entry, Make, Op, Pinged, Store, tell};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
+use crate::resilience::Notes;
 use crate::script::{Request, Unity};
 use engine::Engine;
 use job::{Job, Ride};
@@ -170,11 +171,12 @@ impl Store for Redis {
         answered.recv_timeout(left).unwrap_or_else(|_| Err(late()))
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
         let ride = Ride::new((Instant::now() + self.target.timeout).into(), self.reads(&entry.op));
         let request = self.request(entry);
         let slot = self.slot(&request);
-        self.enqueue(Job::one(request, now, slot, ride, done));
+        self.enqueue(Job::one(request, now, slot, ride, done(*notes)));
+        None
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
