@@ -51,7 +51,7 @@ pub struct LimitState {
 
 impl Decision {
     #[inline(always)]
-    pub(crate) fn new(plan: Arc<Plan>, key: &str, cost: u64, charged: u64, answer: Answer) -> Self {
+    pub(crate) fn new(plan: Arc<Plan>, key: impl Into<CompactString>, cost: u64, charged: u64, answer: Answer) -> Self {
         Self { plan: Passed::new(plan), key: key.into(), cost, answer, charged, decisions: None }
     }
 

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::{Answer, Attempt, Entry, Home, Op};
+use crate::store::{Answer, Attempt, Entry, Home, Op, submit};
 
 /// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
 ///
@@ -44,12 +44,17 @@ impl AsyncLimiter {
     }
 
     async fn answer(&self, plan: &Arc<Plan>, key: &str, op: Op) -> Result<Answer> {
-        let entry = Entry { plan, key, op };
-        let now = self.inner.now();
-        if let Some(answer) = self.inner.store.at_hand(&entry, now) {
-            return answer;
+        let mut answered = None;
+        let at_once = submit(&self.inner.store, &Entry { plan, key, op }, self.inner.now(), || {
+            let (answer, awaited) = oneshot::channel();
+            answered = Some(awaited);
+            move |_, result| sent(answer, result)
+        });
+        match (at_once, answered) {
+            (Some(answer), _) => answer,
+            (None, Some(answered)) => answered.await.unwrap_or_else(|_| Err(gone())),
+            (None, None) => Err(gone()),
         }
-        awaited(|done| self.inner.store.submit(&entry, now, done)).await
     }
 
     async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
@@ -292,11 +297,16 @@ impl AsyncLimiter {
 /// What the store says to a call that is submitted.
 async fn awaited<T: Send + 'static>(submit: impl FnOnce(Box<dyn FnOnce(Result<T>) -> Home + Send>)) -> Result<T> {
     let (answer, answered) = oneshot::channel();
-    submit(Box::new(move |result| {
-        // Whoever dropped the call does not want to know.
-        drop(answer.send(result));
-        None
-    }));
-    let gone = || Error::new(ErrorKind::Closed, "the limiter was closed before the store answered");
+    submit(Box::new(move |result| sent(answer, result)));
     answered.await.unwrap_or_else(|_| Err(gone()))
+}
+
+fn sent<T>(answer: oneshot::Sender<T>, result: T) -> Home {
+    // Whoever dropped the call does not want to know.
+    drop(answer.send(result));
+    None
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")
 }

@@ -12,7 +12,7 @@ use crate::decision::Decision;
 use crate::fork::{self, PerProcess};
 use crate::plan::Plan;
 use crate::policy::Algorithm;
-use crate::store::{Entry, HoldId, Op};
+use crate::store::{Entry, HoldId, Op, submit_to, tell};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
 const RENEWALS: u32 = 3;
@@ -75,15 +75,15 @@ impl Drop for Hold {
         } else {
             let (inner, plan, key) = (Arc::clone(&self.inner), Arc::clone(plan), Box::<str>::from(key));
             let told = self.told.take();
-            let done = Box::new(move |_| {
+            let done = move |_| {
                 inner.lines.given_back(&plan, &key);
                 if let Some(told) = told {
                     // Whoever stopped waiting does not want to know.
                     let _ = told.send(());
                 }
                 None
-            });
-            self.inner.store.submit(&entry, self.inner.now(), done);
+            };
+            tell(submit_to(&self.inner.store, &entry, self.inner.now(), None, done));
         }
     }
 }

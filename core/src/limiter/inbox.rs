@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::{AsPolicy, AsyncLimiter, Call, Hold, decided, difference};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::store::{self, Attempt, Home, Op, Source, Wake};
+use crate::resilience::Owned;
+use crate::store::{self, Attempt, Entry, Home, Op, Source, Wake, submit};
 use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
@@ -62,25 +63,22 @@ impl AsyncLimiter {
             Err(error) => return Some(Err(error)),
         };
         let refunds = matches!(op, Op::Refund { .. });
-        let now = self.inner.now();
-        let entry = crate::store::Entry { plan: &plan, key, op };
-        if let Some(answer) = self.inner.store.at_hand(&entry, now) {
-            if refunds {
-                self.inner.lines.given_back(&plan, key);
+        let entry = Entry { plan: &plan, key, op };
+        let answer = submit(&self.inner.store, &entry, self.inner.now(), || {
+            let (inner, inbox) = (refunds.then(|| Arc::clone(&self.inner)), Arc::clone(inbox));
+            move |Owned { plan, key, op }, answer: Result<_>| -> Home {
+                if let Some(inner) = inner {
+                    inner.lines.given_back(&plan, &key);
+                }
+                inbox.deliver(ticket, answer.map(|answer| Outcome::Decision(decided(plan, key, &op, answer))));
+                Some(inbox)
             }
-            return Some(answer.map(|answer| decided(Arc::clone(&plan), key, &entry.op, answer)));
+        })?;
+        if refunds {
+            self.inner.lines.given_back(&plan, key);
         }
-        let (inner, inbox) = (refunds.then(|| Arc::clone(&self.inner)), Arc::clone(inbox));
-        let (asked, op, held) = (Arc::clone(&plan), entry.op.clone(), compact_str::CompactString::from(key));
-        let done = Box::new(move |answer: Result<_>| -> Home {
-            if let Some(inner) = inner {
-                inner.lines.given_back(&asked, &held);
-            }
-            inbox.deliver(ticket, answer.map(|answer| Outcome::Decision(decided(asked, &held, &op, answer))));
-            Some(inbox)
-        });
-        self.inner.store.submit(&entry, now, done);
-        None
+        let op = entry.op;
+        Some(answer.map(|answer| decided(plan, key, &op, answer)))
     }
 
     /// Runs what posts calls in a row: they leave together, where the first would leave alone and the others wait for it.

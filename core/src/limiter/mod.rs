@@ -24,6 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use compact_str::CompactString;
+
 use crate::algorithm::MAX;
 use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
@@ -189,7 +191,7 @@ fn check_op(options: &CheckOptions) -> Result<Op> {
 
 /// What an answer means to the caller.
 #[inline(always)]
-fn decided(plan: Arc<Plan>, key: &str, op: &Op, answer: Answer) -> Decision {
+fn decided(plan: Arc<Plan>, key: impl Into<CompactString>, op: &Op, answer: Answer) -> Decision {
     let (cost, charged) = match *op {
         Op::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),
         Op::Charge { cost } => (cost, cost),

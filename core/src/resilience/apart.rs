@@ -8,12 +8,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::layer::Notes;
 use super::owned::{Owned, borrowed, owned};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{AllDone, Answer, Done, Entry, Home, Op, Pinged, Store, tell};
+use crate::store::{AllDone, Answer, Entry, Home, Make, Op, Pinged, Store, submit_to, tell};
 
 /// Which store has which keys.
 pub(super) trait Division: Send + Sync {
+    /// Where calls note which store it was. A rollout's stores may be divided themselves, but nothing else.
+    const DEPTH: usize;
+
     fn stores(&self) -> &Arc<[Arc<dyn Store>]>;
     /// What a call may take.
     fn timeout(&self) -> Duration;
@@ -34,8 +38,15 @@ impl<T: Division> Store for T {
         self.ask_all_by(entries, now, Instant::now() + self.timeout())
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.store(entry).submit(entry, now, done);
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+        let store = self.store_of(entry);
+        notes.chosen[T::DEPTH] = store;
+        self.stores()[store].submit(entry, now, notes, done)
+    }
+
+    /// By the store that was asked: the key may be another one's by now.
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, notes: &Notes, result: Result<Answer>) -> Result<Answer> {
+        self.stores()[notes.chosen[T::DEPTH]].after(entry, now, notes, result)
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
@@ -48,10 +59,6 @@ impl<T: Division> Store for T {
 
     fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
         ask_all(self, entries, now, by)
-    }
-
-    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
-        self.store(entry).submit_by(entry, now, by, done);
     }
 
     fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
@@ -172,9 +179,9 @@ fn in_time(by: Instant) -> Result<()> {
 }
 
 /// Gives back what was charged for a call that has no time left: nobody waits for it, so it has time of its own.
-fn later(store: &dyn Store, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
+fn later(store: &Arc<dyn Store>, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
     if let Op::Refund { .. } = entry.op {
-        store.submit_by(entry, now, Instant::now() + timeout, Box::new(|_| None));
+        tell(submit_to(store, entry, now, Some(Instant::now() + timeout), |_| None));
     }
 }
 
@@ -192,7 +199,7 @@ fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by
         };
         for mend in asked.mends(part, entries, failed.is_none()) {
             let entry = Entry { op: mend.op.clone(), ..entries[mend.entry].clone() };
-            let store = &*stores[mend.store];
+            let store = &stores[mend.store];
             if in_time(by).is_ok() {
                 asked.mended(&mend, store.ask_by(&entry, now, by));
             } else {
@@ -270,19 +277,17 @@ impl Run {
         if failed.is_some() || in_time(self.by).is_err() {
             for mend in mends {
                 let entry = self.entries[mend.entry].with(mend.op);
-                later(&*self.stores[mend.store], &entry, self.now, self.timeout);
+                later(&self.stores[mend.store], &entry, self.now, self.timeout);
             }
             return self.finish(failed);
         }
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
         let (entry, store) = (self.entries[mend.entry].with(mend.op.clone()), &self.stores[mend.store]);
-        let mended = move |result| {
+        submit_to(store, &entry, self.now, Some(self.by), move |result| {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)
-        };
-        store.submit_by(&entry, self.now, self.by, Box::new(mended));
-        None
+        })
     }
 
     fn finish(&self, failed: Option<Error>) -> Home {

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
+use super::layer::{Layer, Layered, Notes};
 use super::signals::{Signals, StoreState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork;
-use crate::store::{AllDone, Answer, Done, Entry, Home, Pinged, Store};
+use crate::store::{Answer, Entry, Store};
 
 /// Failures in a row after which a store is given up for lost, and refusals after which it is said to refuse.
 const PATIENCE: u32 = 3;
@@ -27,15 +28,13 @@ const SOON: Duration = Duration::from_millis(250);
 /// writes would go and come back all the time.
 const CALM: Duration = Duration::from_secs(1);
 
-/// Called once with what came of it.
-type Told<T> = Box<dyn FnOnce(Result<T>) -> Home + Send>;
-
 /// See the module.
 pub(crate) struct Breaker {
     shared: Arc<Shared>,
 }
 
 struct Shared {
+    /// What is probed.
     store: Arc<dyn Store>,
     /// The store's URL without secrets.
     shown: String,
@@ -82,7 +81,7 @@ impl Breaker {
     pub(crate) fn around(store: Arc<dyn Store>, url: &str, timeout: Duration, signals: Arc<Signals>) -> Arc<dyn Store> {
         let shown = super::signals::shown(url);
         let shared = Shared {
-            store,
+            store: Arc::clone(&store),
             shown,
             timeout,
             signals,
@@ -95,7 +94,7 @@ impl Breaker {
             began: Instant::now(),
             closed: AtomicBool::new(false),
         };
-        Arc::new(Self { shared: Arc::new(shared) })
+        Layered::around(Arc::new(Self { shared: Arc::new(shared) }), store)
     }
 }
 
@@ -108,9 +107,9 @@ impl Shared {
         (outage.process == fork::generation()).then(|| outage.error.clone())
     }
 
-    /// Counts operations that are about to be sent; says to which era their answers belong.
+    /// Counts operations that are about to be sent; notes to which era their answers belong, and whether they have time.
     #[inline]
-    fn sends(&self, operations: usize) -> Result<u64, Error> {
+    fn sends(&self, operations: usize, notes: &mut Notes) -> Result<()> {
         match self.lost() {
             Some(error) => {
                 self.signals.withheld.add(operations as u64);
@@ -118,7 +117,8 @@ impl Shared {
             }
             None => {
                 self.signals.asked.add(operations as u64);
-                Ok(self.era.load(Ordering::Acquire))
+                (notes.era, notes.hurried) = (self.era.load(Ordering::Acquire), !self.is_fair(notes.by));
+                Ok(())
             }
         }
     }
@@ -129,42 +129,11 @@ impl Shared {
     }
 
     #[inline]
-    fn through<T>(
-        self: &Arc<Self>,
-        operations: usize,
-        by: Option<Instant>,
-        ask: impl FnOnce(&dyn Store) -> Result<T>,
-    ) -> Result<T> {
-        let (era, fair) = (self.sends(operations)?, self.is_fair(by));
-        let result = ask(&*self.store);
-        self.note(era, fair, result.as_ref().err());
-        result
-    }
-
-    #[inline]
-    fn pass<T: 'static>(
-        self: &Arc<Self>,
-        operations: usize,
-        by: Option<Instant>,
-        done: Told<T>,
-        submit: impl FnOnce(&dyn Store, Told<T>),
-    ) {
-        let era = match self.sends(operations) {
-            Ok(era) => era,
-            Err(error) => return crate::store::tell(done(Err(error))),
-        };
-        let (shared, fair) = (Arc::clone(self), self.is_fair(by));
-        let noted = move |result: Result<T>| {
-            shared.note(era, fair, result.as_ref().err());
-            done(result)
-        };
-        submit(&*self.store, Box::new(noted));
-    }
-
-    #[inline]
-    fn note(self: &Arc<Self>, era: u64, fair: bool, error: Option<&Error>) {
+    fn note(self: &Arc<Self>, notes: &Notes, error: Option<&Error>) {
         match error {
-            Some(error) if !fair && error.kind() == ErrorKind::StoreTimeout => self.signals.failed(error.kind()),
+            Some(error) if notes.hurried && error.kind() == ErrorKind::StoreTimeout => {
+                self.signals.failed(error.kind())
+            }
             None => {
                 if self.failures.load(Ordering::Relaxed) != 0 {
                     self.failures.store(0, Ordering::Relaxed);
@@ -173,7 +142,7 @@ impl Shared {
                     self.accepted();
                 }
             }
-            Some(error) => self.failed(era, error),
+            Some(error) => self.failed(notes.era, error),
         }
     }
 
@@ -303,62 +272,39 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
-impl Store for Breaker {
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.shared.through(1, None, |store| store.ask(entry, now))
+impl Layer for Breaker {
+    fn before(&self, _: &Entry<'_>, _: Option<u64>, notes: &mut Notes) -> Option<Result<Answer>> {
+        self.shared.sends(1, notes).err().map(Err)
     }
 
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        self.shared.through(entries.len(), None, |store| store.ask_all(entries, now))
+    fn after(&self, _: &Entry<'_>, _: Option<u64>, notes: &Notes, result: Result<Answer>) -> Result<Answer> {
+        self.shared.note(notes, result.as_ref().err());
+        result
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.shared.pass(1, None, done, |store, done| store.submit(entry, now, done));
+    fn before_all(&self, entries: &[Entry<'_>], notes: &mut Notes) -> Result<()> {
+        self.shared.sends(entries.len(), notes)
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        self.shared.pass(entries.len(), None, done, |store, done| store.submit_all(entries, now, done));
+    fn after_all(
+        &self,
+        _: &[Entry<'_>],
+        _: Option<u64>,
+        notes: &Notes,
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        self.shared.note(notes, result.as_ref().err());
+        result
     }
 
-    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
-        self.shared.through(1, Some(by), |store| store.ask_by(entry, now, by))
-    }
-
-    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
-        self.shared.through(entries.len(), Some(by), |store| store.ask_all_by(entries, now, by))
-    }
-
-    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
-        self.shared.pass(1, Some(by), done, |store, done| store.submit_by(entry, now, by, done));
-    }
-
-    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
-        self.shared.pass(entries.len(), Some(by), done, |store, done| store.submit_all_by(entries, now, by, done));
-    }
-
-    /// Asks the store, also while it is lost: who pings wants to know.
-    fn ping(&self) -> Result<()> {
-        self.shared.store.ping()
-    }
-
-    fn submit_ping(&self, done: Pinged) {
-        self.shared.store.submit_ping(done);
+    fn at_hand(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+        let error = self.shared.lost()?;
+        self.shared.signals.withheld.add(1);
+        Some(Err(error))
     }
 
     fn close(&self) {
         self.shared.close();
-        self.shared.store.close();
-    }
-
-    #[inline]
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        match self.shared.lost() {
-            Some(error) => {
-                self.shared.signals.withheld.add(1);
-                Some(Err(error))
-            }
-            None => self.shared.store.at_hand(entry, now),
-        }
     }
 }
 
@@ -373,7 +319,7 @@ mod tests {
     use super::super::stub::Stub;
     use super::*;
     use crate::policy::Policy;
-    use crate::store::Op;
+    use crate::store::{Op, submit_to};
 
     #[test]
     fn failures_of_before_the_way_back_do_not_count_after_it() {
@@ -382,7 +328,7 @@ mod tests {
         let plan = Policy::parse("1/hour").expect("a policy").plan();
         let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
         for _ in 0..20 {
-            breaker.submit(&entry, None, Box::new(|_| None));
+            assert!(submit_to(&breaker, &entry, None, None, |_| None).is_none());
         }
         let fails = || stub.answer(Err(Error::new(ErrorKind::StoreUnavailable, "gone")));
         (0..3).for_each(|_| fails());

@@ -1,15 +1,14 @@
 //! Repeats a denial without asking again, until the moment the store named.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::denial::{Denial, Times};
-use super::owned::{Owned, borrowed, owned};
+use super::layer::{Layer, Notes};
 use super::table::{Shard, Table};
 use crate::clock::Steady;
 use crate::error::Result;
 use crate::fork::PerProcess;
-use crate::store::{AllDone, Answer, Done, Entry, Op, Pinged, Source, Store};
+use crate::store::{Answer, Entry, Op, Source};
 
 /// The longest that a denial may be repeated.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
@@ -18,11 +17,6 @@ const COSTS: usize = 4;
 
 /// See the module.
 pub(crate) struct DenyCache {
-    store: Arc<dyn Store>,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     longest: u64,
     time: Steady,
     /// A child that was forked off begins anew: its parent's locks may be held for ever there.
@@ -31,7 +25,7 @@ struct Shared {
 
 /// What is known before a check is sent.
 #[derive(Clone, Copy)]
-struct Ticket {
+pub(super) struct Ticket {
     hash: u64,
     /// Changes of the shard; when there are more afterwards, the answer may be of before them.
     changes: u64,
@@ -43,9 +37,31 @@ struct Ticket {
 enum Look {
     Denied(Answer),
     Ask(Ticket),
+    /// Nothing that is ever repeated.
+    Other,
 }
 
-impl Shared {
+impl DenyCache {
+    pub(crate) fn new(longest: Duration) -> Self {
+        let longest = longest.min(LONGEST).as_micros() as u64;
+        Self { longest, time: Steady::default(), denials: PerProcess::new() }
+    }
+
+    /// How often it answered.
+    pub(crate) fn answers(&self) -> u64 {
+        self.with(|table| table.sum(|shard| shard.answers))
+    }
+
+    /// Forgets all denials: keys have moved to another store.
+    pub(crate) fn forget(&self) {
+        self.with(|table| {
+            table.each(|shard| {
+                shard.changes += 1;
+                shard.clear();
+            });
+        });
+    }
+
     fn with<R>(&self, run: impl FnOnce(&Table<Denial>) -> R) -> R {
         self.denials.with(Table::default, run)
     }
@@ -56,7 +72,11 @@ impl Shared {
 
     /// A denial at hand. `renews`: whether this check may be the one that goes through to renew it.
     #[inline]
-    fn look(&self, entry: &Entry<'_>, cost: u64, given: Option<u64>, renews: bool) -> Look {
+    fn look(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Look {
+        let Op::Check { cost, .. } = entry.op else { return Look::Other };
+        if !entry.plan.repeats_denials() {
+            return Look::Other;
+        }
         let now = self.time(given);
         self.with(|table| {
             let hash = table.hash(entry);
@@ -100,19 +120,6 @@ impl Shared {
             shard.remove_all(hash, |denial| denial.is_of(entry));
         });
     }
-
-    /// After a whole was asked: what was charged is denied longer to others.
-    fn asked_all(&self, entries: &[Entry<'_>], result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
-        if let Ok(answers) = &result {
-            for (entry, _) in entries.iter().zip(answers).filter(|(_, answer)| answer.applied) {
-                self.with(|table| {
-                    let hash = table.hash(entry);
-                    table.shard(hash).remove_all(hash, |denial| denial.is_of(entry));
-                });
-            }
-        }
-        result
-    }
 }
 
 /// Keeps a denial, unless something was changed since it was asked for.
@@ -133,161 +140,77 @@ fn keep(shard: &mut Shard<Denial>, ticket: Ticket, entry: &Entry<'_>, denial: De
     true
 }
 
-impl DenyCache {
-    pub(crate) fn new(store: Arc<dyn Store>, longest: Duration) -> Self {
-        let longest = longest.min(LONGEST).as_micros() as u64;
-        Self { store, shared: Arc::new(Shared { longest, time: Steady::default(), denials: PerProcess::new() }) }
-    }
-
-    /// How often it answered.
-    pub(crate) fn answers(&self) -> u64 {
-        self.shared.with(|table| table.sum(|shard| shard.answers))
-    }
-
-    /// Forgets all denials: keys have moved to another store.
-    pub(crate) fn forget(&self) {
-        self.shared.with(|table| {
-            table.each(|shard| {
-                shard.changes += 1;
-                shard.clear();
-            });
-        });
-    }
+/// Whether an operation changes usage or a block.
+const fn changes(op: &Op) -> bool {
+    matches!(op, Op::Charge { .. } | Op::Refund { .. } | Op::Block { .. } | Op::Clear)
 }
 
-/// What an operation means to the denials.
-enum Role {
-    /// A check that may be answered.
-    Check(u64),
-    /// Changes usage or block.
-    Change,
-    /// Looks: an admission says that what is known is over.
-    Look,
-    Other,
-}
-
-#[inline]
-fn role(entry: &Entry<'_>) -> Role {
-    match entry.op {
-        Op::Check { cost, .. } if entry.plan.repeats_denials() => Role::Check(cost),
-        Op::Charge { .. } | Op::Refund { .. } | Op::Block { .. } | Op::Clear => Role::Change,
-        Op::Peek { .. } => Role::Look,
-        _ => Role::Other,
-    }
-}
-
-impl Store for DenyCache {
+impl Layer for DenyCache {
     #[inline]
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        match role(entry) {
-            Role::Check(cost) => match self.shared.look(entry, cost, now, true) {
-                Look::Denied(answer) => Ok(answer),
-                Look::Ask(ticket) => {
-                    let mut answer = self.store.ask(entry, now)?;
-                    self.shared.learn(ticket, entry, now, &mut answer);
-                    Ok(answer)
-                }
-            },
-            Role::Change => {
-                self.shared.changed(entry);
-                let result = self.store.ask(entry, now);
-                self.shared.changed(entry);
-                result
-            }
-            Role::Look => {
-                let answer = self.store.ask(entry, now)?;
-                if answer.applied {
-                    self.shared.changed(entry);
-                }
-                Ok(answer)
-            }
-            Role::Other => self.store.ask(entry, now),
+    fn before(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes) -> Option<Result<Answer>> {
+        match self.look(entry, now, true) {
+            Look::Denied(answer) => return Some(Ok(answer)),
+            Look::Ask(ticket) => notes.ticket = Some(ticket),
+            Look::Other if changes(&entry.op) => self.changed(entry),
+            Look::Other => {}
         }
+        None
     }
 
-    /// Asks also where an entry is known to be denied: the Decision says how all others stand, which only the store knows.
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        self.shared.asked_all(entries, self.store.ask_all(entries, now))
-    }
-
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        let role = role(entry);
-        if matches!(role, Role::Other) {
-            return self.store.submit(entry, now, done);
+    #[inline]
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, notes: &Notes, mut result: Result<Answer>) -> Result<Answer> {
+        if let (Some(ticket), Ok(answer)) = (notes.ticket, &mut result) {
+            self.learn(ticket, entry, now, answer);
         }
-        let shared = Arc::clone(&self.shared);
-        let asked = Owned::from(entry);
-        let learned: Done = match role {
-            Role::Check(cost) => match self.shared.look(entry, cost, now, true) {
-                Look::Denied(answer) => return crate::store::tell(done(Ok(answer))),
-                Look::Ask(ticket) => Box::new(move |mut result: Result<Answer>| {
-                    if let Ok(answer) = &mut result {
-                        shared.learn(ticket, &asked.entry(), now, answer);
-                    }
-                    done(result)
-                }),
-            },
-            Role::Change => {
-                self.shared.changed(entry);
-                Box::new(move |result| {
-                    shared.changed(&asked.entry());
-                    done(result)
-                })
+        // A peek that is admitted says that what is known is over.
+        let admitted = || matches!((&entry.op, &result), (Op::Peek { .. }, Ok(answer)) if answer.applied);
+        if changes(&entry.op) || admitted() {
+            self.changed(entry);
+        }
+        result
+    }
+
+    /// What was charged is denied longer to others.
+    fn after_all(
+        &self,
+        entries: &[Entry<'_>],
+        _: Option<u64>,
+        _: &Notes,
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        if let Ok(answers) = &result {
+            for (entry, _) in entries.iter().zip(answers).filter(|(_, answer)| answer.applied) {
+                self.with(|table| {
+                    let hash = table.hash(entry);
+                    table.shard(hash).remove_all(hash, |denial| denial.is_of(entry));
+                });
             }
-            _ => Box::new(move |result| {
-                if result.as_ref().is_ok_and(|answer: &Answer| answer.applied) {
-                    shared.changed(&asked.entry());
-                }
-                done(result)
-            }),
-        };
-        self.store.submit(entry, now, learned);
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        let shared = Arc::clone(&self.shared);
-        let asked = owned(entries);
-        let learned = move |result| done(shared.asked_all(&borrowed(&asked), result));
-        self.store.submit_all(entries, now, Box::new(learned));
-    }
-
-    fn ping(&self) -> Result<()> {
-        self.store.ping()
-    }
-
-    fn submit_ping(&self, done: Pinged) {
-        self.store.submit_ping(done);
-    }
-
-    fn close(&self) {
-        self.store.close();
+        }
+        result
     }
 
     #[inline]
     fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        let role = role(entry);
-        if let Role::Check(cost) = role
-            && let Look::Denied(answer) = self.shared.look(entry, cost, now, false)
-        {
-            return Some(Ok(answer));
+        match self.look(entry, now, false) {
+            Look::Denied(answer) => Some(Ok(answer)),
+            _ => None,
         }
-        let answer = self.store.at_hand(entry, now)?;
-        if let Role::Change = role {
-            self.shared.changed(entry);
-        }
-        Some(answer)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use parking_lot::Mutex;
 
+    use super::super::layer::Layered;
     use super::super::stub::Stub;
     use super::*;
     use crate::algorithm::{Rule, View};
     use crate::plan::Plan;
     use crate::policy::Policy;
+    use crate::store::{Store, submit_to};
 
     const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
     /// The stub's clock is another one.
@@ -302,7 +225,8 @@ mod tests {
 
     struct Asked {
         stub: Arc<Stub>,
-        cache: DenyCache,
+        cache: Arc<DenyCache>,
+        store: Arc<dyn Store>,
         plan: Arc<Plan>,
         said: Arc<Mutex<Vec<Answer>>>,
     }
@@ -310,8 +234,9 @@ mod tests {
     impl Asked {
         fn new() -> Self {
             let stub = Arc::new(Stub::default());
-            let cache = DenyCache::new(Arc::clone(&stub) as Arc<dyn Store>, Duration::from_secs(1));
-            Self { stub, cache, plan: Policy::parse("1/hour").expect("a policy").plan(), said: Arc::default() }
+            let cache = Arc::new(DenyCache::new(Duration::from_secs(1)));
+            let store = Layered::around(Arc::clone(&cache), Arc::clone(&stub) as Arc<dyn Store>);
+            Self { stub, cache, store, plan: Policy::parse("1/hour").expect("a policy").plan(), said: Arc::default() }
         }
 
         fn submit(&self, op: Op) {
@@ -320,12 +245,12 @@ mod tests {
                 said.lock().push(result.expect("an answer"));
                 None
             };
-            self.cache.submit(&Entry { plan: &self.plan, key: "k", op }, None, Box::new(done));
+            submit_to(&self.store, &Entry { plan: &self.plan, key: "k", op }, None, None, done);
         }
 
         fn at_hand(&self) -> Option<Answer> {
             let entry = Entry { plan: &self.plan, key: "k", op: CHECK };
-            self.cache.at_hand(&entry, None).map(|answer| answer.expect("an answer"))
+            self.store.at_hand(&entry, None).map(|answer| answer.expect("an answer"))
         }
     }
 
@@ -367,6 +292,8 @@ mod tests {
             assert!(again.now >= NOW && again.now - NOW <= longest - 40_000, "{again:?}");
             assert_eq!(again.views[0].admits_at, Some(NOW + micros));
             assert!(again.denied_for <= first.denied_for);
+            asked.submit(CHECK);
+            assert_eq!(asked.said.lock()[1].source, Source::DenyCache, "it was answered at once");
         }
     }
 
@@ -386,25 +313,25 @@ mod tests {
         for number in 0..200_000 {
             let key = entry_of(number);
             let entry = Entry { plan: &asked.plan, key: &key, op: CHECK };
-            let Look::Ask(ticket) = asked.cache.shared.look(&entry, 1, Some(NOW), true) else { panic!("not known") };
-            asked.cache.shared.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+            let Look::Ask(ticket) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
+            asked.cache.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
-        assert_eq!(asked.cache.shared.with(|table| table.sum(Shard::len)), 65_536);
+        assert_eq!(asked.cache.with(|table| table.sum(Shard::len)), 65_536);
         // Whoever was forgotten is asked for again.
         let denied = (0..200_000).filter(|number| {
             let key = entry_of(*number);
             let entry = Entry { plan: &asked.plan, key: &key, op: CHECK };
-            matches!(asked.cache.shared.look(&entry, 1, Some(NOW), true), Look::Denied(_))
+            matches!(asked.cache.look(&entry, Some(NOW), true), Look::Denied(_))
         });
         assert_eq!(denied.count(), 65_536);
         // However many costs are tried, a key has no more than its share.
         for cost in 1..100 {
             let entry = Entry { plan: &asked.plan, key: "costs", op: Op::Check { cost, hold: 0, meta: None } };
-            let Look::Ask(ticket) = asked.cache.shared.look(&entry, cost, Some(NOW), true) else { panic!("not known") };
-            asked.cache.shared.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+            let Look::Ask(ticket) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
+            asked.cache.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
         let entry = Entry { plan: &asked.plan, key: "costs", op: CHECK };
-        let kept = asked.cache.shared.with(|table| {
+        let kept = asked.cache.with(|table| {
             let hash = table.hash(&entry);
             table.shard(hash).all(hash, |denial| denial.is_of(&entry)).len()
         });

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::known::Known;
-use super::owned::{Owned, borrowed, owned};
+use super::layer::{Layer, Notes};
 use super::signals::Signals;
 use crate::algorithm::{HoldId, Rule};
 use crate::clock::Steady;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::OnStoreError;
-use crate::store::{AllDone, Answer, Done, Entry, Memory, Op, Pinged, Source, Store};
+use crate::store::{Answer, Entry, Memory, Op, Source, Store};
 
 /// The most keys that are enforced locally, not counting those that are being denied.
 const LOCAL_KEYS: usize = 1_000_000;
@@ -27,11 +27,7 @@ const AGAIN: u64 = 1_000_000;
 
 /// See the module.
 pub(crate) struct Fallback {
-    store: Arc<dyn Store>,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
+    /// For policies that make none.
     choice: OnStoreError,
     time: Steady,
     /// A child that was forked off begins anew: its parent's locks may be held for ever there.
@@ -75,29 +71,23 @@ impl Local {
 }
 
 impl Fallback {
-    /// `choice` holds for policies that make none.
-    pub(crate) fn new(store: Arc<dyn Store>, choice: OnStoreError, signals: Arc<Signals>) -> Self {
-        let shared = Arc::new(Shared {
-            choice,
-            time: Steady::default(),
-            mind: PerProcess::new(),
-            signals: Arc::clone(&signals),
-        });
-        let tidied = Arc::downgrade(&shared);
-        signals.when_back(move || {
-            if let Some(shared) = tidied.upgrade() {
-                shared.tidy();
+    pub(crate) fn new(choice: OnStoreError, signals: Arc<Signals>) -> Arc<Self> {
+        let told = Arc::clone(&signals);
+        let fallback = Arc::new(Self { choice, time: Steady::default(), mind: PerProcess::new(), signals });
+        let tidied = Arc::downgrade(&fallback);
+        told.when_back(move || {
+            if let Some(fallback) = tidied.upgrade() {
+                fallback.tidy();
             }
         });
-        Self { store, shared }
+        fallback
     }
 
     /// Settles a check that a fallback answered: where it was charged, if that still is what counts.
     pub(crate) fn settle(&self, entry: &Entry<'_>, now: Option<u64>) {
-        let shared = &self.shared;
-        if shared.choice(entry.plan) == OnStoreError::Local {
-            let ours = shared.now(now);
-            shared.mind.with(Mind::default, |mind| {
+        if self.choice(entry.plan) == OnStoreError::Local {
+            let ours = self.now(now);
+            self.mind.with(Mind::default, |mind| {
                 let local = mind.local.load();
                 if mind.known.is_local(entry, local.outage) {
                     mind.enforce(&local, entry, ours);
@@ -174,7 +164,7 @@ fn immediate(answer: Result<Answer>) -> Answer {
     answer.unwrap_or_default()
 }
 
-impl Shared {
+impl Fallback {
     #[inline]
     fn choice(&self, plan: &Plan) -> OnStoreError {
         plan.policy.options().on_store_error.unwrap_or(self.choice)
@@ -193,24 +183,6 @@ impl Shared {
                 mind.local.store(Arc::new(Local::new(local.outage + 1)));
             }
         });
-    }
-
-    #[inline]
-    fn finish(&self, entry: &Entry<'_>, now: Option<u64>, result: Result<Answer>) -> Result<Answer> {
-        let result = match result {
-            Ok(answer) => {
-                if self.choice(entry.plan) == OnStoreError::Local {
-                    self.mind.with(Mind::default, |mind| mind.hear(entry, &answer, self.now(now)));
-                }
-                Ok(answer)
-            }
-            Err(error) if error.kind().is_store() && !administers(&entry.op) => self.instead(entry, now, error),
-            Err(error) => Err(error),
-        };
-        if let Op::Close { hold } = entry.op {
-            self.mind.with(Mind::default, |mind| mind.holds.lock().remove(&hold));
-        }
-        result
     }
 
     #[cold]
@@ -234,22 +206,6 @@ impl Shared {
                 self.signals.fallback_local.add(1);
                 Ok(self.mind.with(Mind::default, |mind| mind.enforce(&mind.local.load(), entry, ours)))
             }
-        }
-    }
-
-    fn finish_all(&self, entries: &[Entry<'_>], now: Option<u64>, result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
-        match result {
-            Ok(answers) => {
-                let ours = self.now(now);
-                for (entry, answer) in entries.iter().zip(&answers) {
-                    if self.choice(entry.plan) == OnStoreError::Local {
-                        self.mind.with(Mind::default, |mind| mind.known.hear(entry, answer, ours, 0));
-                    }
-                }
-                Ok(answers)
-            }
-            Err(error) if error.kind().is_store() => self.instead_all(entries, now, error),
-            Err(error) => Err(error),
         }
     }
 
@@ -320,45 +276,48 @@ fn unavailable(entry: &Entry<'_>, now: u64) -> Answer {
     Answer { unavailable: true, blocked_until: now + AGAIN, ..fresh(entry, now) }
 }
 
-impl Store for Fallback {
-    #[inline]
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.shared.finish(entry, now, self.store.ask(entry, now))
-    }
-
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        self.shared.finish_all(entries, now, self.store.ask_all(entries, now))
-    }
-
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        let shared = Arc::clone(&self.shared);
-        let asked = Owned::from(entry);
-        let finished = move |result| done(shared.finish(&asked.entry(), now, result));
-        self.store.submit(entry, now, Box::new(finished));
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
-        let shared = Arc::clone(&self.shared);
-        let asked = owned(entries);
-        let finished = move |result| done(shared.finish_all(&borrowed(&asked), now, result));
-        self.store.submit_all(entries, now, Box::new(finished));
-    }
-
-    fn ping(&self) -> Result<()> {
-        self.store.ping()
-    }
-
-    fn submit_ping(&self, done: Pinged) {
-        self.store.submit_ping(done);
-    }
-
-    fn close(&self) {
-        self.store.close();
+impl Layer for Fallback {
+    fn before(&self, _: &Entry<'_>, _: Option<u64>, _: &mut Notes) -> Option<Result<Answer>> {
+        None
     }
 
     #[inline]
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        let result = self.store.at_hand(entry, now)?;
-        Some(self.shared.finish(entry, now, result))
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, _: &Notes, result: Result<Answer>) -> Result<Answer> {
+        let result = match result {
+            Ok(answer) => {
+                if self.choice(entry.plan) == OnStoreError::Local {
+                    self.mind.with(Mind::default, |mind| mind.hear(entry, &answer, self.now(now)));
+                }
+                Ok(answer)
+            }
+            Err(error) if error.kind().is_store() && !administers(&entry.op) => self.instead(entry, now, error),
+            Err(error) => Err(error),
+        };
+        if let Op::Close { hold } = entry.op {
+            self.mind.with(Mind::default, |mind| mind.holds.lock().remove(&hold));
+        }
+        result
+    }
+
+    fn after_all(
+        &self,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+        _: &Notes,
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        match result {
+            Ok(answers) => {
+                let ours = self.now(now);
+                for (entry, answer) in entries.iter().zip(&answers) {
+                    if self.choice(entry.plan) == OnStoreError::Local {
+                        self.mind.with(Mind::default, |mind| mind.known.hear(entry, answer, ours, 0));
+                    }
+                }
+                Ok(answers)
+            }
+            Err(error) if error.kind().is_store() => self.instead_all(entries, now, error),
+            Err(error) => Err(error),
+        }
     }
 }

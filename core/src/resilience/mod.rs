@@ -8,6 +8,7 @@ mod deny_cache;
 mod digest;
 mod fallback;
 mod known;
+mod layer;
 mod owned;
 mod rollout;
 mod shards;
@@ -20,6 +21,8 @@ pub(crate) use breaker::Breaker;
 pub(crate) use deny_cache::LONGEST;
 #[cfg(feature = "bench")]
 pub(crate) use known::Known;
+pub(crate) use layer::Notes;
+pub(crate) use owned::Owned;
 pub(crate) use rollout::Rollout;
 pub(crate) use shards::Shards;
 pub use signals::{Counters, StoreChange, StoreState};
@@ -33,9 +36,12 @@ use crate::policy::OnStoreError;
 use crate::store::{Entry, Store};
 use deny_cache::DenyCache;
 use fallback::Fallback;
+use layer::Layered;
 
 /// The layers of a limiter, where something is to be said to one of them.
 pub(crate) struct Layers {
+    /// The outermost one.
+    store: Arc<dyn Store>,
     fallback: Arc<Fallback>,
     deny_cache: Option<Arc<DenyCache>>,
     rollout: Option<Arc<Rollout>>,
@@ -53,18 +59,18 @@ impl Layers {
     ) -> Self {
         let rollout = rollout.map(Arc::new);
         let store = rollout.clone().map_or(store, |rollout| rollout);
-        let fallback = Arc::new(Fallback::new(store, on_store_error, Arc::clone(&signals)));
-        let cached = || Arc::new(DenyCache::new(Arc::clone(&fallback) as Arc<dyn Store>, deny_cache));
-        let deny_cache = (!deny_cache.is_zero()).then(cached);
-        Self { fallback, deny_cache, rollout, signals }
+        let fallback = Fallback::new(on_store_error, Arc::clone(&signals));
+        let mut store = Layered::around(Arc::clone(&fallback), store);
+        let deny_cache = (!deny_cache.is_zero()).then(|| Arc::new(DenyCache::new(deny_cache)));
+        if let Some(deny_cache) = &deny_cache {
+            store = Layered::around(Arc::clone(deny_cache), store);
+        }
+        Self { store, fallback, deny_cache, rollout, signals }
     }
 
     /// The outermost one.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        match &self.deny_cache {
-            Some(deny_cache) => Arc::clone(deny_cache) as Arc<dyn Store>,
-            None => Arc::clone(&self.fallback) as Arc<dyn Store>,
-        }
+        Arc::clone(&self.store)
     }
 
     /// Settles a check that a fallback answered.

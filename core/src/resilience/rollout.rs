@@ -48,6 +48,8 @@ impl Rollout {
 }
 
 impl Division for Rollout {
+    const DEPTH: usize = 0;
+
     fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
         &self.stores
     }
@@ -60,5 +62,38 @@ impl Division for Rollout {
     fn store_of(&self, entry: &Entry<'_>) -> usize {
         let place = digest::of(&[b"rollout", entry.key.as_bytes()]) % u64::from(WHOLE);
         usize::from(place < u64::from(self.share.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::breaker::Breaker;
+    use super::super::signals::Signals;
+    use super::super::stub::Stub;
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::policy::Policy;
+    use crate::store::{Op, submit_to};
+
+    #[test]
+    fn an_answer_goes_back_by_the_store_that_gave_it() {
+        let stub = Arc::new(Stub::default());
+        let (old, new) = (Arc::new(Signals::default()), Arc::new(Signals::default()));
+        let guarded = |signals| {
+            Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", Duration::from_secs(1), signals)
+        };
+        let rollout = Rollout::new(guarded(Arc::clone(&old)), guarded(Arc::clone(&new)), 0.0, Duration::from_secs(1))
+            .expect("a rollout");
+        let rollout = Arc::new(rollout);
+        let store: Arc<dyn Store> = Arc::<Rollout>::clone(&rollout);
+        let plan = Policy::parse("1/hour").expect("a policy").plan();
+        for _ in 0..3 {
+            let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
+            assert!(submit_to(&store, &entry, None, None, |_| None).is_none());
+        }
+        // The key moves while its answers are under way.
+        rollout.set(100.0).expect("a percentage");
+        (0..3).for_each(|_| stub.answer(Err(Error::new(ErrorKind::StoreUnavailable, "gone"))));
+        assert_eq!((old.counters().lost, new.counters().lost), (1, 0));
     }
 }

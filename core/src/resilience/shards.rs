@@ -37,6 +37,8 @@ impl Shards {
 }
 
 impl Division for Shards {
+    const DEPTH: usize = 1;
+
     fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
         &self.stores
     }

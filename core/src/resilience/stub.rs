@@ -2,8 +2,9 @@
 
 use parking_lot::Mutex;
 
+use super::layer::Notes;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{AllDone, Answer, Done, Entry, Pinged, Store, tell};
+use crate::store::{AllDone, Answer, Done, Entry, Make, Pinged, Store, tell};
 
 /// See the module.
 #[derive(Default)]
@@ -32,8 +33,9 @@ impl Store for Stub {
         Err(never())
     }
 
-    fn submit(&self, _: &Entry<'_>, _: Option<u64>, done: Done) {
-        self.waiting.lock().push(done);
+    fn submit(&self, _: &Entry<'_>, _: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+        self.waiting.lock().push(done(*notes));
+        None
     }
 
     fn submit_all(&self, _: &[Entry<'_>], _: Option<u64>, done: AllDone) {

@@ -18,6 +18,7 @@ pub(crate) use crate::algorithm::{HoldId, State, View};
 use crate::error::Result;
 use crate::few::Few;
 use crate::plan::Plan;
+use crate::resilience::{Notes, Owned};
 
 /// What the limits of a policy say, in order.
 pub(crate) type Views = Few<View>;
@@ -140,6 +141,8 @@ pub(crate) type Home = Option<Arc<dyn Wake>>;
 
 /// Called once with the answer, on whatever thread has it.
 pub(crate) type Done = Box<dyn FnOnce(Result<Answer>) -> Home + Send>;
+/// Makes whom to tell, with what the layers have noted; asked for once, and only when the answer has to be waited for.
+pub(crate) type Make<'a> = &'a mut dyn FnMut(Notes) -> Done;
 /// Called once with the answers of entries that stood or fell together.
 pub(crate) type AllDone = Box<dyn FnOnce(Result<Vec<Answer>>) -> Home + Send>;
 
@@ -178,11 +181,16 @@ pub(crate) trait Store: Send + Sync {
     fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer>;
     /// Checks several, all or nothing, on the calling thread.
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>>;
-    /// Does one thing without waiting; what waits at the same moment may travel together.
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done);
+    /// Does one thing without waiting: an answer that is there at once is returned, any other is for whom `done` makes.
+    /// What waits at the same moment may travel together.
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>>;
+    /// What the layers make of an answer that had to be waited for.
+    fn after(&self, _entry: &Entry<'_>, _now: Option<u64>, _notes: &Notes, result: Result<Answer>) -> Result<Answer> {
+        result
+    }
     /// Checks several, all or nothing, without waiting.
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone);
-    /// The four above, given up at a moment that others have set: what is asked part by part has one for all parts. A
+    /// The three that are asked for several at once or wait, given up at a moment that others have set: what is asked part by part has one for all parts. A
     /// store that answers at once need not look.
     fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
         let _ = by;
@@ -191,10 +199,6 @@ pub(crate) trait Store: Send + Sync {
     fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
         let _ = by;
         self.ask_all(entries, now)
-    }
-    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant, done: Done) {
-        let _ = by;
-        self.submit(entry, now, done);
     }
     fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
         let _ = by;
@@ -211,7 +215,56 @@ pub(crate) trait Store: Send + Sync {
     fn submit_ping(&self, done: Pinged);
     /// Ends what is open; what is pending is answered with `closed`.
     fn close(&self);
-    /// The answer, if it needs no waiting, so that asynchronous callers get it on their own thread. Nothing was done when
-    /// there is none.
+    /// The answer, if it needs no waiting. Nothing was done when there is none.
     fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>>;
+}
+
+/// Does one thing without waiting: an answer that is there at once is returned, any other is told whom `told` makes. All
+/// that is kept of the call meanwhile lies in one box.
+pub(crate) fn submit<T>(
+    store: &Arc<dyn Store>,
+    entry: &Entry<'_>,
+    now: Option<u64>,
+    told: impl FnOnce() -> T,
+) -> Option<Result<Answer>>
+where
+    T: FnOnce(Owned, Result<Answer>) -> Home + Send + 'static,
+{
+    submit_by(store, entry, now, None, told)
+}
+
+fn submit_by<T>(
+    store: &Arc<dyn Store>,
+    entry: &Entry<'_>,
+    now: Option<u64>,
+    by: Option<Instant>,
+    told: impl FnOnce() -> T,
+) -> Option<Result<Answer>>
+where
+    T: FnOnce(Owned, Result<Answer>) -> Home + Send + 'static,
+{
+    let mut told = Some(told);
+    store.submit(entry, now, &mut Notes::of(by), &mut |notes| {
+        let (layers, asked, told) = (Arc::clone(store), Owned::from(entry), told.take().map(|told| told()));
+        Box::new(move |result| {
+            let result = layers.after(&asked.entry(), now, &notes, result);
+            told.and_then(|told| told(asked, result))
+        })
+    })
+}
+
+/// The same for somebody who is told in any case, given up at that moment.
+pub(crate) fn submit_to(
+    store: &Arc<dyn Store>,
+    entry: &Entry<'_>,
+    now: Option<u64>,
+    by: Option<Instant>,
+    told: impl FnOnce(Result<Answer>) -> Home + Send + 'static,
+) -> Home {
+    let mut told = Some(told);
+    let at_once = submit_by(store, entry, now, by, || {
+        let told = told.take();
+        move |_, result| told.and_then(|told| told(result))
+    });
+    at_once.and_then(|result| told.and_then(|told| told(result)))
 }

@@ -17,9 +17,10 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, States, Store, tell};
+use super::{AllDone, Answer, Entry, Make, Op, Pinged, States, Store, tell};
 use crate::error::Result;
 use crate::few::Few;
+use crate::resilience::Notes;
 
 /// Entries a newcomer looks at for expired ones.
 const SWEPT: usize = 2;
@@ -260,8 +261,8 @@ impl Store for Memory {
         Ok(self.run_all(entries, now, swept))
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        tell(done(self.ask(entry, now)));
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, _: &mut Notes, _: Make<'_>) -> Option<Result<Answer>> {
+        Some(self.ask(entry, now))
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {

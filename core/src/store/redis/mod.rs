@@ -23,9 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::url::Place;
-use super::{AllDone, Answer, Done, Entry, Op, Pinged, Store, tell};
+use super::{AllDone, Answer, Entry, Make, Op, Pinged, Store, tell};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
+use crate::resilience::Notes;
 use crate::script::{Request, Unity};
 use engine::Engine;
 use job::{Job, Ride};
@@ -158,10 +159,6 @@ impl Store for Redis {
         self.ask_all_by(entries, now, self.deadline())
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, done: Done) {
-        self.submit_by(entry, now, self.deadline(), done);
-    }
-
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
         self.submit_all_by(entries, now, self.deadline(), done);
     }
@@ -193,11 +190,13 @@ impl Store for Redis {
         answered.recv_timeout(left).unwrap_or_else(|_| Err(late()))
     }
 
-    fn submit_by(&self, entry: &Entry<'_>, now: Option<u64>, deadline: Instant, done: Done) {
+    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+        let deadline = notes.by.unwrap_or_else(|| self.deadline());
         let ride = Ride::new(deadline.into(), self.reads(&entry.op));
         let request = self.request(entry);
         let slot = self.slot(&request);
-        self.enqueue(Job::one(request, now, slot, ride, done));
+        self.enqueue(Job::one(request, now, slot, ride, done(*notes)));
+        None
     }
 
     fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant, done: AllDone) {
