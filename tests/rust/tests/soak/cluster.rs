@@ -8,7 +8,7 @@ use tidegate_tests::cluster::{NODES, identity, move_slot};
 use tidegate_tests::proxy::Proxy;
 use tidegate_tests::servers::{Kind, Servers};
 
-use super::{Losses, Random, mishap, soak, until};
+use super::{Losses, MISHAPS, Random, mishap, soak, until};
 
 /// Slots that are handed over in one go.
 const MOVES: u64 = 20;
@@ -121,13 +121,13 @@ fn nothing_is_lost_and_nothing_counts_twice_in_a_cluster() {
     let cluster = Cluster::start();
     let losses = Losses::default();
     let seeds: Vec<String> = cluster.proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
-    soak(&format!("redis+cluster://{}", seeds.join(",")), &losses, |random| {
+    soak(&format!("redis+cluster://{}", seeds.join(",")), &losses, MISHAPS + 6, |kind, random| {
         let primaries = cluster.primaries();
         let [one, other] = {
             let one = random.below(3);
             [one, (one + 1 + random.below(2)) % 3].map(|number| primaries[number as usize])
         };
-        match random.below(12) {
+        match kind {
             0 => {
                 losses.during(|| cluster.kill(one));
                 "a primary was killed"
@@ -140,12 +140,12 @@ fn nothing_is_lost_and_nothing_counts_twice_in_a_cluster() {
                 cluster.hand_over(one);
                 "a primary handed over"
             }
-            4..=6 => {
+            4 | 5 => {
                 cluster.reshard(random, one, other);
                 "slots were handed over"
             }
             _ => {
-                let name = mishap(random, &cluster.servers, one, &cluster.proxies[one]);
+                let name = mishap(kind - 6, random, &cluster.servers, one, &cluster.proxies[one]);
                 cluster.wait();
                 name
             }

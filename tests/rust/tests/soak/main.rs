@@ -73,12 +73,31 @@ impl Random {
     }
 }
 
+/// All things that can go wrong, each once before any comes again: a short run sees all of them too.
+struct Deck {
+    kinds: u64,
+    left: Vec<u64>,
+}
+
+impl Deck {
+    fn draw(&mut self, random: &mut Random) -> u64 {
+        if self.left.is_empty() {
+            self.left = (0..self.kinds).collect();
+        }
+        let at = random.below(self.left.len() as u64) as usize;
+        self.left.swap_remove(at)
+    }
+}
+
 fn sleep(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
+/// How many kinds of mishaps there are.
+const MISHAPS: u64 = 10;
+
 /// What one server and a node of a cluster suffer alike; no data is lost.
-fn mishap(random: &mut Random, servers: &Servers, node: usize, proxy: &Proxy) -> &'static str {
+fn mishap(kind: u64, random: &mut Random, servers: &Servers, node: usize, proxy: &Proxy) -> &'static str {
     let length = 20 + random.below(900);
     let weather = |weather: Weather, name: &'static str| {
         proxy.set(weather);
@@ -86,7 +105,7 @@ fn mishap(random: &mut Random, servers: &Servers, node: usize, proxy: &Proxy) ->
         proxy.set(Weather::Clear);
         name
     };
-    match random.below(10) {
+    match kind {
         0 => {
             servers.stop(node);
             sleep(length);
@@ -157,14 +176,14 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 /// One at a time: together they would be slow, and their times add up to what was asked for.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Checks from threads and tasks while one thing after the other goes wrong, for half of the time.
-fn soak(url: &str, losses: &Losses, mut goes_wrong: impl FnMut(&mut Random) -> &'static str) {
+/// Checks from threads and tasks while one thing after the other goes wrong, of so many kinds, for half of the time.
+fn soak(url: &str, losses: &Losses, kinds: u64, mut goes_wrong: impl FnMut(u64, &mut Random) -> &'static str) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = number("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let end = Instant::now() + Duration::from_secs(number("TIDEGATE_SOAK").unwrap_or(60)) / 2;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let (mut random, mut deck) = (Random(seed), Deck { kinds, left: Vec::new() });
     let limiter = Limiter::builder().store(url).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
     let limiter = limiter.build().expect("a limiter");
     let over = AtomicBool::new(false);
@@ -199,9 +218,9 @@ fn soak(url: &str, losses: &Losses, mut goes_wrong: impl FnMut(&mut Random) -> &
             })
             .collect();
         while Instant::now() < end && !over.load(Ordering::Relaxed) {
-            println!("{}", goes_wrong(&mut random));
+            println!("{}", goes_wrong(deck.draw(&mut random), &mut random));
             until("the store serves again", || limiter.ping().is_ok());
-            sleep(random.below(1_200));
+            sleep(random.below(600));
         }
         over.store(true, Ordering::Relaxed);
         for worker in workers {
