@@ -56,14 +56,17 @@ impl Cluster {
         (0..NODES).filter(|node| self.is_primary(*node)).collect()
     }
 
-    /// Who follows a primary.
-    fn replica(&self, primary: usize) -> usize {
+    /// Who follows a primary, as it knows itself: some time after the other does.
+    fn follower(&self, primary: usize) -> Option<usize> {
         let nodes = self.servers.command(primary, &["CLUSTER", "NODES"]);
-        let identity = identity(&self.servers, primary);
-        let follows = |line: &&str| line.contains("slave") && line.split(' ').nth(3) == Some(&identity);
-        let line = nodes.as_str().expect("text").lines().find(follows).expect("somebody follows").to_owned();
-        let name = line.split(' ').next().expect("a name");
-        (0..NODES).find(|node| tidegate_tests::cluster::identity(&self.servers, *node) == name).expect("a node of ours")
+        let name = identity(&self.servers, primary);
+        let follows = |line: &&str| line.contains("slave") && line.split(' ').nth(3) == Some(&name);
+        let follower = nodes.as_str().expect("text").lines().find(follows)?.split(' ').next()?;
+        (0..NODES).find(|node| identity(&self.servers, *node) == follower)
+    }
+
+    fn replica(&self, primary: usize) -> usize {
+        self.follower(primary).expect("somebody follows")
     }
 
     /// Until every slot has a primary, every primary a replica that hears it, and all agree.
@@ -77,6 +80,7 @@ impl Cluster {
             (0..NODES).all(|node| says(node, &["CLUSTER", "INFO"], "cluster_state:ok"))
                 && (0..NODES).all(|node| !says(node, &["CLUSTER", "NODES"], "fail"))
                 && self.primaries().len() == NODES / 2
+                && self.primaries().iter().all(|primary| self.follower(*primary).is_some())
                 && (0..NODES)
                     .filter(|node| !self.is_primary(*node))
                     .all(|node| says(node, &["INFO", "replication"], "master_link_status:up"))
