@@ -170,7 +170,8 @@ impl Layer for DenyCache {
         result
     }
 
-    /// What was charged is denied longer to others.
+    /// What was charged is denied longer to others. The store is asked also where an entry is known to be denied: the
+    /// Decision says how all others stand, which only the store knows.
     fn after_all(
         &self,
         entries: &[Entry<'_>],

@@ -190,8 +190,8 @@ pub(crate) trait Store: Send + Sync {
     }
     /// Checks several, all or nothing, without waiting.
     fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone);
-    /// The three that are asked for several at once or wait, given up at a moment that others have set: what is asked part by part has one for all parts. A
-    /// store that answers at once need not look.
+    /// Those above that take no notes, given up at a moment that others have set: what is asked part by part has one for
+    /// all parts. A store that answers at once need not look.
     fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
         let _ = by;
         self.ask(entry, now)
