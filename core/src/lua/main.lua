@@ -1,4 +1,4 @@
--- What is left: checks of one plain ask take the short way, everything else the long one.
+-- What is left: plain checks by limits with lists take the short way, everything else the long one.
 local serve, serve_together
 
 local plan = ARGV[2] ~= '' and { unpack_('<' .. string.rep('H', #ARGV[2] / 2), ARGV[2]) } or nil
