@@ -30,8 +30,9 @@ use crate::store::url::Address;
 const FLIGHTS: usize = 4;
 /// … and all calls, as when each travels alone.
 const LONE_FLIGHTS: usize = 1_024;
-/// While something is in flight, this many are worth a call of their own.
-const WORTH: usize = 32;
+/// While something is in flight, so many are worth a call of their own: a quarter of those who are under way, within
+/// these bounds.
+const WORTH: std::ops::RangeInclusive<usize> = 8..=32;
 /// Nobody waits longer than that for company: over a slow link calls follow each other, however few they are.
 pub(super) const PATIENCE: Duration = Duration::from_millis(12);
 /// An attempt to connect that is not answered within this time is joined by another …
@@ -96,10 +97,18 @@ pub(super) struct Lane {
 struct Line {
     waiting: VecDeque<Job>,
     flights: usize,
+    /// Who is under way in them.
+    aboard: usize,
     queued: bool,
 }
 
 impl Line {
+    /// Whether those who wait are worth another flight. Few callers go in few small calls, so that they and the server
+    /// need not take turns; many go in large ones, which cost less.
+    fn is_worth_it(&self) -> bool {
+        self.flights < FLIGHTS && self.waiting.len() >= (self.aboard / 4).clamp(*WORTH.start(), *WORTH.end())
+    }
+
     /// When its oldest has waited long enough for others.
     fn patience_ends(&self, timeout: Duration) -> Option<Instant> {
         Some(self.waiting.front()?.ride.deadline + PATIENCE - timeout.max(PATIENCE))
@@ -350,7 +359,7 @@ impl Lane {
         self.doubt = None;
         for flight in std::mem::take(&mut self.flights).into_iter().rev() {
             let Cargo::Call(call) = flight.cargo else { continue };
-            self.landed(call.slot);
+            self.landed(call.slot, call.passengers.len());
             if flight.end > left {
                 self.board_again(call);
                 continue;
@@ -376,9 +385,10 @@ impl Lane {
     }
 
     /// One flight less of that line: somebody may depart.
-    fn landed(&mut self, slot: u16) {
+    fn landed(&mut self, slot: u16, passengers: usize) {
         if let Some(line) = self.lines.get_mut(&slot) {
             line.flights -= 1;
+            line.aboard -= passengers;
             if !line.queued && !line.waiting.is_empty() {
                 line.queued = true;
                 self.turn.push_back(slot);
@@ -391,7 +401,8 @@ impl Lane {
             && let Some(job) = self.asked.pop_front()
         {
             self.waiting -= 1;
-            self.lines.entry(job.slot).or_default().flights += 1;
+            let line = self.lines.entry(job.slot).or_default();
+            (line.flights, line.aboard) = (line.flights + 1, line.aboard + 1);
             let (slot, passengers) = (job.slot, vec![Passenger::of(&job.ride, job.requests.len(), job.waiter)]);
             let batch = Batch::new(Arc::clone(&self.prefix), job.now, job.unity, job.requests.into_vec());
             self.depart(Call { batch, passengers, slot, in_full: false, asking: true });
@@ -413,10 +424,7 @@ impl Lane {
         let line = self.lines.get_mut(&slot)?;
         line.queued = false;
         let patience_ends = line.patience_ends(self.server.timeout)?;
-        let departs = self.fold == 1
-            || line.flights == 0
-            || line.flights < FLIGHTS && line.waiting.len() >= WORTH
-            || patience_ends <= Instant::now();
+        let departs = self.fold == 1 || line.flights == 0 || line.is_worth_it() || patience_ends <= Instant::now();
         if !departs {
             self.alarm_by(patience_ends);
             return None;
@@ -434,7 +442,7 @@ impl Lane {
             requests.extend(job.requests);
         }
         self.waiting -= passengers.len();
-        line.flights += 1;
+        (line.flights, line.aboard) = (line.flights + 1, line.aboard + passengers.len());
         if !line.waiting.is_empty() {
             line.queued = true;
             self.turn.push_back(slot);
@@ -472,7 +480,7 @@ impl Lane {
         if verdict == Verdict::Unknown && !call.in_full && call.is_awaited() && self.doubt.is_none() {
             return self.depart(Call { in_full: true, ..call });
         }
-        self.landed(call.slot);
+        self.landed(call.slot, call.passengers.len());
         let shown = &self.server.shown;
         let why = match verdict {
             Verdict::Unknown if !call.in_full => return self.board_again(call),
@@ -595,7 +603,7 @@ impl Lane {
         self.flights.push_back(Flight { cargo: Cargo::Probe, from, end: link.end() });
         for flight in recalled.into_iter().rev() {
             if let Cargo::Call(call) = flight.cargo {
-                self.landed(call.slot);
+                self.landed(call.slot, call.passengers.len());
                 self.board_again(call);
             }
         }
