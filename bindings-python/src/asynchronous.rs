@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use tidegate::{Call, CheckOptions, Outcome, Result};
 
 use crate::clock::ManualClock;
 use crate::convert::{OwnedPolicy, PolicyArgument, cost, entries, key, length, meta, patience, utf8};
+use crate::counters::counters;
 use crate::decision::Decision;
 use crate::error::{raise, raise_about, stays};
 use crate::inbox::Want;
@@ -298,6 +299,14 @@ impl AsyncLimiter {
     #[pyo3(signature = (percent: "float") -> "None")]
     fn set_rollout(&self, percent: f64) -> PyResult<()> {
         self.inner.set_rollout(percent).map_err(raise)
+    }
+
+    /// How often what happened, for metrics: `asked` (operations sent to a shared store), `deny_cache` (denials repeated
+    /// without asking), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up),
+    /// `withheld` (not sent meanwhile), `store_unavailable`, `store_timeout`, `store_rejected`. Not awaitable: it asks nobody.
+    #[pyo3(signature = () -> "dict[str, int]")]
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        counters(py, &self.inner.counters())
     }
 
     /// The policy that a name or a notation means to this limiter now. Not awaitable: it asks nobody.

@@ -7,6 +7,7 @@ mod asynchronous;
 mod attempt;
 mod clock;
 mod convert;
+mod counters;
 mod decision;
 mod desk;
 mod error;

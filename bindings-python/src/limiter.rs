@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use tidegate::{Call, CheckOptions, Outcome, Wake};
 
 use crate::asynchronous::AsyncLimiter;
 use crate::clock::ManualClock;
 use crate::convert::{PolicyArgument, cost, entries, key, length, meta, patience, utf8};
+use crate::counters::counters;
 use crate::decision::Decision;
 use crate::error::{ClosedError, RateLimited, raise, raise_about, stays};
 use crate::hold::Hold;
@@ -366,6 +367,14 @@ impl Limiter {
     #[pyo3(signature = (percent: "float") -> "None")]
     fn set_rollout(&self, percent: f64) -> PyResult<()> {
         self.inner.set_rollout(percent).map_err(raise)
+    }
+
+    /// How often what happened, for metrics: `asked` (operations sent to a shared store), `deny_cache` (denials repeated
+    /// without asking), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up),
+    /// `withheld` (not sent meanwhile), `store_unavailable`, `store_timeout`, `store_rejected`.
+    #[pyo3(signature = () -> "dict[str, int]")]
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        counters(py, &self.inner.counters())
     }
 
     /// The policy that a name or a notation means to this limiter now.

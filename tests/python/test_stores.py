@@ -51,6 +51,24 @@ def test_a_denial_is_repeated_without_asking(redis_url: str, prefix: str) -> Non
             assert f"source='{source}'" in repr(denied)
 
 
+def test_what_happened_is_counted(redis_url: str, prefix: str) -> None:
+    with Limiter(redis_url, policies={"api": "1/hour"}, prefix=prefix) as limiter:
+        for _ in range(4):
+            limiter.check("api", "a")
+        counted = limiter.counters()
+        assert (counted["asked"], counted["deny_cache"], counted["lost"]) == (2, 2, 0)
+
+    async def lose() -> dict[str, int]:
+        async with AsyncLimiter(NOWHERE, policies={"api": "1/hour"}, on_store_error="open") as gone:
+            for _ in range(5):
+                assert await gone.check("api", "a")
+            return gone.counters()
+
+    counted = asyncio.run(lose())
+    assert (counted["fallback_open"], counted["lost"], counted["store_unavailable"]) == (5, 1, 3)
+    assert counted["withheld"] == 2
+
+
 def test_several_stores_share_the_keys(prefix: str) -> None:
     with Servers("single") as one, Servers("single") as two:
         limiter = Limiter([one.url, two.url], policies={"api": "1/hour"}, prefix=prefix, timeout=5.0)

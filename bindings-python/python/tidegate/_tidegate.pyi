@@ -129,6 +129,12 @@ class AsyncLimiter:
         """
         Ends the limiter; every later call raises ClosedError.
         """
+    def counters(self, /) -> dict[str, int]:
+        """
+        How often what happened, for metrics: `asked` (operations sent to a shared store), `deny_cache` (denials repeated
+        without asking), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up),
+        `withheld` (not sent meanwhile), `store_unavailable`, `store_timeout`, `store_rejected`. Not awaitable: it asks nobody.
+        """
     @classmethod
     def from_file(
         cls,
@@ -594,6 +600,12 @@ class Limiter:
     def close(self, /) -> None:
         """
         Ends the limiter; every later call raises ClosedError.
+        """
+    def counters(self, /) -> dict[str, int]:
+        """
+        How often what happened, for metrics: `asked` (operations sent to a shared store), `deny_cache` (denials repeated
+        without asking), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up),
+        `withheld` (not sent meanwhile), `store_unavailable`, `store_timeout`, `store_rejected`.
         """
     @classmethod
     def from_file(
