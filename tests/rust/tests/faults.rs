@@ -14,8 +14,8 @@ use tidegate_tests::servers::{Kind, Servers};
 const TIMEOUT: Duration = Duration::from_millis(250);
 /// … what the contract allows beyond it …
 const GRACE: Duration = Duration::from_millis(20);
-/// … and all but one in a thousand.
-const MOST: Duration = Duration::from_millis(5);
+/// … and all but one in a thousand, for which the optimised program answers only: the load alone keeps a debug build busy.
+const MOST: Duration = if cfg!(debug_assertions) { GRACE } else { Duration::from_millis(5) };
 /// After the server is back, calls are answered by it within this time.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// Checks in flight while everything waits: tasks and threads, for each of the four choices.
@@ -194,7 +194,8 @@ fn judge(fault: &Fault<'_>, loaded: &Loaded, (began, begun, ended): (Instant, In
         machine.all
     );
     assert!(took.most <= TIMEOUT + MOST + machine.most, "{name}: one in a thousand took {:?}", took.most);
-    assert!(took.all <= TIMEOUT + GRACE + machine.all, "{name}: a call took {:?}", took.all);
+    // A late answer is woken twice, the thread that hands it out and the one that waits for it, and either may be late.
+    assert!(took.all <= TIMEOUT + GRACE + 2 * machine.all, "{name}: a call took {:?}", took.all);
 
     // Before: all is well. During: the promised outcome, whenever it is not the store that answers.
     for call in calls.iter() {
