@@ -17,7 +17,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::failure::{self, Failure};
-use super::job::{Job, Ride, Waiter};
+use super::flight::{Call, Cargo, Flight, Passenger};
+use super::job::Job;
 use super::link::Link;
 use super::verdict::Verdict;
 use super::wire::{Server, Wire};
@@ -119,75 +120,6 @@ impl Line {
 struct Opening {
     attempt: JoinHandle<Result<Wire, Failure>>,
     began: Instant,
-}
-
-/// What was sent; replies come in the same order.
-struct Flight {
-    cargo: Cargo,
-    /// Where it ends in the stream of bytes.
-    from: u64,
-    end: u64,
-}
-
-enum Cargo {
-    Call(Call),
-    /// A question to whose answer nobody listens: that there is one is what counts.
-    Asking,
-    Probe,
-}
-
-struct Call {
-    batch: Batch,
-    passengers: Vec<Passenger>,
-    slot: u16,
-    in_full: bool,
-    asking: bool,
-}
-
-struct Passenger {
-    ride: Ride,
-    requests: usize,
-    /// Gone when its time was over.
-    waiter: Option<Waiter>,
-}
-
-impl Call {
-    /// Those who still wait, as the jobs they were.
-    fn into_jobs(self) -> impl DoubleEndedIterator<Item = Job> {
-        let (now, unity, slot) = (self.batch.now(), self.batch.unity(), self.slot);
-        let mut requests = self.batch.into_requests().into_iter();
-        let jobs: Vec<Job> = self
-            .passengers
-            .into_iter()
-            .filter_map(|Passenger { ride, requests: count, waiter }| {
-                let requests = requests.by_ref().take(count).collect();
-                waiter.map(|waiter| Job { requests, unity, now, slot, ride, waiter })
-            })
-            .collect();
-        jobs.into_iter()
-    }
-
-    /// Gives up those whose time is over; says whether there were any. What else may be asked meanwhile goes to `late`.
-    fn expire(&mut self, now: Instant, look: &mut impl FnMut(Instant), late: &mut Vec<Job>) -> bool {
-        let (mut first, mut silent) = (0, false);
-        for passenger in &mut self.passengers {
-            let its = first..first + passenger.requests;
-            first = its.end;
-            if passenger.waiter.is_some() && passenger.ride.until > now {
-                look(passenger.ride.until);
-            } else if let Some(waiter) = passenger.waiter.take() {
-                silent = true;
-                let requests = self.batch.requests()[its].iter().cloned().collect();
-                let (now, unity) = (self.batch.now(), self.batch.unity());
-                late.push(Job { requests, unity, now, slot: self.slot, ride: passenger.ride, waiter });
-            }
-        }
-        silent
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.passengers.iter().any(|passenger| passenger.waiter.is_some())
-    }
 }
 
 impl Lane {
@@ -630,11 +562,5 @@ impl Lane {
                 call.into_jobs().for_each(|job| homes.add(job.fail(error)));
             }
         }
-    }
-}
-
-impl Passenger {
-    const fn of(ride: &Ride, requests: usize, waiter: Waiter) -> Self {
-        Self { ride: *ride, requests, waiter: Some(waiter) }
     }
 }

@@ -1,8 +1,10 @@
 //! Redis or Valkey: blocking calls on the calling thread, others through one engine that folds them.
 
 mod chart;
+mod desk;
 mod engine;
 mod failure;
+mod flight;
 mod hello;
 mod job;
 mod lane;
