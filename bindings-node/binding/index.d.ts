@@ -122,7 +122,7 @@ export declare class Opening {
    * Opens the limiter. Questions are read from `asks` and `text`, answers are written to `answers`; `bell` is called
    * when more answers are there.
    */
-  open(asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void): Channel | Failure
+  open(asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: (count?: number) => void, watches: boolean): Channel | Failure
 }
 
 /** A policy that was found valid. */

@@ -5,7 +5,7 @@ import { chargedOf, type Decision, type Subject, sourceOf, subjectOf } from './d
 import { Denied } from './denied.js';
 import { ConfigError, noCost, noKey, shown } from './errors.js';
 import { Hold } from './hold.js';
-import { done, unwrap } from './native.js';
+import { done, unwrap, WATCHES } from './native.js';
 import { type LimiterOptions, opening } from './options.js';
 import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
 import { fromPolicy, type Policy, type PolicyLike } from './policy.js';
@@ -64,7 +64,7 @@ export class Limiter {
     // Memory knows at once that a key is still denied.
     this.#denied = local ? undefined : new Denied(clock);
     this.#pipe = new Pipe(
-      (asks, units, answers, bell) => unwrap(made.open(asks, units, answers, bell)),
+      (asks, units, answers, bell) => unwrap(made.open(asks, units, answers, bell, WATCHES)),
       local || clock !== undefined,
       this.#denied,
     );

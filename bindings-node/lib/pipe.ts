@@ -25,6 +25,8 @@ const ASKED = BATCH * ASK;
 const LONGEST = 4096;
 const TEXT = 2 * LONGEST;
 const ANSWERS = 4096;
+/** So many that are answered together ask again in two halves: Redis then works on one while we do on the other. */
+const SPLIT = 16;
 /** From here on tickets are of tasks, and never used again: a task that was given up may still say something. */
 const TASKS = 2 ** 48;
 
@@ -80,6 +82,8 @@ export class Pipe {
   readonly #tasks = new Map<number, Task>();
   #nextTask = TASKS;
   #count = 0;
+  /** With how many it leaves: as many as were answered together, who mostly ask again together. */
+  #company = 1;
   #units = 0;
   #inFlight = 0;
   #sent = 0;
@@ -95,9 +99,11 @@ export class Pipe {
     this.#denied = denied;
     // The native side holds the bell for as long as it lives: if that held us, neither would ever be collected.
     const self = new WeakRef(this);
-    this.#channel = open(this.#asks, this.#text, this.#answers, () => {
+    this.#channel = open(this.#asks, this.#text, this.#answers, (count) => {
       const pipe = self.deref();
-      if (pipe !== undefined) pipe.#collect();
+      if (pipe === undefined) return;
+      if (count === undefined) pipe.#collect();
+      else pipe.#read(count);
     });
     this.#send = this.#channel.sender();
     this.#fetch = this.#channel.collector();
@@ -149,8 +155,8 @@ export class Pipe {
     const first = this.#count++ === 0;
     if (first && this.#denied !== undefined) this.#sent = this.#denied.now();
     const answer = this.#wait(ticket, subject, key, cost);
-    // Alone it leaves at once; Redis then works while the others are still being asked.
-    if (this.#inFlight === 0 || this.#count === BATCH) this.flush();
+    // At once when nothing is under way; Redis then works while the others are still being asked.
+    if ((this.#inFlight === 0 && this.#count >= this.#company) || this.#count === BATCH) this.flush();
     else if (first) process.nextTick(flushed, this);
     return answer;
   }
@@ -203,6 +209,7 @@ export class Pipe {
     this.#count = 0;
     this.#units = 0;
     this.#inFlight += count;
+    this.#company = 1;
     const answers = this.#sendFirst(count);
     if (answers !== 0) this.#read(answers);
   }
@@ -239,10 +246,13 @@ export class Pipe {
     const answers = count === TOO_MANY ? this.#channel.overflow() : this.#answers;
     const length = count === TOO_MANY ? answers.length : count;
     let at = 0;
+    const before = this.#inFlight;
     while (at < length) {
       const ticket = answers[at] as number;
       at = ticket < TASKS ? this.#answer(answers, at, ticket) : this.#ended(answers, at, ticket);
     }
+    const answered = before - this.#inFlight;
+    this.#company = answered < SPLIT ? Math.max(answered, 1) : answered >> 1;
     if (this.#idle.length > 0) this.#tellIdle();
   }
 
@@ -355,9 +365,17 @@ export class Pipe {
   }
 }
 
-/** How a pipe is opened: the native side reads and writes these arrays, and calls when more answers are there. */
+/**
+ * How a pipe is opened: the native side reads and writes these arrays, and calls when more answers are there; with their
+ * number when they stand in the array already.
+ */
 export interface PipeOptions {
-  open: (asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void) => native.Channel;
+  open: (
+    asks: Float64Array,
+    text: Uint16Array,
+    answers: Float64Array,
+    bell: (count?: number) => void,
+  ) => native.Channel;
 }
 
 // One function for all pipes: a closure for every tick would cost more than the call.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use napi::Env;
-use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, Uint8Array, Uint16Array};
+use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array, Uint16Array};
 use napi_derive::napi;
 use tidegate::{AsyncLimiter, Call, CheckOptions, Outcome, Result};
 
@@ -16,6 +16,7 @@ use crate::inbox::{Letters, Parcel};
 use crate::number;
 use crate::policy::Policy;
 use crate::subject::{Subject, holds};
+use crate::watching::Watching;
 
 /// A policy as calls name it from now on.
 #[napi(object)]
@@ -58,6 +59,12 @@ impl Channel {
         answers: Float64Array,
     ) -> Self {
         Self { exchange: Rc::new(RefCell::new(Exchange::new(limiter, letters, asks, text, answers))) }
+    }
+
+    /// Has the event loop read for the limiter, where it can.
+    pub(crate) fn watch(&self, env: &Env, bell: FunctionRef<i32, ()>) {
+        let watching = Watching::start(&self.exchange.borrow().limiter, &self.exchange, env, bell);
+        self.exchange.borrow_mut().watching = watching;
     }
 }
 
@@ -338,6 +345,7 @@ impl Channel {
     pub fn close(&self) {
         let exchange = &mut *self.exchange.borrow_mut();
         exchange.holds.clear();
+        exchange.watching = None;
         exchange.limiter.close();
     }
 }

@@ -13,6 +13,7 @@ use crate::inbox::Letters;
 use crate::number;
 use crate::record;
 use crate::subject::{Subject, read_key};
+use crate::watching::Watching;
 
 /// Numbers of one question in `asks`: ticket, policy, what to do, cost, units of the key, units charged before.
 const ASK: usize = 6;
@@ -50,6 +51,8 @@ pub(crate) struct Exchange {
     pub(crate) holds: HashMap<u64, Hold>,
     key: String,
     records: Vec<f64>,
+    /// While the event loop reads what servers say.
+    pub(crate) watching: Option<Watching>,
 }
 
 impl Exchange {
@@ -73,6 +76,7 @@ impl Exchange {
             holds: HashMap::new(),
             key: String::new(),
             records: Vec::new(),
+            watching: None,
         }
     }
 

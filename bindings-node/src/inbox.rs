@@ -69,6 +69,12 @@ impl Letters {
         self.post.lock().parcels.remove(&number)
     }
 
+    /// Who calls this is about to look: nothing that comes until then is told.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn looks(&self) {
+        self.post.lock().rung = true;
+    }
+
     /// Takes all records, for space that is reused.
     pub(crate) fn collect(&self, space: &mut Vec<f64>) {
         space.clear();

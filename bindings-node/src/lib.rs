@@ -18,3 +18,6 @@ pub mod opening;
 pub mod policy;
 mod record;
 mod subject;
+#[cfg(target_os = "linux")]
+mod uv;
+mod watching;

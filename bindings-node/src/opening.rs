@@ -1,5 +1,6 @@
 //! A limiter that is being described.
 
+use napi::Env;
 use napi::bindgen_prelude::{Either, Float64Array, Function, Uint16Array};
 use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
@@ -110,18 +111,27 @@ impl Opening {
     /// when more answers are there.
     #[napi(
         catch_unwind,
-        ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: () => void"
+        ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: (count?: number) => void, watches: boolean"
     )]
     pub fn open(
         &mut self,
+        env: Env,
         asks: Float64Array,
         text: Uint16Array,
         answers: Float64Array,
-        bell: Function<'_, (), ()>,
+        bell: Function<'_, i32, ()>,
+        watches: bool,
     ) -> napi::Result<Either<Channel, Failure>> {
+        let reader = bell.create_ref()?;
         let bell = bell.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
         Ok(match std::mem::take(&mut self.builder).build_async() {
-            Ok(limiter) => Either::A(Channel::new(limiter, Letters::new(bell), asks, text, answers)),
+            Ok(limiter) => {
+                let channel = Channel::new(limiter, Letters::new(bell), asks, text, answers);
+                if watches {
+                    channel.watch(&env, reader);
+                }
+                Either::A(channel)
+            }
             Err(error) => Either::B(error.into()),
         })
     }

@@ -26,7 +26,7 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use fork::after_fork_in_child;
 pub use limiter::{
     AsPolicy, AsyncLimiter, Builder, Call, Charged, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome,
-    PolicyRef, Posted,
+    PolicyRef, Posted, Watch,
 };
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
 pub use resilience::{Counters, StoreChange, StoreState};

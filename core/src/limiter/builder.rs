@@ -12,10 +12,11 @@ use super::policies::Policies;
 use super::{AsyncLimiter, Inner, Limiter};
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
+use crate::fork::PerProcess;
 use crate::policy::{OnStoreError, Policy, PolicyFile};
 use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange, shown};
 use crate::script::MOST;
-use crate::store::{Memory, Redis, Store, StoreUrl};
+use crate::store::{Lookout, Memory, Place, Redis, Store, StoreUrl};
 
 /// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
@@ -216,7 +217,7 @@ impl Builder {
     }
 
     /// The store, with layers around it where it is shared.
-    fn layers(&self) -> Result<(Arc<dyn Store>, Option<Layers>)> {
+    fn layers(&self, lookout: &Arc<PerProcess<Lookout>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
         let signals = Arc::new(Signals::new(self.listener.clone()));
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
@@ -227,12 +228,12 @@ impl Builder {
         if let (true, [url]) = (self.bare, &*self.stores)
             && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
         {
-            return Ok((Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?), None));
+            return Ok((Arc::new(self.redis(*server, lookout)?), None));
         }
-        let store = self.side(&self.stores, &signals)?;
+        let store = self.side(&self.stores, &signals, lookout)?;
         let rollout = match &self.rollout {
             Some((new, percent)) => {
-                let new = self.side(std::slice::from_ref(new), &signals)?;
+                let new = self.side(std::slice::from_ref(new), &signals, lookout)?;
                 Some(Rollout::new(Arc::clone(&store), new, *percent, self.timeout)?)
             }
             None => None,
@@ -241,8 +242,17 @@ impl Builder {
         Ok((layers.store(), Some(layers)))
     }
 
+    fn redis(&self, place: Place, lookout: &Arc<PerProcess<Lookout>>) -> Result<Redis> {
+        Redis::new(place, &self.prefix, self.timeout, self.fold, Arc::clone(lookout))
+    }
+
     /// One store, or several that share the keys.
-    fn side(&self, urls: &[String], signals: &Arc<Signals>) -> Result<Arc<dyn Store>> {
+    fn side(
+        &self,
+        urls: &[String],
+        signals: &Arc<Signals>,
+        lookout: &Arc<PerProcess<Lookout>>,
+    ) -> Result<Arc<dyn Store>> {
         if let [url] = urls
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
         {
@@ -253,7 +263,7 @@ impl Builder {
                 StoreUrl::Memory { .. } => {
                     return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
                 }
-                StoreUrl::Redis(server) => Arc::new(Redis::new(*server, &self.prefix, self.timeout, self.fold)?),
+                StoreUrl::Redis(server) => Arc::new(self.redis(*server, lookout)?),
             };
             Ok((Breaker::around(store, url, self.timeout, Arc::clone(signals)), url.clone()))
         };
@@ -287,7 +297,8 @@ impl Builder {
                 self.deny_cache
             )));
         }
-        let (store, layers) = self.layers()?;
+        let lookout = Arc::new(PerProcess::new());
+        let (store, layers) = self.layers(&lookout)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let inner = Arc::new(Inner {
             store,
@@ -301,6 +312,7 @@ impl Builder {
             seed,
             holds: AtomicU64::new(0),
             layers,
+            lookout,
         });
         if let Some(clock) = &inner.clock {
             let watcher = Arc::downgrade(&inner);

@@ -10,6 +10,7 @@ mod line;
 mod patience;
 mod policies;
 mod turn;
+mod watch;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
@@ -18,6 +19,7 @@ pub use call::Call;
 pub use hold::Hold;
 pub use inbox::{Charged, Inbox, Outcome, Posted};
 pub use policies::{AsPolicy, PolicyRef};
+pub use watch::Watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,10 +32,11 @@ use crate::algorithm::MAX;
 use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::PolicyFile;
 use crate::resilience::{Counters, Layers};
-use crate::store::{Answer, Entry, HoldId, Op, Source, Store};
+use crate::store::{Answer, Entry, HoldId, Lookout, Op, Source, Store};
 use hold::Keeper;
 use line::Lines;
 use policies::Policies;
@@ -74,6 +77,8 @@ struct Inner {
     holds: AtomicU64,
     /// What stands between the limiter and a store that others share.
     layers: Option<Layers>,
+    /// Who reads what the servers say.
+    lookout: Arc<PerProcess<Lookout>>,
 }
 
 impl Inner {

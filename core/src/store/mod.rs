@@ -6,8 +6,8 @@ mod redis;
 mod url;
 
 pub(crate) use memory::Memory;
-pub(crate) use redis::{Redis, together};
-pub(crate) use url::StoreUrl;
+pub(crate) use redis::{Lookout, Redis, Set, together};
+pub(crate) use url::{Place, StoreUrl};
 
 use std::sync::Arc;
 use std::time::Instant;

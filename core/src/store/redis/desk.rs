@@ -15,6 +15,7 @@ use super::engine::Queue;
 use super::failure::{self, Failure};
 use super::job::Job;
 use super::lane::{Lane, Outcome, PATIENCE, Returned, Why};
+use super::lookout::Set;
 use super::survey::Survey;
 use super::{HOPS, PAUSE, REPLICAS, SURVEYS, Target, pool};
 use crate::error::{Error, ErrorKind};
@@ -39,6 +40,9 @@ pub(super) struct Desk {
     alarm: Option<Instant>,
     /// Whether there were jobs since it last rang.
     worked: bool,
+    /// What an event loop watches that reads itself; and whether the lanes are still to learn of it.
+    set: Option<Arc<Set>>,
+    moved: bool,
 }
 
 struct Parked {
@@ -67,6 +71,8 @@ impl Desk {
             doubt: false,
             alarm: None,
             worked: false,
+            set: None,
+            moved: false,
         };
         if let Some(chart) = chart {
             desk.adopt(chart);
@@ -97,9 +103,27 @@ impl Desk {
             self.worked = true;
         }
         drop(jobs);
-        let mut served = true;
+        // A loop that reads itself may be busy for long: the thread comes to see.
+        let mut served = self.set.is_none() || self.alarm.is_some_and(|alarm| alarm <= Instant::now() + PATIENCE);
         for lane in &mut self.lanes {
             served &= lane.serve() && lane.alarm().is_none_or(|due| self.alarm.is_some_and(|alarm| alarm <= due));
+        }
+        served
+    }
+
+    pub(super) fn watched_by(&mut self, set: Option<Arc<Set>>) {
+        (self.set, self.moved) = (set, true);
+    }
+
+    /// Reads what has come, for an event loop. Says whether nothing is to be done by the thread.
+    pub(super) fn look(&mut self, outcome: &mut Outcome) -> bool {
+        let mut served = true;
+        for lane in &mut self.lanes {
+            served &= lane.look(outcome);
+        }
+        if !outcome.returned.is_empty() {
+            self.take_back(outcome);
+            served = false;
         }
         served
     }
@@ -107,6 +131,12 @@ impl Desk {
     /// Ready when it was told to end.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, queue: &Mutex<Queue>, alarm: &mut Pin<Box<Sleep>>) -> Poll<()> {
         let mut outcome = Outcome::default();
+        if std::mem::take(&mut self.moved) {
+            for lane in &mut self.lanes {
+                lane.watched_by(self.set.clone(), &mut outcome);
+            }
+        }
+        self.lanes.iter_mut().for_each(Lane::listen);
         loop {
             let (jobs, closed) = {
                 let mut queue = queue.lock();
@@ -144,13 +174,17 @@ impl Desk {
 
     /// Sets the alarm; says whether it has rung already.
     fn sleep(&mut self, cx: &mut Context<'_>, now: Instant, alarm: &mut Pin<Box<Sleep>>) -> bool {
+        if self.alarm.is_some_and(|alarm| alarm <= now) {
+            (self.alarm, self.worked) = (None, false);
+        }
         let parked = self.parked.iter().map(|parked| match parked.until {
             Some(until) => until.min(parked.job.ride.deadline),
             None => parked.job.ride.deadline,
         });
         // While there is work it rings before anybody could have waited too long: callers that serve themselves need not
         // wake anybody only to set it.
-        let round = self.worked.then(|| now + PATIENCE);
+        let works = self.worked || self.set.is_some() && !self.lanes.iter().all(Lane::is_idle);
+        let round = works.then(|| now + PATIENCE);
         self.alarm = match self.lanes.iter().filter_map(Lane::alarm).chain(parked).chain(round).min() {
             // To set it costs more than to hear it too early.
             Some(next) => self.alarm.filter(|alarm| *alarm > now && *alarm <= next).or(Some(next)),
@@ -183,7 +217,7 @@ impl Desk {
         known.unwrap_or_else(|| {
             let server = self.survey.server(address.clone(), replica);
             let (prefix, fold) = (Arc::clone(&self.target.prefix), self.target.fold);
-            self.lanes.push(Lane::new(server, replica, self.survey.has_others(), prefix, fold));
+            self.lanes.push(Lane::new(server, replica, self.survey.has_others(), prefix, fold, self.set.clone()));
             self.lanes.len() - 1
         })
     }

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 
 use super::desk::Desk;
 use super::job::Job;
+use super::lane::Outcome;
+use super::lookout::{Lookout, Set};
 use super::survey::Survey;
 use super::{Target, row};
 use crate::error::{Error, ErrorKind, Result};
@@ -64,6 +66,10 @@ impl Engine {
         Ok(Self { shared })
     }
 
+    pub(super) fn enroll(&self, lookout: &Lookout) {
+        lookout.enroll(&self.shared);
+    }
+
     pub(super) fn enqueue(&self, job: Job) {
         let mut queue = self.shared.queue.lock();
         if queue.closed {
@@ -99,6 +105,21 @@ impl Shared {
         let served = desk.serve(&self.queue);
         drop(desk);
         if !served {
+            self.wake();
+        }
+    }
+
+    /// From now on an event loop reads what comes, or the thread does again.
+    pub(super) fn watched_by(&self, set: Option<Arc<Set>>) {
+        self.desk.lock().watched_by(set);
+        self.wake();
+    }
+
+    /// Reads what has come, from the thread of that loop. Nobody departs yet: whoever is answered may ask again.
+    pub(super) fn look(&self) {
+        // Who is told is told at the end, when the desk is free for what he asks next.
+        let mut outcome = Outcome::default();
+        if !self.desk.lock().look(&mut outcome) {
             self.wake();
         }
     }

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redis::Value;
@@ -20,6 +20,7 @@ use super::failure::{self, Failure};
 use super::flight::{Call, Cargo, Flight, Passenger};
 use super::job::Job;
 use super::link::Link;
+use super::lookout::Set;
 use super::verdict::Verdict;
 use super::wire::{Server, Wire};
 use crate::error::{Error, ErrorKind};
@@ -86,6 +87,8 @@ pub(super) struct Lane {
     waiting: usize,
     flights: VecDeque<Flight>,
     link: Option<Link>,
+    /// What an event loop watches that reads itself.
+    set: Option<Arc<Set>>,
     /// Attempts to connect, the newest last.
     openings: Vec<Opening>,
     /// Since when it has been silent. Until it answers it gets no calls: it would run them when their callers have left.
@@ -123,7 +126,14 @@ struct Opening {
 }
 
 impl Lane {
-    pub(super) fn new(server: Server, replica: bool, others: bool, prefix: Arc<str>, fold: usize) -> Self {
+    pub(super) fn new(
+        server: Server,
+        replica: bool,
+        others: bool,
+        prefix: Arc<str>,
+        fold: usize,
+        set: Option<Arc<Set>>,
+    ) -> Self {
         Self {
             server: Arc::new(server),
             replica,
@@ -136,6 +146,7 @@ impl Lane {
             waiting: 0,
             flights: VecDeque::new(),
             link: None,
+            set,
             openings: Vec::new(),
             doubt: None,
             alarm: None,
@@ -177,9 +188,35 @@ impl Lane {
         self.asked.push_back(job);
     }
 
-    /// Does all that can be done now; says whether there may be more.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
-        let mut busy = self.poll_opening(cx, outcome);
+    /// Leaves reading to an event loop, or takes it back.
+    pub(super) fn watched_by(&mut self, set: Option<Arc<Set>>, outcome: &mut Outcome) {
+        self.set = set;
+        let Some(link) = self.link.take() else { return };
+        let left = link.left();
+        match link.watched_by(self.set.as_ref()) {
+            Ok(link) => self.link = Some(link),
+            Err(error) => self.lost(left, &error, outcome),
+        }
+    }
+
+    /// Something may have come that an event loop was to read.
+    pub(super) fn listen(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.listen();
+        }
+    }
+
+    /// Reads what an event loop was told of, and writes what there is room for; says whether nothing is left to write.
+    pub(super) fn look(&mut self, outcome: &mut Outcome) -> bool {
+        if self.link.as_ref().is_some_and(Link::is_watched) {
+            self.listen();
+            self.read(&mut Context::from_waker(Waker::noop()), outcome);
+        }
+        self.link.as_mut().is_none_or(Link::try_send)
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
+        let mut busy = false;
         while let Some(link) = &mut self.link {
             match link.poll_reply(cx) {
                 Poll::Ready(Ok(reply)) => self.land(reply, outcome),
@@ -188,6 +225,13 @@ impl Lane {
             }
             busy = true;
         }
+        busy
+    }
+
+    /// Does all that can be done now; says whether there may be more.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
+        let mut busy = self.poll_opening(cx, outcome);
+        busy |= self.read(cx, outcome);
         if self.link.is_none() && self.openings.is_empty() && self.waiting > 0 {
             self.open();
             busy |= self.poll_opening(cx, outcome);
@@ -243,7 +287,8 @@ impl Lane {
         let opened = opened.unwrap_or_else(|_| {
             Err(self.server.failure(&io::Error::other("the attempt to connect was given up"), false))
         });
-        let link = opened.and_then(|wire| Link::new(wire).map_err(|error| self.server.failure(&error, false)));
+        let set = self.set.as_ref();
+        let link = opened.and_then(|wire| Link::new(wire, set).map_err(|error| self.server.failure(&error, false)));
         match link {
             Ok(link) => {
                 if self.link.is_some() {
@@ -288,6 +333,11 @@ impl Lane {
     /// The connection is gone. What had left may have run, the rest goes with the next connection.
     fn lose(&mut self, error: &io::Error, outcome: &mut Outcome) {
         let left = self.link.take().map_or(0, |link| link.left());
+        self.lost(left, error, outcome);
+    }
+
+    /// The same, of which so much had left.
+    fn lost(&mut self, left: u64, error: &io::Error, outcome: &mut Outcome) {
         self.doubt = None;
         for flight in std::mem::take(&mut self.flights).into_iter().rev() {
             let Cargo::Call(call) = flight.cargo else { continue };

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use redis::Value;
@@ -12,8 +13,11 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use super::failure;
+use super::lookout::Set;
 use super::resp::Inbound;
 use super::socket::Socket;
+#[cfg(target_os = "linux")]
+use super::watched::Watched;
 use super::wire::Wire;
 
 /// What the buffer for sending may keep once it is empty.
@@ -23,24 +27,55 @@ enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    /// An event loop reads it.
+    #[cfg(target_os = "linux")]
+    Watched(Watched),
 }
 
 impl Stream {
+    /// Within a runtime.
+    fn new(socket: Socket, set: Option<&Arc<Set>>) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Some(set) = set {
+            return Ok(Self::Watched(Watched::new(socket, Arc::clone(set))?));
+        }
+        let _ = set;
+        Ok(match socket {
+            Socket::Tcp(stream) => Self::Tcp(TcpStream::from_std(stream)?),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Self::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+
+    fn into_socket(self) -> io::Result<Socket> {
+        Ok(match self {
+            Self::Tcp(stream) => Socket::Tcp(stream.into_std()?),
+            #[cfg(unix)]
+            Self::Unix(stream) => Socket::Unix(stream.into_std()?),
+            #[cfg(target_os = "linux")]
+            Self::Watched(watched) => watched.into_socket()?,
+        })
+    }
+
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
         let done = match self {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            #[cfg(target_os = "linux")]
+            Self::Watched(watched) => return watched.poll_read(buffer.initialize_unfilled()),
         };
         done.map_ok(|()| buffer.filled().len())
     }
 
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             #[cfg(unix)]
             Self::Unix(stream) => stream.try_write(bytes),
+            #[cfg(target_os = "linux")]
+            Self::Watched(watched) => watched.try_write(bytes),
         }
     }
 
@@ -49,6 +84,11 @@ impl Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            #[cfg(target_os = "linux")]
+            Self::Watched(watched) => match watched.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+                written => Poll::Ready(written),
+            },
         }
     }
 }
@@ -95,14 +135,31 @@ pub(super) struct Link {
 
 impl Link {
     /// Within a runtime.
-    pub(super) fn new(wire: Wire) -> io::Result<Self> {
+    pub(super) fn new(wire: Wire, set: Option<&Arc<Set>>) -> io::Result<Self> {
         let Wire { socket, tls, inbound, .. } = wire;
-        let stream = match socket {
-            Socket::Tcp(stream) => Stream::Tcp(TcpStream::from_std(stream)?),
-            #[cfg(unix)]
-            Socket::Unix(stream) => Stream::Unix(UnixStream::from_std(stream)?),
-        };
+        let stream = Stream::new(socket, set)?;
         Ok(Self { stream, tls, inbound, out: Vec::new(), written: 0, before: 0 })
+    }
+
+    /// The same, read by an event loop or by the thread again. Within a runtime.
+    pub(super) fn watched_by(self, set: Option<&Arc<Set>>) -> io::Result<Self> {
+        let stream = Stream::new(self.stream.into_socket()?, set)?;
+        Ok(Self { stream, ..self })
+    }
+
+    pub(super) const fn is_watched(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self.stream, Stream::Watched(_));
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
+    /// Something may have come that nobody tells the thread of.
+    pub(super) const fn listen(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Stream::Watched(watched) = &mut self.stream {
+            watched.listen();
+        }
     }
 
     /// Where commands are written; `end` says where the last one ended.

@@ -9,6 +9,7 @@ mod hello;
 mod job;
 mod lane;
 mod link;
+mod lookout;
 mod party;
 mod ping;
 mod pool;
@@ -18,6 +19,8 @@ mod socket;
 mod survey;
 mod tls;
 mod verdict;
+#[cfg(target_os = "linux")]
+mod watched;
 mod wire;
 
 use std::sync::Arc;
@@ -36,6 +39,7 @@ use party::Party;
 use pool::Pools;
 use survey::Survey;
 
+pub(crate) use lookout::{Lookout, Set};
 pub(crate) use row::together;
 
 /// How long a call waits before it asks a server again that could not serve it.
@@ -64,15 +68,23 @@ pub(crate) struct Redis {
     pools: PerProcess<Pools>,
     /// Started by the first call that does not block: a blocking program has no thread of ours.
     engine: PerProcess<Engine>,
+    lookout: Arc<PerProcess<Lookout>>,
     closed: AtomicBool,
 }
 
 impl Redis {
     /// A store on that server or those servers. Nothing is connected before the first call.
-    pub(crate) fn new(place: Place, prefix: &str, timeout: Duration, fold: usize) -> Result<Self> {
+    pub(crate) fn new(
+        place: Place,
+        prefix: &str,
+        timeout: Duration,
+        fold: usize,
+        lookout: Arc<PerProcess<Lookout>>,
+    ) -> Result<Self> {
         let target = Target { prefix: prefix.into(), timeout, fold };
         let survey = Arc::new(Survey::new(place, timeout)?);
-        Ok(Self { target, survey, pools: PerProcess::new(), engine: PerProcess::new(), closed: AtomicBool::new(false) })
+        let (pools, engine) = (PerProcess::new(), PerProcess::new());
+        Ok(Self { target, survey, pools, engine, lookout, closed: AtomicBool::new(false) })
     }
 
     fn open(&self) -> Result<()> {
@@ -116,7 +128,11 @@ impl Redis {
 
     fn engine(&self) -> Result<Arc<(u64, Engine)>> {
         self.open()?;
-        self.engine.get_or_try_init(|| Engine::start(self.target.clone(), Arc::clone(&self.survey)))
+        self.engine.get_or_try_init(|| {
+            let engine = Engine::start(self.target.clone(), Arc::clone(&self.survey))?;
+            self.lookout.with(Lookout::default, |lookout| engine.enroll(lookout));
+            Ok(engine)
+        })
     }
 
     fn is_of_one_slot(&self, requests: &[Request]) -> bool {

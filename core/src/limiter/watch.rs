@@ -1,0 +1,53 @@
+//! How an event loop hears of answers without being woken by a thread of ours.
+
+use std::sync::Arc;
+
+use super::AsyncLimiter;
+use crate::fork::PerProcess;
+use crate::store::{Lookout, Set};
+
+/// An event loop that reads itself what the servers of a limiter say. While there is one the limiter's threads read only
+/// what it has left lying for a while; when this is dropped they read as before.
+pub struct Watch {
+    lookout: Arc<PerProcess<Lookout>>,
+    set: Arc<Set>,
+}
+
+impl Watch {
+    /// To be called when the file is readable: reads what is there and gives it to the inboxes it is for, on this thread.
+    /// What is asked in `then`, which deals with the answers, travels with those who wait already.
+    pub fn look<R>(&self, then: impl FnOnce() -> R) -> R {
+        match self.lookout.get() {
+            Some(lookout) => lookout.1.look(then),
+            None => then(),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl std::os::fd::AsFd for Watch {
+    /// The file to watch: readable while there is something to look at. Its owner lives until nobody watches it.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(lookout) = self.lookout.get() {
+            lookout.1.end(&self.set);
+        }
+    }
+}
+
+impl AsyncLimiter {
+    /// For an event loop that can watch a file: from now on it reads what the limiter's servers say. `None` when there are
+    /// none, when another loop reads already, or when the system is not Linux.
+    #[must_use]
+    pub fn watch(&self) -> Option<Watch> {
+        self.inner.layers.as_ref()?;
+        let lookout = &self.inner.lookout;
+        let set = lookout.with(Lookout::default, Lookout::begin)?;
+        Some(Watch { lookout: Arc::clone(lookout), set })
+    }
+}

@@ -1,0 +1,38 @@
+//! A limiter that nobody asks lets the machine sleep.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::time::Duration;
+
+use tidegate::Limiter;
+use tidegate_tests::servers::{Kind, Servers};
+
+/// How often our threads have gone to sleep, together.
+fn sleeps() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").expect("a list of threads").flatten().map(|task| task.path());
+    let ours =
+        tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("tidegate-redis")));
+    let counts = ours.map(|task| {
+        let status = fs::read_to_string(task.join("status")).expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).expect("a count");
+        line.trim().parse::<u64>().expect("a number")
+    });
+    counts.sum()
+}
+
+#[tokio::test]
+async fn the_thread_sleeps_when_there_is_nothing_to_do() {
+    let server = Servers::start(Kind::Single);
+    let limiter = Limiter::builder().store(server.url()).build_async().expect("a limiter");
+    for watched in [false, true] {
+        let _watch = watched.then(|| limiter.watch().expect("somebody may look"));
+        limiter.check("10/minute", "key").await.expect("a decision");
+        // What the check left to be looked at is over after its timeout.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let before = sleeps();
+        assert!(before > 0, "there is a thread");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let during = sleeps() - before;
+        assert!(during <= 3, "it woke up {during} times in a second");
+    }
+}
