@@ -194,11 +194,8 @@ impl Desk {
         if alarm.deadline() != next {
             alarm.as_mut().reset(next);
         }
-        let rings = alarm.as_mut().poll(cx).is_ready();
-        if rings {
-            (self.alarm, self.worked) = (None, false);
-        }
-        rings
+        // Whether it rings is told by the time, when everything was looked at once more.
+        alarm.as_mut().poll(cx).is_ready()
     }
 
     /// Ends it; what waits and what is in flight fails.
