@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -151,7 +152,9 @@ unsafe extern "C" fn on_poll(handle: Handle, _status: c_int, _events: c_int) {
             return;
         }
         // What is called may drop the `Poll`; the place stays until the loop comes round.
-        ((*place).called)(&Env::from_raw(env));
+        // No panic may cross into C; what it says has been printed.
+        let called = AssertUnwindSafe(|| ((*place).called)(&Env::from_raw(env)));
+        drop(catch_unwind(called));
         sys::napi_close_handle_scope(env, scope);
     }
 }
