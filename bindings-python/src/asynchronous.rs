@@ -1,6 +1,7 @@
 //! `AsyncLimiter`. The same calls as `Limiter`, awaitable; a test holds the two together.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -17,6 +18,7 @@ use crate::limiter::{Limiter, decorator};
 use crate::options::Options;
 use crate::pending::Pending;
 use crate::policy::Policy;
+use crate::reading::Reading;
 
 /// Checks limits from event loops without blocking them: what waits at the same moment travels to Redis as one call.
 ///
@@ -30,6 +32,7 @@ use crate::policy::Policy;
 #[pyclass(module = "tidegate", frozen, weakref)]
 pub(crate) struct AsyncLimiter {
     pub(crate) inner: tidegate::AsyncLimiter,
+    pub(crate) reading: Arc<Reading>,
 }
 
 impl AsyncLimiter {
@@ -37,7 +40,7 @@ impl AsyncLimiter {
     fn pending(&self, policy: &Bound<'_, PyAny>, key: Bound<'_, PyString>, call: Call) -> PyResult<Pending> {
         // Wrong arguments are told where they were written, not where the call is awaited.
         PolicyArgument::of(policy)?;
-        Ok(Pending::call(self.inner.clone(), policy, key, call))
+        Ok(Pending::call(self, policy, key, call))
     }
 
     /// A task of the core about one policy and key.
@@ -76,7 +79,8 @@ impl AsyncLimiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.policies(policies.as_ref())?.build_async().map_err(raise)? })
+        let inner = options.policies(policies.as_ref())?.build_async().map_err(raise)?;
+        Ok(Self { inner, reading: Arc::default() })
     }
 
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
@@ -99,7 +103,7 @@ impl AsyncLimiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.file(&path)?.build_async().map_err(raise)? })
+        Ok(Self { inner: options.file(&path)?.build_async().map_err(raise)?, reading: Arc::default() })
     }
 
     /// Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.
@@ -320,7 +324,7 @@ impl AsyncLimiter {
     /// The same limiter for threads: policies, usage and connections are shared.
     #[pyo3(signature = () -> "Limiter")]
     fn to_blocking(&self) -> Limiter {
-        Limiter { inner: self.inner.to_blocking() }
+        Limiter { inner: self.inner.to_blocking(), reading: Arc::clone(&self.reading) }
     }
 
     /// A decorator: a call of the function is a check, and raises RateLimited when that is denied.

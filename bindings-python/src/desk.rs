@@ -64,9 +64,9 @@ impl Desk {
     #[pyo3(signature = (limiter: "AsyncLimiter", who: "str") -> "Decision | Coroutine[Any, Any, Decision]")]
     fn post<'py>(&self, limiter: &Bound<'py, AsyncLimiter>, who: &str) -> PyResult<Bound<'py, PyAny>> {
         let (py, key) = (limiter.py(), self.key(who));
-        let (limiter, policy) = (&limiter.get().inner, self.policy.bind(py));
+        let (limiter, policy) = (limiter.get(), self.policy.bind(py));
         // Where nobody ever waits, the way into the loop and out of it would cost more than the check.
-        let blocking = limiter.to_blocking();
+        let blocking = limiter.inner.to_blocking();
         if !blocking.waits() {
             let policy = PolicyArgument::of(policy)?;
             if let Some(answer) = blocking.at_hand(policy, &key, &self.call) {
@@ -74,7 +74,7 @@ impl Desk {
                 return Ok(Bound::new(py, decision)?.into_any());
             }
         }
-        let pending = Pending::call(limiter.clone(), policy, PyString::new(py, &key), self.call.clone());
+        let pending = Pending::call(limiter, policy, PyString::new(py, &key), self.call.clone());
         Ok(Bound::new(py, pending)?.into_any())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use pyo3::exceptions::PyAttributeError;
@@ -142,14 +143,20 @@ pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
     create_future: Py<PyAny>,
     generation: u64,
+    /// Never that of another.
+    pub(crate) number: u64,
+}
+
+pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()
 }
 
 impl Inbox {
     /// The inbox of the loop that runs on this thread.
     #[inline]
     pub(crate) fn of_running_loop(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
-        static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let running = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
+        let running = running_loop(py)?;
         match running.getattr(intern!(py, "_tidegate_inbox")) {
             Ok(inbox) => match inbox.cast_into::<Self>() {
                 Ok(inbox) if inbox.get().generation == generation() => Ok(inbox),
@@ -163,12 +170,15 @@ impl Inbox {
 
     #[cold]
     fn open<'py>(running: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let py = running.py();
         let make = |waker| {
             let letters = Arc::new(Letters { list: Mutex::default(), waker });
             let home: Arc<dyn tidegate::Inbox> = letters.clone();
             let create_future = running.getattr("create_future")?.unbind();
-            Bound::new(py, Self { letters, home, waiting: Mutex::default(), create_future, generation: generation() })
+            let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+            let waiting = Mutex::default();
+            Bound::new(py, Self { letters, home, waiting, create_future, generation: generation(), number })
         };
         let watched = Waker::file().ok().map(|waker| -> PyResult<_> {
             let inbox = make(waker)?;
@@ -228,6 +238,24 @@ impl Inbox {
         Ok(future.unbind())
     }
 
+    /// The loop reads what a server says: until `settle_all` its thread need not be told of what it finds.
+    pub(crate) fn reads(&self) {
+        self.letters.waker.hush();
+    }
+
+    /// Gives those who wait what has come.
+    pub(crate) fn settle_all(&self, py: Python<'_>) {
+        self.letters.waker.looks_itself();
+        let answers = std::mem::take(&mut self.letters.list.lock().answers);
+        for (ticket, outcome) in answers {
+            let who = self.waiting.lock().take(ticket);
+            let Some((future, want)) = who else { continue };
+            if let Err(error) = Self::settle(py, future.bind(py), want, outcome) {
+                error.write_unraisable(py, None);
+            }
+        }
+    }
+
     fn settle(py: Python<'_>, future: &Bound<'_, PyAny>, want: Want, outcome: Result<Outcome>) -> PyResult<()> {
         let told = match outcome.map_err(raise).and_then(|outcome| want.object(py, outcome)) {
             Ok(object) => future.call_method1(intern!(py, "set_result"), (object,)),
@@ -251,14 +279,7 @@ impl Inbox {
     /// Called by the loop when there are answers.
     fn _look(&self, py: Python<'_>) {
         self.letters.waker.looks();
-        let answers = std::mem::take(&mut self.letters.list.lock().answers);
-        for (ticket, outcome) in answers {
-            let who = self.waiting.lock().take(ticket);
-            let Some((future, want)) = who else { continue };
-            if let Err(error) = Self::settle(py, future.bind(py), want, outcome) {
-                error.write_unraisable(py, None);
-            }
-        }
+        self.settle_all(py);
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> std::result::Result<(), pyo3::PyTraverseError> {

@@ -21,6 +21,7 @@ mod log;
 mod options;
 mod pending;
 mod policy;
+mod reading;
 mod rollout;
 mod waker;
 mod warning;

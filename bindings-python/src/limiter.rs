@@ -20,6 +20,7 @@ use crate::hold::Hold;
 use crate::inbox::attempts_list;
 use crate::options::Options;
 use crate::policy::Policy;
+use crate::reading::Reading;
 
 /// How often a waiting main thread looks whether Ctrl-C was pressed.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -43,6 +44,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 #[pyclass(module = "tidegate", frozen, weakref)]
 pub(crate) struct Limiter {
     pub(crate) inner: tidegate::Limiter,
+    pub(crate) reading: Arc<Reading>,
 }
 
 impl Limiter {
@@ -128,7 +130,8 @@ impl Limiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.policies(policies.as_ref())?.build().map_err(raise)? })
+        let inner = options.policies(policies.as_ref())?.build().map_err(raise)?;
+        Ok(Self { inner, reading: Arc::default() })
     }
 
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
@@ -151,7 +154,7 @@ impl Limiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.file(&path)?.build().map_err(raise)? })
+        Ok(Self { inner: options.file(&path)?.build().map_err(raise)?, reading: Arc::default() })
     }
 
     /// Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.
@@ -388,7 +391,7 @@ impl Limiter {
     /// The same limiter for event loops: policies, usage and connections are shared.
     #[pyo3(signature = () -> "AsyncLimiter")]
     fn to_async(&self) -> AsyncLimiter {
-        AsyncLimiter { inner: self.inner.to_async() }
+        AsyncLimiter { inner: self.inner.to_async(), reading: Arc::clone(&self.reading) }
     }
 
     /// A decorator: a call of the function is a check, and raises RateLimited when that is denied.

@@ -1,6 +1,7 @@
 //! What a call of `AsyncLimiter` returns: a coroutine in all but name, without the price of one.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use parking_lot::Mutex;
@@ -8,11 +9,13 @@ use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration, PyType
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use tidegate::{AsyncLimiter, Call, Outcome, Result};
+use tidegate::{Call, Outcome, Result};
 
+use crate::asynchronous::AsyncLimiter;
 use crate::convert::{PolicyArgument, utf8};
 use crate::error::{raise, raise_about};
 use crate::inbox::{Asked, Inbox, Want};
+use crate::reading::Reading;
 
 /// What a task of the core is to do. Behind a lock nobody ever waits for: objects of Python's are shared by threads.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
@@ -28,7 +31,8 @@ pub(crate) struct Pending {
 enum State {
     /// A call that one Decision answers.
     Call {
-        limiter: AsyncLimiter,
+        limiter: tidegate::AsyncLimiter,
+        reading: Arc<Reading>,
         policy: Py<PyAny>,
         key: Py<PyString>,
         call: Call,
@@ -49,9 +53,15 @@ enum State {
 
 impl Pending {
     #[inline]
-    pub(crate) fn call(limiter: AsyncLimiter, policy: &Bound<'_, PyAny>, key: Bound<'_, PyString>, call: Call) -> Self {
+    pub(crate) fn call(
+        limiter: &AsyncLimiter,
+        policy: &Bound<'_, PyAny>,
+        key: Bound<'_, PyString>,
+        call: Call,
+    ) -> Self {
         let want = if matches!(call, Call::Refund(_)) { Want::Nothing } else { Want::Decision };
-        Self { state: State::Call { limiter, policy: policy.clone().unbind(), key: key.unbind(), call, want } }
+        let (limiter, reading) = (limiter.inner.clone(), Arc::clone(&limiter.reading));
+        Self { state: State::Call { limiter, reading, policy: policy.clone().unbind(), key: key.unbind(), call, want } }
     }
 
     pub(crate) fn work(
@@ -70,10 +80,11 @@ impl Pending {
     #[inline]
     fn start(&mut self, py: Python<'_>) -> PyResult<()> {
         let asked = match std::mem::replace(&mut self.state, State::Over) {
-            State::Call { limiter, policy, key, call, want } => {
+            State::Call { limiter, reading, policy, key, call, want } => {
                 let (policy, key) = (policy.bind(py), key.bind(py));
                 let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
                 let inbox = Inbox::of_running_loop(py)?;
+                reading.asked_by(&limiter, &inbox)?;
                 match inbox.get().ask(py, want, |ticket, home| limiter.post(policy, key, &call, ticket, home))? {
                     Asked::Answered(answer) => {
                         let decision = answer.map_err(|error| raise_about(error, policy.text()))?;

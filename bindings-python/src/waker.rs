@@ -61,7 +61,17 @@ impl Waker {
         }
     }
 
-    /// The loop looks: whatever is put on the list from now on wakes it again.
+    /// The loop looks by itself: until it has, nobody need wake it.
+    pub(crate) fn hush(&self) {
+        self.woken.store(true, Ordering::Release);
+    }
+
+    /// The loop has looked by itself, and looks at its list now: whatever is put on that from now on wakes it again.
+    pub(crate) fn looks_itself(&self) {
+        self.woken.store(false, Ordering::Release);
+    }
+
+    /// The loop was woken and looks: whatever is put on the list from now on wakes it again.
     pub(crate) fn looks(&self) {
         if let Way::File(pair) = &self.way {
             let mut buffer = [0; 8];

@@ -50,4 +50,11 @@ impl AsyncLimiter {
         let set = lookout.with(Lookout::default, Lookout::begin)?;
         Some(Watch { lookout: Arc::clone(lookout), set })
     }
+
+    /// From now on the limiter's threads read, whoever did.
+    pub fn unwatch(&self) {
+        if let Some(lookout) = self.inner.lookout.get() {
+            lookout.1.close();
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod history;
+pub mod machine;
 pub mod model;
 pub mod proxy;
 pub mod random;

@@ -1,32 +1,46 @@
 //! No call takes longer than it may, whatever the network and the server do, and none is counted twice.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::{AsyncLimiter, Builder, ErrorKind, Limiter, OnStoreError};
+use tidegate_tests::machine::{Machine, steadily, stretched};
 use tidegate_tests::proxy::{Proxy, Weather};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::speaker::{Speaker, runtime};
 
 const TIMEOUT: Duration = Duration::from_millis(150);
-/// What the promise allows beyond the timeout, and as much again for a machine on which tests compete.
-const SLACK: Duration = Duration::from_millis(40);
+/// What the promise allows beyond the timeout.
+const GRACE: Duration = Duration::from_millis(20);
 const POLICY: &str = "fixed-window 1000000/hour";
 
 /// One test at a time: what others need of this machine would be time that a call took.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+fn timeout() -> Duration {
+    stretched(TIMEOUT)
+}
+
+fn alone(trial: impl Fn()) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    steadily(trial);
+}
+
+/// In time, but for what the machine was late by: a late answer is woken twice, the thread that hands it out and the one
+/// that waits for it, and either may be late.
+#[track_caller]
+fn in_time(took: Duration, timeout: Duration, machine: Duration, what: &str) {
+    assert!(took < timeout + GRACE + 2 * machine, "{what}: a call took {took:?}, the machine was late by {machine:?}");
 }
 
 fn builder(port: u16) -> Builder {
-    Limiter::builder().store(format!("redis://127.0.0.1:{port}/0")).timeout(TIMEOUT).bare()
+    Limiter::builder().store(format!("redis://127.0.0.1:{port}/0")).timeout(timeout()).bare()
 }
 
 /// Calls from several threads and from many tasks for a while; none may be late.
 fn hammer(blocking: &Limiter, tasks: &AsyncLimiter, span: Duration, what: &str) -> (u64, u64) {
+    let machine = Machine::watch();
     let start = Instant::now();
     let call = |limiter: &Limiter, number: usize| {
         let begun = Instant::now();
@@ -75,9 +89,8 @@ fn hammer(blocking: &Limiter, tasks: &AsyncLimiter, span: Duration, what: &str) 
             (worst_thread, done, calls) = (worst_thread.max(one_worst), done + one_done, calls + one_calls);
         }
         println!("{what:<24} {calls:>6} calls, {done:>6} answered, the longest {worst_thread:?} and {worst_task:?}");
-        for worst in [worst_thread, worst_task] {
-            assert!(worst < TIMEOUT + SLACK, "{what}: a call took {worst:?}");
-        }
+        let machine = machine.late();
+        in_time(worst_thread.max(worst_task), timeout(), machine, what);
         (calls, done)
     })
 }
@@ -101,168 +114,174 @@ fn recovers(blocking: &Limiter, tasks: &AsyncLimiter, what: &str) {
 
 #[test]
 fn hold_in_every_weather() {
-    let _alone = alone();
-    let redis = Servers::start(Kind::Single);
-    let proxy = Proxy::before(redis.port(0));
-    let blocking = builder(proxy.port()).build().expect("a limiter");
-    let tasks = builder(proxy.port()).build_async().expect("a limiter");
-    let weathers = [
-        ("clear", Weather::Clear),
-        ("slow", Weather::Slow(Duration::from_millis(60))),
-        ("too slow", Weather::Slow(Duration::from_millis(200))),
-        ("silent", Weather::Silent),
-        ("swallow", Weather::Swallow),
-        ("cut", Weather::Cut),
-        ("stall", Weather::Stall),
-        ("trickle", Weather::Trickle(Duration::from_millis(10))),
-        ("refuse", Weather::Refuse),
-    ];
-    for (what, weather) in weathers {
-        proxy.set(weather);
-        let (_, done) = hammer(&blocking, &tasks, Duration::from_millis(600), what);
-        proxy.set(Weather::Clear);
-        recovers(&blocking, &tasks, what);
-        assert!(done > 0 || !matches!(what, "clear" | "slow"), "{what}: somebody is answered");
-    }
+    alone(|| {
+        let redis = Servers::start(Kind::Single);
+        let proxy = Proxy::before(redis.port(0));
+        let blocking = builder(proxy.port()).build().expect("a limiter");
+        let tasks = builder(proxy.port()).build_async().expect("a limiter");
+        let weathers = [
+            ("clear", Weather::Clear),
+            ("slow", Weather::Slow(stretched(Duration::from_millis(60)))),
+            ("too slow", Weather::Slow(stretched(Duration::from_millis(200)))),
+            ("silent", Weather::Silent),
+            ("swallow", Weather::Swallow),
+            ("cut", Weather::Cut),
+            ("stall", Weather::Stall),
+            ("trickle", Weather::Trickle(Duration::from_millis(10))),
+            ("refuse", Weather::Refuse),
+        ];
+        for (what, weather) in weathers {
+            proxy.set(weather);
+            let (_, done) = hammer(&blocking, &tasks, Duration::from_millis(600), what);
+            proxy.set(Weather::Clear);
+            recovers(&blocking, &tasks, what);
+            assert!(done > 0 || !matches!(what, "clear" | "slow"), "{what}: somebody is answered");
+        }
+    });
 }
 
 #[test]
 fn hold_while_the_server_stands_still_and_when_it_is_gone() {
-    let _alone = alone();
-    let redis = Servers::start(Kind::Single);
-    let blocking = builder(redis.port(0)).build().expect("a limiter");
-    let tasks = builder(redis.port(0)).build_async().expect("a limiter");
-    hammer(&blocking, &tasks, Duration::from_millis(200), "before");
-    redis.stop(0);
-    hammer(&blocking, &tasks, Duration::from_millis(800), "stopped");
-    redis.cont(0);
-    recovers(&blocking, &tasks, "stopped");
-    redis.kill(0);
-    hammer(&blocking, &tasks, Duration::from_millis(300), "killed");
-    redis.start_again(0);
-    recovers(&blocking, &tasks, "killed");
-    for connection in [100, 101] {
-        redis.command(0, &["CLIENT", "PAUSE", "400", "ALL"]);
-        hammer(&blocking, &tasks, Duration::from_millis(300), &format!("paused {connection}"));
-        std::thread::sleep(Duration::from_millis(150));
-        recovers(&blocking, &tasks, "paused");
-    }
+    alone(|| {
+        let redis = Servers::start(Kind::Single);
+        let blocking = builder(redis.port(0)).build().expect("a limiter");
+        let tasks = builder(redis.port(0)).build_async().expect("a limiter");
+        hammer(&blocking, &tasks, Duration::from_millis(200), "before");
+        redis.stop(0);
+        hammer(&blocking, &tasks, Duration::from_millis(800), "stopped");
+        redis.cont(0);
+        recovers(&blocking, &tasks, "stopped");
+        redis.kill(0);
+        hammer(&blocking, &tasks, Duration::from_millis(300), "killed");
+        redis.start_again(0);
+        recovers(&blocking, &tasks, "killed");
+        for connection in [100, 101] {
+            redis.command(0, &["CLIENT", "PAUSE", "400", "ALL"]);
+            hammer(&blocking, &tasks, Duration::from_millis(300), &format!("paused {connection}"));
+            std::thread::sleep(Duration::from_millis(150));
+            recovers(&blocking, &tasks, "paused");
+        }
+    });
 }
 
 /// A server that stood still runs what reached it when it goes on. That is at most what was under way.
 #[test]
 fn a_server_that_stood_still_is_not_flooded_when_it_goes_on() {
-    let _alone = alone();
-    let redis = Servers::start(Kind::Single);
-    let blocking = builder(redis.port(0)).build().expect("a limiter");
-    let tasks = builder(redis.port(0)).fold(1).build_async().expect("a limiter");
-    blocking.check(POLICY, "one").expect("a decision");
-    runtime().block_on(tasks.check(POLICY, "two")).expect("a decision");
-    redis.stop(0);
-    let mut asked = 0;
-    for _ in 0..4 {
-        assert_eq!(blocking.check(POLICY, "one").expect_err("it stands still").kind(), ErrorKind::StoreTimeout);
-        asked += 1;
-    }
-    runtime().block_on(async {
+    alone(|| {
+        let redis = Servers::start(Kind::Single);
+        let blocking = builder(redis.port(0)).build().expect("a limiter");
+        let tasks = builder(redis.port(0)).fold(1).build_async().expect("a limiter");
+        blocking.check(POLICY, "one").expect("a decision");
+        runtime().block_on(tasks.check(POLICY, "two")).expect("a decision");
+        redis.stop(0);
+        let mut asked = 0;
         for _ in 0..4 {
-            let error = tasks.check(POLICY, "two").await.expect_err("it stands still");
-            assert_eq!(error.kind(), ErrorKind::StoreTimeout);
+            assert_eq!(blocking.check(POLICY, "one").expect_err("it stands still").kind(), ErrorKind::StoreTimeout);
+            asked += 1;
         }
+        runtime().block_on(async {
+            for _ in 0..4 {
+                let error = tasks.check(POLICY, "two").await.expect_err("it stands still");
+                assert_eq!(error.kind(), ErrorKind::StoreTimeout);
+            }
+        });
+        redis.cont(0);
+        recovers(&blocking, &tasks, "stood still");
+        let used = |key: &str| 1_000_000 - blocking.peek(POLICY, key, 1).expect("a peek").remaining();
+        assert_eq!(asked, 4);
+        assert!(used("one") <= 2, "the first ran late, those after it were not sent: {}", used("one"));
+        assert!(used("two") <= 2, "the first ran late, those after it were not sent: {}", used("two"));
     });
-    redis.cont(0);
-    recovers(&blocking, &tasks, "stood still");
-    let used = |key: &str| 1_000_000 - blocking.peek(POLICY, key, 1).expect("a peek").remaining();
-    assert_eq!(asked, 4);
-    assert!(used("one") <= 2, "the first ran late, those after it were not sent: {}", used("one"));
-    assert!(used("two") <= 2, "the first ran late, those after it were not sent: {}", used("two"));
 }
 
 #[test]
 fn replies_that_are_lost_are_not_asked_for_again() {
-    let _alone = alone();
-    let redis = Servers::start(Kind::Single);
-    let proxy = Proxy::before(redis.port(0));
-    let direct = builder(redis.port(0)).build().expect("a limiter");
-    for weather in [Weather::Swallow, Weather::Cut, Weather::Stall] {
-        let blocking = builder(proxy.port()).build().expect("a limiter");
-        let tasks = builder(proxy.port()).build_async().expect("a limiter");
-        blocking.check(POLICY, "warm").expect("a decision");
-        runtime().block_on(tasks.check(POLICY, "warm")).expect("a decision");
-        for turn in 0..4 {
-            proxy.set(weather);
-            let (one, two) = (format!("{weather:?} one {turn}"), format!("{weather:?} two {turn}"));
-            let first = blocking.check(POLICY, &one);
-            let second = runtime().block_on(tasks.check(POLICY, &two));
-            assert!(first.is_err() && second.is_err(), "{weather:?}: the answer was lost");
-            proxy.set(Weather::Clear);
-            recovers(&blocking, &tasks, "lost");
-            for key in [one, two] {
-                let used = 1_000_000 - direct.peek(POLICY, &key, 1).expect("a peek").remaining();
-                assert!(used <= 1, "{weather:?}: counted {used} times");
+    alone(|| {
+        let redis = Servers::start(Kind::Single);
+        let proxy = Proxy::before(redis.port(0));
+        let direct = builder(redis.port(0)).build().expect("a limiter");
+        for weather in [Weather::Swallow, Weather::Cut, Weather::Stall] {
+            let blocking = builder(proxy.port()).build().expect("a limiter");
+            let tasks = builder(proxy.port()).build_async().expect("a limiter");
+            blocking.check(POLICY, "warm").expect("a decision");
+            runtime().block_on(tasks.check(POLICY, "warm")).expect("a decision");
+            for turn in 0..4 {
+                proxy.set(weather);
+                let (one, two) = (format!("{weather:?} one {turn}"), format!("{weather:?} two {turn}"));
+                let first = blocking.check(POLICY, &one);
+                let second = runtime().block_on(tasks.check(POLICY, &two));
+                assert!(first.is_err() && second.is_err(), "{weather:?}: the answer was lost");
+                proxy.set(Weather::Clear);
+                recovers(&blocking, &tasks, "lost");
+                for key in [one, two] {
+                    let used = 1_000_000 - direct.peek(POLICY, &key, 1).expect("a peek").remaining();
+                    assert!(used <= 1, "{weather:?}: counted {used} times");
+                }
             }
         }
-    }
+    });
 }
 
 #[test]
 fn a_restart_costs_idle_connections_no_error() {
-    let _alone = alone();
-    let redis = Servers::start(Kind::Single);
-    let builder = || Limiter::builder().store(redis.url()).timeout(Duration::from_secs(5)).bare();
-    let blocking = Arc::new(builder().build().expect("a limiter"));
-    let tasks = builder().build_async().expect("a limiter");
-    let runtime = runtime();
-    for _ in 0..5 {
-        std::thread::scope(|scope| {
-            (0..8).for_each(|_| drop(scope.spawn(|| blocking.check(POLICY, "k").expect("a decision"))));
-        });
-        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
-        redis.restart(0);
-        (0..8).for_each(|_| drop(blocking.check(POLICY, "k").expect("a decision")));
-        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
-        redis.command(0, &["SCRIPT", "FLUSH"]);
-        blocking.check(POLICY, "k").expect("a decision");
-        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
-        redis.command(0, &["CLIENT", "KILL", "TYPE", "normal"]);
-        blocking.check(POLICY, "k").expect("a decision");
-        runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
-    }
+    alone(|| {
+        let redis = Servers::start(Kind::Single);
+        let builder = || Limiter::builder().store(redis.url()).timeout(Duration::from_secs(5)).bare();
+        let blocking = Arc::new(builder().build().expect("a limiter"));
+        let tasks = builder().build_async().expect("a limiter");
+        let runtime = runtime();
+        for _ in 0..5 {
+            std::thread::scope(|scope| {
+                (0..8).for_each(|_| drop(scope.spawn(|| blocking.check(POLICY, "k").expect("a decision"))));
+            });
+            runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+            redis.restart(0);
+            (0..8).for_each(|_| drop(blocking.check(POLICY, "k").expect("a decision")));
+            runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+            redis.command(0, &["SCRIPT", "FLUSH"]);
+            blocking.check(POLICY, "k").expect("a decision");
+            runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+            redis.command(0, &["CLIENT", "KILL", "TYPE", "normal"]);
+            blocking.check(POLICY, "k").expect("a decision");
+            runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
+        }
+    });
 }
 
 #[test]
 fn a_ping_finds_what_a_plain_ping_does_not() {
-    let _alone = alone();
-    let redis = Servers::start_with(
-        Kind::Single,
-        json!({"users": {"reader": "on nopass ~* +@read +@connection +evalsha +eval +time"}}),
-    );
-    let url = format!("redis://127.0.0.1:{}/0", redis.port(0));
-    let both = |url: &str| {
-        let builder = || Limiter::builder().store(url).timeout(Duration::from_secs(2)).bare();
-        let blocking = builder().build().expect("a limiter").ping();
-        let limiter = builder().build_async().expect("a limiter");
-        let tasks = runtime().block_on(limiter.ping());
-        assert_eq!(blocking.is_ok(), tasks.is_ok(), "{blocking:?} {tasks:?}");
-        blocking
-    };
-    both(&url).expect("all is well");
-    let life = redis.command(0, &["KEYS", "tg*"])[0].as_str().is_some();
-    assert!(life, "it wrote a key");
-    let error = both(&url.replace("127.", "reader:x@127.")).expect_err("it may not write");
-    assert!(error.kind() == ErrorKind::StoreRejected && error.message().contains("the ACL user lacks"), "{error}");
-    redis.command(0, &["CONFIG", "SET", "maxmemory", "1"]);
-    let error = both(&url).expect_err("it is full");
-    assert!(error.message().contains("OOM"), "{error}");
-    redis.command(0, &["CONFIG", "SET", "maxmemory", "0"]);
-    redis.command(0, &["CLIENT", "PAUSE", "5000", "WRITE"]);
-    assert_eq!(both(&url).expect_err("it is paused").kind(), ErrorKind::StoreTimeout);
-    redis.command(0, &["CLIENT", "UNPAUSE"]);
-    redis.command(0, &["REPLICAOF", "127.0.0.1", "1"]);
-    let error = both(&url).expect_err("it only reads");
-    assert!(error.message().contains("READONLY"), "{error}");
-    redis.command(0, &["REPLICAOF", "NO", "ONE"]);
-    both(&url).expect("all is well again");
+    alone(|| {
+        let redis = Servers::start_with(
+            Kind::Single,
+            json!({"users": {"reader": "on nopass ~* +@read +@connection +evalsha +eval +time"}}),
+        );
+        let url = format!("redis://127.0.0.1:{}/0", redis.port(0));
+        let both = |url: &str| {
+            let builder = || Limiter::builder().store(url).timeout(Duration::from_secs(2)).bare();
+            let blocking = builder().build().expect("a limiter").ping();
+            let limiter = builder().build_async().expect("a limiter");
+            let tasks = runtime().block_on(limiter.ping());
+            assert_eq!(blocking.is_ok(), tasks.is_ok(), "{blocking:?} {tasks:?}");
+            blocking
+        };
+        both(&url).expect("all is well");
+        let life = redis.command(0, &["KEYS", "tg*"])[0].as_str().is_some();
+        assert!(life, "it wrote a key");
+        let error = both(&url.replace("127.", "reader:x@127.")).expect_err("it may not write");
+        assert!(error.kind() == ErrorKind::StoreRejected && error.message().contains("the ACL user lacks"), "{error}");
+        redis.command(0, &["CONFIG", "SET", "maxmemory", "1"]);
+        let error = both(&url).expect_err("it is full");
+        assert!(error.message().contains("OOM"), "{error}");
+        redis.command(0, &["CONFIG", "SET", "maxmemory", "0"]);
+        redis.command(0, &["CLIENT", "PAUSE", "5000", "WRITE"]);
+        assert_eq!(both(&url).expect_err("it is paused").kind(), ErrorKind::StoreTimeout);
+        redis.command(0, &["CLIENT", "UNPAUSE"]);
+        redis.command(0, &["REPLICAOF", "127.0.0.1", "1"]);
+        let error = both(&url).expect_err("it only reads");
+        assert!(error.message().contains("READONLY"), "{error}");
+        redis.command(0, &["REPLICAOF", "NO", "ONE"]);
+        both(&url).expect("all is well again");
+    });
 }
 
 /// Until it is so, or for long enough.
@@ -282,87 +301,90 @@ fn entries(keys: &[String], costs: [u64; 3]) -> Vec<(String, String, u64)> {
 /// Several stores are asked one after the other, in the time of one call; what was charged is given back afterwards.
 #[test]
 fn a_whole_over_several_stores_has_the_time_of_one_call() {
-    let _alone = alone();
-    let servers = [(); 3].map(|()| Servers::start(Kind::Single));
-    let proxies = servers.each_ref().map(|server| Proxy::before(server.port(0)));
-    let urls = proxies.each_ref().map(|proxy| format!("redis://127.0.0.1:{}/0", proxy.port()));
-    let left = |store: usize, key: &str| {
-        let limiter = builder(servers[store].port(0)).timeout(Duration::from_secs(5)).build().expect("a limiter");
-        limiter.peek("fixed-window 10/hour", key, 1).expect("a peek").remaining()
-    };
-    for tasks in [false, true] {
-        let limiter = Limiter::builder().stores(urls.iter().map(String::as_str)).timeout(TIMEOUT);
-        let limiter = Speaker::new(limiter.on_store_error(OnStoreError::Raise), tasks).expect("a limiter");
-        until("all answer", || limiter.ping().is_ok());
-        // One key of each server.
-        let keys: Vec<String> = (0..3)
-            .map(|store| {
-                let mut names = (0..).map(|number| format!("{tasks} {number}"));
-                let lives_there = |key: &String| {
-                    limiter.check("fixed-window 10/hour", key, 1, None).expect("a decision");
-                    let there = left(store, key) == 9;
-                    limiter.clear("fixed-window 10/hour", key).expect("it is cleared");
-                    there
-                };
-                names.find(lives_there).expect("some key lives there")
-            })
-            .collect();
-        let call = |what: &str, slow: u64, costs: [u64; 3]| {
-            proxies.iter().for_each(|proxy| proxy.set(Weather::Slow(Duration::from_millis(slow))));
-            let begun = Instant::now();
-            let answer = limiter.check_all(&entries(&keys, costs));
-            let took = begun.elapsed();
-            proxies.iter().for_each(|proxy| proxy.set(Weather::Clear));
-            println!("{what:<24} took {took:?}");
-            assert!(took < TIMEOUT + SLACK, "{what}: it took {took:?}");
-            until("what the first was charged is given back", || left(0, &keys[0]) == 10);
-            answer
+    alone(|| {
+        let servers = [(); 3].map(|()| Servers::start(Kind::Single));
+        let proxies = servers.each_ref().map(|server| Proxy::before(server.port(0)));
+        let urls = proxies.each_ref().map(|proxy| format!("redis://127.0.0.1:{}/0", proxy.port()));
+        let left = |store: usize, key: &str| {
+            let limiter = builder(servers[store].port(0)).timeout(Duration::from_secs(5)).build().expect("a limiter");
+            limiter.peek("fixed-window 10/hour", key, 1).expect("a peek").remaining()
         };
-        let error = call("no time for all", 100, [1, 1, 1]).expect_err("three times that is too long");
-        assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
-        until("all answer", || limiter.ping().is_ok());
-        let refused = call("no time to give back", 60, [1, 11, 1]).expect("it is known by then");
-        assert!(!refused.allowed() && refused.key() == keys[1]);
-        assert_eq!(left(2, &keys[2]), 10, "the last was not asked to pay");
-    }
+        for tasks in [false, true] {
+            let limiter = Limiter::builder().stores(urls.iter().map(String::as_str)).timeout(timeout());
+            let limiter = Speaker::new(limiter.on_store_error(OnStoreError::Raise), tasks).expect("a limiter");
+            until("all answer", || limiter.ping().is_ok());
+            // One key of each server.
+            let keys: Vec<String> = (0..3)
+                .map(|store| {
+                    let mut names = (0..).map(|number| format!("{tasks} {number}"));
+                    let lives_there = |key: &String| {
+                        limiter.check("fixed-window 10/hour", key, 1, None).expect("a decision");
+                        let there = left(store, key) == 9;
+                        limiter.clear("fixed-window 10/hour", key).expect("it is cleared");
+                        there
+                    };
+                    names.find(lives_there).expect("some key lives there")
+                })
+                .collect();
+            let call = |what: &str, slow: u64, costs: [u64; 3]| {
+                proxies.iter().for_each(|proxy| proxy.set(Weather::Slow(stretched(Duration::from_millis(slow)))));
+                let (machine, begun) = (Machine::watch(), Instant::now());
+                let answer = limiter.check_all(&entries(&keys, costs));
+                let took = begun.elapsed();
+                proxies.iter().for_each(|proxy| proxy.set(Weather::Clear));
+                println!("{what:<24} took {took:?}");
+                in_time(took, timeout(), machine.late(), what);
+                until("what the first was charged is given back", || left(0, &keys[0]) == 10);
+                answer
+            };
+            let error = call("no time for all", 100, [1, 1, 1]).expect_err("three times that is too long");
+            assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
+            until("all answer", || limiter.ping().is_ok());
+            let refused = call("no time to give back", 60, [1, 11, 1]).expect("it is known by then");
+            assert!(!refused.allowed() && refused.key() == keys[1]);
+            assert_eq!(left(2, &keys[2]), 10, "the last was not asked to pay");
+        }
+    });
 }
 
 /// The same within a cluster, where all nodes are asked before they charge.
 #[test]
 fn what_one_node_was_charged_is_given_back_when_another_is_too_late() {
-    let _alone = alone();
-    let cluster = Servers::start(Kind::Cluster);
-    let proxy = Proxy::before(cluster.port(0));
-    let bus = cluster.port(0) + 10_000;
-    cluster.command(0, &["CONFIG", "SET", "cluster-announce-bus-port", &bus.to_string()]);
-    cluster.command(0, &["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
-    let named = |node| cluster.command(node, &["CLUSTER", "SLOTS"]).to_string().contains(&proxy.port().to_string());
-    until("all nodes name the proxy", || (0..3).all(named));
-    let timeout = Duration::from_millis(300);
-    for tasks in [false, true] {
-        let limiter = Limiter::builder().store(cluster.url()).timeout(timeout).bare();
-        let limiter = Speaker::new(limiter, tasks).expect("a limiter");
-        let policy = "fixed-window 10/hour";
-        until("it is connected", || limiter.check(policy, "warm", 1, None).is_ok());
-        let size = || cluster.command(0, &["DBSIZE"]);
-        let (slow, others): (Vec<String>, Vec<String>) =
-            (0..12).map(|number| format!("{tasks} {number}")).partition(|key| {
-                let before = size();
-                limiter.check(policy, key, 1, None).expect("a decision");
-                before != size()
+    alone(|| {
+        let cluster = Servers::start(Kind::Cluster);
+        let proxy = Proxy::before(cluster.port(0));
+        let bus = cluster.port(0) + 10_000;
+        cluster.command(0, &["CONFIG", "SET", "cluster-announce-bus-port", &bus.to_string()]);
+        cluster.command(0, &["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
+        let named = |node| cluster.command(node, &["CLUSTER", "SLOTS"]).to_string().contains(&proxy.port().to_string());
+        until("all nodes name the proxy", || (0..3).all(named));
+        let timeout = stretched(Duration::from_millis(300));
+        for tasks in [false, true] {
+            let limiter = Limiter::builder().store(cluster.url()).timeout(timeout).bare();
+            let limiter = Speaker::new(limiter, tasks).expect("a limiter");
+            let policy = "fixed-window 10/hour";
+            until("it is connected", || limiter.check(policy, "warm", 1, None).is_ok());
+            let size = || cluster.command(0, &["DBSIZE"]);
+            let (slow, others): (Vec<String>, Vec<String>) =
+                (0..12).map(|number| format!("{tasks} {number}")).partition(|key| {
+                    let before = size();
+                    limiter.check(policy, key, 1, None).expect("a decision");
+                    before != size()
+                });
+            assert!(!slow.is_empty() && !others.is_empty(), "keys of the slow node and others");
+            let all: Vec<_> = others.iter().chain(&slow).map(|key| (policy.to_owned(), key.clone(), 1)).collect();
+            // Time enough to say that it would admit, and not to charge.
+            proxy.set(Weather::Slow(timeout * 2 / 3));
+            let (machine, begun) = (Machine::watch(), Instant::now());
+            let error = limiter.check_all(&all).expect_err("one is too late");
+            let took = begun.elapsed();
+            proxy.set(Weather::Clear);
+            assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
+            assert!(took >= timeout, "it took {took:?}");
+            in_time(took, timeout, machine.late(), "one too late");
+            until("the others are given back", || {
+                others.iter().all(|key| limiter.peek(policy, key, 1).is_ok_and(|peek| peek.remaining() == 9))
             });
-        assert!(!slow.is_empty() && !others.is_empty(), "keys of the slow node and others");
-        let all: Vec<_> = others.iter().chain(&slow).map(|key| (policy.to_owned(), key.clone(), 1)).collect();
-        // Time enough to say that it would admit, and not to charge.
-        proxy.set(Weather::Slow(timeout * 2 / 3));
-        let begun = Instant::now();
-        let error = limiter.check_all(&all).expect_err("one is too late");
-        let took = begun.elapsed();
-        proxy.set(Weather::Clear);
-        assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
-        assert!((timeout..timeout + SLACK).contains(&took), "it took {took:?}");
-        until("the others are given back", || {
-            others.iter().all(|key| limiter.peek(policy, key, 1).is_ok_and(|peek| peek.remaining() == 9))
-        });
-    }
+        }
+    });
 }

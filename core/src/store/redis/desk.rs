@@ -15,7 +15,7 @@ use super::engine::Queue;
 use super::failure::{self, Failure};
 use super::job::Job;
 use super::lane::{Lane, Outcome, PATIENCE, Returned, Why};
-use super::lookout::Set;
+use super::lookout::Reader;
 use super::survey::Survey;
 use super::{HOPS, PAUSE, REPLICAS, SURVEYS, Target, pool};
 use crate::error::{Error, ErrorKind};
@@ -40,9 +40,8 @@ pub(super) struct Desk {
     alarm: Option<Instant>,
     /// Whether there were jobs since it last rang.
     worked: bool,
-    /// What an event loop watches that reads itself; and whether the lanes are still to learn of it.
-    set: Option<Arc<Set>>,
-    moved: bool,
+    /// Who reads.
+    reader: Reader,
 }
 
 struct Parked {
@@ -71,8 +70,7 @@ impl Desk {
             doubt: false,
             alarm: None,
             worked: false,
-            set: None,
-            moved: false,
+            reader: None,
         };
         if let Some(chart) = chart {
             desk.adopt(chart);
@@ -104,15 +102,11 @@ impl Desk {
         }
         drop(jobs);
         // A loop that reads itself may be busy for long: the thread comes to see.
-        let mut served = self.set.is_none() || self.alarm.is_some_and(|alarm| alarm <= Instant::now() + PATIENCE);
+        let mut served = self.reader.is_none() || self.alarm.is_some_and(|alarm| alarm <= Instant::now() + PATIENCE);
         for lane in &mut self.lanes {
             served &= lane.serve() && lane.alarm().is_none_or(|due| self.alarm.is_some_and(|alarm| alarm <= due));
         }
         served
-    }
-
-    pub(super) fn watched_by(&mut self, set: Option<Arc<Set>>) {
-        (self.set, self.moved) = (set, true);
     }
 
     /// Reads what has come, for an event loop. Says whether nothing is to be done by the thread.
@@ -131,17 +125,18 @@ impl Desk {
     /// Ready when it was told to end.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, queue: &Mutex<Queue>, alarm: &mut Pin<Box<Sleep>>) -> Poll<()> {
         let mut outcome = Outcome::default();
-        if std::mem::take(&mut self.moved) {
-            for lane in &mut self.lanes {
-                lane.watched_by(self.set.clone(), &mut outcome);
-            }
-        }
         self.lanes.iter_mut().for_each(Lane::listen);
         loop {
-            let (jobs, closed) = {
+            let (jobs, closed, news) = {
                 let mut queue = queue.lock();
-                (std::mem::take(&mut queue.jobs), queue.closed)
+                (std::mem::take(&mut queue.jobs), queue.closed, queue.news.take())
             };
+            if let Some(reader) = news {
+                for lane in &mut self.lanes {
+                    lane.watched_by(reader.clone(), &mut outcome);
+                }
+                self.reader = reader;
+            }
             if closed {
                 // They are told with all others.
                 queue.lock().jobs = jobs;
@@ -183,7 +178,7 @@ impl Desk {
         });
         // While there is work it rings before anybody could have waited too long: callers that serve themselves need not
         // wake anybody only to set it.
-        let works = self.worked || self.set.is_some() && !self.lanes.iter().all(Lane::is_idle);
+        let works = self.worked || self.reader.is_some() && !self.lanes.iter().all(Lane::is_idle);
         let round = works.then(|| now + PATIENCE);
         self.alarm = match self.lanes.iter().filter_map(Lane::alarm).chain(parked).chain(round).min() {
             // To set it costs more than to hear it too early.
@@ -214,7 +209,7 @@ impl Desk {
         known.unwrap_or_else(|| {
             let server = self.survey.server(address.clone(), replica);
             let (prefix, fold) = (Arc::clone(&self.target.prefix), self.target.fold);
-            self.lanes.push(Lane::new(server, replica, self.survey.has_others(), prefix, fold, self.set.clone()));
+            self.lanes.push(Lane::new(server, replica, self.survey.has_others(), prefix, fold, self.reader.clone()));
             self.lanes.len() - 1
         })
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::desk::Desk;
 use super::job::Job;
 use super::lane::Outcome;
-use super::lookout::{Lookout, Set};
+use super::lookout::{Lookout, Reader};
 use super::survey::Survey;
 use super::{Target, row};
 use crate::error::{Error, ErrorKind, Result};
@@ -41,6 +41,8 @@ pub(super) struct Shared {
 pub(super) struct Queue {
     pub(super) jobs: VecDeque<Job>,
     pub(super) closed: bool,
+    /// News of who reads, which the thread has not heard.
+    pub(super) news: Option<Reader>,
 }
 
 impl Engine {
@@ -110,8 +112,8 @@ impl Shared {
     }
 
     /// From now on an event loop reads what comes, or the thread does again.
-    pub(super) fn watched_by(&self, set: Option<Arc<Set>>) {
-        self.desk.lock().watched_by(set);
+    pub(super) fn watched_by(&self, reader: Reader) {
+        self.queue.lock().news = Some(reader);
         self.wake();
     }
 
@@ -119,7 +121,11 @@ impl Shared {
     pub(super) fn look(&self) {
         // Who is told is told at the end, when the desk is free for what he asks next.
         let mut outcome = Outcome::default();
-        if !self.desk.lock().look(&mut outcome) {
+        // Whoever has the desk may wait for a lock that this thread has. What is left unread is told of once more.
+        let Some(mut desk) = self.desk.try_lock() else { return };
+        let looked = desk.look(&mut outcome);
+        drop(desk);
+        if !looked {
             self.wake();
         }
     }
@@ -145,7 +151,7 @@ impl Shared {
                 *self.sleeper.lock() = Some(cx.waker().clone());
                 self.awake.store(false, Ordering::SeqCst);
                 let queue = self.queue.lock();
-                if queue.jobs.is_empty() && !queue.closed {
+                if queue.jobs.is_empty() && !queue.closed && queue.news.is_none() {
                     return Poll::Pending;
                 }
                 self.awake.store(true, Ordering::SeqCst);

@@ -20,7 +20,7 @@ use super::failure::{self, Failure};
 use super::flight::{Call, Cargo, Flight, Passenger};
 use super::job::Job;
 use super::link::Link;
-use super::lookout::Set;
+use super::lookout::Reader;
 use super::verdict::Verdict;
 use super::wire::{Server, Wire};
 use crate::error::{Error, ErrorKind};
@@ -88,7 +88,7 @@ pub(super) struct Lane {
     flights: VecDeque<Flight>,
     link: Option<Link>,
     /// What an event loop watches that reads itself.
-    set: Option<Arc<Set>>,
+    reader: Reader,
     /// Attempts to connect, the newest last.
     openings: Vec<Opening>,
     /// Since when it has been silent. Until it answers it gets no calls: it would run them when their callers have left.
@@ -132,7 +132,7 @@ impl Lane {
         others: bool,
         prefix: Arc<str>,
         fold: usize,
-        set: Option<Arc<Set>>,
+        reader: Reader,
     ) -> Self {
         Self {
             server: Arc::new(server),
@@ -146,7 +146,7 @@ impl Lane {
             waiting: 0,
             flights: VecDeque::new(),
             link: None,
-            set,
+            reader,
             openings: Vec::new(),
             doubt: None,
             alarm: None,
@@ -189,11 +189,11 @@ impl Lane {
     }
 
     /// Leaves reading to an event loop, or takes it back.
-    pub(super) fn watched_by(&mut self, set: Option<Arc<Set>>, outcome: &mut Outcome) {
-        self.set = set;
+    pub(super) fn watched_by(&mut self, reader: Reader, outcome: &mut Outcome) {
+        self.reader = reader;
         let Some(link) = self.link.take() else { return };
         let left = link.left();
-        match link.watched_by(self.set.as_ref()) {
+        match link.watched_by(self.reader.as_ref()) {
             Ok(link) => self.link = Some(link),
             Err(error) => self.lost(left, &error, outcome),
         }
@@ -287,8 +287,8 @@ impl Lane {
         let opened = opened.unwrap_or_else(|_| {
             Err(self.server.failure(&io::Error::other("the attempt to connect was given up"), false))
         });
-        let set = self.set.as_ref();
-        let link = opened.and_then(|wire| Link::new(wire, set).map_err(|error| self.server.failure(&error, false)));
+        let reader = self.reader.as_ref();
+        let link = opened.and_then(|wire| Link::new(wire, reader).map_err(|error| self.server.failure(&error, false)));
         match link {
             Ok(link) => {
                 if self.link.is_some() {

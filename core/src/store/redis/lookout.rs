@@ -11,20 +11,22 @@ pub(crate) use set::Set;
 
 use super::engine::Shared;
 
+/// An event loop that watches a set, or a thread.
+pub(super) type Reader = Option<Arc<Set>>;
+
 /// See the module. The engines of a limiter share one.
 #[derive(Default)]
 pub(crate) struct Lookout(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// What the loop watches, while there is one.
-    set: Option<Arc<Set>>,
+    reader: Reader,
     engines: SmallVec<[Weak<Shared>; 1]>,
 }
 
 impl State {
     fn tell(&self) {
-        self.engines.iter().filter_map(Weak::upgrade).for_each(|engine| engine.watched_by(self.set.clone()));
+        self.engines.iter().filter_map(Weak::upgrade).for_each(|engine| engine.watched_by(self.reader.clone()));
     }
 }
 
@@ -34,27 +36,36 @@ impl Lookout {
         let mut state = self.0.lock();
         state.engines.retain(|engine| engine.strong_count() > 0);
         state.engines.push(Arc::downgrade(engine));
-        if state.set.is_some() {
-            engine.watched_by(state.set.clone());
+        if state.reader.is_some() {
+            engine.watched_by(state.reader.clone());
         }
     }
 
     /// From now on whoever asks for this looks for replies; nobody, if somebody does already or the system cannot.
     pub(crate) fn begin(&self) -> Option<Arc<Set>> {
         let mut state = self.0.lock();
-        if state.set.is_some() {
+        if state.reader.is_some() {
             return None;
         }
-        state.set = Set::new().ok().map(Arc::new);
+        state.reader = Set::new().ok().map(Arc::new);
         state.tell();
-        state.set.clone()
+        state.reader.clone()
+    }
+
+    /// The threads read again, if it is this loop that did.
+    pub(crate) fn end(&self, set: &Arc<Set>) {
+        self.end_if(|current| Arc::ptr_eq(current, set));
     }
 
     /// The threads read again.
-    pub(crate) fn end(&self, set: &Arc<Set>) {
+    pub(crate) fn close(&self) {
+        self.end_if(|_| true);
+    }
+
+    fn end_if(&self, ends: impl FnOnce(&Arc<Set>) -> bool) {
         let mut state = self.0.lock();
-        if state.set.as_ref().is_some_and(|current| Arc::ptr_eq(current, set)) {
-            state.set = None;
+        if state.reader.as_ref().is_some_and(ends) {
+            state.reader = None;
             state.tell();
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tidegate::{ErrorKind, Limiter, OnStoreError, Source};
+use tidegate_tests::machine::steadily;
 use tidegate_tests::proxy::{Proxy, Weather};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::speaker::runtime;
@@ -19,172 +20,190 @@ fn ask(limiter: &Limiter) -> Source {
 
 #[test]
 fn three_failures_in_a_row_and_nobody_waits_any_more() {
-    let server = Servers::start(Kind::Single);
-    let told = Told::default();
-    let limiter = told.listen(builder(server.url())).on_store_error(OnStoreError::Raise).build().expect("a limiter");
-    soon("the server answers", || limiter.ping().is_ok());
-    server.stop(0);
-    let check = || limiter.check("5/hour", "k").expect_err("it is silent");
-    for _ in 0..3 {
-        assert_eq!(limiter.counters().withheld, 0);
-        assert_eq!(check().kind(), ErrorKind::StoreTimeout);
-    }
-    let asked = limiter.counters().asked;
-    let began = Instant::now();
-    for _ in 0..1_000 {
-        let error = check();
-        assert_eq!(error.kind(), ErrorKind::StoreTimeout);
-        assert!(error.message().contains("did not answer") && error.message().contains("until it answers"), "{error}");
-    }
-    // A thousand calls that waited would take minutes.
-    assert!(began.elapsed() < Duration::from_secs(10));
-    let counters = limiter.counters();
-    assert_eq!((counters.asked, counters.withheld, counters.lost), (asked, 1_000, 1));
-    assert_eq!((counters.store_timeout, counters.store_unavailable), (3, 0));
-    soon("it is told", || told.words() == ["lost"]);
-    let change = told.all().remove(0);
-    assert!(change.sentence.contains("did not answer"), "{change:?}");
-    assert!(change.since <= SystemTime::now());
+    steadily(|| {
+        let server = Servers::start(Kind::Single);
+        let told = Told::default();
+        let limiter =
+            told.listen(builder(server.url())).on_store_error(OnStoreError::Raise).build().expect("a limiter");
+        soon("the server answers", || limiter.ping().is_ok());
+        server.stop(0);
+        let check = || limiter.check("5/hour", "k").expect_err("it is silent");
+        for _ in 0..3 {
+            assert_eq!(limiter.counters().withheld, 0);
+            assert_eq!(check().kind(), ErrorKind::StoreTimeout);
+        }
+        let asked = limiter.counters().asked;
+        let began = Instant::now();
+        for _ in 0..1_000 {
+            let error = check();
+            assert_eq!(error.kind(), ErrorKind::StoreTimeout);
+            assert!(
+                error.message().contains("did not answer") && error.message().contains("until it answers"),
+                "{error}"
+            );
+        }
+        // A thousand calls that waited would take minutes.
+        assert!(began.elapsed() < Duration::from_secs(10));
+        let counters = limiter.counters();
+        assert_eq!((counters.asked, counters.withheld, counters.lost), (asked, 1_000, 1));
+        assert_eq!((counters.store_timeout, counters.store_unavailable), (3, 0));
+        soon("it is told", || told.words() == ["lost"]);
+        let change = told.all().remove(0);
+        assert!(change.sentence.contains("did not answer"), "{change:?}");
+        assert!(change.since <= SystemTime::now());
+    });
 }
 
 #[test]
 fn an_answer_in_between_begins_the_count_anew() {
-    let server = Servers::start(Kind::Single);
-    let proxy = Proxy::before(server.port(0));
-    let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).build().expect("a limiter");
-    for _ in 0..4 {
-        proxy.set(Weather::Swallow);
-        let sources = [ask(&limiter), ask(&limiter)];
-        assert_eq!(sources, [Source::Fallback; 2]);
-        proxy.set(Weather::Clear);
-        soon("it answers", || ask(&limiter) == Source::Store);
-    }
-    let counters = limiter.counters();
-    assert_eq!(counters.lost, 0, "{counters:?}");
+    steadily(|| {
+        let server = Servers::start(Kind::Single);
+        let proxy = Proxy::before(server.port(0));
+        let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).build().expect("a limiter");
+        for _ in 0..4 {
+            proxy.set(Weather::Swallow);
+            let sources = [ask(&limiter), ask(&limiter)];
+            assert_eq!(sources, [Source::Fallback; 2]);
+            proxy.set(Weather::Clear);
+            soon("it answers", || ask(&limiter) == Source::Store);
+        }
+        let counters = limiter.counters();
+        assert_eq!(counters.lost, 0, "{counters:?}");
+    });
 }
 
 #[test]
 fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
-    let server = Servers::start(Kind::Single);
-    let told = Told::default();
-    let limiter = told.listen(builder(server.url())).build().expect("a limiter");
-    soon("the server answers", || limiter.ping().is_ok());
-    for round in 0..4 {
-        if round % 2 == 0 {
-            server.kill(0)
-        } else {
-            server.stop(0)
+    steadily(|| {
+        let server = Servers::start(Kind::Single);
+        let told = Told::default();
+        let limiter = told.listen(builder(server.url())).build().expect("a limiter");
+        soon("the server answers", || limiter.ping().is_ok());
+        for round in 0..4 {
+            if round % 2 == 0 {
+                server.kill(0)
+            } else {
+                server.stop(0)
+            }
+            soon("it is lost", || {
+                ask(&limiter);
+                told.all().len() == 2 * round + 1
+            });
+            if round % 2 == 0 {
+                server.start_again(0)
+            } else {
+                server.cont(0)
+            }
+            let took = soon("it is back", || ask(&limiter) == Source::Store);
+            assert!(took < RECOVERY, "{took:?} in round {round}");
+            soon("it is told", || told.all().len() == 2 * round + 2);
         }
-        soon("it is lost", || {
-            ask(&limiter);
-            told.all().len() == 2 * round + 1
-        });
-        if round % 2 == 0 {
-            server.start_again(0)
-        } else {
-            server.cont(0)
+        assert_eq!(told.words(), ["lost", "back"].repeat(4), "each change once");
+        let counters = limiter.counters();
+        assert_eq!((counters.lost, counters.store_rejected), (4, 0), "{counters:?}");
+        assert!(counters.fallback_local > 0 && counters.fallback_open + counters.fallback_closed == 0);
+        for change in told.all() {
+            assert!(
+                change.store.starts_with("redis://127.0.0.1:") && change.sentence.contains(&change.store),
+                "{change:?}"
+            );
         }
-        let took = soon("it is back", || ask(&limiter) == Source::Store);
-        assert!(took < RECOVERY, "{took:?} in round {round}");
-        soon("it is told", || told.all().len() == 2 * round + 2);
-    }
-    assert_eq!(told.words(), ["lost", "back"].repeat(4), "each change once");
-    let counters = limiter.counters();
-    assert_eq!((counters.lost, counters.store_rejected), (4, 0), "{counters:?}");
-    assert!(counters.fallback_local > 0 && counters.fallback_open + counters.fallback_closed == 0);
-    for change in told.all() {
-        assert!(
-            change.store.starts_with("redis://127.0.0.1:") && change.sentence.contains(&change.store),
-            "{change:?}"
-        );
-    }
+    });
 }
 
 /// What is asked shortly before the network is good again is never answered: nobody may wait for that.
 #[test]
 fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
-    const LONG: Duration = Duration::from_secs(2);
-    let server = Servers::start(Kind::Single);
-    for weather in [Weather::Swallow, Weather::Stall, Weather::Silent] {
-        let proxy = Proxy::before(server.port(0));
-        let told = Told::default();
-        let limiter = told.listen(builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(LONG));
-        let limiter = limiter.build().expect("a limiter");
-        let runtime = runtime();
-        let tasks = limiter.to_async();
-        let ask_as_task = || runtime.block_on(tasks.check("1000000/hour", "k")).expect("a decision").source();
-        assert_eq!((ask(&limiter), ask_as_task()), (Source::Store, Source::Store));
-        proxy.set(weather);
-        std::thread::scope(|scope| {
-            (0..3).for_each(|_| drop(scope.spawn(|| ask(&limiter))));
-            assert_eq!(ask_as_task(), Source::Fallback);
-        });
-        soon("it is lost", || told.words() == ["lost"]);
-        // The first probes are under way.
-        std::thread::sleep(Duration::from_millis(150));
-        proxy.set(Weather::Clear);
-        let began = Instant::now();
-        soon("it answers threads", || ask(&limiter) == Source::Store);
-        soon("it answers tasks", || ask_as_task() == Source::Store);
-        let took = began.elapsed();
-        println!("{weather:?}: back after {took:?}");
-        assert!(took < RECOVERY, "{weather:?}: {took:?}");
-        soon("it is told", || told.words() == ["lost", "back"]);
-        assert_eq!(limiter.counters().lost, 1);
-    }
+    steadily(|| {
+        const LONG: Duration = Duration::from_secs(2);
+        let server = Servers::start(Kind::Single);
+        for weather in [Weather::Swallow, Weather::Stall, Weather::Silent] {
+            let proxy = Proxy::before(server.port(0));
+            let told = Told::default();
+            let limiter = told.listen(builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(LONG));
+            let limiter = limiter.build().expect("a limiter");
+            let runtime = runtime();
+            let tasks = limiter.to_async();
+            let ask_as_task = || runtime.block_on(tasks.check("1000000/hour", "k")).expect("a decision").source();
+            assert_eq!((ask(&limiter), ask_as_task()), (Source::Store, Source::Store));
+            proxy.set(weather);
+            std::thread::scope(|scope| {
+                (0..3).for_each(|_| drop(scope.spawn(|| ask(&limiter))));
+                assert_eq!(ask_as_task(), Source::Fallback);
+            });
+            soon("it is lost", || told.words() == ["lost"]);
+            // The first probes are under way.
+            std::thread::sleep(Duration::from_millis(150));
+            proxy.set(Weather::Clear);
+            let began = Instant::now();
+            soon("it answers threads", || ask(&limiter) == Source::Store);
+            soon("it answers tasks", || ask_as_task() == Source::Store);
+            let took = began.elapsed();
+            println!("{weather:?}: back after {took:?}");
+            assert!(took < RECOVERY, "{weather:?}: {took:?}");
+            soon("it is told", || told.words() == ["lost", "back"]);
+            assert_eq!(limiter.counters().lost, 1);
+        }
+    });
 }
 
 /// A server that is so far away that a probe which is soon given up never finds it.
 #[test]
 fn a_server_far_away_is_found_too() {
-    let server = Servers::start(Kind::Single);
-    let proxy = Proxy::before(server.port(0));
-    let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(Duration::from_secs(2));
-    let limiter = limiter.build().expect("a limiter");
-    proxy.set(Weather::Refuse);
-    soon("it is lost", || {
-        ask(&limiter);
-        limiter.counters().lost == 1
+    steadily(|| {
+        let server = Servers::start(Kind::Single);
+        let proxy = Proxy::before(server.port(0));
+        let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(Duration::from_secs(2));
+        let limiter = limiter.build().expect("a limiter");
+        proxy.set(Weather::Refuse);
+        soon("it is lost", || {
+            ask(&limiter);
+            limiter.counters().lost == 1
+        });
+        proxy.set(Weather::Slow(Duration::from_millis(300)));
+        soon("it answers", || ask(&limiter) == Source::Store);
     });
-    proxy.set(Weather::Slow(Duration::from_millis(300)));
-    soon("it answers", || ask(&limiter) == Source::Store);
 }
 
 #[test]
 fn no_password_is_told() {
-    let port = Servers::start(Kind::Single).port(0);
-    let told = Told::default();
-    let url = format!("redis://user:hunter2@127.0.0.1:{port}/0");
-    let builder = told.listen(builder(&url));
-    assert!(!format!("{builder:?}").contains("hunter2"));
-    let limiter = builder.on_store_error(OnStoreError::Raise).build().expect("a limiter");
-    let errors: Vec<_> = (0..5).map(|_| limiter.check("5/hour", "k").expect_err("nobody is there")).collect();
-    soon("it is told", || !told.all().is_empty());
-    let words = format!("{errors:?} {:?}", told.all());
-    assert!(words.contains("cannot be reached") && !words.contains("hunter2"), "{words}");
+    steadily(|| {
+        let port = Servers::start(Kind::Single).port(0);
+        let told = Told::default();
+        let url = format!("redis://user:hunter2@127.0.0.1:{port}/0");
+        let builder = told.listen(builder(&url));
+        assert!(!format!("{builder:?}").contains("hunter2"));
+        let limiter = builder.on_store_error(OnStoreError::Raise).build().expect("a limiter");
+        let errors: Vec<_> = (0..5).map(|_| limiter.check("5/hour", "k").expect_err("nobody is there")).collect();
+        soon("it is told", || !told.all().is_empty());
+        let words = format!("{errors:?} {:?}", told.all());
+        assert!(words.contains("cannot be reached") && !words.contains("hunter2"), "{words}");
+    });
 }
 
 #[test]
 fn a_listener_may_panic_and_may_ask() {
-    let server = Servers::start(Kind::Single);
-    let told = Told::default();
-    let known: Arc<std::sync::OnceLock<Limiter>> = Arc::default();
-    let (asks, listens) = (Arc::clone(&known), told.clone());
-    let limiter = builder(server.url()).on_change(Arc::new(move |change| {
-        listens.0.lock().expect("no panic").push(change.clone());
-        if let Some(limiter) = asks.get() {
-            ask(limiter);
-        }
-        panic!("a listener's own trouble");
-    }));
-    let limiter = limiter.build().expect("a limiter");
-    assert!(known.set(limiter.clone()).is_ok());
-    server.kill(0);
-    soon("it is lost", || {
-        ask(&limiter);
-        told.words() == ["lost"]
+    steadily(|| {
+        let server = Servers::start(Kind::Single);
+        let told = Told::default();
+        let known: Arc<std::sync::OnceLock<Limiter>> = Arc::default();
+        let (asks, listens) = (Arc::clone(&known), told.clone());
+        let limiter = builder(server.url()).on_change(Arc::new(move |change| {
+            listens.0.lock().expect("no panic").push(change.clone());
+            if let Some(limiter) = asks.get() {
+                ask(limiter);
+            }
+            panic!("a listener's own trouble");
+        }));
+        let limiter = limiter.build().expect("a limiter");
+        assert!(known.set(limiter.clone()).is_ok());
+        server.kill(0);
+        soon("it is lost", || {
+            ask(&limiter);
+            told.words() == ["lost"]
+        });
+        server.start_again(0);
+        soon("it is back", || ask(&limiter) == Source::Store);
+        soon("it is told", || told.words() == ["lost", "back"]);
     });
-    server.start_again(0);
-    soon("it is back", || ask(&limiter) == Source::Store);
-    soon("it is told", || told.words() == ["lost", "back"]);
 }

@@ -10,13 +10,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate::{Builder, Limiter, ManualClock, StoreChange};
+use tidegate_tests::machine::stretched;
 use tidegate_tests::servers::Servers;
 
 /// Long enough for a server that answers on a busy machine, short enough for one that does not.
 const TIMEOUT: Duration = Duration::from_millis(150);
 
+fn timeout() -> Duration {
+    stretched(TIMEOUT)
+}
+
 fn builder(url: &str) -> Builder {
-    Limiter::builder().store(url).timeout(TIMEOUT)
+    Limiter::builder().store(url).timeout(timeout())
 }
 
 fn clock() -> Arc<ManualClock> {
