@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use tidegate::{
-    AsyncLimiter, Call, Charged, CheckOptions, Decision, Error, ErrorKind, Hold, Inbox, Outcome, Posted, Result, Task,
+    AsyncLimiter, Call, Charged, CheckOptions, Decision, Error, ErrorKind, Hold, Inbox, Outcome, Posted, Result, Row,
+    Task,
 };
 
 use crate::inbox::Letters;
@@ -172,7 +173,7 @@ impl Exchange {
     /// Asks so many questions of `asks` as its last number says. What is answered at once is in `answers` when this returns: so many
     /// numbers, or -1 when they are in `overflow`.
     pub(crate) fn send(&mut self) -> i32 {
-        AsyncLimiter::post_together(|| self.post_all());
+        Row::default().hold(|| self.post_all());
         self.hand_over()
     }
 

@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
-use tidegate::{Outcome, Result, Task, Wake};
+use tidegate::{Outcome, Result, Row, Task, Wake};
 
 use crate::attempt::Attempt;
 use crate::decision::Decision;
@@ -134,6 +134,18 @@ impl Waiting {
     }
 }
 
+/// So many that are answered together ask again in two halves: Redis then works on one while the loop does on the other.
+const SPLIT: usize = 16;
+
+/// Those who were answered together mostly ask again in the same turn of the loop: they leave together, where the first
+/// would leave alone and the others wait for its answer.
+struct Company {
+    row: Row,
+    /// How many leave together, and how many have come.
+    size: usize,
+    come: usize,
+}
+
 /// See the module. Python sees it only as what a loop calls.
 #[pyclass(module = "tidegate", frozen, name = "_Inbox")]
 pub(crate) struct Inbox {
@@ -141,7 +153,9 @@ pub(crate) struct Inbox {
     /// The same, as the core takes it.
     home: Arc<dyn tidegate::Inbox>,
     waiting: Mutex<Waiting>,
+    company: Mutex<Option<Company>>,
     create_future: Py<PyAny>,
+    call_soon: Py<PyAny>,
     generation: u64,
     /// Never that of another.
     pub(crate) number: u64,
@@ -177,8 +191,10 @@ impl Inbox {
             let home: Arc<dyn tidegate::Inbox> = letters.clone();
             let create_future = running.getattr("create_future")?.unbind();
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            let waiting = Mutex::default();
-            Bound::new(py, Self { letters, home, waiting, create_future, generation: generation(), number })
+            let (waiting, company) = (Mutex::default(), Mutex::default());
+            let call_soon = running.getattr("call_soon")?.unbind();
+            let generation = generation();
+            Bound::new(py, Self { letters, home, waiting, company, create_future, call_soon, generation, number })
         };
         let watched = Waker::file().ok().map(|waker| -> PyResult<_> {
             let inbox = make(waker)?;
@@ -210,7 +226,7 @@ impl Inbox {
         ask: impl FnOnce(u64, &Arc<dyn tidegate::Inbox>) -> Option<T>,
     ) -> PyResult<Asked<T>> {
         let ticket = self.waiting.lock().reserve();
-        if let Some(answer) = ask(ticket, &self.home) {
+        if let Some(answer) = self.in_company(|| ask(ticket, &self.home)) {
             self.waiting.lock().take(ticket);
             return Ok(Asked::Answered(answer));
         }
@@ -218,6 +234,32 @@ impl Inbox {
         let future = self.create_future.bind(py).call0()?;
         self.waiting.lock().put(ticket, future.clone().unbind(), want);
         Ok(Asked::Waits(future.unbind()))
+    }
+
+    #[inline]
+    fn in_company<R>(&self, ask: impl FnOnce() -> R) -> R {
+        let Some(mut company) = self.company.lock().take() else { return ask() };
+        let answer = company.row.hold(ask);
+        company.come += 1;
+        if company.come == company.size {
+            company.row.leave();
+            company.come = 0;
+        }
+        *self.company.lock() = Some(company);
+        answer
+    }
+
+    /// So many were answered: they may ask again in company until `_depart`, which the loop calls after them.
+    fn gather(slf: &Bound<'_, Self>, count: usize) -> PyResult<()> {
+        let inbox = slf.get();
+        if inbox.company.lock().is_none() {
+            let depart = slf.getattr(intern!(slf.py(), "_depart"))?;
+            inbox.call_soon.bind(slf.py()).call1((depart,))?;
+        }
+        let size = if count < SPLIT { count } else { count / 2 };
+        let before = inbox.company.lock().replace(Company { row: Row::default(), size, come: 0 });
+        drop(before);
+        Ok(())
     }
 
     /// A future for what a task of the core brings. Cancelling the future cancels the task, unless the task `must_end`:
@@ -244,15 +286,22 @@ impl Inbox {
     }
 
     /// Gives those who wait what has come.
-    pub(crate) fn settle_all(&self, py: Python<'_>) {
-        self.letters.waker.looks_itself();
-        let answers = std::mem::take(&mut self.letters.list.lock().answers);
+    pub(crate) fn settle_all(slf: &Bound<'_, Self>) {
+        let (py, inbox) = (slf.py(), slf.get());
+        inbox.letters.waker.looks_itself();
+        let answers = std::mem::take(&mut inbox.letters.list.lock().answers);
+        let count = answers.len();
         for (ticket, outcome) in answers {
-            let who = self.waiting.lock().take(ticket);
+            let who = inbox.waiting.lock().take(ticket);
             let Some((future, want)) = who else { continue };
             if let Err(error) = Self::settle(py, future.bind(py), want, outcome) {
                 error.write_unraisable(py, None);
             }
+        }
+        if count > 1
+            && let Err(error) = Self::gather(slf, count)
+        {
+            error.write_unraisable(py, None);
         }
     }
 
@@ -277,13 +326,20 @@ pub(crate) enum Asked<T> {
 #[pymethods]
 impl Inbox {
     /// Called by the loop when there are answers.
-    fn _look(&self, py: Python<'_>) {
-        self.letters.waker.looks();
-        self.settle_all(py);
+    fn _look(slf: &Bound<'_, Self>) {
+        slf.get().letters.waker.looks();
+        Self::settle_all(slf);
+    }
+
+    /// Called by the loop when those who were answered together had their turn.
+    fn _depart(&self) {
+        let company = self.company.lock().take();
+        drop(company);
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> std::result::Result<(), pyo3::PyTraverseError> {
         visit.call(&self.create_future)?;
+        visit.call(&self.call_soon)?;
         self.letters.waker.traverse(&visit)?;
         // The lock is only ever held by a thread that has the interpreter, as the collector does now.
         let Some(waiting) = self.waiting.try_lock() else { return Ok(()) };

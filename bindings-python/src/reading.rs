@@ -138,9 +138,9 @@ mod by_loop {
     #[pymethods]
     impl Watching {
         fn _look(&self, py: Python<'_>) {
-            let inbox = self.inbox.get();
-            inbox.reads();
-            self.watch.look(|| inbox.settle_all(py));
+            let inbox = self.inbox.bind(py);
+            inbox.get().reads();
+            self.watch.look(|| Inbox::settle_all(inbox));
         }
 
         fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {

@@ -30,5 +30,5 @@ pub use limiter::{
 };
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
 pub use resilience::{Counters, StoreChange, StoreState};
-pub use store::{Attempt, Source, Wake};
+pub use store::{Attempt, Row, Source, Wake};
 pub use tasks::Task;

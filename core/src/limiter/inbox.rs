@@ -8,7 +8,7 @@ use super::{AsPolicy, AsyncLimiter, Call, Hold, decided, difference};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::resilience::Owned;
-use crate::store::{self, Attempt, Entry, Home, Op, Source, Wake, submit};
+use crate::store::{Attempt, Entry, Home, Op, Source, Wake, submit};
 use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
@@ -79,11 +79,6 @@ impl AsyncLimiter {
         }
         let op = entry.op;
         Some(answer.map(|answer| decided(plan, key, &op, answer)))
-    }
-
-    /// Runs what posts calls in a row: they leave together, where the first would leave alone and the others wait for it.
-    pub fn post_together<R>(posts: impl FnOnce() -> R) -> R {
-        store::together(posts)
     }
 
     /// Settles a check: what is returned is done, anything else is delivered to the inbox, once.

@@ -6,7 +6,8 @@ mod redis;
 mod url;
 
 pub(crate) use memory::Memory;
-pub(crate) use redis::{Lookout, Redis, Set, together};
+pub use redis::Row;
+pub(crate) use redis::{Lookout, Redis, Set};
 pub(crate) use url::{Place, StoreUrl};
 
 use std::sync::Arc;

@@ -40,7 +40,7 @@ use pool::Pools;
 use survey::Survey;
 
 pub(crate) use lookout::{Lookout, Set};
-pub(crate) use row::together;
+pub use row::Row;
 
 /// How long a call waits before it asks a server again that could not serve it.
 const PAUSE: Duration = Duration::from_millis(5);

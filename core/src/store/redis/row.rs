@@ -8,29 +8,48 @@ use smallvec::SmallVec;
 
 use super::engine::Shared;
 
+/// Engines whose jobs wait.
+type Held = SmallVec<[Arc<Shared>; 1]>;
+
 thread_local! {
-    /// Who is to be served when the row ends; nobody posts in a row while this is `None`.
-    static HELD: RefCell<Option<SmallVec<[Arc<Shared>; 1]>>> = const { RefCell::new(None) };
+    /// Of the row this thread posts in, if it does.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Ends the row, even when a post panics.
-struct Row;
+/// Calls that leave together: those that were posted in [`hold`](Self::hold), at the latest when this is dropped.
+#[derive(Default)]
+pub struct Row(Held);
 
-impl Drop for Row {
-    fn drop(&mut self) {
-        let held = HELD.take();
-        held.into_iter().flatten().for_each(|shared| shared.serve());
+impl Row {
+    /// Runs what posts calls. Within another row they belong to that one.
+    pub fn hold<R>(&mut self, posts: impl FnOnce() -> R) -> R {
+        let outermost = HELD.with_borrow_mut(|held| held.is_none().then(|| *held = Some(std::mem::take(&mut self.0))));
+        let _back = outermost.map(|()| Back(self));
+        posts()
+    }
+
+    /// Lets them leave now.
+    pub fn leave(&mut self) {
+        std::mem::take(&mut self.0).into_iter().for_each(|shared| shared.serve());
     }
 }
 
-/// Runs what posts jobs; they leave when it has ended.
-pub(crate) fn together<R>(posts: impl FnOnce() -> R) -> R {
-    let first = HELD.with_borrow_mut(|held| held.is_none().then(|| *held = Some(SmallVec::new())).is_some());
-    let _row = first.then_some(Row);
-    posts()
+impl Drop for Row {
+    fn drop(&mut self) {
+        self.leave();
+    }
 }
 
-/// Whether a job waits for the end of its row.
+/// The thread posts in this row no more, even when a post panics.
+struct Back<'a>(&'a mut Row);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        self.0.0 = HELD.take().unwrap_or_default();
+    }
+}
+
+/// Whether a job waits for its row.
 pub(super) fn waits(shared: &Arc<Shared>) -> bool {
     HELD.with_borrow_mut(|held| {
         let Some(held) = held else { return false };
