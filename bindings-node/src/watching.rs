@@ -34,13 +34,13 @@ mod looks {
             let poll = Poll::start(env, file, move |env| {
                 let Some(exchange) = exchange.upgrade() else { return };
                 exchange.borrow().letters.looks();
-                watch.look(|| {
-                    let numbers = exchange.borrow_mut().collect();
-                    if numbers != 0 {
-                        // It fails where JavaScript can no longer run.
-                        let _ = call_back(env, &bell, numbers);
-                    }
-                });
+                // What is asked in the callback leaves with those who wait already.
+                let _row = watch.look();
+                let numbers = exchange.borrow_mut().collect();
+                if numbers != 0 {
+                    // It fails where JavaScript can no longer run.
+                    let _ = call_back(env, &bell, numbers);
+                }
             })?;
             Some(Self { _poll: poll })
         }

@@ -80,7 +80,7 @@ impl AsyncLimiter {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
         let inner = options.policies(policies.as_ref())?.build_async().map_err(raise)?;
-        Ok(Self { inner, reading: Arc::default() })
+        Ok(Self { reading: Reading::new(inner.clone()), inner })
     }
 
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
@@ -103,7 +103,8 @@ impl AsyncLimiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.file(&path)?.build_async().map_err(raise)?, reading: Arc::default() })
+        let inner = options.file(&path)?.build_async().map_err(raise)?;
+        Ok(Self { reading: Reading::new(inner.clone()), inner })
     }
 
     /// Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.

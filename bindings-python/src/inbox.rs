@@ -18,6 +18,7 @@ use crate::decision::Decision;
 use crate::error::{RateLimited, raise};
 use crate::fork::generation;
 use crate::hold::AsyncHold;
+use crate::reading::Reading;
 use crate::waker::Waker;
 
 /// The answers that have come and were not looked at. Threads of the core put them here; no Python object is touched.
@@ -99,7 +100,12 @@ pub(crate) fn attempts_list(py: Python<'_>, attempts: Vec<tidegate::Attempt>) ->
 }
 
 /// A future of the loop's, and what it is to become.
-type Waiter = (Py<PyAny>, Want);
+struct Waiter {
+    future: Py<PyAny>,
+    want: Want,
+    /// Whom it asked, where nobody else may keep that.
+    _limiter: Option<Arc<Reading>>,
+}
 
 /// Who waits: a future of the loop's, by ticket. A ticket's upper half tells apart those who had the same place.
 #[derive(Default)]
@@ -118,8 +124,8 @@ impl Waiting {
         u64::from(self.places[place as usize].0) << 32 | u64::from(place)
     }
 
-    fn put(&mut self, ticket: u64, future: Py<PyAny>, want: Want) {
-        self.places[ticket as u32 as usize].1 = Some((future, want));
+    fn put(&mut self, ticket: u64, waiter: Waiter) {
+        self.places[ticket as u32 as usize].1 = Some(waiter);
     }
 
     /// Who has the ticket; it is worth nothing any more.
@@ -222,17 +228,19 @@ impl Inbox {
     pub(crate) fn ask<T>(
         &self,
         py: Python<'_>,
+        limiter: Arc<Reading>,
         want: Want,
-        ask: impl FnOnce(u64, &Arc<dyn tidegate::Inbox>) -> Option<T>,
+        ask: impl FnOnce(&tidegate::AsyncLimiter, u64, &Arc<dyn tidegate::Inbox>) -> Option<T>,
     ) -> PyResult<Asked<T>> {
         let ticket = self.waiting.lock().reserve();
-        if let Some(answer) = self.in_company(|| ask(ticket, &self.home)) {
+        if let Some(answer) = self.in_company(|| ask(&limiter.limiter, ticket, &self.home)) {
             self.waiting.lock().take(ticket);
             return Ok(Asked::Answered(answer));
         }
         // Its answer is looked at by this thread, so it cannot be there before the future is.
         let future = self.create_future.bind(py).call0()?;
-        self.waiting.lock().put(ticket, future.clone().unbind(), want);
+        let waiter = Waiter { future: future.clone().unbind(), want, _limiter: Some(limiter) };
+        self.waiting.lock().put(ticket, waiter);
         Ok(Asked::Waits(future.unbind()))
     }
 
@@ -250,14 +258,14 @@ impl Inbox {
     }
 
     /// So many were answered: they may ask again in company until `_depart`, which the loop calls after them.
-    fn gather(slf: &Bound<'_, Self>, count: usize) -> PyResult<()> {
+    fn gather(slf: &Bound<'_, Self>, row: Row, count: usize) -> PyResult<()> {
         let inbox = slf.get();
         if inbox.company.lock().is_none() {
             let depart = slf.getattr(intern!(slf.py(), "_depart"))?;
             inbox.call_soon.bind(slf.py()).call1((depart,))?;
         }
         let size = if count < SPLIT { count } else { count / 2 };
-        let before = inbox.company.lock().replace(Company { row: Row::default(), size, come: 0 });
+        let before = inbox.company.lock().replace(Company { row, size, come: 0 });
         drop(before);
         Ok(())
     }
@@ -274,7 +282,7 @@ impl Inbox {
         let future = inbox.create_future.bind(py).call0()?;
         let ticket = inbox.waiting.lock().reserve();
         let task = tidegate::AsyncLimiter::post_task(ticket, &inbox.home, task).map_err(raise)?;
-        inbox.waiting.lock().put(ticket, future.clone().unbind(), want);
+        inbox.waiting.lock().put(ticket, Waiter { future: future.clone().unbind(), want, _limiter: None });
         let given_up = GivenUp { inbox: slf.clone().unbind(), ticket, task: (!must_end).then_some(task) };
         future.call_method1(intern!(py, "add_done_callback"), (Bound::new(py, given_up)?,))?;
         Ok(future.unbind())
@@ -285,21 +293,21 @@ impl Inbox {
         self.letters.waker.hush();
     }
 
-    /// Gives those who wait what has come.
-    pub(crate) fn settle_all(slf: &Bound<'_, Self>) {
+    /// Gives those who wait what has come. Who asks next leaves with the row.
+    pub(crate) fn settle_all(slf: &Bound<'_, Self>, row: Row) {
         let (py, inbox) = (slf.py(), slf.get());
         inbox.letters.waker.looks_itself();
         let answers = std::mem::take(&mut inbox.letters.list.lock().answers);
         let count = answers.len();
         for (ticket, outcome) in answers {
             let who = inbox.waiting.lock().take(ticket);
-            let Some((future, want)) = who else { continue };
+            let Some(Waiter { future, want, _limiter }) = who else { continue };
             if let Err(error) = Self::settle(py, future.bind(py), want, outcome) {
                 error.write_unraisable(py, None);
             }
         }
         if count > 1
-            && let Err(error) = Self::gather(slf, count)
+            && let Err(error) = Self::gather(slf, row, count)
         {
             error.write_unraisable(py, None);
         }
@@ -328,7 +336,7 @@ impl Inbox {
     /// Called by the loop when there are answers.
     fn _look(slf: &Bound<'_, Self>) {
         slf.get().letters.waker.looks();
-        Self::settle_all(slf);
+        Self::settle_all(slf, Row::default());
     }
 
     /// Called by the loop when those who were answered together had their turn.
@@ -343,7 +351,7 @@ impl Inbox {
         self.letters.waker.traverse(&visit)?;
         // The lock is only ever held by a thread that has the interpreter, as the collector does now.
         let Some(waiting) = self.waiting.try_lock() else { return Ok(()) };
-        waiting.places.iter().filter_map(|(_, who)| who.as_ref()).try_for_each(|(future, _)| visit.call(future))
+        waiting.places.iter().filter_map(|(_, who)| who.as_ref()).try_for_each(|who| visit.call(&who.future))
     }
 
     fn __clear__(&self) {

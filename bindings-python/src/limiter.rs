@@ -131,7 +131,7 @@ impl Limiter {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
         let inner = options.policies(policies.as_ref())?.build().map_err(raise)?;
-        Ok(Self { inner, reading: Arc::default() })
+        Ok(Self { reading: Reading::new(inner.to_async()), inner })
     }
 
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
@@ -154,7 +154,8 @@ impl Limiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        Ok(Self { inner: options.file(&path)?.build().map_err(raise)?, reading: Arc::default() })
+        let inner = options.file(&path)?.build().map_err(raise)?;
+        Ok(Self { reading: Reading::new(inner.to_async()), inner })
     }
 
     /// Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.

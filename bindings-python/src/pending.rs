@@ -31,8 +31,7 @@ pub(crate) struct Pending {
 enum State {
     /// A call that one Decision answers.
     Call {
-        limiter: tidegate::AsyncLimiter,
-        reading: Arc<Reading>,
+        limiter: Arc<Reading>,
         policy: Py<PyAny>,
         key: Py<PyString>,
         call: Call,
@@ -60,8 +59,8 @@ impl Pending {
         call: Call,
     ) -> Self {
         let want = if matches!(call, Call::Refund(_)) { Want::Nothing } else { Want::Decision };
-        let (limiter, reading) = (limiter.inner.clone(), Arc::clone(&limiter.reading));
-        Self { state: State::Call { limiter, reading, policy: policy.clone().unbind(), key: key.unbind(), call, want } }
+        let limiter = Arc::clone(&limiter.reading);
+        Self { state: State::Call { limiter, policy: policy.clone().unbind(), key: key.unbind(), call, want } }
     }
 
     pub(crate) fn work(
@@ -80,12 +79,15 @@ impl Pending {
     #[inline]
     fn start(&mut self, py: Python<'_>) -> PyResult<()> {
         let asked = match std::mem::replace(&mut self.state, State::Over) {
-            State::Call { limiter, reading, policy, key, call, want } => {
+            State::Call { limiter, policy, key, call, want } => {
                 let (policy, key) = (policy.bind(py), key.bind(py));
                 let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
                 let inbox = Inbox::of_running_loop(py)?;
-                reading.asked_by(&limiter, &inbox)?;
-                match inbox.get().ask(py, want, |ticket, home| limiter.post(policy, key, &call, ticket, home))? {
+                limiter.asked_by(&inbox)?;
+                let asked = inbox
+                    .get()
+                    .ask(py, limiter, want, |limiter, ticket, home| limiter.post(policy, key, &call, ticket, home));
+                match asked? {
                     Asked::Answered(answer) => {
                         let decision = answer.map_err(|error| raise_about(error, policy.text()))?;
                         State::Answered(want.object(py, Outcome::Decision(decision))?)

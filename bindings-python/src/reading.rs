@@ -7,6 +7,7 @@ pub(crate) use by_loop::Reading;
 #[cfg(target_os = "linux")]
 mod by_loop {
     use std::os::fd::{AsFd, AsRawFd, RawFd};
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use parking_lot::Mutex;
@@ -24,9 +25,9 @@ mod by_loop {
     /// Threads do, from now on.
     const THREADS: u64 = u64::MAX;
 
-    /// See the module. The limiters of both kinds that share their connections share one.
-    #[derive(Default)]
+    /// A limiter and who reads for it. The objects of both kinds that share its connections share one.
     pub(crate) struct Reading {
+        pub(crate) limiter: AsyncLimiter,
         /// The number of the inbox whose loop reads.
         reader: AtomicU64,
         place: Mutex<Option<Place>>,
@@ -40,28 +41,32 @@ mod by_loop {
     }
 
     impl Reading {
+        pub(crate) fn new(limiter: AsyncLimiter) -> Arc<Self> {
+            Arc::new(Self { limiter, reader: AtomicU64::new(NOBODY), place: Mutex::default() })
+        }
+
         /// The loop of this inbox, which runs on this thread, asks the limiter.
         #[inline]
-        pub(crate) fn asked_by(&self, limiter: &AsyncLimiter, inbox: &Bound<'_, Inbox>) -> PyResult<()> {
+        pub(crate) fn asked_by(&self, inbox: &Bound<'_, Inbox>) -> PyResult<()> {
             let reader = self.reader.load(Ordering::Relaxed);
-            if reader == inbox.get().number || reader == THREADS { Ok(()) } else { self.change(limiter, inbox) }
+            if reader == inbox.get().number || reader == THREADS { Ok(()) } else { self.change(inbox) }
         }
 
         #[cold]
-        fn change(&self, limiter: &AsyncLimiter, inbox: &Bound<'_, Inbox>) -> PyResult<()> {
+        fn change(&self, inbox: &Bound<'_, Inbox>) -> PyResult<()> {
             let py = inbox.py();
             self.reader.store(THREADS, Ordering::Relaxed);
             // Python's code may run, and other threads with it: not under the lock.
             let before = self.place.lock().take();
             let other = before.filter(|place| place.generation == generation()).and_then(|place| place.open(py));
             // Also one that was closed may not have let go yet.
-            py.detach(|| limiter.unwatch());
+            py.detach(|| self.limiter.unwatch());
             if let Some((running, file)) = other {
                 // The answers of one loop are not to depend on when another finds the time to look.
                 leave(&running, file);
                 return Ok(());
             }
-            let Some(watch) = py.detach(|| limiter.watch()) else { return Ok(()) };
+            let Some(watch) = py.detach(|| self.limiter.watch()) else { return Ok(()) };
             let running = running_loop(py)?;
             let place = Place {
                 running: PyWeakrefReference::new(&running)?.unbind(),
@@ -140,7 +145,7 @@ mod by_loop {
         fn _look(&self, py: Python<'_>) {
             let inbox = self.inbox.bind(py);
             inbox.get().reads();
-            self.watch.look(|| Inbox::settle_all(inbox));
+            Inbox::settle_all(inbox, self.watch.look());
         }
 
         fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -151,16 +156,28 @@ mod by_loop {
 
 /// Elsewhere threads read.
 #[cfg(not(target_os = "linux"))]
-#[derive(Default)]
-pub(crate) struct Reading;
+pub(crate) use by_threads::Reading;
 
 #[cfg(not(target_os = "linux"))]
-impl Reading {
-    pub(crate) fn asked_by(
-        &self,
-        _: &tidegate::AsyncLimiter,
-        _: &pyo3::Bound<'_, crate::inbox::Inbox>,
-    ) -> pyo3::PyResult<()> {
-        Ok(())
+mod by_threads {
+    use std::sync::Arc;
+
+    use pyo3::prelude::*;
+    use tidegate::AsyncLimiter;
+
+    use crate::inbox::Inbox;
+
+    pub(crate) struct Reading {
+        pub(crate) limiter: AsyncLimiter,
+    }
+
+    impl Reading {
+        pub(crate) fn new(limiter: AsyncLimiter) -> Arc<Self> {
+            Arc::new(Self { limiter })
+        }
+
+        pub(crate) fn asked_by(&self, _: &Bound<'_, Inbox>) -> PyResult<()> {
+            Ok(())
+        }
     }
 }

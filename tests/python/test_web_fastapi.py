@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from typing import Any
 
 import pytest
@@ -391,3 +392,29 @@ def test_what_makes_no_sense_is_loud() -> None:
         served = FastAPI()
         call_asgi(served)
         Tidegate(served)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_request_leaves_nothing_to_the_collector(limited: bool) -> None:
+    """What a request holds in a circle lives until the collector comes by, which then stops all of a busy server."""
+    app = FastAPI()
+    if limited:
+        Tidegate(app, default="1000/minute")
+
+    @app.get("/")
+    async def hello() -> str:
+        return "hello"
+
+    async def garbage() -> int:
+        for _ in range(5):
+            assert (await acall(app)).status == 200
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(50):
+                await acall(app)
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    assert asyncio.run(garbage()) < 50

@@ -149,6 +149,8 @@ class Tidegate(Lifespan, Within[AsyncLimiter, Starlette]):
             try:
                 await inner(scope, receive, self._late(exchange, receive) if self._default else exchange.send)
             finally:
+                # The two hold each other: what is over goes now, not when the collector comes by.
+                scope.pop(NAME, None)
                 if exchange.closing:
                     await exchange.end()
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::AsyncLimiter;
 use crate::fork::PerProcess;
-use crate::store::{Lookout, Set};
+use crate::store::{Lookout, Row, Set};
 
 /// An event loop that reads itself what the servers of a limiter say. While there is one the limiter's threads read only
 /// what it has left lying for a while; when this is dropped they read as before.
@@ -15,12 +15,10 @@ pub struct Watch {
 
 impl Watch {
     /// To be called when the file is readable: reads what is there and gives it to the inboxes it is for, on this thread.
-    /// What is asked in `then`, which deals with the answers, travels with those who wait already.
-    pub fn look<R>(&self, then: impl FnOnce() -> R) -> R {
-        match self.lookout.get() {
-            Some(lookout) => lookout.1.look(then),
-            None => then(),
-        }
+    /// Those who wait already leave with the row, so that who is answered and asks again can join them.
+    #[must_use]
+    pub fn look(&self) -> Row {
+        self.lookout.get().map_or_else(Row::default, |lookout| lookout.1.look())
     }
 }
 

@@ -67,7 +67,8 @@ impl Loop {
             let mut files = [PollFd::new(watch, PollFlags::IN)];
             let length = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
             if poll(&mut files, Some(&length)).expect("a poll") > 0 {
-                watch.look(|| then(self));
+                let _row = watch.look();
+                then(self);
             }
         }
     }
@@ -190,4 +191,43 @@ fn a_server_that_goes_away_is_noticed_and_found_again() {
 #[test]
 fn memory_is_nothing_to_look_for() {
     assert!(Limiter::builder().build_async().expect("a limiter").watch().is_none());
+}
+
+/// Another loop asks too: nobody's answer is to depend on when this one looks.
+#[test]
+fn who_is_told_not_to_look_has_nothing_to_look_for() {
+    let servers = Servers::start(Kind::Single);
+    let mut events = Loop::new(servers.url(), PATIENCE);
+    let watch = events.limiter.watch().expect("somebody may look");
+    let is_told = |watch: &Watch| {
+        let mut files = [PollFd::new(watch, PollFlags::IN)];
+        poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a poll") > 0
+    };
+    // Whether it was ever told of an answer that it did not look for.
+    let told = |events: &mut Loop| {
+        let (mut told, count) = (false, events.answered() + 100);
+        while events.answered() < count {
+            let before = events.answered();
+            events.ask("1000/hour", "key");
+            let began = Instant::now();
+            while events.answered() == before {
+                told |= is_told(&watch);
+                assert!(began.elapsed() < PATIENCE);
+            }
+        }
+        told
+    };
+    assert!(told(&mut events), "it is told, and the thread comes later");
+    events.limiter.unwatch();
+    // The thread may hear of that after the next call.
+    told(&mut events);
+    assert!(!told(&mut events));
+    // Somebody else may look now; who looked before changes nothing when it goes.
+    let other = events.limiter.watch().expect("nobody looks");
+    drop(watch);
+    assert!(events.limiter.watch().is_none());
+    let count = events.answered() + 1;
+    let ticket = events.ask("1000/hour", "key");
+    events.run(&other, count, |_| {});
+    assert!(events.answered() == count, "{ticket} is answered");
 }

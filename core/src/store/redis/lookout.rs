@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 pub(crate) use set::Set;
 
 use super::engine::Shared;
+use super::row::{Held, Row};
 
 /// An event loop that watches a set, or a thread.
 pub(super) type Reader = Option<Arc<Set>>;
@@ -70,14 +71,12 @@ impl Lookout {
         }
     }
 
-    /// Reads what is there and gives it out, on this thread; those who wait go after `then`.
-    pub(crate) fn look<R>(&self, then: impl FnOnce() -> R) -> R {
+    /// Reads what is there and gives it out, on this thread. Those who wait are in the row.
+    pub(crate) fn look(&self) -> Row {
         // An answer may make a call that starts one more engine: not under the lock.
-        let engines: SmallVec<[_; 1]> = self.0.lock().engines.iter().filter_map(Weak::upgrade).collect();
+        let engines: Held = self.0.lock().engines.iter().filter_map(Weak::upgrade).collect();
         engines.iter().for_each(|engine| engine.look());
-        let done = then();
-        engines.iter().for_each(|engine| engine.serve());
-        done
+        Row::of(engines)
     }
 }
 

@@ -9,18 +9,22 @@ use smallvec::SmallVec;
 use super::engine::Shared;
 
 /// Engines whose jobs wait.
-type Held = SmallVec<[Arc<Shared>; 1]>;
+pub(super) type Held = SmallVec<[Arc<Shared>; 1]>;
 
 thread_local! {
     /// Of the row this thread posts in, if it does.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Calls that leave together: those that were posted in [`hold`](Self::hold), at the latest when this is dropped.
+/// Calls that leave together, at the latest when this is dropped: those that were posted in [`hold`](Self::hold).
 #[derive(Default)]
 pub struct Row(Held);
 
 impl Row {
+    pub(super) const fn of(engines: Held) -> Self {
+        Self(engines)
+    }
+
     /// Runs what posts calls. Within another row they belong to that one.
     pub fn hold<R>(&mut self, posts: impl FnOnce() -> R) -> R {
         let outermost = HELD.with_borrow_mut(|held| held.is_none().then(|| *held = Some(std::mem::take(&mut self.0))));
