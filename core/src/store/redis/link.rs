@@ -40,6 +40,7 @@ impl Stream {
             return Ok(Self::Watched(Watched::new(socket, Arc::clone(set))?));
         }
         let _ = set;
+        socket.set_nonblocking(true)?;
         Ok(match socket {
             Socket::Tcp(stream) => Self::Tcp(TcpStream::from_std(stream)?),
             #[cfg(unix)]

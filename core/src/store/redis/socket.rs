@@ -11,10 +11,29 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::store::url::Address;
 
-/// Connected, and never blocking by itself.
+/// The system's timer of a read is coarse, and later by an eighth than it was set to: it is set to end so much earlier
+/// that `poll` can wait for the rest, and not used for what is shorter than this.
+#[cfg(target_os = "linux")]
+const COARSE: Duration = Duration::from_millis(50);
+
+/// Of calls that do not wait. Nobody is told of a connection that is gone by a signal.
+#[cfg(target_os = "linux")]
+const PROMPT_RECV: RecvFlags = RecvFlags::DONTWAIT;
+#[cfg(target_os = "linux")]
+const PROMPT_SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(not(target_os = "linux"))]
+const PROMPT_RECV: RecvFlags = RecvFlags::empty();
+#[cfg(not(target_os = "linux"))]
+const PROMPT_SEND: SendFlags = SendFlags::empty();
+
+/// Connected, and never waiting by itself.
 pub(super) enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
@@ -28,14 +47,51 @@ impl Socket {
                 let stream = connect(&resolve(host, *port, deadline)?, deadline)?;
                 // A call is one packet and wants to leave at once.
                 stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)?;
-                Ok(Self::Tcp(stream))
+                Self::Tcp(stream).settled()
             }
             #[cfg(unix)]
-            Address::Unix(path) => connect_unix(path, deadline).map(Self::Unix),
+            Address::Unix(path) => Self::Unix(connect_unix(path, deadline)?).settled(),
             #[cfg(not(unix))]
             Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no unix sockets")),
         }
+    }
+
+    /// On Linux each call says whether it may wait; elsewhere none does.
+    fn settled(self) -> io::Result<Self> {
+        self.set_nonblocking(cfg!(not(target_os = "linux")))?;
+        Ok(self)
+    }
+
+    pub(super) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nonblocking(nonblocking),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.set_nonblocking(nonblocking),
+        }
+    }
+
+    /// What there is to read, waited for; `WouldBlock` when it is worth another look. `patience` is how long the system
+    /// was told to wait, and belongs to the socket.
+    ///
+    /// A read that waits takes half of what it takes to wait and then to read.
+    #[cfg(target_os = "linux")]
+    pub(super) fn read_by(&self, deadline: Instant, patience: &mut Duration, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = left(deadline)?;
+        if left < COARSE {
+            self.wait_readable(deadline)?;
+            return (&mut &*self).read(buffer);
+        }
+        if patience.is_zero() || *patience > left * 4 / 5 {
+            *patience = left * 3 / 4;
+            set_socket_timeout(self, Timeout::Recv, Some(*patience))?;
+        }
+        Ok(recv(self, buffer, RecvFlags::empty())?.0)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn read_by(&self, deadline: Instant, _: &mut Duration, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait_readable(deadline)?;
+        (&mut &*self).read(buffer)
     }
 
     /// Waits until there is something to read, or room to write.
@@ -49,7 +105,7 @@ impl Socket {
                 Self::Unix(stream) => PollFd::new(stream, what),
             }];
             match poll(&mut fds, Some(&left)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -67,14 +123,13 @@ impl Socket {
     /// Whether nothing waits to be read, not even an end.
     pub(super) fn is_quiet(&self) -> bool {
         let mut byte = [0];
+        let flags = RecvFlags::PEEK | PROMPT_RECV;
         let peeked = match self {
-            Self::Tcp(stream) => stream.peek(&mut byte),
+            Self::Tcp(stream) => recv(stream, &mut byte, flags),
             #[cfg(unix)]
-            Self::Unix(stream) => rustix::net::recv(stream, &mut byte, rustix::net::RecvFlags::PEEK)
-                .map(|(count, _)| count)
-                .map_err(Into::into),
+            Self::Unix(stream) => recv(stream, &mut byte, flags),
         };
-        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        matches!(peeked, Err(Errno::WOULDBLOCK))
     }
 }
 
@@ -90,21 +145,22 @@ impl AsFd for Socket {
 
 impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&mut &*stream).read(buffer),
+        let (count, _) = match self {
+            Socket::Tcp(stream) => recv(stream, buffer, PROMPT_RECV)?,
             #[cfg(unix)]
-            Socket::Unix(stream) => (&mut &*stream).read(buffer),
-        }
+            Socket::Unix(stream) => recv(stream, buffer, PROMPT_RECV)?,
+        };
+        Ok(count)
     }
 }
 
 impl Write for &Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&mut &*stream).write(bytes),
+        Ok(match self {
+            Socket::Tcp(stream) => send(stream, bytes, PROMPT_SEND)?,
             #[cfg(unix)]
-            Socket::Unix(stream) => (&mut &*stream).write(bytes),
-        }
+            Socket::Unix(stream) => send(stream, bytes, PROMPT_SEND)?,
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -164,8 +220,8 @@ fn connect_unix(path: &std::path::Path, deadline: Instant) -> io::Result<UnixStr
         match connect(&socket, &address) {
             Ok(()) => return Ok(socket),
             // The server's line is full, and nothing tells when it is not.
-            Err(rustix::io::Errno::AGAIN) => std::thread::sleep(left(deadline)?.min(Duration::from_millis(1))),
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::AGAIN) => std::thread::sleep(left(deadline)?.min(Duration::from_millis(1))),
+            Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -41,6 +41,8 @@ pub(super) struct Wire {
     pub(super) tls: Option<Box<ClientConnection>>,
     pub(super) inbound: Inbound,
     used: Instant,
+    /// See `Socket::read_by`.
+    patience: Duration,
 }
 
 /// Why an exchange ended early, and whether all of it had been sent by then.
@@ -70,7 +72,7 @@ impl Wire {
             }
             _ => None,
         };
-        let mut wire = Self { socket, tls, inbound: Inbound::new(), used: Instant::now() };
+        let mut wire = Self { socket, tls, inbound: Inbound::new(), used: Instant::now(), patience: Duration::ZERO };
         wire.shake_hands(deadline)?;
         Ok(wire)
     }
@@ -159,10 +161,7 @@ impl Wire {
                     }
                     result => result,
                 },
-                None => {
-                    self.socket.wait_readable(deadline)?;
-                    (&self.socket).read(self.inbound.room())
-                }
+                None => self.socket.read_by(deadline, &mut self.patience, self.inbound.room()),
             };
             match count {
                 Ok(0) => return Err(failure::hung_up()),
