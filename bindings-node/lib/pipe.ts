@@ -16,7 +16,7 @@ export const REFUND = 3;
 export const SETTLE = 4;
 
 /** Questions that cross at once: enough that crossing costs little, few enough that Redis begins while we go on. */
-const BATCH = 32;
+const BATCH = 64;
 /** Numbers of one question: ticket, policy, what to do, cost, units of the key, units charged before. */
 const ASK = 6;
 /** Where it stands how many there are. */
