@@ -124,8 +124,8 @@ def measure(framework: str, store: str, seconds: float, rounds: int, cores: tupl
             for which, server in servers.items():
                 before, began = server.cpu(), time.perf_counter()
                 answers = hammer(server.port, seconds)
-                rates[which].append(answers / (time.perf_counter() - began))
-                # One who got nothing done on a machine that is too busy has cost nothing that could be told.
+                # One who got nothing done on a machine that is too busy counts as one who got one thing done.
+                rates[which].append(max(answers, 1) / (time.perf_counter() - began))
                 costs[which].append((server.cpu() - before) / max(answers, 1) * 1e6)
     finally:
         for server in servers.values():

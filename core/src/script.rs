@@ -36,6 +36,9 @@ static SCRIPT: Lazy<redis::Script> = Lazy::new(|| redis::Script::new(SOURCE));
 /// The unity that stands for `lua/plain.lua`.
 const PLAIN: u8 = 4;
 
+/// What a reply of `lua/plain.lua` to a single entry begins with: the time, and how many were refused.
+const LONE: usize = 9;
+
 /// The most entries that travel in one call: they hold the server for about half a millisecond.
 pub(crate) const MOST: usize = 256;
 
@@ -232,13 +235,22 @@ impl Batch {
 
     /// The answers, in the order of the requests.
     pub(crate) fn answers(&self, reply: Value) -> Result<Vec<Result<Answer>>> {
-        let mut items = match reply {
-            Value::Array(items) => items.into_iter(),
+        let (now, refused, mut items) = match reply {
+            Value::Array(items) => {
+                let mut items = items.into_iter();
+                let (Some(Value::Int(now)), Some(Value::Array(refused))) = (items.next(), items.next()) else {
+                    return Err(garbled("no time and no list of refusals"));
+                };
+                (now as u64, refused, items)
+            }
+            // To one that was alone.
+            Value::BulkString(mut text) if text.len() >= LONE => {
+                let value = text.split_off(LONE);
+                let (now, refused) = (f64::from_le_bytes(*text.first_chunk().unwrap_or(&[0; 8])), text[LONE - 1]);
+                (now as u64, vec![Value::Int(1); refused.into()], vec![Value::BulkString(value)].into_iter())
+            }
             Value::ServerError(error) => return Err(rejected(&error)),
             other => return Err(garbled(&format!("{other:?}"))),
-        };
-        let (Some(Value::Int(now)), Some(Value::Array(refused))) = (items.next(), items.next()) else {
-            return Err(garbled("no time and no list of refusals"));
         };
         // For each the limits that refused it, which the script only tells where the value does not.
         let mut denied: Vec<Option<u16>> = vec![None; self.requests.len()];
@@ -265,7 +277,7 @@ impl Batch {
             let request = &self.requests[usize::from(index)];
             let checks = matches!(request.op, Op::Check { .. });
             let told = checks && (together || request.plan.policy.options().count_denied);
-            let answer = answer(request, now as u64, denied.is_none(), stands, item);
+            let answer = answer(request, now, denied.is_none(), stands, item);
             answers[usize::from(index)] =
                 Some(answer.map(|answer| Answer { refused: denied.filter(|_| told), ..answer }));
         }

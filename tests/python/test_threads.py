@@ -111,9 +111,9 @@ def test_awaited_checks_do_not_grow(redis_url: str, prefix: str, kind: str) -> N
                         task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-        await checks(10_000)
+        await checks(100_000)
         before = resident()
-        await checks(50_000)
+        await checks(1_000_000)
         return resident() - before
 
     assert asyncio.run(main()) < 8 << 20

@@ -8,7 +8,8 @@
 -- ARGV[3…] the asks: an operation with the numbers of its policy, as script.rs writes them.
 -- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), with the limits that
 --          refused as bits from 2^16 on where the value does not tell them; then for each entry the value as it stands
---          after it. A refusal returns the stored value as it is: nothing is formatted.
+--          after it. A refusal returns the stored value as it is: nothing is formatted. What plain.lua answers to a single
+--          entry is one text, '<dB' and the value: the time, and how many were refused.
 --
 -- A value is a header, the fields of all limits, for the full form the moment a block ends, and the limits' lists.
 -- The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte

@@ -47,6 +47,10 @@ if together == 4 then
       end
     end
   end
-  if not odd then return out end
+  if not odd then
+    -- Of one text the server makes a reply in a third of the time that a list of lists takes.
+    if runs == 1 and type(out[3]) == 'string' then return pack('<dB', now, #refused) .. out[3] end
+    return out
+  end
 end
 
