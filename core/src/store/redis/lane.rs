@@ -4,26 +4,27 @@
 //! calls are in flight newcomers gather, and go when there are enough of them or when nothing is in flight any more.
 //! Sending before the answer is back keeps the server busy while the callers work.
 
+mod late;
+mod opening;
+
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redis::Value;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use self::opening::Opening;
 use super::failure::{self, Failure};
 use super::flight::{Call, Cargo, Flight, Passenger};
 use super::job::Job;
 use super::link::Link;
 use super::lookout::Reader;
 use super::verdict::Verdict;
-use super::wire::{Server, Wire};
-use crate::error::{Error, ErrorKind};
+use super::wire::Server;
+use crate::error::Error;
 use crate::script::Batch;
 use crate::store::Homes;
 use crate::store::url::Address;
@@ -37,10 +38,6 @@ const LONE_FLIGHTS: usize = 1_024;
 const WORTH: std::ops::RangeInclusive<usize> = 8..=32;
 /// Nobody waits longer than that for company: over a slow link calls follow each other, however few they are.
 pub(super) const PATIENCE: Duration = Duration::from_millis(12);
-/// An attempt to connect that is not answered within this time is joined by another …
-const AGAIN: Duration = Duration::from_millis(250);
-/// … and so on: as many as an attempt lasts.
-const ATTEMPTS: usize = 4;
 /// Slots that are remembered although nothing waits there.
 const LINES: usize = 1_024;
 
@@ -117,12 +114,6 @@ impl Line {
     fn patience_ends(&self, timeout: Duration) -> Option<Instant> {
         Some(self.waiting.front()?.ride.deadline + PATIENCE - timeout.max(PATIENCE))
     }
-}
-
-/// An attempt to connect, since when.
-struct Opening {
-    attempt: JoinHandle<Result<Wire, Failure>>,
-    began: Instant,
 }
 
 impl Lane {
@@ -259,64 +250,6 @@ impl Lane {
         }
         self.board_all();
         self.link.as_mut().is_some_and(Link::try_send)
-    }
-
-    /// How long an attempt to connect lasts. Short enough for packets that were lost to be sent again soon; not so short
-    /// that a slow handshake never succeeds because calls have little time.
-    fn attempt(&self) -> Duration {
-        self.server.timeout.clamp(Duration::from_millis(250), Duration::from_secs(1))
-    }
-
-    fn open(&mut self) {
-        let (server, deadline) = (Arc::clone(&self.server), std::time::Instant::now() + self.attempt());
-        let (attempt, began) = (tokio::task::spawn_blocking(move || Wire::open(&server, deadline)), Instant::now());
-        self.openings.push(Opening { attempt, began });
-        self.alarm_by(began + AGAIN);
-    }
-
-    fn poll_opening(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) -> bool {
-        let mut ended = None;
-        for (index, opening) in self.openings.iter_mut().enumerate() {
-            if let Poll::Ready(opened) = Pin::new(&mut opening.attempt).poll(cx) {
-                ended = Some((index, opened));
-                break;
-            }
-        }
-        let Some((index, opened)) = ended else { return false };
-        self.openings.remove(index);
-        let opened = opened.unwrap_or_else(|_| {
-            Err(self.server.failure(&io::Error::other("the attempt to connect was given up"), false))
-        });
-        let reader = self.reader.as_ref();
-        let link = opened.and_then(|wire| Link::new(wire, reader).map_err(|error| self.server.failure(&error, false)));
-        match link {
-            Ok(link) => {
-                if self.link.is_some() {
-                    // The old one has been silent for long.
-                    self.lose(&failure::hung_up(), outcome);
-                }
-                (self.link, self.doubt) = (Some(link), None);
-                self.openings.clear();
-                self.turn =
-                    self.lines.iter().filter(|(_, line)| !line.waiting.is_empty()).map(|(slot, _)| *slot).collect();
-                for line in self.lines.values_mut() {
-                    line.queued = !line.waiting.is_empty();
-                }
-            }
-            // What waits has its own time; the next attempt begins at once.
-            Err(failure) if failure.error.kind() == ErrorKind::StoreTimeout => {
-                if self.link.is_some() && self.openings.is_empty() {
-                    self.open();
-                }
-            }
-            Err(_) if self.link.is_some() => self.alarm_by(Instant::now() + super::SURVEYS),
-            Err(failure) => {
-                for job in self.take_waiting() {
-                    outcome.returned.push(self.returns(job, Why::Failed(failure.clone())));
-                }
-            }
-        }
-        true
     }
 
     fn take_waiting(&mut self) -> Vec<Job> {
@@ -495,98 +428,6 @@ impl Lane {
                         None => drop(answers.by_ref().take(requests).last()),
                     }
                 }
-            }
-        }
-    }
-
-    /// Gives up what is late, and sets the next alarm.
-    pub(super) fn expire(&mut self, now: Instant, outcome: &mut Outcome) {
-        if self.alarm.is_none_or(|alarm| alarm > now) {
-            return;
-        }
-        let mut late = Vec::new();
-        let mut next: Option<Instant> = None;
-        let mut look = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
-        let lines = self.lines.values_mut().map(|line| &mut line.waiting).chain(std::iter::once(&mut self.asked));
-        for waiting in lines {
-            // Those that were sent elsewhere stand before older ones, so that all are looked at.
-            if waiting.iter().any(|job| job.ride.until <= now) {
-                for job in std::mem::take(waiting) {
-                    if job.ride.until <= now { late.push(job) } else { waiting.push_back(job) }
-                }
-            }
-            waiting.iter().for_each(|job| look(job.ride.until));
-        }
-        self.waiting -= late.len();
-        for (slot, line) in &mut self.lines {
-            match line.patience_ends(self.server.timeout) {
-                Some(end) if !line.queued && end <= now => {
-                    line.queued = true;
-                    self.turn.push_back(*slot);
-                }
-                Some(end) if !line.queued => look(end),
-                _ => {}
-            }
-        }
-        let mut silent = false;
-        for flight in &mut self.flights {
-            let Cargo::Call(call) = &mut flight.cargo else { continue };
-            silent |= call.expire(now, &mut look, &mut late);
-        }
-        let failure = self.server.failure(&io::ErrorKind::TimedOut.into(), false);
-        outcome.troubled |= !late.is_empty();
-        for job in late {
-            if job.ride.deadline <= now {
-                outcome.homes.add(job.fail(&failure.error));
-            } else {
-                outcome.returned.push(self.returns(job, Why::Failed(failure.clone())));
-            }
-        }
-        if silent && self.doubt.is_none() {
-            self.doubt = Some(now);
-            self.probe();
-        }
-        if let Some(since) = self.doubt {
-            let wait = since + AGAIN;
-            if now < wait {
-                look(wait);
-            } else if self.openings.is_empty() {
-                // Packets that were lost on the way are sent again later and later; a new connection is faster.
-                self.open();
-            }
-        }
-        if let Some(newest) = self.openings.last()
-            && self.openings.len() < ATTEMPTS
-            && (self.waiting > 0 || self.doubt.is_some())
-        {
-            // The same holds for an attempt; the older one goes on, since the server may be far away.
-            let again = newest.began + AGAIN;
-            if now < again {
-                look(again);
-            } else {
-                self.open();
-                look(now + AGAIN);
-            }
-        }
-        self.alarm = next;
-    }
-
-    /// Takes back what has not left, and asks for a sign of life instead.
-    fn probe(&mut self) {
-        let Some(link) = &mut self.link else { return };
-        let left = link.left();
-        let at = self.flights.iter().position(|flight| flight.from >= left).unwrap_or(self.flights.len());
-        let recalled = self.flights.split_off(at);
-        if let Some(first) = recalled.front() {
-            link.take_back(first.from);
-        }
-        let from = link.end();
-        redis::cmd("PING").write_packed_command(link.out());
-        self.flights.push_back(Flight { cargo: Cargo::Probe, from, end: link.end() });
-        for flight in recalled.into_iter().rev() {
-            if let Cargo::Call(call) = flight.cargo {
-                self.landed(call.slot, call.passengers.len());
-                self.board_again(call);
             }
         }
     }
