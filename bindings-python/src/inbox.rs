@@ -167,6 +167,17 @@ pub(crate) struct Inbox {
     pub(crate) number: u64,
 }
 
+/// The loop calls that when there is something to read. Not in the context of who happened to ask first, which would live
+/// as long as the loop with all that is in it.
+pub(crate) fn add_reader<'py>(
+    running: &Bound<'py, PyAny>,
+    file: impl IntoPyObject<'py>,
+    look: Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let context = running.py().import("contextvars")?.getattr("Context")?.call0()?;
+    context.call_method1("run", (running.getattr("add_reader")?, file, look)).map(drop)
+}
+
 pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()
@@ -205,7 +216,7 @@ impl Inbox {
         let watched = Waker::file().ok().map(|waker| -> PyResult<_> {
             let inbox = make(waker)?;
             let descriptor = inbox.get().letters.waker.descriptor();
-            running.call_method1("add_reader", (descriptor, inbox.getattr("_look")?))?;
+            add_reader(running, descriptor, inbox.getattr("_look")?)?;
             Ok(inbox)
         });
         let inbox = match watched {

@@ -18,7 +18,7 @@ mod by_loop {
     use tidegate::{AsyncLimiter, Watch};
 
     use crate::fork::generation;
-    use crate::inbox::{Inbox, running_loop};
+    use crate::inbox::{Inbox, add_reader, running_loop};
 
     /// Nobody asked yet.
     const NOBODY: u64 = 0;
@@ -74,8 +74,8 @@ mod by_loop {
                 generation: generation(),
             };
             let watching = Bound::new(py, Watching { watch, inbox: inbox.clone().unbind() })?;
-            match running.call_method1("add_reader", (place.file, watching.getattr("_look")?)) {
-                Ok(_) => {
+            match add_reader(&running, place.file, watching.getattr("_look")?) {
+                Ok(()) => {
                     *self.place.lock() = Some(place);
                     self.reader.store(inbox.get().number, Ordering::Relaxed);
                     Ok(())

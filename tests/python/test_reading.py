@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import os
 import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -210,3 +212,26 @@ def test_a_task_that_stops_the_loop_does_not_keep_the_others(redis_url: str, pre
     run(again)
     loop.run_until_complete(asyncio.gather(*others))
     loop.close()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_nobodys_context_is_kept(loop: str, redis_url: str, prefix: str) -> None:
+    class Request:
+        """What a framework keeps in the context of whoever asks."""
+
+    current: contextvars.ContextVar[Request] = contextvars.ContextVar("current")
+
+    async def ask(limiter: AsyncLimiter) -> weakref.ref[Request]:
+        request = Request()
+        current.set(request)
+        assert await limiter.check(MUCH, "a")
+        return weakref.ref(request)
+
+    async def main() -> None:
+        limiter = limiter_of(redis_url, prefix)
+        first = await asyncio.create_task(ask(limiter))
+        await asyncio.sleep(0)
+        gc.collect()
+        assert first() is None
+
+    run(main, loop)

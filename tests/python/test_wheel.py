@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,23 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, version: str, tmp_p
     assert EXAMPLES
     for example in plain_examples():
         subprocess.run([inside, str(example)], cwd=tmp_path, check=True, timeout=120)
+
+
+def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> None:
+    """Built away from the checkout; what was compiled for the wheel already is used, where it is the same."""
+    environ = {**os.environ, "CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))}
+    maturin = Path(sys.executable).parent / "maturin"
+    subprocess.run([maturin, "sdist", "--out", tmp_path], cwd=ROOT, check=True, capture_output=True)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*build, "--wheel-dir", tmp_path, sdist], cwd=tmp_path, env=environ, check=True)
+    (built,) = tmp_path.glob("*.whl")
+
+    def files(path: Path) -> set[str]:
+        with zipfile.ZipFile(path) as archive:
+            return set(archive.namelist())
+
+    assert files(built) == files(wheel)
 
 
 def plain_examples() -> list[Path]:
