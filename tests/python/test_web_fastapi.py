@@ -405,16 +405,19 @@ def test_a_request_leaves_nothing_to_the_collector(limited: bool) -> None:
     async def hello() -> str:
         return "hello"
 
-    async def garbage() -> int:
-        for _ in range(5):
-            assert (await acall(app)).status == 200
+    async def garbage(requests: int) -> int:
         gc.collect()
         gc.disable()
         try:
-            for _ in range(50):
-                await acall(app)
+            for _ in range(requests):
+                assert (await acall(app)).status == 200
             return gc.collect()
         finally:
             gc.enable()
 
-    assert asyncio.run(garbage()) < 50
+    async def main() -> None:
+        await garbage(10)
+        few, many = await garbage(10), await garbage(210)
+        assert many - few < 100
+
+    asyncio.run(main())
