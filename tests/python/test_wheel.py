@@ -62,13 +62,20 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, version: str, tmp_p
 
 
 def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> None:
-    """Built away from the checkout; what was compiled for the wheel already is used, where it is the same."""
-    environ = {**os.environ, "CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))}
-    maturin = Path(sys.executable).parent / "maturin"
-    subprocess.run([maturin, "sdist", "--out", tmp_path], cwd=ROOT, check=True, capture_output=True)
+    """Built away from the checkout, with the dependencies that were compiled for the wheel."""
+    programs = Path(sys.executable).parent
+    environ = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    environ.setdefault("CARGO_TARGET_DIR", str(ROOT / "target"))
+    make = [programs / "maturin", "sdist", "--out", tmp_path]
+    subprocess.run(make, cwd=ROOT, check=True, capture_output=True)
     (sdist,) = tmp_path.glob("*.tar.gz")
+    shutil.unpack_archive(sdist, tmp_path / "unpacked")
+    (sources,) = (tmp_path / "unpacked").iterdir()
+    for path in sources.rglob("*"):
+        # Else they are as old as cargo likes them, and what was made of the checkout's is taken.
+        path.touch()
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*build, "--wheel-dir", tmp_path, sdist], cwd=tmp_path, env=environ, check=True)
+    subprocess.run([*build, "--wheel-dir", tmp_path, sources], cwd=tmp_path, env=environ, check=True)
     (built,) = tmp_path.glob("*.whl")
 
     def files(path: Path) -> set[str]:
