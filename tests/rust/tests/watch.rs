@@ -160,6 +160,26 @@ fn a_loop_that_does_not_look_loses_nothing() {
     assert!(events.limiter.watch().is_some(), "nobody may look again");
 }
 
+/// The reading goes to and fro while somebody asks: nothing is left lying that only the thread could send or read.
+#[test]
+fn who_looks_and_lets_go_leaves_nothing() {
+    let servers = Servers::start(Kind::Single);
+    let mut events = Loop::new(servers.url(), 3 * PATIENCE);
+    for round in 0..100 {
+        let watch = events.limiter.watch().expect("somebody may look");
+        events.ask("1000000/hour", "k");
+        events.wait(events.next as usize);
+        // Until the thread has nothing to come for any more.
+        std::thread::sleep(Duration::from_millis(30));
+        drop(watch);
+        // While the thread is at any point of its way to sleep.
+        let (began, pause) = (Instant::now(), Duration::from_micros(2 * round));
+        while began.elapsed() < pause {}
+        events.ask("1000000/hour", "k");
+        events.wait(events.next as usize);
+    }
+}
+
 #[test]
 fn a_server_that_goes_away_is_noticed_and_found_again() {
     let servers = Servers::start(Kind::Single);

@@ -32,8 +32,11 @@ pub(super) struct Shared {
     queue: Mutex<Queue>,
     /// Whoever has it serves the queue: mostly the thread, and a caller whose job can leave at once.
     desk: Mutex<Desk>,
-    /// Whether the thread looks at the queue once more before it sleeps.
+    /// Whether the thread looks once more before it sleeps if it is `called`.
     awake: AtomicBool,
+    /// Whether there is something for the thread to do since it began to look. What that is may be anywhere: a caller may
+    /// have taken a job from the queue, and found that it cannot be sent now.
+    called: AtomicBool,
     sleeper: Mutex<Option<Waker>>,
 }
 
@@ -53,6 +56,7 @@ impl Engine {
             queue: Mutex::default(),
             desk: Mutex::new(Desk::new(target, survey)),
             awake: AtomicBool::new(true),
+            called: AtomicBool::new(false),
             sleeper: Mutex::default(),
         });
         let run = {
@@ -102,7 +106,7 @@ impl Shared {
     /// Sends what can leave at once from here, which spares the way to the thread; else the thread is woken, if there is
     /// anything to do for it now.
     pub(super) fn serve(&self) {
-        // The thread that has the desk looks at the queue before it sleeps.
+        // The thread that has the desk looks once more before it sleeps.
         let Some(mut desk) = self.desk.try_lock() else { return self.wake() };
         let served = desk.serve(&self.queue);
         drop(desk);
@@ -131,7 +135,8 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // With `sleep` below in this order: either it sees the job, or we see that it sleeps.
+        // With `run` below in this order: either it sees that it is called, or we see that it sleeps.
+        self.called.store(true, Ordering::SeqCst);
         if !self.awake.swap(true, Ordering::SeqCst)
             && let Some(waker) = self.sleeper.lock().take()
         {
@@ -145,13 +150,13 @@ impl Shared {
         poll_fn(|cx| {
             self.awake.store(true, Ordering::SeqCst);
             loop {
+                self.called.store(false, Ordering::SeqCst);
                 if self.desk.lock().poll(cx, &self.queue, &mut alarm).is_ready() {
                     return Poll::Ready(());
                 }
                 *self.sleeper.lock() = Some(cx.waker().clone());
                 self.awake.store(false, Ordering::SeqCst);
-                let queue = self.queue.lock();
-                if queue.jobs.is_empty() && !queue.closed && queue.news.is_none() {
+                if !self.called.load(Ordering::SeqCst) {
                     return Poll::Pending;
                 }
                 self.awake.store(true, Ordering::SeqCst);
