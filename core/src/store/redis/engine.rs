@@ -32,11 +32,10 @@ pub(super) struct Shared {
     queue: Mutex<Queue>,
     /// Whoever has it serves the queue: mostly the thread, and a caller whose job can leave at once.
     desk: Mutex<Desk>,
-    /// Whether the thread looks once more before it sleeps if it is `called`.
-    awake: AtomicBool,
     /// Whether there is something for the thread to do since it began to look. What that is may be anywhere: a caller may
     /// have taken a job from the queue, and found that it cannot be sent now.
     called: AtomicBool,
+    /// How to wake the thread, while it sleeps.
     sleeper: Mutex<Option<Waker>>,
 }
 
@@ -55,7 +54,6 @@ impl Engine {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             desk: Mutex::new(Desk::new(target, survey)),
-            awake: AtomicBool::new(true),
             called: AtomicBool::new(false),
             sleeper: Mutex::default(),
         });
@@ -136,8 +134,7 @@ impl Shared {
 
     fn wake(&self) {
         // With `run` below in this order: either it sees that it is called, or we see that it sleeps.
-        self.called.store(true, Ordering::SeqCst);
-        if !self.awake.swap(true, Ordering::SeqCst)
+        if !self.called.swap(true, Ordering::SeqCst)
             && let Some(waker) = self.sleeper.lock().take()
         {
             waker.wake();
@@ -148,18 +145,16 @@ impl Shared {
     async fn run(&self) {
         let mut alarm = Box::pin(tokio::time::sleep(Duration::ZERO));
         poll_fn(|cx| {
-            self.awake.store(true, Ordering::SeqCst);
             loop {
+                *self.sleeper.lock() = None;
                 self.called.store(false, Ordering::SeqCst);
                 if self.desk.lock().poll(cx, &self.queue, &mut alarm).is_ready() {
                     return Poll::Ready(());
                 }
                 *self.sleeper.lock() = Some(cx.waker().clone());
-                self.awake.store(false, Ordering::SeqCst);
                 if !self.called.load(Ordering::SeqCst) {
                     return Poll::Pending;
                 }
-                self.awake.store(true, Ordering::SeqCst);
             }
         })
         .await;
