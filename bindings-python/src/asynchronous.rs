@@ -31,7 +31,6 @@ use crate::reading::Reading;
 /// A call is made when it is awaited. Whoever cancels one that is on its way does not learn whether it was charged.
 #[pyclass(module = "tidegate", frozen, weakref)]
 pub(crate) struct AsyncLimiter {
-    pub(crate) inner: tidegate::AsyncLimiter,
     pub(crate) reading: Arc<Reading>,
 }
 
@@ -56,7 +55,7 @@ impl AsyncLimiter {
         F: Future<Output = Result<Outcome>> + Send + 'static,
     {
         let (policy, key) = (PolicyArgument::of(policy)?.into(), utf8(key)?.to_owned());
-        Ok(Pending::work(want, must_end, work(self.inner.clone(), policy, key)))
+        Ok(Pending::work(want, must_end, work(self.reading.limiter.clone(), policy, key)))
     }
 }
 
@@ -79,8 +78,7 @@ impl AsyncLimiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        let inner = options.policies(policies.as_ref())?.build_async().map_err(raise)?;
-        Ok(Self { reading: Reading::new(inner.clone()), inner })
+        Ok(Self { reading: Reading::new(options.policies(policies.as_ref())?.build_async().map_err(raise)?) })
     }
 
     /// The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
@@ -103,8 +101,7 @@ impl AsyncLimiter {
     ) -> PyResult<Self> {
         let clock = clock.as_ref();
         let options = Options { store: store.as_ref(), prefix, timeout, on_store_error, deny_cache, clock };
-        let inner = options.file(&path)?.build_async().map_err(raise)?;
-        Ok(Self { reading: Reading::new(inner.clone()), inner })
+        Ok(Self { reading: Reading::new(options.file(&path)?.build_async().map_err(raise)?) })
     }
 
     /// Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.
@@ -159,7 +156,7 @@ impl AsyncLimiter {
     /// After the work: charges or refunds the difference between what a check consumed and what it should have.
     #[pyo3(signature = (decision: "Decision", actual_cost: "int") -> "Coroutine[Any, Any, None]")]
     fn settle(&self, decision: Bound<'_, Decision>, #[pyo3(from_py_with = cost)] actual_cost: u64) -> Pending {
-        let (limiter, decision) = (self.inner.clone(), decision.get().inner.clone());
+        let (limiter, decision) = (self.reading.limiter.clone(), decision.get().inner.clone());
         // What was begun must end: with several entries a cancelled one would leave half of them settled.
         Pending::work(Want::Nothing, true, async move {
             limiter.settle(&decision, actual_cost).await.map(|()| Outcome::Nothing)
@@ -173,7 +170,7 @@ impl AsyncLimiter {
         entries: "Iterable[tuple[str | Policy | int, ...]]"
     ) -> "Coroutine[Any, Any, Decision]")]
     fn check_all(&self, entries: Bound<'_, PyAny>) -> PyResult<Pending> {
-        let (limiter, entries) = (self.inner.clone(), self::entries(&entries)?);
+        let (limiter, entries) = (self.reading.limiter.clone(), self::entries(&entries)?);
         Ok(Pending::work(Want::Decision, true, async move { limiter.check_all(entries).await.map(Outcome::Decision) }))
     }
 
@@ -272,20 +269,20 @@ impl AsyncLimiter {
         policy: Bound<'_, PyAny>,
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
     ) -> PyResult<usize> {
-        Ok(self.inner.waiting(PolicyArgument::of(&policy)?, utf8(&key)?))
+        Ok(self.reading.limiter.waiting(PolicyArgument::of(&policy)?, utf8(&key)?))
     }
 
     /// Returns when the store answers; raises StoreError, which says why, when it does not.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn ping(&self) -> Pending {
-        let limiter = self.inner.clone();
+        let limiter = self.reading.limiter.clone();
         Pending::work(Want::Nothing, true, async move { limiter.ping().await.map(|()| Outcome::Nothing) })
     }
 
     /// Takes the changed policy file, as a whole or not at all.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn reload(&self) -> Pending {
-        let limiter = self.inner.clone();
+        let limiter = self.reading.limiter.clone();
         // Not begun on the loop's thread: it reads a file.
         Pending::work(Want::Nothing, false, async move { limiter.reload().map(|()| Outcome::Nothing) })
     }
@@ -293,7 +290,7 @@ impl AsyncLimiter {
     /// Ends the limiter; every later call raises ClosedError.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn close(&self) -> Pending {
-        let limiter = self.inner.clone();
+        let limiter = self.reading.limiter.clone();
         Pending::work(Want::Nothing, true, async move {
             limiter.close();
             Ok(Outcome::Nothing)
@@ -303,7 +300,7 @@ impl AsyncLimiter {
     /// Changes which share of the keys uses the new store of a `rollout`, in percent; at once. Not awaitable: it asks nobody.
     #[pyo3(signature = (percent: "float") -> "None")]
     fn set_rollout(&self, percent: f64) -> PyResult<()> {
-        self.inner.set_rollout(percent).map_err(raise)
+        self.reading.limiter.set_rollout(percent).map_err(raise)
     }
 
     /// How often what happened, for metrics: `asked` (operations sent to a shared store), `deny_cache` (denials repeated
@@ -311,21 +308,21 @@ impl AsyncLimiter {
     /// `withheld` (not sent meanwhile), `store_unavailable`, `store_timeout`, `store_rejected`. Not awaitable: it asks nobody.
     #[pyo3(signature = () -> "dict[str, int]")]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        counters(py, &self.inner.counters())
+        counters(py, &self.reading.limiter.counters())
     }
 
     /// The policy that a name or a notation means to this limiter now. Not awaitable: it asks nobody.
     #[pyo3(signature = (policy: "str | Policy") -> "Policy")]
     fn policy(&self, policy: Bound<'_, PyAny>) -> PyResult<Policy> {
         let policy = PolicyArgument::of(&policy)?;
-        let known = self.inner.policy(policy).map_err(|error| raise_about(error, policy.text()))?;
+        let known = self.reading.limiter.policy(policy).map_err(|error| raise_about(error, policy.text()))?;
         Ok(Policy { inner: known })
     }
 
     /// The same limiter for threads: policies, usage and connections are shared.
     #[pyo3(signature = () -> "Limiter")]
     fn to_blocking(&self) -> Limiter {
-        Limiter { inner: self.inner.to_blocking(), reading: Arc::clone(&self.reading) }
+        Limiter { inner: self.reading.limiter.to_blocking(), reading: Arc::clone(&self.reading) }
     }
 
     /// A decorator: a call of the function is a check, and raises RateLimited when that is denied.
@@ -366,6 +363,6 @@ impl AsyncLimiter {
     }
 
     fn __repr__(&self) -> String {
-        format!("<AsyncLimiter {}>", self.inner.to_blocking().described())
+        format!("<AsyncLimiter {}>", self.reading.limiter.to_blocking().described())
     }
 }

@@ -66,7 +66,7 @@ impl Desk {
         let (py, key) = (limiter.py(), self.key(who));
         let (limiter, policy) = (limiter.get(), self.policy.bind(py));
         // Where nobody ever waits, the way into the loop and out of it would cost more than the check.
-        let blocking = limiter.inner.to_blocking();
+        let blocking = limiter.reading.limiter.to_blocking();
         if !blocking.waits() {
             let policy = PolicyArgument::of(policy)?;
             if let Some(answer) = blocking.at_hand(policy, &key, &self.call) {

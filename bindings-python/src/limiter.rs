@@ -392,7 +392,7 @@ impl Limiter {
     /// The same limiter for event loops: policies, usage and connections are shared.
     #[pyo3(signature = () -> "AsyncLimiter")]
     fn to_async(&self) -> AsyncLimiter {
-        AsyncLimiter { inner: self.inner.to_async(), reading: Arc::clone(&self.reading) }
+        AsyncLimiter { reading: Arc::clone(&self.reading) }
     }
 
     /// A decorator: a call of the function is a check, and raises RateLimited when that is denied.
