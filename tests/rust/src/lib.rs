@@ -9,4 +9,5 @@ pub mod random;
 pub mod said;
 pub mod servers;
 pub mod speaker;
+pub mod threads;
 pub mod vectors;

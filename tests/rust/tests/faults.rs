@@ -10,6 +10,7 @@ use tidegate::{Decision, ErrorKind, Limiter, OnStoreError, Source};
 use tidegate_tests::machine::{Machine, steadily, stretched};
 use tidegate_tests::proxy::{Proxy, Weather};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::threads;
 
 /// What a call may take …
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -87,9 +88,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Our threads that are running.
 fn threads_of_ours() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("a list of threads");
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("tidegate")).count()
+    threads::named("tidegate").len()
 }
 
 /// Puts load on four limiters, lets the fault happen, and looks at every single call.

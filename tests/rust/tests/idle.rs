@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use tidegate::Limiter;
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::threads;
 
 /// How often our threads have gone to sleep, together.
 fn sleeps() -> u64 {
-    let tasks = fs::read_dir("/proc/self/task").expect("a list of threads").flatten().map(|task| task.path());
-    let ours =
-        tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("tidegate-redis")));
-    let counts = ours.map(|task| {
+    let counts = threads::named("tidegate-redis").into_iter().map(|task| {
         let status = fs::read_to_string(task.join("status")).expect("a status");
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).expect("a count");
         line.trim().parse::<u64>().expect("a number")

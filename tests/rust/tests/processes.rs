@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use tidegate::{Limiter, OnStoreError};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::threads;
 
-/// Threads of this process whose names begin like that.
 fn threads(name: &str) -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|known| known.trim().starts_with(name)).count()
+    threads::named(name).len()
 }
 
 fn soon(what: &str, mut is: impl FnMut() -> bool) {
