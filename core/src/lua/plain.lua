@@ -48,7 +48,7 @@ if together == 4 then
     end
   end
   if not odd then
-    -- Of one text the server makes a reply in a third of the time that a list of lists takes.
+    -- One text is less work to reply with than lists, of which each is asked what kind of reply it means.
     if runs == 1 and type(out[3]) == 'string' then return pack('<dB', now, #refused) .. out[3] end
     return out
   end

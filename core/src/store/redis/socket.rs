@@ -73,7 +73,7 @@ impl Socket {
     /// What there is to read, waited for; `WouldBlock` when it is worth another look. `patience` is how long the system
     /// was told to wait, and belongs to the socket.
     ///
-    /// A read that waits takes half of what it takes to wait and then to read.
+    /// A read that waits is one call of the system, to wait and then to read are two.
     #[cfg(target_os = "linux")]
     pub(super) fn read_by(&self, deadline: Instant, patience: &mut Duration, buffer: &mut [u8]) -> io::Result<usize> {
         let left = left(deadline)?;
