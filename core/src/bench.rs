@@ -7,7 +7,7 @@ use crate::algorithm::{Rule, State};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::script::{Batch, Request, Unity};
+use crate::script::{Batch, Grouping, Request};
 use crate::store::{Entry, Memory, Op, Store};
 
 const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
@@ -67,7 +67,9 @@ impl Ruled {
 pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
     let plan = policy.plan();
     let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, op: CHECK });
-    Batch::new("tg".into(), None, Unity::Apart, keys.iter().map(request).collect()).command().get_packed_command()
+    Batch::new("tg".into(), None, Grouping::Independent, keys.iter().map(request).collect())
+        .command()
+        .get_packed_command()
 }
 
 /// What the fallback remembers of answers, alone.

@@ -33,7 +33,7 @@ static SOURCE: &str = concat!(
 
 static SCRIPT: Lazy<redis::Script> = Lazy::new(|| redis::Script::new(SOURCE));
 
-/// The unity that stands for `lua/plain.lua`.
+/// The grouping that stands for `lua/plain.lua`.
 const PLAIN: u8 = 4;
 
 /// What a reply of `lua/plain.lua` to a single entry begins with: the time, and how many were refused.
@@ -99,17 +99,17 @@ impl Request {
     }
 }
 
-/// Whether requests of one call have to do with each other.
+/// How the requests of one script call depend on each other. The script reads the number: see `lua/head.lua`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unity {
-    /// Each for itself.
-    Apart,
-    /// They stand or fall together.
-    Together,
-    /// Whether they would is all that is asked.
-    Asked,
-    /// They fall: what a refusal does is done, to those that are refused and to their journals.
-    Refused,
+pub(crate) enum Grouping {
+    /// Each request is decided alone.
+    Independent,
+    /// One refusal refuses all of them.
+    AllOrNothing,
+    /// The script says whether all would be admitted and writes nothing.
+    DryRun,
+    /// All are refused. The script does what a refusal does, to the requests that a limit refuses and to all journals.
+    RecordRefusals,
 }
 
 /// Requests that travel as one call.
@@ -117,7 +117,7 @@ pub(crate) enum Unity {
 pub(crate) struct Batch {
     prefix: Arc<str>,
     now: Option<u64>,
-    unity: Unity,
+    grouping: Grouping,
     requests: Vec<Request>,
     /// The distinct asks, as the number of the request that first made each.
     asks: Vec<u16>,
@@ -127,7 +127,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// `now` is the time to decide by, `None` the server's.
-    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, unity: Unity, requests: Vec<Request>) -> Self {
+    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, grouping: Grouping, requests: Vec<Request>) -> Self {
         let mut asks: Vec<u16> = Vec::new();
         let mut runs: Vec<SmallVec<[(u16, u16); 2]>> = Vec::with_capacity(requests.len());
         let mut known: HashMap<&Name, usize, foldhash::fast::RandomState> = HashMap::default();
@@ -151,15 +151,15 @@ impl Batch {
             runs[run].push((index as u16, ask as u16));
         }
         drop(known);
-        Self { prefix, now, unity, requests, asks, runs }
+        Self { prefix, now, grouping, requests, asks, runs }
     }
 
     pub(crate) const fn now(&self) -> Option<u64> {
         self.now
     }
 
-    pub(crate) const fn unity(&self) -> Unity {
-        self.unity
+    pub(crate) const fn grouping(&self) -> Grouping {
+        self.grouping
     }
 
     /// In the order they were given.
@@ -175,7 +175,7 @@ impl Batch {
     /// Whether `lua/plain.lua` can serve the first ask.
     fn is_plain(&self) -> bool {
         let request = &self.requests[0];
-        let checks = matches!(request.op, Op::Check { .. }) && self.unity == Unity::Apart;
+        let checks = matches!(request.op, Op::Check { .. }) && self.grouping == Grouping::Independent;
         checks && !request.remembers_refusals() && !request.plan.keeps_lists()
     }
 
@@ -205,10 +205,10 @@ impl Batch {
             }
         }
         let program = self.program();
-        let unity = if program.is_empty() && self.is_plain() { PLAIN } else { self.unity as u8 };
+        let grouping = if program.is_empty() && self.is_plain() { PLAIN } else { self.grouping as u8 };
         let mut head = Vec::with_capacity(14);
         head.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
-        head.extend_from_slice(&[stride as u8, unity]);
+        head.extend_from_slice(&[stride as u8, grouping]);
         head.extend_from_slice(&(self.asks.len() as u16).to_le_bytes());
         head.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
         cmd.arg(head).arg(program);
@@ -262,14 +262,14 @@ impl Batch {
             }
         }
         // While all stand or fall together, one that fails leaves nothing charged.
-        let together = self.unity != Unity::Apart;
+        let together = self.grouping != Grouping::Independent;
         let admits = |((index, _), denied): ((u16, u16), &Option<u16>)| {
             denied.is_none() || self.requests[usize::from(index)].plan.policy.options().shadow
         };
-        let stands = match self.unity {
-            Unity::Apart => true,
-            Unity::Together => self.order().zip(&denied).all(admits),
-            Unity::Asked | Unity::Refused => false,
+        let stands = match self.grouping {
+            Grouping::Independent => true,
+            Grouping::AllOrNothing => self.order().zip(&denied).all(admits),
+            Grouping::DryRun | Grouping::RecordRefusals => false,
         };
         let mut answers: Vec<Option<Result<Answer>>> = self.requests.iter().map(|_| None).collect();
         for ((index, _), denied) in self.order().zip(denied) {

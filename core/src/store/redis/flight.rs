@@ -38,14 +38,14 @@ pub(super) struct Passenger {
 impl Call {
     /// Those who still wait, as the jobs they were.
     pub(super) fn into_jobs(self) -> impl DoubleEndedIterator<Item = Job> {
-        let (now, unity, slot) = (self.batch.now(), self.batch.unity(), self.slot);
+        let (now, grouping, slot) = (self.batch.now(), self.batch.grouping(), self.slot);
         let mut requests = self.batch.into_requests().into_iter();
         let jobs: Vec<Job> = self
             .passengers
             .into_iter()
             .filter_map(|Passenger { ride, requests: count, waiter }| {
                 let requests = requests.by_ref().take(count).collect();
-                waiter.map(|waiter| Job { requests, unity, now, slot, ride, waiter })
+                waiter.map(|waiter| Job { requests, grouping, now, slot, ride, waiter })
             })
             .collect();
         jobs.into_iter()
@@ -62,8 +62,8 @@ impl Call {
             } else if let Some(waiter) = passenger.waiter.take() {
                 silent = true;
                 let requests = self.batch.requests()[its].iter().cloned().collect();
-                let (now, unity) = (self.batch.now(), self.batch.unity());
-                late.push(Job { requests, unity, now, slot: self.slot, ride: passenger.ride, waiter });
+                let (now, grouping) = (self.batch.now(), self.batch.grouping());
+                late.push(Job { requests, grouping, now, slot: self.slot, ride: passenger.ride, waiter });
             }
         }
         silent

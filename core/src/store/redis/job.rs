@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::script::{Request, Unity};
+use crate::script::{Grouping, Request};
 use crate::store::{AllDone, Answer, Done, Home};
 
 pub(super) enum Waiter {
@@ -36,7 +36,7 @@ impl Waiter {
 
 pub(super) struct Job {
     pub(super) requests: SmallVec<[Request; 1]>,
-    pub(super) unity: Unity,
+    pub(super) grouping: Grouping,
     pub(super) now: Option<u64>,
     pub(super) slot: u16,
     pub(super) ride: Ride,
@@ -67,19 +67,19 @@ impl Ride {
 impl Job {
     pub(super) fn one(request: Request, now: Option<u64>, slot: u16, ride: Ride, done: Done) -> Self {
         let requests = std::iter::once(request).collect();
-        Self { requests, unity: Unity::Apart, now, slot, ride, waiter: Waiter::One(done) }
+        Self { requests, grouping: Grouping::Independent, now, slot, ride, waiter: Waiter::One(done) }
     }
 
     pub(super) fn all(
         requests: Vec<Request>,
-        unity: Unity,
+        grouping: Grouping,
         now: Option<u64>,
         slot: u16,
         deadline: Instant,
         done: AllDone,
     ) -> Self {
         let ride = Ride { alone: true, ..Ride::new(deadline, false) };
-        Self { requests: requests.into(), unity, now, slot, ride, waiter: Waiter::All(done) }
+        Self { requests: requests.into(), grouping, now, slot, ride, waiter: Waiter::All(done) }
     }
 
     pub(super) fn fail(self, error: &Error) -> Home {
@@ -88,8 +88,8 @@ impl Job {
 
     /// What must agree for two jobs to travel together: nothing for a job that stands or falls as a whole.
     pub(super) fn fold(&self) -> Option<(Option<u64>, bool)> {
-        match self.unity {
-            Unity::Apart if !self.ride.alone => Some((self.now, self.requests[0].plan.has_companions())),
+        match self.grouping {
+            Grouping::Independent if !self.ride.alone => Some((self.now, self.requests[0].plan.has_companions())),
             _ => None,
         }
     }

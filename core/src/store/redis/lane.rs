@@ -319,7 +319,7 @@ impl Lane {
             let line = self.lines.entry(job.slot).or_default();
             (line.flights, line.aboard) = (line.flights + 1, line.aboard + 1);
             let (slot, passengers) = (job.slot, vec![Passenger::of(&job.ride, job.requests.len(), job.waiter)]);
-            let batch = Batch::new(Arc::clone(&self.prefix), job.now, job.unity, job.requests.into_vec());
+            let batch = Batch::new(Arc::clone(&self.prefix), job.now, job.grouping, job.requests.into_vec());
             self.depart(Call { batch, passengers, slot, in_full: false, asking: true });
         }
         while self.flights.len() < LONE_FLIGHTS
@@ -345,7 +345,7 @@ impl Lane {
             return None;
         }
         let first = line.waiting.pop_front()?;
-        let (fold, now, unity) = (first.fold(), first.now, first.unity);
+        let (fold, now, grouping) = (first.fold(), first.now, first.grouping);
         let mut passengers = vec![Passenger::of(&first.ride, first.requests.len(), first.waiter)];
         let mut requests = first.requests.into_vec();
         while fold.is_some()
@@ -362,7 +362,7 @@ impl Lane {
             line.queued = true;
             self.turn.push_back(slot);
         }
-        let batch = Batch::new(Arc::clone(&self.prefix), now, unity, requests);
+        let batch = Batch::new(Arc::clone(&self.prefix), now, grouping, requests);
         Some(Call { batch, passengers, slot, in_full: false, asking: false })
     }
 

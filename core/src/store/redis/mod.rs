@@ -32,7 +32,7 @@ use super::{AllDone, Answer, Entry, Make, Op, Pinged, Store, tell};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::resilience::Notes;
-use crate::script::{Request, Unity};
+use crate::script::{Grouping, Request};
 use engine::Engine;
 use job::{Job, Ride};
 use party::Party;
@@ -116,14 +116,14 @@ impl Redis {
     fn run(
         &self,
         requests: Vec<Request>,
-        unity: Unity,
+        grouping: Grouping,
         now: Option<u64>,
         reads: bool,
         deadline: Instant,
     ) -> Result<Vec<Result<Answer>>> {
         let pools = self.pools()?;
         let slot = requests.first().map_or(0, |request| self.slot(request));
-        pools.1.run(requests, unity, now, slot, reads, deadline)
+        pools.1.run(requests, grouping, now, slot, reads, deadline)
     }
 
     fn engine(&self) -> Result<Arc<(u64, Engine)>> {
@@ -182,14 +182,14 @@ impl Store for Redis {
     }
 
     fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, deadline: Instant) -> Result<Answer> {
-        let answers = self.run(vec![self.request(entry)], Unity::Apart, now, self.reads(&entry.op), deadline);
+        let answers = self.run(vec![self.request(entry)], Grouping::Independent, now, self.reads(&entry.op), deadline);
         answers?.pop().unwrap_or_else(|| Err(self.silence()))
     }
 
     fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant) -> Result<Vec<Answer>> {
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
         if self.is_of_one_slot(&requests) {
-            return self.run(requests, Unity::Together, now, false, deadline)?.into_iter().collect();
+            return self.run(requests, Grouping::AllOrNothing, now, false, deadline)?.into_iter().collect();
         }
         // Several nodes are asked at the same time, which the engine does.
         let (answer, answered) = std::sync::mpsc::channel();
@@ -223,7 +223,7 @@ impl Store for Redis {
             return self.gather(requests, now, deadline, done);
         }
         let slot = requests.first().map_or(0, |request| self.slot(request));
-        self.enqueue(Job::all(requests, Unity::Together, now, slot, deadline.into(), done));
+        self.enqueue(Job::all(requests, Grouping::AllOrNothing, now, slot, deadline.into(), done));
     }
 
     fn ping(&self) -> Result<()> {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::job::Job;
 use crate::error::Result;
-use crate::script::{Request, Unity};
+use crate::script::{Grouping, Request};
 use crate::store::{AllDone, Answer, Home};
 
 /// See the module.
@@ -80,11 +80,17 @@ impl Party {
         let state = State { step: Step::Ask, missing: 0, replies: Vec::new(), asked: Vec::new(), done: Some(done) };
         let party = Arc::new(Self { engine, groups, entries, now, deadline, timeout, state: Mutex::new(state) });
         let all = party.groups.iter().map(|group| Some(group.requests.clone())).collect();
-        party.submit(Step::Ask, Unity::Asked, all, deadline);
+        party.submit(Step::Ask, Grouping::DryRun, all, deadline);
     }
 
     /// Sends each group what is meant for it.
-    fn submit(self: &Arc<Self>, step: Step, unity: Unity, requests: Vec<Option<Vec<Request>>>, deadline: Instant) {
+    fn submit(
+        self: &Arc<Self>,
+        step: Step,
+        grouping: Grouping,
+        requests: Vec<Option<Vec<Request>>>,
+        deadline: Instant,
+    ) {
         {
             let mut state = self.state.lock();
             state.step = step;
@@ -96,7 +102,7 @@ impl Party {
             let party = Arc::clone(self);
             let done = Box::new(move |reply| party.arrived(index, reply));
             let slot = self.groups[index].slot;
-            self.engine.1.enqueue(Job::all(requests, unity, self.now, slot, deadline, done));
+            self.engine.1.enqueue(Job::all(requests, grouping, self.now, slot, deadline, done));
         }
     }
 
@@ -126,7 +132,7 @@ impl Party {
         let stands = self.groups.iter().zip(&asked).all(|(group, answers)| group.stands(answers));
         if stands {
             let all = self.groups.iter().map(|group| Some(group.requests.clone())).collect();
-            self.submit(Step::Charge, Unity::Together, all, self.deadline);
+            self.submit(Step::Charge, Grouping::AllOrNothing, all, self.deadline);
             return None;
         }
         let remembers = |group: &Group| group.requests.iter().any(Request::remembers_refusals);
@@ -136,7 +142,7 @@ impl Party {
             return self.end(Ok(self.merged(asked)));
         }
         self.state.lock().asked = asked;
-        self.submit(Step::Refuse, Unity::Refused, refusals, self.deadline);
+        self.submit(Step::Refuse, Grouping::RecordRefusals, refusals, self.deadline);
         None
     }
 
@@ -169,13 +175,13 @@ impl Party {
         match outcome {
             Ok(answers) => {
                 self.state.lock().asked = answers;
-                self.submit(Step::GiveBack, Unity::Apart, undo, self.deadline);
+                self.submit(Step::GiveBack, Grouping::Independent, undo, self.deadline);
                 None
             }
             Err(error) => {
                 // Nobody waits for what is given back after a failure, which may have taken all of the call's time.
                 let home = self.end(Err(error));
-                self.submit(Step::GiveBack, Unity::Apart, undo, Instant::now() + self.timeout);
+                self.submit(Step::GiveBack, Grouping::Independent, undo, Instant::now() + self.timeout);
                 home
             }
         }

@@ -12,7 +12,7 @@ use super::pool::Pools;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::script::{Request, Unity};
+use crate::script::{Grouping, Request};
 use crate::store::{Entry, Op};
 
 /// Numbers that are tried to find a key of a shard. One that has fewer slots than that finds is not asked.
@@ -30,7 +30,7 @@ pub(super) fn request(prefix: &str, number: u32) -> Request {
 /// Asks every primary. The first that does not serve says why.
 pub(super) fn all(pools: &Pools, deadline: Instant) -> Result<()> {
     let ask = |request, slot| -> Result<()> {
-        let answers = pools.run(vec![request], Unity::Apart, None, slot, false, deadline)?;
+        let answers = pools.run(vec![request], Grouping::Independent, None, slot, false, deadline)?;
         answers.into_iter().try_for_each(|answer| answer.map(drop))
     };
     let chart = pools.chart(deadline)?;

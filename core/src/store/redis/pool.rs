@@ -16,7 +16,7 @@ use super::verdict::Verdict;
 use super::wire::{Server, Wire};
 use super::{HOPS, PAUSE, REPLICAS, SURVEYS};
 use crate::error::Result;
-use crate::script::{Batch, Request, Unity};
+use crate::script::{Batch, Grouping, Request};
 use crate::store::Answer;
 use crate::store::url::Address;
 
@@ -60,13 +60,13 @@ impl Pools {
     pub(super) fn run(
         &self,
         requests: Vec<Request>,
-        unity: Unity,
+        grouping: Grouping,
         now: Option<u64>,
         slot: u16,
         reads: bool,
         deadline: Instant,
     ) -> Result<Vec<Result<Answer>>> {
-        let batch = Batch::new(Arc::clone(&self.prefix), now, unity, requests);
+        let batch = Batch::new(Arc::clone(&self.prefix), now, grouping, requests);
         let reply = self.call(&batch, slot, reads, deadline).map_err(|failure| failure.error)?;
         batch.answers(reply)
     }
