@@ -1,6 +1,6 @@
 //! What a check answers when the store fails.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use tidegate::OnStoreError::{self, Closed, Local, Open, Raise};
@@ -107,12 +107,25 @@ fn the_limiter_chooses_for_policies_that_do_not() {
     });
 }
 
+/// A period in hours whose aligned window ends hours from now, by the system's clock and by one two hours ahead.
+///
+/// A `sliding-counter` counts in windows that are aligned to 1970, so its answer depends on the time of day: after the end
+/// of the window its usage begins to fade. A period of one day would end its window at midnight UTC.
+fn period_far_from_its_end() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 3_600;
+    let left = |hours: &u64| [now, now + 2].map(|hour| hours - hour % hours).into_iter().min().expect("two clocks");
+    let hours = (24..=48).max_by_key(left).expect("a period");
+    assert!(left(&hours) > 3, "the window of {hours} hours ends soon");
+    hours
+}
+
 #[test]
 fn every_algorithm_goes_on_from_what_was_known() {
     steadily(|| {
         let server = Servers::start_with(Kind::Single, json!({"clock": true}));
         // Two hours apart: moments must be shifted, or a window would be over, or never be.
         server.clock(0, 7_200.0);
+        let sliding_counter = format!("sliding-counter 10/{}h", period_far_from_its_end());
         let algorithms = [
             "fixed-window 10/day",
             "sliding-window 10/day",
@@ -120,7 +133,7 @@ fn every_algorithm_goes_on_from_what_was_known() {
             "token-bucket 10/day",
             "gcra 10/day",
             "leaky-bucket 10/day",
-            "sliding-counter 10/day",
+            sliding_counter.as_str(),
             "10/day; 20/week",
             "concurrency 10 ttl 1d",
         ];
