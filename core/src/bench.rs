@@ -7,7 +7,7 @@ use crate::algorithm::{Rule, State};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::script::{Batch, Grouping, Request};
+use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::{Entry, Memory, Op, Store};
 
 const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };

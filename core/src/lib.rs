@@ -14,11 +14,9 @@ mod limiter;
 mod plan;
 pub mod policy;
 mod resilience;
-mod script;
 mod spare;
 mod store;
 mod tasks;
-mod value;
 
 pub use clock::ManualClock;
 pub use decision::{Decision, LimitState, Parts};

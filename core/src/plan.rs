@@ -50,7 +50,7 @@ pub(crate) struct Layout {
     pub(crate) width: u8,
 }
 
-/// What `parse` in `lua/value.lua` and `complete` in `lua/other.lua` read of a policy.
+/// What `parse` in `lua/value.lua` and `complete` in `lua/slow_path.lua` read of a policy.
 #[derive(Debug)]
 pub(crate) struct Ask {
     /// Slots of a decoded value before its lists.

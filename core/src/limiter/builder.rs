@@ -15,8 +15,7 @@ use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::policy::{OnStoreError, Policy, PolicyFile};
 use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange, shown};
-use crate::script::MOST;
-use crate::store::{Lookout, Memory, Place, Redis, Store, StoreUrl};
+use crate::store::{Lookout, MAX_ENTRIES, Memory, Place, Redis, Store, StoreUrl};
 
 /// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
@@ -66,7 +65,7 @@ impl Default for Builder {
             on_store_error: OnStoreError::default(),
             deny_cache: Duration::from_secs(1),
             listener: None,
-            fold: MOST,
+            fold: MAX_ENTRIES,
             #[cfg(feature = "bench")]
             bare: false,
             clock: None,
@@ -180,7 +179,7 @@ impl Builder {
     /// The most checks that travel to Redis in one call, up to 256; 1 sends each in a call of its own.
     #[must_use]
     pub fn fold(mut self, most: usize) -> Self {
-        self.fold = most.clamp(1, MOST);
+        self.fold = most.clamp(1, MAX_ENTRIES);
         self
     }
 

@@ -36,7 +36,7 @@ use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::PolicyFile;
 use crate::resilience::{Counters, Layers};
-use crate::store::{Answer, Entry, HoldId, Lookout, Op, Source, Store};
+use crate::store::{Answer, Entry, HoldId, Lookout, MAX_ENTRIES, Op, Source, Store};
 use hold::Keeper;
 use line::Lines;
 use policies::Policies;
@@ -255,11 +255,11 @@ fn asked<P: AsPolicy>(inner: &Inner, entries: impl IntoIterator<Item = (P, impl 
         .into_iter()
         .map(|(policy, key, cost)| Ok((inner.plan(&policy, key.as_ref())?, key.as_ref().to_owned(), valid_cost(cost)?)))
         .collect::<Result<_>>()?;
-    if asked.is_empty() || asked.len() > crate::script::MOST {
+    if asked.is_empty() || asked.len() > MAX_ENTRIES {
         return Err(Error::config(format!(
             "check_all was given {} entries: give from 1 to {}",
             asked.len(),
-            crate::script::MOST
+            MAX_ENTRIES
         )));
     }
     Ok(asked)

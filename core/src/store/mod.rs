@@ -2,7 +2,7 @@
 //! store.
 
 mod memory;
-mod redis;
+pub(crate) mod redis;
 mod url;
 
 pub(crate) use memory::Memory;
@@ -20,6 +20,9 @@ use crate::error::Result;
 use crate::few::Few;
 use crate::plan::Plan;
 use crate::resilience::{Notes, Owned};
+
+/// The most entries that one call carries: they occupy a Redis server for about half a millisecond.
+pub(crate) const MAX_ENTRIES: usize = 256;
 
 /// What the limits of a policy say, in order.
 pub(crate) type Views = Few<View>;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::ServerError;
 
+use super::script;
 use crate::error::{Error, ErrorKind};
-use crate::script;
 
 /// A call without an answer.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::job::{Job, Ride, Waiter};
-use crate::script::Batch;
+use super::script::Batch;
 
 /// What was sent; replies come in the same order.
 pub(super) struct Flight {

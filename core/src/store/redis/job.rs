@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::script::{Grouping, Request};
 use crate::error::{Error, Result};
-use crate::script::{Grouping, Request};
 use crate::store::{AllDone, Answer, Done, Home};
 
 pub(super) enum Waiter {

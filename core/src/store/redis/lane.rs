@@ -22,10 +22,10 @@ use super::flight::{Call, Cargo, Flight, Passenger};
 use super::job::Job;
 use super::link::Link;
 use super::lookout::Reader;
+use super::script::Batch;
 use super::verdict::Verdict;
 use super::wire::Server;
 use crate::error::Error;
-use crate::script::Batch;
 use crate::store::Homes;
 use crate::store::url::Address;
 

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::engine::Engine;
 use super::job::Job;
+use super::script::{Grouping, Request};
 use crate::error::Result;
-use crate::script::{Grouping, Request};
 use crate::store::{AllDone, Answer, Home};
 
 /// See the module.

@@ -9,10 +9,10 @@ use once_cell::sync::Lazy;
 
 use super::chart::slot_of;
 use super::pool::Pools;
+use super::script::{Grouping, Request};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::script::{Grouping, Request};
 use crate::store::{Entry, Op};
 
 /// Numbers that are tried to find a key of a shard. One that has fewer slots than that finds is not asked.

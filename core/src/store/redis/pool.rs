@@ -11,12 +11,12 @@ use redis::Value;
 
 use super::chart::{Chart, Shard};
 use super::failure::{self, Failure};
+use super::script::{Batch, Grouping, Request};
 use super::survey::Survey;
 use super::verdict::Verdict;
 use super::wire::{Server, Wire};
 use super::{HOPS, PAUSE, REPLICAS, SURVEYS};
 use crate::error::Result;
-use crate::script::{Batch, Grouping, Request};
 use crate::store::Answer;
 use crate::store::url::Address;
 

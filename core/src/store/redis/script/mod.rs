@@ -1,5 +1,7 @@
 //! Checks in, one script call out; its reply in, answers out. No I/O.
 
+mod stored_value;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -7,10 +9,10 @@ use once_cell::sync::Lazy;
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
+use self::stored_value::Asked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::store::{Answer, Attempt, Entry, Op, Source};
-use crate::value::{self, Asked};
 
 /// The script: the same rules as `algorithm/`, file by file.
 static SOURCE: &str = concat!(
@@ -25,22 +27,19 @@ static SOURCE: &str = concat!(
     include_str!("lua/gcra.lua"),
     include_str!("lua/leaky_bucket.lua"),
     include_str!("lua/concurrency.lua"),
-    include_str!("lua/plain.lua"),
+    include_str!("lua/fast_path.lua"),
     include_str!("lua/value.lua"),
-    include_str!("lua/other.lua"),
+    include_str!("lua/slow_path.lua"),
     include_str!("lua/main.lua"),
 );
 
 static SCRIPT: Lazy<redis::Script> = Lazy::new(|| redis::Script::new(SOURCE));
 
-/// The grouping that stands for `lua/plain.lua`.
+/// The grouping that stands for `lua/fast_path.lua`.
 const PLAIN: u8 = 4;
 
-/// What a reply of `lua/plain.lua` to a single entry begins with: the time, and how many were refused.
+/// What a reply of `lua/fast_path.lua` to a single entry begins with: the time, and how many were refused.
 const LONE: usize = 9;
-
-/// The most entries that travel in one call: they hold the server for about half a millisecond.
-pub(crate) const MOST: usize = 256;
 
 /// The name of a policy and key in Redis: the prefix and 12 bytes of a digest. See docs/adr/0003.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -172,7 +171,7 @@ impl Batch {
         self.requests
     }
 
-    /// Whether `lua/plain.lua` can serve the first ask.
+    /// Whether `lua/fast_path.lua` can serve the first ask.
     fn is_plain(&self) -> bool {
         let request = &self.requests[0];
         let checks = matches!(request.op, Op::Check { .. }) && self.grouping == Grouping::Independent;
@@ -354,7 +353,7 @@ fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value)
             let states = answer.states.as_deref_mut();
             (answer.views, answer.blocked_until) = match op {
                 Op::Clear => (request.plan.unseen(now, 1), 0),
-                _ => value::read(&request.plan, &bytes, asked, states)
+                _ => stored_value::read(&request.plan, &bytes, asked, states)
                     .ok_or_else(|| garbled("a state that cannot be read"))?,
             };
             Ok(answer)
@@ -363,7 +362,7 @@ fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value)
     }
 }
 
-/// See `note` in `lua/other.lua`.
+/// See `note` in `lua/slow_path.lua`.
 fn attempt(item: &Value) -> Option<Attempt> {
     let Value::BulkString(bytes) = item else { return None };
     let (at, rest) = bytes.split_first_chunk::<8>()?;

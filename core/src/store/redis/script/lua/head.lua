@@ -3,12 +3,12 @@
 -- KEYS     for each run, `stride` keys of one slot: the value; with stride 3 also the log's chunks and the journal.
 -- ARGV[1]  '<dBBHH': the time in µs (below 0: the server's), stride, how the entries belong together (0: each is for
 --          itself; 1: they stand or fall together; 2: it is only asked whether they would; 3: they fall, whatever is
---          answered; 4: as 0, and they are for plain.lua), the number of asks, the number of runs.
+--          answered; 4: as 0, and they are for fast_path.lua), the number of asks, the number of runs.
 -- ARGV[2]  '' when run i is one entry of ask 1; else '<H…' for each run: its entries, then the ask of each.
 -- ARGV[3…] the asks: an operation with the numbers of its policy, as script.rs writes them.
 -- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), with the limits that
 --          refused as bits from 2^16 on where the value does not tell them; then for each entry the value as it stands
---          after it. A refusal returns the stored value as it is: nothing is formatted. What plain.lua answers to a single
+--          after it. A refusal returns the stored value as it is: nothing is formatted. What fast_path.lua answers to a single
 --          entry is one text, '<dB' and the value: the time, and how many were refused.
 --
 -- A value is a header, the fields of all limits, for the full form the moment a block ends, and the limits' lists.
@@ -16,7 +16,7 @@
 -- 'aaaafwww' (algorithm, fractions, bytes of a count), its period, and of a bucket the count. docs/adr/0002 has the reasons.
 --
 -- A call pays for every table and every closure it makes, so it makes those it needs: the rules of the algorithms at
--- hand, and what is rare (other.lua) only when it happens.
+-- hand, and what is rare (slow_path.lua) only when it happens.
 
 local pack, unpack_, sub, byte, floor, ceil = struct.pack, struct.unpack, string.sub, string.byte, math.floor, math.ceil
 local values, call, pcall_ = unpack, redis.call, redis.pcall

@@ -1,5 +1,5 @@
 -- token-bucket: a meter of missing tokens. L.y: tokens missing from a bucket never seen; a key with such a bucket is
--- remembered for a while when everything about it is over (other.lua).
+-- remembered for a while when everything about it is over (slow_path.lua).
 if algorithm == 6 then
   if not initial then return ask, add, take, ends end
   local function birth(f, o, t, L)
