@@ -24,7 +24,7 @@ export interface LimitState {
 }
 
 /** A policy as the limiter knows it. */
-export interface Subject {
+export interface PolicyRef {
   /** What the native side calls it. */
   readonly number: number;
   readonly name: string;
@@ -136,7 +136,7 @@ export function bindingOf(decision: Decision): number {
 }
 
 export let numbersOf: (decision: Decision) => Numbers;
-export let subjectOf: (decision: Decision) => Subject;
+export let policyRefOf: (decision: Decision) => PolicyRef;
 export let chargedOf: (decision: Decision) => number;
 export let sourceOf: (decision: Decision) => number;
 
@@ -149,15 +149,21 @@ export class Decision {
   /** Of `checkAll`: one for each entry. Empty otherwise. */
   readonly decisions: readonly Decision[];
   // Not `#private`: making those costs more than all else about a Decision.
-  private readonly _subject: Subject;
+  private readonly _subject: PolicyRef;
   private readonly _numbers: Numbers;
 
   /** @internal */
-  constructor(subject: Subject, key: string, cost: number, numbers: Numbers, decisions: readonly Decision[] = NONE) {
+  constructor(
+    policyRef: PolicyRef,
+    key: string,
+    cost: number,
+    numbers: Numbers,
+    decisions: readonly Decision[] = NONE,
+  ) {
     this.key = key;
     this.cost = cost;
     this.decisions = decisions;
-    this._subject = subject;
+    this._subject = policyRef;
     this._numbers = numbers;
   }
 
@@ -262,7 +268,7 @@ export class Decision {
 
   static {
     numbersOf = (decision) => decision._numbers;
-    subjectOf = (decision) => decision._subject;
+    policyRefOf = (decision) => decision._subject;
     chargedOf = (decision) => decision._numbers[CHARGED];
     sourceOf = (decision) => (decision._numbers[HEAD] >> SOURCE) & 15;
   }

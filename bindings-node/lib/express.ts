@@ -6,13 +6,13 @@ import { IncomingMessage } from 'node:http';
 
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
+import { type Admission, newest, RequestLimiter } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend } from './http/node.js';
-import type { RateLimitOptions } from './http/options.js';
+import { attend } from './http/node-response.js';
+import { expressTrust } from './http/proxy-trust.js';
+import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { expressTrust } from './http/trust.js';
-import { nodeView } from './http/view.js';
-import { Gate, newest, type Verdict } from './http.js';
+import { nodeRequestAdapter } from './http/request-adapter.js';
 
 declare global {
   namespace Express {
@@ -25,7 +25,7 @@ declare global {
 
 // Express 5 gives every request a shape of its own, so that a property more costs it as much as all else here: what is
 // known of a request is kept beside it, and found through the prototype that all requests have in common.
-const view = nodeView<Request>('tidegate/express', {
+const adapter = nodeRequestAdapter<Request>('tidegate/express', {
   trusts: expressTrust,
   memory: (request) => request.rawHeaders ?? request,
 });
@@ -47,9 +47,9 @@ function tell(request: Request, decision: Decision | undefined): void {
   Object.defineProperty(requests, 'rateLimit', {
     configurable: true,
     get(this: Request): Decision | undefined {
-      let verdict = newest<Request, Response>(view, this);
-      while (verdict !== undefined && verdict.decision === undefined) verdict = verdict.before;
-      return verdict?.decision;
+      let admission = newest<Request, Response>(adapter, this);
+      while (admission !== undefined && admission.decision === undefined) admission = admission.before;
+      return admission?.decision;
     },
     // Whoever assigns another has the last word.
     set(this: Request, value: unknown) {
@@ -68,43 +68,43 @@ function commonOf(request: Request): object | undefined {
   return undefined;
 }
 
-const keys: Keys<Request> = keysOf(view);
+const keys: Keys<Request> = keysOf(adapter);
 export const clientIp: Keys<Request>['clientIp'] = keys.clientIp;
 export const header: Keys<Request>['header'] = keys.header;
 export const user: Keys<Request>['user'] = keys.user;
 export const claim: Keys<Request>['claim'] = keys.claim;
 
-type ExpressVerdict = Verdict<Request, Response> | undefined;
+type ExpressAdmission = Admission<Request, Response> | undefined;
 
 /** A middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions<Request, Response>): RequestHandler {
-  const gate = new Gate<Request, Response>(view, options);
+  const requestLimiter = new RequestLimiter<Request, Response>(adapter, options);
   return (request, response, next) => {
-    let verdict: ExpressVerdict | Promise<ExpressVerdict>;
+    let admission: ExpressAdmission | Promise<ExpressAdmission>;
     try {
-      verdict = gate.ask(request);
+      admission = requestLimiter.ask(request);
     } catch (error) {
       next(error);
       return;
     }
     // A promise more would cost every request as much as its check.
-    if (verdict instanceof Promise) verdict.then((verdict) => pass(verdict, request, response, next), next);
-    else pass(verdict, request, response, next);
+    if (admission instanceof Promise) admission.then((admission) => pass(admission, request, response, next), next);
+    else pass(admission, request, response, next);
   };
 }
 
-function pass(verdict: ExpressVerdict, request: Request, response: Response, next: NextFunction): void {
+function pass(admission: ExpressAdmission, request: Request, response: Response, next: NextFunction): void {
   let delayMs = 0;
   try {
-    if (verdict !== undefined) {
-      tell(request, verdict.decision);
-      verdict.announce(put, response);
-      if (!verdict.admitted) {
-        refuse(verdict, response).catch(next);
+    if (admission !== undefined) {
+      tell(request, admission.decision);
+      admission.announce(put, response);
+      if (!admission.admitted) {
+        refuse(admission, response).catch(next);
         return;
       }
-      attend(verdict, response, response);
-      delayMs = verdict.delayMs;
+      attend(admission, response, response);
+      delayMs = admission.delayMs;
     }
   } catch (error) {
     next(error);
@@ -119,11 +119,11 @@ function put(response: Response, name: string, value: string): void {
   response.setHeader(name, value);
 }
 
-async function refuse(verdict: Verdict<Request, Response>, response: Response): Promise<void> {
-  response.status(verdict.status);
-  const body = await verdict.denied(response);
+async function refuse(admission: Admission<Request, Response>, response: Response): Promise<void> {
+  response.status(admission.status);
+  const body = await admission.denied(response);
   if (response.headersSent) return;
   // Not through send: it would add a charset, which JSON has not.
-  if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(verdict.problem());
+  if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(admission.problem());
   else response.send(body);
 }

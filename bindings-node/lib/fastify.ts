@@ -6,13 +6,13 @@
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import type { Decision } from './decision.js';
 import { ConfigError } from './errors.js';
+import { RequestLimiter } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend, turn } from './http/node.js';
-import type { RateLimitOptions } from './http/options.js';
+import { attend, turn } from './http/node-response.js';
+import { fastifyTrust } from './http/proxy-trust.js';
+import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { fastifyTrust } from './http/trust.js';
-import { nodeView } from './http/view.js';
-import { Gate } from './http.js';
+import { nodeRequestAdapter } from './http/request-adapter.js';
 
 type Options = RateLimitOptions<FastifyRequest, FastifyReply>;
 
@@ -39,55 +39,57 @@ declare module 'fastify' {
 
 const HOOKS = ['onRequest', 'preParsing', 'preValidation', 'preHandler'] as const;
 
-const view = nodeView<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust });
+const adapter = nodeRequestAdapter<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust });
 
-const keys: Keys<FastifyRequest> = keysOf(view);
+const keys: Keys<FastifyRequest> = keysOf(adapter);
 export const clientIp: Keys<FastifyRequest>['clientIp'] = keys.clientIp;
 export const header: Keys<FastifyRequest>['header'] = keys.header;
 export const user: Keys<FastifyRequest>['user'] = keys.user;
 export const claim: Keys<FastifyRequest>['claim'] = keys.claim;
 
-type FastifyGate = Gate<FastifyRequest, FastifyReply>;
+type FastifyLimiter = RequestLimiter<FastifyRequest, FastifyReply>;
 
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, { hook = 'onRequest', ...common }) => {
   if (!HOOKS.includes(hook))
     throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
-  const gates = new Map<unknown, FastifyGate | undefined>();
-  const gateOf = (route: RouteRateLimit | undefined, place = ''): FastifyGate | undefined => {
-    const known = gates.get(route);
-    if (known !== undefined || gates.has(route)) return known;
+  const requestLimiters = new Map<unknown, FastifyLimiter | undefined>();
+  const requestLimiterOf = (route: RouteRateLimit | undefined, place = ''): FastifyLimiter | undefined => {
+    const known = requestLimiters.get(route);
+    if (known !== undefined || requestLimiters.has(route)) return known;
     const options = { ...common, ...route };
     const limited = route !== false && (route !== undefined || common.policy !== undefined);
-    const gate = limited ? new Gate<FastifyRequest, FastifyReply>(view, options as Options, place) : undefined;
-    gates.set(route, gate);
-    return gate;
+    const requestLimiter = limited
+      ? new RequestLimiter<FastifyRequest, FastifyReply>(adapter, options as Options, place)
+      : undefined;
+    requestLimiters.set(route, requestLimiter);
+    return requestLimiter;
   };
-  gateOf(undefined);
+  requestLimiterOf(undefined);
   if (!app.hasRequestDecorator('rateLimit')) app.decorateRequest('rateLimit', null);
   // What is wrong with a route is found when it is declared.
-  app.addHook('onRoute', ({ config, method, url }) => void gateOf(config?.rateLimit, `${method} ${url}`));
+  app.addHook('onRoute', ({ config, method, url }) => void requestLimiterOf(config?.rateLimit, `${method} ${url}`));
   app.addHook(hook, async (request: FastifyRequest, reply: FastifyReply) => {
-    const gate = gateOf(request.routeOptions.config?.rateLimit);
-    return gate && pass(gate, request, reply);
+    const requestLimiter = requestLimiterOf(request.routeOptions.config?.rateLimit);
+    return requestLimiter && pass(requestLimiter, request, reply);
   });
 };
 
-async function pass(gate: FastifyGate, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  const verdict = await gate.ask(request);
-  if (verdict === undefined) return undefined;
-  request.rateLimit = verdict.decision ?? null;
-  verdict.announce(put, reply);
-  if (verdict.admitted) {
-    attend(verdict, reply.raw, reply);
-    await turn(verdict.delayMs);
+async function pass(requestLimiter: FastifyLimiter, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const admission = await requestLimiter.ask(request);
+  if (admission === undefined) return undefined;
+  request.rateLimit = admission.decision ?? null;
+  admission.announce(put, reply);
+  if (admission.admitted) {
+    attend(admission, reply.raw, reply);
+    await turn(admission.delayMs);
     return undefined;
   }
-  reply.code(verdict.status);
-  const body = await verdict.denied(reply);
+  reply.code(admission.status);
+  const body = await admission.denied(reply);
   if (reply.sent) return reply;
   if (body !== undefined) return reply.send(body);
   // As bytes: to a text Fastify would add a charset, which JSON has not.
-  return reply.type(MEDIA_TYPE).send(Buffer.from(verdict.problem()));
+  return reply.type(MEDIA_TYPE).send(Buffer.from(admission.problem()));
 }
 
 function put(reply: FastifyReply, name: string, value: string): void {

@@ -4,12 +4,12 @@
 
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Decision } from './decision.js';
+import { type Admission, newest, RequestLimiter } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { turn } from './http/node.js';
-import type { RateLimitOptions } from './http/options.js';
+import { turn } from './http/node-response.js';
+import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import type { View } from './http/view.js';
-import { Gate, newest, type Verdict } from './http.js';
+import type { RequestAdapter } from './http/request-adapter.js';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -34,8 +34,8 @@ interface NodeOutgoing {
   once(event: 'finish' | 'close', listener: () => void): unknown;
 }
 
-const view: View<Context> = {
-  adapter: 'tidegate/hono',
+const adapter: RequestAdapter<Context> = {
+  name: 'tidegate/hono',
   method: (context) => context.req.method,
   path: (context) => context.req.path,
   header: (context, name) => context.req.header(name),
@@ -49,7 +49,7 @@ const view: View<Context> = {
   claims: (context) => context.get('jwtPayload' as never) ?? context.get('user' as never),
 };
 
-const keys: Keys<Context> = keysOf(view);
+const keys: Keys<Context> = keysOf(adapter);
 export const clientIp: Keys<Context>['clientIp'] = keys.clientIp;
 export const header: Keys<Context>['header'] = keys.header;
 export const user: Keys<Context>['user'] = keys.user;
@@ -57,15 +57,15 @@ export const claim: Keys<Context>['claim'] = keys.claim;
 
 /** A middleware that limits requests. The Decision is `context.get('rateLimit')`. */
 export function rateLimit(options: RateLimitOptions<Context, Response>): MiddlewareHandler {
-  const gate = new Gate<Context, Response>(view, options);
+  const requestLimiter = new RequestLimiter<Context, Response>(adapter, options);
   return async (context, next) => {
-    const verdict = await gate.ask(context);
-    if (verdict === undefined) return next();
-    context.set('rateLimit', verdict.decision);
-    if (!verdict.admitted) return refuse(verdict, context);
-    const over = (): void => verdict.over(context.res);
-    const attended = !verdict.pending || attend(context, over);
-    await turn(verdict.delayMs);
+    const admission = await requestLimiter.ask(context);
+    if (admission === undefined) return next();
+    context.set('rateLimit', admission.decision);
+    if (!admission.admitted) return refuse(admission, context);
+    const over = (): void => admission.over(context.res);
+    const attended = !admission.pending || attend(context, over);
+    await turn(admission.delayMs);
     try {
       await next();
     } catch (error) {
@@ -80,21 +80,21 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
 }
 
 function announce(context: Context): void {
-  newest<Context, Response>(view, context)?.announce(put, context);
+  newest<Context, Response>(adapter, context)?.announce(put, context);
 }
 
 function put(context: Context, name: string, value: string): void {
   context.header(name, value);
 }
 
-async function refuse(verdict: Verdict<Context, Response>, context: Context): Promise<Response> {
+async function refuse(admission: Admission<Context, Response>, context: Context): Promise<Response> {
   announce(context);
-  context.status(verdict.status);
-  const body = await verdict.denied(context.res);
+  context.status(admission.status);
+  const body = await admission.denied(context.res);
   if (body instanceof Response) return body;
   if (typeof body === 'string') return context.text(body);
   if (body !== undefined) return context.json(body as object);
-  return context.body(verdict.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
+  return context.body(admission.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
 }
 
 /** Node tells when the last byte was handed over, or the client has gone; false where nobody does. */

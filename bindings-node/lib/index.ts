@@ -1,5 +1,12 @@
 export type { Attempt } from './attempt.js';
-export type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
+export type {
+  AcquireOptions,
+  CheckEntry,
+  CheckOptions,
+  CostOptions,
+  HoldOptions,
+  WrapOptions,
+} from './call-options.js';
 export { ManualClock } from './clock.js';
 export type { Counters } from './counters.js';
 export { Decision, type DecisionFields, type LimitState, type Source } from './decision.js';
@@ -16,8 +23,8 @@ export {
 } from './errors.js';
 export { Hold } from './hold.js';
 export { Limiter } from './limiter.js';
+export type { LimiterOptions, PolicyDescription } from './limiter-options.js';
 export { type LintWarning, lint } from './lint.js';
-export type { LimiterOptions, PolicyDescription } from './options.js';
 export {
   type Algorithm,
   type Duration,
@@ -30,4 +37,4 @@ export {
 } from './policy.js';
 export { RateLimited } from './rate-limited.js';
 export { type Rollout, rollout } from './rollout.js';
-export type { Logger, StoreChange } from './watch.js';
+export type { Logger, StoreChange } from './store-changes.js';

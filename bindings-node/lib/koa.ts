@@ -3,17 +3,17 @@
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
 import type { Context, Middleware, Response } from 'koa';
+import { RequestLimiter } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend, turn } from './http/node.js';
-import type { RateLimitOptions } from './http/options.js';
+import { attend, turn } from './http/node-response.js';
+import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { nodeView, type View } from './http/view.js';
-import { Gate } from './http.js';
+import { nodeRequestAdapter, type RequestAdapter } from './http/request-adapter.js';
 
-const node = nodeView('tidegate/koa');
+const node = nodeRequestAdapter('tidegate/koa');
 
-const view: View<Context> = {
-  adapter: node.adapter,
+const adapter: RequestAdapter<Context> = {
+  name: node.name,
   method: (context) => context.method,
   path: (context) => context.path,
   header: (context, name) => node.header(context.req, name),
@@ -23,7 +23,7 @@ const view: View<Context> = {
   claims: (context) => context.state['auth'] ?? context.state['user'],
 };
 
-const keys: Keys<Context> = keysOf(view);
+const keys: Keys<Context> = keysOf(adapter);
 export const clientIp: Keys<Context>['clientIp'] = keys.clientIp;
 export const header: Keys<Context>['header'] = keys.header;
 export const user: Keys<Context>['user'] = keys.user;
@@ -31,29 +31,29 @@ export const claim: Keys<Context>['claim'] = keys.claim;
 
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions<Context, Response>): Middleware {
-  const gate = new Gate<Context, Response>(view, options);
+  const requestLimiter = new RequestLimiter<Context, Response>(adapter, options);
   return async (context, next) => {
-    const verdict = await gate.ask(context);
-    if (verdict === undefined) return next();
-    context.state['rateLimit'] = verdict.decision;
+    const admission = await requestLimiter.ask(context);
+    if (admission === undefined) return next();
+    context.state['rateLimit'] = admission.decision;
     const fields: Record<string, string> = {};
-    verdict.announce(put, fields);
+    admission.announce(put, fields);
     context.set(fields);
-    if (verdict.admitted) {
-      attend(verdict, context.res, context.response);
-      await turn(verdict.delayMs);
+    if (admission.admitted) {
+      attend(admission, context.res, context.response);
+      await turn(admission.delayMs);
       return next().catch((error: unknown) => {
         // Koa answers an error with the headers that the error has, and no others.
         if (error instanceof Error) Object.assign(error, { headers: { ...fields, ...headersOf(error) } });
         throw error;
       });
     }
-    context.status = verdict.status;
-    const body = await verdict.denied(context.response);
+    context.status = admission.status;
+    const body = await admission.denied(context.response);
     if (context.headerSent || (body === undefined && context.body !== undefined && context.body !== null))
       return undefined;
     if (body === undefined) context.type = MEDIA_TYPE;
-    context.body = body ?? verdict.problem();
+    context.body = body ?? admission.problem();
     return undefined;
   };
 }

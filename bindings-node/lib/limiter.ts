@@ -1,17 +1,24 @@
 import { type Attempt, attempt } from './attempt.js';
-import type { AcquireOptions, CheckEntry, CheckOptions, CostOptions, HoldOptions, WrapOptions } from './calls.js';
+import type {
+  AcquireOptions,
+  CheckEntry,
+  CheckOptions,
+  CostOptions,
+  HoldOptions,
+  WrapOptions,
+} from './call-options.js';
 import type { Counters } from './counters.js';
-import { chargedOf, type Decision, type Subject, sourceOf, subjectOf } from './decision.js';
-import { Denied } from './denied.js';
+import { chargedOf, type Decision, type PolicyRef, policyRefOf, sourceOf } from './decision.js';
+import { DenyCache } from './deny-cache.js';
 import { ConfigError, noCost, noKey, shown } from './errors.js';
 import { Hold } from './hold.js';
+import { type LimiterOptions, opening } from './limiter-options.js';
 import { done, unwrap, WATCHES } from './native.js';
-import { type LimiterOptions, opening } from './options.js';
-import { CHARGE, CHECK, type Entry, PEEK, Pipe, REFUND, SETTLE } from './pipe.js';
 import { fromPolicy, type Policy, type PolicyLike } from './policy.js';
+import { PolicyRefs } from './policy-refs.js';
 import { RateLimited } from './rate-limited.js';
-import { Subjects } from './subjects.js';
-import { Watch } from './watch.js';
+import { StoreChangeReporter } from './store-changes.js';
+import { CHARGE, CHECK, type Entry, PEEK, REFUND, SETTLE, Transport } from './transport.js';
 
 const bytes = new TextEncoder();
 
@@ -19,10 +26,10 @@ const bytes = new TextEncoder();
 export let isLocal: (limiter: Limiter) => boolean;
 
 /** What a limiter knows of a policy. */
-export let subjectIn: (limiter: Limiter, policy: PolicyLike) => Subject;
+export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
 
 /** A check about what was looked up already; its answer is no promise where it is at hand. Throws what is wrong with it. */
-export let checkIn: (limiter: Limiter, subject: Subject, key: string, cost: number) => Decision | Promise<Decision>;
+export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: number) => Decision | Promise<Decision>;
 
 /** The file of a limiter that `fromFile` makes: its own way in, so that the constructor keeps one argument. */
 let fileOfNext: string | undefined;
@@ -39,12 +46,12 @@ let fileOfNext: string | undefined;
  * An open limiter does not keep the process alive; calls that wait for an answer do.
  */
 export class Limiter {
-  readonly #pipe: Pipe;
-  readonly #denied: Denied | undefined;
+  readonly #transport: Transport;
+  readonly #denyCache: DenyCache | undefined;
   readonly #holds = new Set<Hold>();
   readonly #local: boolean;
-  readonly #watch: Watch;
-  readonly #subjects: Subjects;
+  readonly #watch: StoreChangeReporter;
+  readonly #policyRefs: PolicyRefs;
   #closing: Promise<void> | undefined;
 
   /** A limiter. Nothing is connected before the first call. */
@@ -55,20 +62,20 @@ export class Limiter {
     const { clock, logger, onChange } = options;
     const local = made.isLocal();
     this.#local = local;
-    this.#watch = new Watch(logger, onChange);
+    this.#watch = new StoreChangeReporter(logger, onChange);
     if (!local) {
       // The native side holds what it calls for as long as it lives: if that held us, neither would ever be collected.
       const watch = new WeakRef(this.#watch);
       made.onChange((change) => watch.deref()?.tell(change));
     }
     // Memory knows at once that a key is still denied.
-    this.#denied = local ? undefined : new Denied(clock);
-    this.#pipe = new Pipe(
+    this.#denyCache = local ? undefined : new DenyCache(clock);
+    this.#transport = new Transport(
       (asks, units, answers, bell) => unwrap(made.open(asks, units, answers, bell, WATCHES)),
       local || clock !== undefined,
-      this.#denied,
+      this.#denyCache,
     );
-    this.#subjects = new Subjects(this.#pipe, this.#denied);
+    this.#policyRefs = new PolicyRefs(this.#transport, this.#denyCache);
   }
 
   /** The limiter that a policy file describes: its policies, and its store unless another is given. */
@@ -84,30 +91,36 @@ export class Limiter {
 
   #ask(what: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
     try {
-      return Promise.resolve(this.#askAbout(what, this.#subjects.of(policy), key, cost, charged));
+      return Promise.resolve(this.#askAbout(what, this.#policyRefs.of(policy), key, cost, charged));
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
   /** The answer itself where it is at hand. */
-  #askAbout(what: number, subject: Subject, key: string, cost: number, charged: number): Decision | Promise<Decision> {
+  #askAbout(
+    what: number,
+    policyRef: PolicyRef,
+    key: string,
+    cost: number,
+    charged: number,
+  ): Decision | Promise<Decision> {
     if (typeof key !== 'string') throw noKey(key);
     if (typeof cost !== 'number') throw noCost(cost);
-    if (this.#denied !== undefined) {
+    if (this.#denyCache !== undefined) {
       if (what === CHECK) {
-        const known = this.#denied.find(subject, key, cost);
-        if (known !== undefined) return this.#pipe.known(subject, key, cost, known);
+        const known = this.#denyCache.find(policyRef, key, cost);
+        if (known !== undefined) return this.#transport.known(policyRef, key, cost, known);
       } else if (what > PEEK) {
-        return this.#giving(key, this.#pipe.ask(what, subject, key, cost, charged));
+        return this.#giving(key, this.#transport.ask(what, policyRef, key, cost, charged));
       }
     }
-    return this.#pipe.ask(what, subject, key, cost, charged);
+    return this.#transport.ask(what, policyRef, key, cost, charged);
   }
 
   /** Before and after something may be given back to a key, nothing is known of it. */
   async #giving<T>(key: string, call: T | Promise<T>): Promise<T> {
-    const denied = this.#denied;
+    const denied = this.#denyCache;
     if (denied === undefined) return call;
     denied.forget(key);
     try {
@@ -118,11 +131,11 @@ export class Limiter {
   }
 
   #entry(policy: PolicyLike, key: string, cost: number): Entry {
-    const subject = this.#subjects.of(policy);
+    const policyRef = this.#policyRefs.of(policy);
     // A text crosses whole here, and half a surrogate pair would become another character on the way.
     if (typeof key !== 'string' || !key.isWellFormed()) throw noKey(key);
     if (typeof cost !== 'number') throw noCost(cost);
-    return { subject, key, cost };
+    return { policyRef, key, cost };
   }
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
@@ -134,23 +147,25 @@ export class Limiter {
   }
 
   async #note(policy: PolicyLike, key: string, cost: number, meta: string | Uint8Array): Promise<Decision> {
-    const { subject } = this.#entry(policy, key, cost);
+    const { policyRef } = this.#entry(policy, key, cost);
     const said = typeof meta === 'string' ? bytes.encode(meta) : meta;
     if (!(said instanceof Uint8Array)) throw new ConfigError(`meta cannot be ${shown(meta)}: give text or bytes`);
-    const { channel } = this.#pipe;
-    return this.#pipe.single(subject, key, cost, (ticket) => channel.note(ticket, subject.number, key, cost, said));
+    const { channel } = this.#transport;
+    return this.#transport.single(policyRef, key, cost, (ticket) =>
+      channel.note(ticket, policyRef.number, key, cost, said),
+    );
   }
 
   /** Asks without consuming. */
   peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
     const answer = this.#ask(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
     // What is admitted now is denied no more, whoever gave it back.
-    return this.#denied?.knows(key) ? this.#looked(key, answer) : answer;
+    return this.#denyCache?.knows(key) ? this.#looked(key, answer) : answer;
   }
 
   async #looked(key: string, answer: Promise<Decision>): Promise<Decision> {
     const decision = await answer;
-    if (decision.allowed) this.#denied?.forget(key);
+    if (decision.allowed) this.#denyCache?.forget(key);
     return decision;
   }
 
@@ -169,18 +184,18 @@ export class Limiter {
   async settle(decision: Decision, actualCost: number): Promise<void> {
     const each = decision.decisions.length === 0 ? [decision] : decision.decisions;
     await Promise.all(
-      each.map((one) => this.#ask(SETTLE + sourceOf(one), subjectOf(one).given, one.key, actualCost, chargedOf(one))),
+      each.map((one) => this.#ask(SETTLE + sourceOf(one), policyRefOf(one).given, one.key, actualCost, chargedOf(one))),
     );
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
   async checkAll(entries: Iterable<CheckEntry>): Promise<Decision> {
     const all = Array.from(entries, ([policy, key, cost = 1]) => this.#entry(policy, key, cost));
-    const { channel } = this.#pipe;
-    const said = await this.#pipe.task(all, (ticket) =>
+    const { channel } = this.#transport;
+    const said = await this.#transport.task(all, (ticket) =>
       channel.checkAll(
         ticket,
-        all.map((entry) => entry.subject.number),
+        all.map((entry) => entry.policyRef.number),
         all.map((entry) => entry.key),
         all.map((entry) => entry.cost),
       ),
@@ -199,10 +214,10 @@ export class Limiter {
       throw new ConfigError(`timeoutMs cannot be ${shown(timeoutMs)}: it must be a number of milliseconds`);
     }
     const patience = timeoutMs === Number.POSITIVE_INFINITY ? null : timeoutMs;
-    const { channel } = this.#pipe;
-    const said = await this.#pipe.task(
+    const { channel } = this.#transport;
+    const said = await this.#transport.task(
       [entry],
-      (ticket) => channel.acquire(ticket, entry.subject.number, key, cost, patience),
+      (ticket) => channel.acquire(ticket, entry.policyRef.number, key, cost, patience),
       signal,
     );
     return said.decision as Decision;
@@ -234,68 +249,72 @@ export class Limiter {
   }
 
   async #hold(entry: Entry, signal: AbortSignal | undefined): Promise<Hold> {
-    const { channel } = this.#pipe;
-    const { subject, key, cost } = entry;
-    const said = await this.#pipe.task([entry], (ticket) => channel.hold(ticket, subject.number, key, cost), signal);
+    const { channel } = this.#transport;
+    const { policyRef, key, cost } = entry;
+    const said = await this.#transport.task(
+      [entry],
+      (ticket) => channel.hold(ticket, policyRef.number, key, cost),
+      signal,
+    );
     const decision = said.decision as Decision;
     const { hold: number } = said;
     if (number === undefined) throw new RateLimited(decision);
     const hold = new Hold(decision, async () => {
       this.#holds.delete(hold);
-      await this.#pipe.task([], (ticket) => channel.release(ticket, number));
+      await this.#transport.task([], (ticket) => channel.release(ticket, number));
     });
     this.#holds.add(hold);
     return hold;
   }
 
   /** Does what only has to be done. */
-  async #do(policy: PolicyLike, key: string, begin: (ticket: number, subject: number) => number): Promise<void> {
+  async #do(policy: PolicyLike, key: string, begin: (ticket: number, policyRef: number) => number): Promise<void> {
     const entry = this.#entry(policy, key, 1);
     await this.#giving(
       key,
-      this.#pipe.task([entry], (ticket) => begin(ticket, entry.subject.number)),
+      this.#transport.task([entry], (ticket) => begin(ticket, entry.policyRef.number)),
     );
   }
 
   /** Denies the key for that many milliseconds, whatever its usage. */
   block(policy: PolicyLike, key: string, ms: number): Promise<void> {
     if (typeof ms !== 'number') return Promise.reject(new ConfigError(`a block cannot last ${shown(ms)} milliseconds`));
-    return this.#do(policy, key, (ticket, subject) => this.#pipe.channel.block(ticket, subject, key, ms));
+    return this.#do(policy, key, (ticket, policyRef) => this.#transport.channel.block(ticket, policyRef, key, ms));
   }
 
   /** Ends a block. */
   unblock(policy: PolicyLike, key: string): Promise<void> {
-    return this.#do(policy, key, (ticket, subject) => this.#pipe.channel.unblock(ticket, subject, key));
+    return this.#do(policy, key, (ticket, policyRef) => this.#transport.channel.unblock(ticket, policyRef, key));
   }
 
   /** Forgets a key's usage and ends its block. Its journal stays. */
   clear(policy: PolicyLike, key: string): Promise<void> {
-    return this.#do(policy, key, (ticket, subject) => this.#pipe.channel.clear(ticket, subject, key));
+    return this.#do(policy, key, (ticket, policyRef) => this.#transport.channel.clear(ticket, policyRef, key));
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */
   async journal(policy: PolicyLike, key: string): Promise<readonly Attempt[]> {
     const entry = this.#entry(policy, key, 1);
-    const { channel } = this.#pipe;
-    const said = await this.#pipe.task([entry], (ticket) => channel.journal(ticket, entry.subject.number, key));
+    const { channel } = this.#transport;
+    const said = await this.#transport.task([entry], (ticket) => channel.journal(ticket, entry.policyRef.number, key));
     return (said.attempts ?? []).map(attempt);
   }
 
   /** Whether the store answers; throws what is wrong when it does not. */
   async ping(): Promise<void> {
-    const { channel } = this.#pipe;
-    await this.#pipe.task([], (ticket) => channel.ping(ticket));
+    const { channel } = this.#transport;
+    await this.#transport.task([], (ticket) => channel.ping(ticket));
   }
 
   /** The policy that a call would apply. */
   policy(policy: PolicyLike): Policy {
-    return fromPolicy(unwrap(this.#pipe.channel.policy(this.#subjects.of(policy).number)));
+    return fromPolicy(unwrap(this.#transport.channel.policy(this.#policyRefs.of(policy).number)));
   }
 
   /** How many of this limiter's callers wait for a key in `acquire`. */
   waiting(policy: PolicyLike, key: string): number {
-    const { subject } = this.#entry(policy, key, 1);
-    return this.#pipe.channel.waiting(subject.number, key);
+    const { policyRef } = this.#entry(policy, key, 1);
+    return this.#transport.channel.waiting(policyRef.number, key);
   }
 
   /** Of a limiter with a `rollout`: so many percent of the keys use the new store from the next call on. */
@@ -304,24 +323,24 @@ export class Limiter {
       throw new ConfigError(`a rollout of ${shown(percent)} percent cannot be: give a number from 0 to 100`);
     }
     // What was asked before is asked where it would have been.
-    this.#pipe.flush();
-    done(this.#pipe.channel.setRollout(percent));
-    this.#denied?.forgetAll();
+    this.#transport.flush();
+    done(this.#transport.channel.setRollout(percent));
+    this.#denyCache?.forgetAll();
   }
 
   /** What was counted since the limiter was made. */
   counters(): Counters {
-    const counted = this.#pipe.channel.counters();
-    return { ...counted, denyCache: counted.denyCache + (this.#denied?.repeated ?? 0) };
+    const counted = this.#transport.channel.counters();
+    return { ...counted, denyCache: counted.denyCache + (this.#denyCache?.repeated ?? 0) };
   }
 
   /** Takes the changed policy file, as a whole or not at all. */
   async reload(): Promise<void> {
-    const { channel } = this.#pipe;
+    const { channel } = this.#transport;
     try {
-      await this.#pipe.task([], (ticket) => channel.reload(ticket));
+      await this.#transport.task([], (ticket) => channel.reload(ticket));
     } finally {
-      this.#subjects.forget();
+      this.#policyRefs.forget();
     }
   }
 
@@ -357,8 +376,8 @@ export class Limiter {
 
   async #close(): Promise<void> {
     await Promise.allSettled(Array.from(this.#holds, (hold) => hold.release()));
-    this.#subjects.forget();
-    await this.#pipe.close();
+    this.#policyRefs.forget();
+    await this.#transport.close();
   }
 
   /** What `await using` calls. */
@@ -368,7 +387,7 @@ export class Limiter {
 
   static {
     isLocal = (limiter) => limiter.#local;
-    subjectIn = (limiter, policy) => limiter.#subjects.of(policy);
-    checkIn = (limiter, subject, key, cost) => limiter.#askAbout(CHECK, subject, key, cost, 0);
+    policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
+    checkIn = (limiter, policyRef, key, cost) => limiter.#askAbout(CHECK, policyRef, key, cost, 0);
   }
 }

@@ -22,13 +22,13 @@ import {
 import { APP_GUARD, Reflector } from '@nestjs/core';
 import type { Decision } from './decision.js';
 import { ConfigError } from './errors.js';
+import { type Admission, RequestLimiter } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend, turn } from './http/node.js';
-import type { PolicyChoice, RateLimitOptions } from './http/options.js';
+import { attend, turn } from './http/node-response.js';
+import { expressTrust, fastifyTrust } from './http/proxy-trust.js';
+import type { PolicyChoice, RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { expressTrust, fastifyTrust } from './http/trust.js';
-import { type NodeRequest, nodeView } from './http/view.js';
-import { Gate, type Verdict } from './http.js';
+import { type NodeRequest, nodeRequestAdapter } from './http/request-adapter.js';
 
 /** A request of Express or of Fastify. */
 export interface NestRequest extends NodeRequest {
@@ -72,28 +72,28 @@ export function SkipRateLimit(): CustomDecorator<typeof HANDLER> {
   return RateLimit(false);
 }
 
-const view = nodeView<NestRequest>('tidegate/nest', {
+const adapter = nodeRequestAdapter<NestRequest>('tidegate/nest', {
   trusts: {
     setting: `${expressTrust.setting}, or ${fastifyTrust.setting},`,
     of: (request) => ('server' in request ? fastifyTrust.of(request as { server: object }) : expressTrust.of(request)),
   },
 });
 
-const keys: Keys<NestRequest> = keysOf(view);
+const keys: Keys<NestRequest> = keysOf(adapter);
 export const clientIp: Keys<NestRequest>['clientIp'] = keys.clientIp;
 export const header: Keys<NestRequest>['header'] = keys.header;
 export const user: Keys<NestRequest>['user'] = keys.user;
 export const claim: Keys<NestRequest>['claim'] = keys.claim;
 
-type NestGate = Gate<NestRequest, NestResponse>;
+type NestLimiter = RequestLimiter<NestRequest, NestResponse>;
 type Handler = ReturnType<ExecutionContext['getHandler']>;
 
 /** A guard that limits requests. */
 export class RateLimitGuard implements CanActivate {
   readonly #options: RateLimitGuardOptions;
   readonly #reflector = new Reflector();
-  readonly #common: NestGate | undefined;
-  readonly #gates = new Map<object, NestGate | undefined>();
+  readonly #common: NestLimiter | undefined;
+  readonly #requestLimiters = new Map<object, NestLimiter | undefined>();
 
   constructor(options: RateLimitGuardOptions) {
     this.#options = options;
@@ -105,26 +105,30 @@ export class RateLimitGuard implements CanActivate {
     if (context.getType() !== 'http') {
       throw new ConfigError(`tidegate/nest limits HTTP requests, not ${context.getType()}: put @SkipRateLimit() there`);
     }
-    const gate = this.#gateOf(context.getHandler(), context.getClass());
+    const requestLimiter = this.#requestLimiterOf(context.getHandler(), context.getClass());
     const http = context.switchToHttp();
-    return gate === undefined || pass(gate, http.getRequest<NestRequest>(), http.getResponse<NestResponse>());
+    return (
+      requestLimiter === undefined ||
+      pass(requestLimiter, http.getRequest<NestRequest>(), http.getResponse<NestResponse>())
+    );
   }
 
   /** What a handler says goes before what its controller says. */
-  #gateOf(handler: Handler, controller: Handler): NestGate | undefined {
+  #requestLimiterOf(handler: Handler, controller: Handler): NestLimiter | undefined {
     const said = this.#reflector.get<unknown>(HANDLER, handler) !== undefined;
     const place = said ? handler : controller;
-    if (this.#gates.has(place)) return this.#gates.get(place);
+    if (this.#requestLimiters.has(place)) return this.#requestLimiters.get(place);
     const limits = this.#reflector.get<unknown>(HANDLER, place);
     const name = said ? `${controller.name}.${handler.name}` : controller.name;
-    const gate = limits === undefined ? this.#common : this.#made({ ...this.#options, ...laidOver(limits) }, name);
-    this.#gates.set(place, limits === false ? undefined : gate);
-    return this.#gates.get(place);
+    const requestLimiter =
+      limits === undefined ? this.#common : this.#made({ ...this.#options, ...laidOver(limits) }, name);
+    this.#requestLimiters.set(place, limits === false ? undefined : requestLimiter);
+    return this.#requestLimiters.get(place);
   }
 
-  #made(options: RateLimitGuardOptions, place?: string): NestGate | undefined {
+  #made(options: RateLimitGuardOptions, place?: string): NestLimiter | undefined {
     if (options.policy === undefined) return undefined;
-    return new Gate<NestRequest, NestResponse>(view, options as Options, place);
+    return new RequestLimiter<NestRequest, NestResponse>(adapter, options as Options, place);
   }
 }
 
@@ -138,14 +142,14 @@ function laidOver(handler: unknown): Partial<Options> {
   return isOptions ? (handler as Partial<Options>) : { policy: handler as PolicyChoice<NestRequest> };
 }
 
-async function pass(gate: NestGate, request: NestRequest, response: NestResponse): Promise<boolean> {
-  const verdict = await gate.ask(request);
-  if (verdict === undefined) return true;
-  if (verdict.decision !== undefined) request.rateLimit = verdict.decision;
-  verdict.announce(put, response);
-  if (!verdict.admitted) throw new RateLimitException(verdict, await verdict.denied(response));
-  attend(verdict, response.raw ?? (response as unknown as ServerResponse), response);
-  await turn(verdict.delayMs);
+async function pass(requestLimiter: NestLimiter, request: NestRequest, response: NestResponse): Promise<boolean> {
+  const admission = await requestLimiter.ask(request);
+  if (admission === undefined) return true;
+  if (admission.decision !== undefined) request.rateLimit = admission.decision;
+  admission.announce(put, response);
+  if (!admission.admitted) throw new RateLimitException(admission, await admission.denied(response));
+  attend(admission, response.raw ?? (response as unknown as ServerResponse), response);
+  await turn(admission.delayMs);
   return true;
 }
 
@@ -158,9 +162,9 @@ export class RateLimitException extends HttpException {
   /** The denial; nothing when the store could not be asked. */
   readonly decision: Decision | undefined;
 
-  constructor(verdict: Verdict<NestRequest, NestResponse>, body: unknown) {
-    super((body ?? new Problem(verdict.problem())) as object, verdict.status);
-    this.decision = verdict.decision;
+  constructor(admission: Admission<NestRequest, NestResponse>, body: unknown) {
+    super((body ?? new Problem(admission.problem())) as object, admission.status);
+    this.decision = admission.decision;
   }
 }
 

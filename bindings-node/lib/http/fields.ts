@@ -2,7 +2,7 @@
 // Decision are put behind it, since a request has no time for a call into the core. `tests/http` proves that what comes of it
 // is what the core would say.
 
-import { AT, bindingOf, type Decision, numbersOf, RESET, RESET_AT, RETRY, subjectOf } from '../decision.js';
+import { AT, bindingOf, type Decision, numbersOf, policyRefOf, RESET, RESET_AT, RETRY } from '../decision.js';
 import { retryAfter } from './refusal.js';
 
 /** Which fields announce the limits: those of the IETF, the older X-RateLimit ones, both, or none. */
@@ -16,14 +16,14 @@ const LARGEST = 999_999_999_999_999;
 const MICROS = 1_000_000;
 
 /** Writes a field to whatever takes it. One function for all requests: a closure for each would cost more than the field. */
-export type Put<To> = (to: To, name: string, value: string) => unknown;
+export type SetField<To> = (to: To, name: string, value: string) => unknown;
 
 /** Writes the fields of an answer, in order. `wait`: what a refusal says about it; `null` when waiting does not help. */
 export function announce<To>(
   decisions: readonly Decision[],
   which: HeaderChoice,
   wait: number | null | undefined,
-  put: Put<To>,
+  put: SetField<To>,
   to: To,
 ): void {
   const announced = which === 'off' ? NONE : announcing(decisions);
@@ -74,7 +74,7 @@ function announcing(decisions: readonly Decision[]): readonly Decision[] {
 
 /** A policy in shadow limits nobody; one that nobody could ask about has nothing to say. */
 function isAnnounced(decision: Decision): boolean {
-  return subjectOf(decision).announcement !== undefined && !decision.unavailable;
+  return policyRefOf(decision).announcement !== undefined && !decision.unavailable;
 }
 
 /** The one that leads: the first refusal, else the one with least left in proportion. */
@@ -95,12 +95,12 @@ function list(decisions: readonly Decision[], item: (decision: Decision) => stri
 }
 
 function policyItem(decision: Decision): string {
-  return subjectOf(decision).announcement?.limits[bindingOf(decision)]?.item ?? '';
+  return policyRefOf(decision).announcement?.limits[bindingOf(decision)]?.item ?? '';
 }
 
 /** What is left, and the seconds until there is more, when waiting helps. */
 function limitItem(decision: Decision): string {
-  const announcement = subjectOf(decision).announcement;
+  const announcement = policyRefOf(decision).announcement;
   const left = `${announcement?.name};r=${Math.min(decision.remaining, LARGEST)}`;
   if (!announcement?.limits[bindingOf(decision)]?.hasWindow) return left;
   const more = decision.allowed ? Math.ceil((numbersOf(decision)[RESET] as number) / MICROS) : retryAfter(decision);

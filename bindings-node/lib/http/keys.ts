@@ -2,7 +2,7 @@
 
 import { ConfigError, KeyInvalid } from '../errors.js';
 import { native, unwrap } from '../native.js';
-import type { View } from './view.js';
+import type { RequestAdapter } from './request-adapter.js';
 
 /** What may be given now or later. */
 export type Awaitable<T> = T | Promise<T>;
@@ -41,18 +41,18 @@ const REMEMBERED = 1024;
 const USER_FIELDS = ['id', 'sub', 'username'] as const;
 
 /** The helpers for the requests of a framework. */
-export function keysOf<Request>(view: View<Request>): Keys<Request> {
+export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request> {
   function clientIp(options: ClientIpOptions = {}): (request: Request) => string {
-    const { trustedProxies, ipv6Prefix } = checked(options, view.adapter);
-    const trusts = trustedProxies === undefined ? view.trusts : undefined;
-    let address = addressOf(view, trustedProxies ?? [], ipv6Prefix);
+    const { trustedProxies, ipv6Prefix } = checked(options, adapter.name);
+    const trusts = trustedProxies === undefined ? adapter.trusts : undefined;
+    let address = addressOf(adapter, trustedProxies ?? [], ipv6Prefix);
     // The framework's setting as it was when `address` was made of it.
     let made: unknown;
     return named('clientIp', (request) => {
       if (trusts !== undefined) {
         const value = trusts.of(request);
         if (value !== made) {
-          address = addressOf(view, proxies(value, trusts.setting, view.adapter), ipv6Prefix);
+          address = addressOf(adapter, proxies(value, trusts.setting, adapter.name), ipv6Prefix);
           made = value;
         }
       }
@@ -74,13 +74,13 @@ export function keysOf<Request>(view: View<Request>): Keys<Request> {
     header(name, options) {
       if (typeof name !== 'string' || name === '') throw new ConfigError('header() needs the name of a header');
       return orAnonymous(`header(${JSON.stringify(name)})`, options, (request) => {
-        const value = view.header(request, name);
+        const value = adapter.header(request, name);
         return value === undefined || value === '' ? undefined : native.hashed(value);
       });
     },
     user(options) {
       return orAnonymous('user()', options, (request) => {
-        const user = view.user(request);
+        const user = adapter.user(request);
         if (typeof user !== 'object' || user === null) return text(user);
         const fields = user as Record<string, unknown>;
         const field = USER_FIELDS.find((field) => text(fields[field]) !== undefined);
@@ -93,7 +93,7 @@ export function keysOf<Request>(view: View<Request>): Keys<Request> {
     claim(name, options) {
       if (typeof name !== 'string' || name === '') throw new ConfigError('claim() needs the name of a claim');
       return orAnonymous(`claim(${JSON.stringify(name)})`, options, (request) => {
-        const claims = view.claims(request);
+        const claims = adapter.claims(request);
         if (typeof claims !== 'object' || claims === null) return undefined;
         const value = (claims as Record<string, unknown>)[name];
         if (value === undefined || value === null || value === '') return undefined;
@@ -114,7 +114,7 @@ function checked(options: ClientIpOptions, adapter: string): ClientIpOptions {
 
 /** The address of a client, remembered where nothing but the peer matters. */
 function addressOf<Request>(
-  view: View<Request>,
+  adapter: RequestAdapter<Request>,
   trusted: readonly string[],
   ipv6Prefix: number | undefined,
 ): (request: Request) => string {
@@ -122,8 +122,8 @@ function addressOf<Request>(
   const believes = client.readsForwarded();
   const known = new Map<string | undefined, string>();
   return (request) => {
-    const peer = view.peer(request);
-    const line = believes ? view.header(request, 'x-forwarded-for') : undefined;
+    const peer = adapter.peer(request);
+    const line = believes ? adapter.header(request, 'x-forwarded-for') : undefined;
     if (line !== undefined) return client.key(peer, [line]);
     let key = known.get(peer);
     if (key === undefined) {

@@ -2,12 +2,12 @@
 // one of each, and the few lines that call them.
 
 import type { Socket } from 'node:net';
-import type { Trust } from './trust.js';
+import type { ProxyTrust } from './proxy-trust.js';
 
 /** How the requests of a framework are read. */
-export interface View<Request> {
+export interface RequestAdapter<Request> {
   /** The adapter's name, for messages. */
-  readonly adapter: string;
+  readonly name: string;
   method(request: Request): string;
   /** The path, for messages. */
   path(request: Request): string;
@@ -17,7 +17,7 @@ export interface View<Request> {
   /** What lives as long as the request and remembers what was asked about it; the request itself when not said. */
   memory?(request: Request): object;
   /** Whom the framework was told to trust with an address, if it has such a setting. */
-  readonly trusts?: Trust<Request>;
+  readonly trusts?: ProxyTrust<Request>;
   /** What the application's authentication left on the request. */
   user(request: Request): unknown;
   /** The claims of a token that the application has verified. */
@@ -33,13 +33,13 @@ export interface NodeRequest {
   readonly socket: Pick<Socket, 'remoteAddress'> | null | undefined;
 }
 
-/** A view of requests that are Node's, or look like them. */
-export function nodeView<Request extends NodeRequest>(
-  adapter: string,
-  more: Pick<View<Request>, 'memory' | 'trusts'> = {},
-): View<Request> {
+/** A adapter of requests that are Node's, or look like them. */
+export function nodeRequestAdapter<Request extends NodeRequest>(
+  name: string,
+  more: Pick<RequestAdapter<Request>, 'memory' | 'trusts'> = {},
+): RequestAdapter<Request> {
   return {
-    adapter,
+    name,
     method: (request) => request.method ?? '',
     path: (request) => (request.originalUrl ?? request.url ?? '').split('?', 1)[0] ?? '',
     header: (request, name) => {

@@ -2,16 +2,16 @@
 
 import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Verdict } from '../http.js';
+import type { Admission } from './admission.js';
 
 /** Does what is due when a response is over: its last byte was handed over, or its client has gone. */
 export function attend<Request extends object, Response>(
-  verdict: Verdict<Request, Response>,
+  admission: Admission<Request, Response>,
   response: ServerResponse,
   framework: Response,
 ): void {
-  if (!verdict.pending) return;
-  const over = (): void => verdict.over(framework);
+  if (!admission.pending) return;
+  const over = (): void => admission.over(framework);
   if (response.writableFinished || response.destroyed) over();
   response.once('finish', over);
   response.once('close', over);

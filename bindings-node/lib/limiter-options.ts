@@ -3,7 +3,7 @@ import { ConfigError, PolicyError, shown } from './errors.js';
 import { done, native } from './native.js';
 import { type Limit, type OnStoreError, Policy, type PolicyOptions, policyOf } from './policy.js';
 import { Rollout, sidesOf } from './rollout.js';
-import type { Logger, StoreChange } from './watch.js';
+import type { Logger, StoreChange } from './store-changes.js';
 
 /** What a limiter is told besides its policies. */
 export interface LimiterOptions {

@@ -8,11 +8,11 @@ import {
   HEAD,
   LIMITS,
   type Numbers,
+  type PolicyRef,
   RESET,
   RETRY,
   SIMPLE,
   SOURCE,
-  type Subject,
 } from './decision.js';
 
 /** Denials remembered at most; beyond that all are forgotten, which costs each one question. */
@@ -23,7 +23,7 @@ const OURS = 0.9;
 const FROM_DENY_CACHE = 1 << SOURCE;
 
 interface Denial {
-  readonly subject: Subject;
+  readonly policyRef: PolicyRef;
   /** When the answer was there: what it says is counted from then. */
   readonly heard: number;
   /** Counted from when the question was sent, which was before it was answered: so that no denial lasts too long. */
@@ -38,7 +38,7 @@ interface Denial {
  *
  * By key only: whatever gives something back to a key ends its denials under all names a policy may go by.
  */
-export class Denied {
+export class DenyCache {
   readonly #clock: ManualClock | undefined;
   readonly #denials = new Map<string, Denial>();
   /** Keys that something was given back to, and when: answers to older questions are not remembered. */
@@ -67,9 +67,9 @@ export class Denied {
   }
 
   /** The numbers of a Decision that is known without asking. */
-  find(subject: Subject, key: string, cost: number): Numbers | undefined {
+  find(policyRef: PolicyRef, key: string, cost: number): Numbers | undefined {
     const denial = this.#denials.get(key);
-    if (denial === undefined || denial.subject !== subject || cost !== 1) return undefined;
+    if (denial === undefined || denial.policyRef !== policyRef || cost !== 1) return undefined;
     const now = this.now();
     // A clock that was set back tells of a time of which the store said nothing.
     if (now >= denial.until || now < denial.heard) {
@@ -81,12 +81,12 @@ export class Denied {
   }
 
   /** Remembers a denial that answers a question sent then. */
-  remember(subject: Subject, key: string, cost: number, sent: number, numbers: Numbers): void {
+  remember(policyRef: PolicyRef, key: string, cost: number, sent: number, numbers: Numbers): void {
     if (cost !== 1 || (numbers[HEAD] & SIMPLE) === 0) return;
     if (sent < this.#floor || sent <= (this.#touched.get(key) ?? -1)) return;
     if (this.#denials.size >= MOST) this.#denials.clear();
     const until = sent + numbers[DENIED_FOR] * OURS;
-    this.#denials.set(key, { subject, heard: this.now(), until, numbers });
+    this.#denials.set(key, { policyRef, heard: this.now(), until, numbers });
   }
 
   /** Something may have been given back to a key. */

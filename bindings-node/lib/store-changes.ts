@@ -26,7 +26,7 @@ export interface Logger {
 }
 
 /** Tells what becomes of stores. */
-export class Watch {
+export class StoreChangeReporter {
   readonly #logger: Logger | false;
   readonly #onChange: ((change: StoreChange) => void) | undefined;
 

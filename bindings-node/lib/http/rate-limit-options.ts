@@ -2,12 +2,12 @@
 
 import type { Decision } from '../decision.js';
 import { ConfigError } from '../errors.js';
-import { Limiter, subjectIn } from '../limiter.js';
+import { Limiter, policyRefIn } from '../limiter.js';
 import { done, native } from '../native.js';
 import { Policy, type PolicyLike } from '../policy.js';
 import type { HeaderChoice } from './fields.js';
 import { type Awaitable, type KeyOption, keyOf } from './keys.js';
-import type { View } from './view.js';
+import type { RequestAdapter } from './request-adapter.js';
 
 /** Units a request consumes: a whole number, or a function of the request. */
 export type CostOption<Request> = number | ((request: Request) => Awaitable<number>);
@@ -97,12 +97,12 @@ export class Settings<Request, Response> {
 
   constructor(
     readonly options: RateLimitOptions<Request, Response>,
-    readonly view: View<Request>,
+    readonly adapter: RequestAdapter<Request>,
     clientIp: () => (request: Request) => string,
     /** Where these options stand, if the framework knows. */
     readonly place = '',
   ) {
-    const where = view.adapter;
+    const where = adapter.name;
     if (typeof options !== 'object' || options === null) throw new ConfigError(`${where}: give options`);
     for (const name of Object.keys(options)) {
       if (!NAMES.has(name)) {
@@ -127,7 +127,7 @@ export class Settings<Request, Response> {
     if (typeof this.#policy !== 'function') {
       this.entries = this.#entries(this.#policy);
       // A policy that does not exist is found when the service starts, not when the first request comes.
-      for (const { policy } of this.entries) subjectIn(this.limiter, policy);
+      for (const { policy } of this.entries) policyRefIn(this.limiter, policy);
     }
     const [first, second] = this.entries ?? [];
     const isOnly = first !== undefined && second === undefined && isPlain(first) && options.skip === undefined;
@@ -152,7 +152,7 @@ export class Settings<Request, Response> {
   }
 
   #entries(choice: PolicyChoice<Request>): readonly Entry<Request>[] {
-    const where = this.view.adapter;
+    const where = this.adapter.name;
     const several: readonly (PolicyLike | PolicyEntry<Request>)[] = Array.isArray(choice) ? choice : [choice];
     if (several.length === 0) throw new ConfigError(`${where}: policy is an empty list: name at least one`);
     return several.map((one) => {
@@ -173,7 +173,7 @@ export class Settings<Request, Response> {
  * what was written in place is meant for this place.
  */
 function isInPlace(limiter: Limiter, policy: PolicyLike): boolean {
-  const { name } = subjectIn(limiter, policy);
+  const { name } = policyRefIn(limiter, policy);
   try {
     return String(new Policy(name)) === name;
   } catch {

@@ -1,14 +1,14 @@
 // Whom frameworks were told to trust with a client's address.
 
 /** A framework's own setting of trusted proxies. */
-export interface Trust<Request> {
+export interface ProxyTrust<Request> {
   /** How the setting is called. */
   readonly setting: string;
   of(request: Request): unknown;
 }
 
 /** What Express was told. */
-export const expressTrust: Trust<object> = {
+export const expressTrust: ProxyTrust<object> = {
   setting: "the setting 'trust proxy'",
   // As it stands, not through `app.get`: it is read with every request.
   of: (request) => (request as { app?: { settings?: Record<string, unknown> } }).app?.settings?.['trust proxy'],
@@ -17,7 +17,7 @@ export const expressTrust: Trust<object> = {
 const told = new WeakMap<object, unknown>();
 
 /** What Fastify was told. It keeps that to itself, under a symbol. */
-export const fastifyTrust: Trust<{ readonly server: object }> = {
+export const fastifyTrust: ProxyTrust<{ readonly server: object }> = {
   setting: 'trustProxy',
   of({ server }) {
     if (!told.has(server)) told.set(server, (optionsOf(server) as { trustProxy?: unknown } | undefined)?.trustProxy);

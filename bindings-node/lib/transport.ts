@@ -1,9 +1,8 @@
 import process from 'node:process';
-
-import * as alive from './alive.js';
-import { COUNT, DENIED_FOR, Decision, type Numbers, type Subject } from './decision.js';
-import type { Denied } from './denied.js';
+import { COUNT, DENIED_FOR, Decision, type Numbers, type PolicyRef } from './decision.js';
+import type { DenyCache } from './deny-cache.js';
 import { ClosedError, noText, type TidegateError, thrown } from './errors.js';
+import * as alive from './keep-alive.js';
 import type { native } from './native.js';
 import { ATTEMPTS, DECISION, FAILURE, GROUP, HOLD, lengthOf, NOTHING, numbersAt, TICKET } from './record.js';
 
@@ -30,14 +29,14 @@ const SPLIT = 16;
 /** From here on tickets are of tasks, and never used again: a task that was given up may still say something. */
 const TASKS = 2 ** 48;
 
-/** Said by the native side when answers do not fit. */
+/** TaskResult by the native side when answers do not fit. */
 const TOO_MANY = -1;
 
 /** Who waits for an answer. */
-interface Waiter {
+interface PendingCall {
   readonly resolve: (decision: Decision) => void;
   readonly reject: (error: unknown) => void;
-  readonly subject: Subject;
+  readonly policyRef: PolicyRef;
   readonly key: string;
   readonly cost: number;
   readonly sent: number;
@@ -45,13 +44,13 @@ interface Waiter {
 
 /** An entry of `checkAll`. */
 export interface Entry {
-  readonly subject: Subject;
+  readonly policyRef: PolicyRef;
   readonly key: string;
   readonly cost: number;
 }
 
 /** What a task may come to. */
-export interface Said {
+export interface TaskResult {
   readonly decision?: Decision;
   /** A hold's number. */
   readonly hold?: number;
@@ -59,14 +58,14 @@ export interface Said {
 }
 
 interface Task {
-  readonly resolve: (said: Said) => void;
+  readonly resolve: (said: TaskResult) => void;
   readonly reject: (error: unknown) => void;
   readonly entries: readonly Entry[];
   readonly ended: () => void;
 }
 
 /** The way to the native side and back: many questions in one call, many answers in one. */
-export class Pipe {
+export class Transport {
   readonly #asks: Float64Array;
   readonly #text: Uint16Array;
   readonly #answers: Float64Array;
@@ -75,9 +74,9 @@ export class Pipe {
   readonly #fetch: () => number;
   /** Whether each question crosses at once: memory answers on the way, and a clock that is moved must not move before. */
   readonly #direct: boolean;
-  readonly #denied: Denied | undefined;
+  readonly #denyCache: DenyCache | undefined;
   /** Who waits, by ticket; tickets that are free again are used again. */
-  readonly #waiters: (Waiter | undefined)[] = [];
+  readonly #waiters: (PendingCall | undefined)[] = [];
   readonly #free: number[] = [];
   readonly #tasks = new Map<number, Task>();
   #nextTask = TASKS;
@@ -90,20 +89,20 @@ export class Pipe {
   #waiting = 0;
   #idle: (() => void)[] = [];
 
-  constructor(open: PipeOptions['open'], direct: boolean, denied: Denied | undefined) {
+  constructor(open: TransportOptions['open'], direct: boolean, denied: DenyCache | undefined) {
     // Arrays of their own, so that no engine moves them to where their first use suits it.
     this.#asks = new Float64Array(new ArrayBuffer((BATCH * ASK + 1) * 8));
     this.#text = new Uint16Array(new ArrayBuffer(TEXT * 2));
     this.#answers = new Float64Array(new ArrayBuffer(ANSWERS * 8));
     this.#direct = direct;
-    this.#denied = denied;
+    this.#denyCache = denied;
     // The native side holds the bell for as long as it lives: if that held us, neither would ever be collected.
     const self = new WeakRef(this);
     this.#channel = open(this.#asks, this.#text, this.#answers, (count) => {
-      const pipe = self.deref();
-      if (pipe === undefined) return;
-      if (count === undefined) pipe.#collect();
-      else pipe.#read(count);
+      const transport = self.deref();
+      if (transport === undefined) return;
+      if (count === undefined) transport.#collect();
+      else transport.#read(count);
     });
     this.#send = this.#channel.sender();
     this.#fetch = this.#channel.collector();
@@ -127,9 +126,9 @@ export class Pipe {
   }
 
   /** Asks about one policy and key. What is answered on the way needs no promise. */
-  ask(what: number, subject: Subject, key: string, cost: number, charged: number): Decision | Promise<Decision> {
+  ask(what: number, policyRef: PolicyRef, key: string, cost: number, charged: number): Decision | Promise<Decision> {
     const units = key.length;
-    if (units > LONGEST) return this.#long(what, subject, key, cost, charged);
+    if (units > LONGEST) return this.#long(what, policyRef, key, cost, charged);
     if (this.#units + units > TEXT) this.flush();
     const text = this.#text;
     const start = this.#units;
@@ -139,67 +138,72 @@ export class Pipe {
     const asks = this.#asks;
     const at = this.#count * ASK;
     asks[at] = ticket;
-    asks[at + 1] = subject.number;
+    asks[at + 1] = policyRef.number;
     asks[at + 2] = what;
     asks[at + 3] = cost;
     asks[at + 4] = units;
     asks[at + 5] = charged;
     if (this.#direct) {
       const answers = this.#sendFirst(1);
-      if (answers !== 0) return this.#atHand(answers, subject, key, cost);
-      if (this.#denied !== undefined) this.#sent = this.#denied.now();
+      if (answers !== 0) return this.#atHand(answers, policyRef, key, cost);
+      if (this.#denyCache !== undefined) this.#sent = this.#denyCache.now();
       this.#inFlight++;
-      return this.#wait(ticket, subject, key, cost);
+      return this.#wait(ticket, policyRef, key, cost);
     }
     this.#units = start + units;
     const first = this.#count++ === 0;
-    if (first && this.#denied !== undefined) this.#sent = this.#denied.now();
-    const answer = this.#wait(ticket, subject, key, cost);
+    if (first && this.#denyCache !== undefined) this.#sent = this.#denyCache.now();
+    const answer = this.#wait(ticket, policyRef, key, cost);
     // At once when nothing is under way; Redis then works while the others are still being asked.
     if ((this.#inFlight === 0 && this.#count >= this.#company) || this.#count === BATCH) this.flush();
     else if (first) process.nextTick(flushed, this);
     return answer;
   }
 
-  #wait(ticket: number, subject: Subject, key: string, cost: number): Promise<Decision> {
+  #wait(ticket: number, policyRef: PolicyRef, key: string, cost: number): Promise<Decision> {
     if (this.#free.length > 0) this.#free.pop();
     else this.#waiters.push(undefined);
     this.#up();
     return new Promise((resolve, reject) => {
-      this.#waiters[ticket] = { resolve, reject, subject, key, cost, sent: this.#sent };
+      this.#waiters[ticket] = { resolve, reject, policyRef, key, cost, sent: this.#sent };
     });
   }
 
   /** What was answered on the way: to one question, for which nobody waits yet. */
-  #atHand(count: number, subject: Subject, key: string, cost: number): Decision | Promise<Decision> {
+  #atHand(count: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
     const answers = count === TOO_MANY ? this.#channel.overflow() : this.#answers;
     const head = answers[TICKET] as number;
-    if ((head & 15) === DECISION) return new Decision(subject, key, cost, numbersAt(answers, TICKET, head));
-    if ((head & 15) === NOTHING) return nothing(subject, key, cost);
+    if ((head & 15) === DECISION) return new Decision(policyRef, key, cost, numbersAt(answers, TICKET, head));
+    if ((head & 15) === NOTHING) return nothing(policyRef, key, cost);
     return Promise.reject(this.#failure(answers[2] as number));
   }
 
-  #long(what: number, subject: Subject, key: string, cost: number, charged: number): Decision | Promise<Decision> {
+  #long(what: number, policyRef: PolicyRef, key: string, cost: number, charged: number): Decision | Promise<Decision> {
     if (!key.isWellFormed()) return Promise.reject(noText());
-    return this.single(subject, key, cost, (ticket) =>
-      this.#channel.long(ticket, subject.number, key, what, cost, charged),
+    return this.single(policyRef, key, cost, (ticket) =>
+      this.#channel.long(ticket, policyRef.number, key, what, cost, charged),
     );
   }
 
   /** Asks one question in a call of its own. */
-  single(subject: Subject, key: string, cost: number, ask: (ticket: number) => number): Decision | Promise<Decision> {
+  single(
+    policyRef: PolicyRef,
+    key: string,
+    cost: number,
+    ask: (ticket: number) => number,
+  ): Decision | Promise<Decision> {
     this.flush();
-    if (this.#denied !== undefined) this.#sent = this.#denied.now();
+    if (this.#denyCache !== undefined) this.#sent = this.#denyCache.now();
     const ticket = this.#free.at(-1) ?? this.#waiters.length;
     const answers = ask(ticket);
-    if (answers !== 0) return this.#atHand(answers, subject, key, cost);
+    if (answers !== 0) return this.#atHand(answers, policyRef, key, cost);
     this.#inFlight++;
-    return this.#wait(ticket, subject, key, cost);
+    return this.#wait(ticket, policyRef, key, cost);
   }
 
   /** A Decision that is known without asking. */
-  known(subject: Subject, key: string, cost: number, numbers: Numbers): Decision {
-    return new Decision(subject, key, cost, numbers);
+  known(policyRef: PolicyRef, key: string, cost: number, numbers: Numbers): Decision {
+    return new Decision(policyRef, key, cost, numbers);
   }
 
   /** Sends what was collected. */
@@ -215,7 +219,7 @@ export class Pipe {
   }
 
   /** Begins what may take its time, and can be given up. */
-  task(entries: readonly Entry[], begin: (ticket: number) => number, signal?: AbortSignal): Promise<Said> {
+  task(entries: readonly Entry[], begin: (ticket: number) => number, signal?: AbortSignal): Promise<TaskResult> {
     if (signal?.aborted) return Promise.reject(signal.reason);
     this.flush();
     const ticket = this.#nextTask++;
@@ -257,22 +261,22 @@ export class Pipe {
   }
 
   #answer(answers: Float64Array, at: number, ticket: number): number {
-    const waiter = this.#waiters[ticket] as Waiter;
+    const waiter = this.#waiters[ticket] as PendingCall;
     this.#waiters[ticket] = undefined;
     this.#free.push(ticket);
     this.#inFlight--;
     this.#down();
     const head = answers[at + TICKET] as number;
-    const { subject, key, cost } = waiter;
+    const { policyRef, key, cost } = waiter;
     switch (head & 15) {
       case DECISION: {
         const numbers = numbersAt(answers, at + TICKET, head);
-        if (numbers[DENIED_FOR] !== 0) this.#denied?.remember(subject, key, cost, waiter.sent, numbers);
-        waiter.resolve(new Decision(subject, key, cost, numbers));
+        if (numbers[DENIED_FOR] !== 0) this.#denyCache?.remember(policyRef, key, cost, waiter.sent, numbers);
+        waiter.resolve(new Decision(policyRef, key, cost, numbers));
         return at + TICKET + lengthOf(head);
       }
       case NOTHING:
-        waiter.resolve(nothing(subject, key, cost));
+        waiter.resolve(nothing(policyRef, key, cost));
         return at + 2;
       default:
         waiter.reject(this.#failure(answers[at + 2] as number));
@@ -366,10 +370,10 @@ export class Pipe {
 }
 
 /**
- * How a pipe is opened: the native side reads and writes these arrays, and calls when more answers are there; with their
+ * How a transport is opened: the native side reads and writes these arrays, and calls when more answers are there; with their
  * number when they stand in the array already.
  */
-export interface PipeOptions {
+export interface TransportOptions {
   open: (
     asks: Float64Array,
     text: Uint16Array,
@@ -379,15 +383,15 @@ export interface PipeOptions {
 }
 
 // One function for all pipes: a closure for every tick would cost more than the call.
-function flushed(pipe: Pipe): void {
-  pipe.flush();
+function flushed(transport: Transport): void {
+  transport.flush();
 }
 
 function made(entry: Entry, numbers: Numbers): Decision {
-  return new Decision(entry.subject, entry.key, entry.cost, numbers);
+  return new Decision(entry.policyRef, entry.key, entry.cost, numbers);
 }
 
 /** There was nothing to do, as when a check is settled for what it has consumed. Nobody sees this one. */
-function nothing(subject: Subject, key: string, cost: number): Decision {
-  return new Decision(subject, key, cost, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+function nothing(policyRef: PolicyRef, key: string, cost: number): Decision {
+  return new Decision(policyRef, key, cost, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 }

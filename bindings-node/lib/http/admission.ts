@@ -3,81 +3,81 @@
 
 import process from 'node:process';
 
-import { Decision } from './decision.js';
-import { ConfigError, CostError, StoreError } from './errors.js';
-import { Hold } from './hold.js';
-import { announce, leading, type Put } from './http/fields.js';
-import { type Awaitable, keysOf } from './http/keys.js';
-import { type Entry, type PlainEntry, type RateLimitOptions, Settings } from './http/options.js';
-import { problem, retryAfter, status } from './http/refusal.js';
-import type { View } from './http/view.js';
-import { checkIn, type Limiter, subjectIn } from './limiter.js';
-import type { PolicyLike } from './policy.js';
-import { RateLimited } from './rate-limited.js';
+import { Decision } from '../decision.js';
+import { ConfigError, CostError, StoreError } from '../errors.js';
+import { Hold } from '../hold.js';
+import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
+import type { PolicyLike } from '../policy.js';
+import { RateLimited } from '../rate-limited.js';
+import { announce, leading, type SetField } from './fields.js';
+import { type Awaitable, keysOf } from './keys.js';
+import { type Entry, type PlainEntry, type RateLimitOptions, Settings } from './rate-limit-options.js';
+import { problem, retryAfter, status } from './refusal.js';
+import type { RequestAdapter } from './request-adapter.js';
 
 /** Where a request remembers what was asked about it. The same for all copies of this module. */
 const ASKED = Symbol.for('tidegate.asked');
 
 interface Remembers<Request extends object, Response> {
-  [ASKED]?: Verdict<Request, Response>;
+  [ASKED]?: Admission<Request, Response>;
 }
 
 function memoryOf<Request extends object, Response>(
-  view: View<Request>,
+  adapter: RequestAdapter<Request>,
   request: Request,
 ): Remembers<Request, Response> {
-  return view.memory === undefined ? request : view.memory(request);
+  return adapter.memory === undefined ? request : adapter.memory(request);
 }
 
 /** What stands before a handler: it asks about requests. */
-export class Gate<Request extends object, Response> {
+export class RequestLimiter<Request extends object, Response> {
   readonly settings: Settings<Request, Response>;
 
   constructor(
-    readonly view: View<Request>,
+    readonly adapter: RequestAdapter<Request>,
     options: RateLimitOptions<Request, Response>,
     place?: string,
   ) {
-    this.settings = new Settings(options, view, () => keysOf(view).clientIp(), place);
+    this.settings = new Settings(options, adapter, () => keysOf(adapter).clientIp(), place);
   }
 
   /**
    * What comes of a request; nothing when it is none that is limited. It is no promise where all that it takes is at hand:
    * what is wrong is thrown then.
    */
-  ask(request: Request): Awaitable<Verdict<Request, Response> | undefined> {
-    const { settings, view } = this;
-    if (settings.methods !== undefined && !settings.methods.has(view.method(request))) return undefined;
+  ask(request: Request): Awaitable<Admission<Request, Response> | undefined> {
+    const { settings, adapter } = this;
+    if (settings.methods !== undefined && !settings.methods.has(adapter.method(request))) return undefined;
     const { only } = settings;
     if (only === undefined) return this.#ask(request);
     const key = only.key(request);
-    const verdict = this.#verdict(request);
-    return typeof key === 'string' ? verdict.askOne(only, key) : key.then((key) => verdict.askOne(only, key));
+    const admission = this.#admission(request);
+    return typeof key === 'string' ? admission.askOne(only, key) : key.then((key) => admission.askOne(only, key));
   }
 
-  async #ask(request: Request): Promise<Verdict<Request, Response> | undefined> {
+  async #ask(request: Request): Promise<Admission<Request, Response> | undefined> {
     const { settings } = this;
     const { skip } = settings.options;
     if (skip !== undefined && (await skip(request))) return undefined;
-    const verdict = this.#verdict(request);
-    await verdict.ask(settings.entries ?? (await settings.entriesOf(request)));
-    return verdict;
+    const admission = this.#admission(request);
+    await admission.ask(settings.entries ?? (await settings.entriesOf(request)));
+    return admission;
   }
 
-  #verdict(request: Request): Verdict<Request, Response> {
-    const memory = memoryOf<Request, Response>(this.view, request);
-    const verdict = new Verdict(this, request, memory[ASKED]);
-    memory[ASKED] = verdict;
-    return verdict;
+  #admission(request: Request): Admission<Request, Response> {
+    const memory = memoryOf<Request, Response>(this.adapter, request);
+    const admission = new Admission(this, request, memory[ASKED]);
+    memory[ASKED] = admission;
+    return admission;
   }
 }
 
 /** What the last adapter on the way of a request was told about it. */
 export function newest<Request extends object, Response>(
-  view: View<Request>,
+  adapter: RequestAdapter<Request>,
   request: Request,
-): Verdict<Request, Response> | undefined {
-  return memoryOf<Request, Response>(view, request)[ASKED];
+): Admission<Request, Response> | undefined {
+  return memoryOf<Request, Response>(adapter, request)[ASKED];
 }
 
 /** An empty list for every request. */
@@ -113,38 +113,42 @@ async function take(limiter: Limiter, { policy, key, cost }: Question): Promise<
 }
 
 /** What came of a request. */
-export class Verdict<Request extends object, Response> {
+export class Admission<Request extends object, Response> {
   /** The answer; of several policies the one that leads. Nothing when the store could not be asked. */
   decision: Decision | undefined;
-  readonly gate: Gate<Request, Response>;
+  readonly requestLimiter: RequestLimiter<Request, Response>;
   readonly request: Request;
   /** What an adapter before this one was told about the same request. */
-  readonly before: Verdict<Request, Response> | undefined;
+  readonly before: Admission<Request, Response> | undefined;
   // Not `#private`: one is made for every request, and those would cost more than all else about it.
   private _questions: readonly Question[] = NONE;
   private _decisions: readonly Decision[] = NONE;
   private _holds: readonly Hold[] = NONE;
   private _over = false;
 
-  constructor(gate: Gate<Request, Response>, request: Request, before: Verdict<Request, Response> | undefined) {
+  constructor(
+    requestLimiter: RequestLimiter<Request, Response>,
+    request: Request,
+    before: Admission<Request, Response> | undefined,
+  ) {
     this.decision = undefined;
-    this.gate = gate;
+    this.requestLimiter = requestLimiter;
     this.request = request;
     this.before = before;
     for (let earlier = before; earlier !== undefined; earlier = earlier.before) {
-      if (earlier.gate === gate) throw this.#twice('this middleware');
+      if (earlier.requestLimiter === requestLimiter) throw this.#twice('this middleware');
     }
   }
 
   /** Asks the usual question: about one policy, nothing of which is held. */
   askOne({ policy, cost }: PlainEntry<Request>, key: string): Awaitable<this> {
-    const { limiter } = this.gate.settings;
+    const { limiter } = this.requestLimiter.settings;
     this._questions = [{ policy, key, cost }];
     if (this.before !== undefined) this.#refuseTwice(this.before);
-    const subject = subjectIn(limiter, policy);
-    if (subject.holds) return this.#decideAll();
+    const policyRef = policyRefIn(limiter, policy);
+    if (policyRef.holds) return this.#decideAll();
     try {
-      const said = checkIn(limiter, subject, key, cost);
+      const said = checkIn(limiter, policyRef, key, cost);
       if (said instanceof Decision) return this.#decided(said);
       return said.then(
         (decision) => this.#decided(decision),
@@ -199,7 +203,7 @@ export class Verdict<Request extends object, Response> {
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
         throw new CostError(
-          `${this.gate.view.adapter}: the function given as cost returned ${String(cost)}: it must be a whole number`,
+          `${this.requestLimiter.adapter.name}: the function given as cost returned ${String(cost)}: it must be a whole number`,
         );
       }
       questions.push({ policy: entry.policy, key, cost });
@@ -208,10 +212,10 @@ export class Verdict<Request extends object, Response> {
   }
 
   async #decide(): Promise<void> {
-    const { limiter } = this.gate.settings;
+    const { limiter } = this.requestLimiter.settings;
     const held: Question[] = [];
     const rest: Question[] = [];
-    for (const question of this._questions) (subjectIn(limiter, question.policy).holds ? held : rest).push(question);
+    for (const question of this._questions) (policyRefIn(limiter, question.policy).holds ? held : rest).push(question);
     const decisions: Decision[] = [];
     // Holds come first: given back, they leave nothing behind.
     for (const question of held) {
@@ -251,12 +255,18 @@ export class Verdict<Request extends object, Response> {
   }
 
   /** Writes the fields that announce the limits, of all that were asked for this request. */
-  announce<To>(put: Put<To>, to: To): void {
+  announce<To>(put: SetField<To>, to: To): void {
     let said = this._decisions;
     for (let { before } = this; before !== undefined; before = before.before) {
-      if (before.gate.settings.headers !== 'off') said = [...before._decisions, ...said];
+      if (before.requestLimiter.settings.headers !== 'off') said = [...before._decisions, ...said];
     }
-    announce(said, this.gate.settings.headers, this.admitted ? undefined : retryAfter(this.decision), put, to);
+    announce(
+      said,
+      this.requestLimiter.settings.headers,
+      this.admitted ? undefined : retryAfter(this.decision),
+      put,
+      to,
+    );
   }
 
   /** How long an admitted request is to wait before it goes: the queue of a leaky bucket. */
@@ -266,14 +276,14 @@ export class Verdict<Request extends object, Response> {
 
   /** Lets the application answer a refusal; what it returns is the body. */
   async denied(response: Response): Promise<unknown> {
-    const { onDenied } = this.gate.settings.options;
+    const { onDenied } = this.requestLimiter.settings.options;
     if (onDenied === undefined || this.decision === undefined) return undefined;
     return onDenied(this.request, this.decision, response);
   }
 
   /** Whether something is to be done when the response is over. */
   get pending(): boolean {
-    return this._holds.length > 0 || this.gate.settings.options.refundWhen !== undefined;
+    return this._holds.length > 0 || this.requestLimiter.settings.options.refundWhen !== undefined;
   }
 
   /** The response is over: what was held is given back, and what was consumed where that is wanted. */
@@ -285,7 +295,7 @@ export class Verdict<Request extends object, Response> {
   }
 
   async #refund(response: Response): Promise<void> {
-    const { limiter, options } = this.gate.settings;
+    const { limiter, options } = this.requestLimiter.settings;
     const refundWhen = options.refundWhen as ((...given: unknown[]) => unknown) | undefined;
     if (refundWhen === undefined) return;
     const given = refundWhen.length === 1 ? [response] : [this.request, response];
@@ -300,9 +310,9 @@ export class Verdict<Request extends object, Response> {
   }
 
   /** One request, one question about a policy and key: a second one would count it twice. */
-  #refuseTwice(before: Verdict<Request, Response>): void {
-    for (let earlier: Verdict<Request, Response> | undefined = before; earlier; earlier = earlier.before) {
-      if (earlier.gate.settings.limiter !== this.gate.settings.limiter) continue;
+  #refuseTwice(before: Admission<Request, Response>): void {
+    for (let earlier: Admission<Request, Response> | undefined = before; earlier; earlier = earlier.before) {
+      if (earlier.requestLimiter.settings.limiter !== this.requestLimiter.settings.limiter) continue;
       for (const asked of earlier._questions) {
         const again = this._questions.find(({ policy, key }) => policy === asked.policy && key === asked.key);
         if (again !== undefined)
@@ -312,9 +322,9 @@ export class Verdict<Request extends object, Response> {
   }
 
   #twice(what: string): ConfigError {
-    const { view } = this.gate;
+    const { adapter } = this.requestLimiter;
     return new ConfigError(
-      `${view.adapter}: ${what} runs twice for ${view.method(this.request)} ${view.path(this.request)}, which would count the ` +
+      `${adapter.name}: ${what} runs twice for ${adapter.method(this.request)} ${adapter.path(this.request)}, which would count the ` +
         'request twice: use it once on the way of a request, or give each its own policy',
     );
   }
