@@ -9,67 +9,6 @@
  */
 export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-wasip1'
 
-/** An open limiter. */
-export declare class Channel {
-  /** Takes a name or a notation, or a policy, into the list that calls refer to. */
-  resolve(policy: string | Policy): Resolved | Failure
-  /** The policy that a call would apply. */
-  policy(subject: number): Policy | Failure
-  /** How many wait for a key in `acquire`. */
-  waiting(subject: number, key: string): number
-  /** Gives another share of the keys to the new store of a rollout. */
-  setRollout(percent: number): Failure | null
-  /** What was counted. */
-  counters(): Counters
-  /** Forgets the list. */
-  forget(): void
-  /**
-   * The call that asks what stands in `asks`: what is answered at once is in `answers` when it returns. So many numbers,
-   * or -1 when they are in `overflow`. A function of its own, since a method of an object costs four times as much.
-   */
-  sender(): () => number
-  /** The call that fetches what was delivered, in the same way. */
-  collector(): () => number
-  /** The answers that did not fit. */
-  overflow(): Float64Array
-  /** Takes the failure of that number. */
-  failure(number: number): Failure | null
-  /** Lets go of what nobody waits for any more; a hold is given back. */
-  discard(number: number): void
-  /** Takes the attempts of that number. */
-  attempts(number: number): Array<Remembered>
-  /** Asks what comes with metadata. */
-  note(ticket: number, subject: number, key: string, cost: number, meta: Uint8Array): number
-  /** Asks with a key too long for `text`. */
-  long(ticket: number, subject: number, key: string, what: number, cost: number, charged: number): number
-  /** Checks several, all or nothing. */
-  checkAll(ticket: number, subjects: Array<number>, keys: Array<string>, costs: Array<number>): number
-  /** Waits until it is admitted; without a timeout as long as it takes. */
-  acquire(ticket: number, subject: number, key: string, cost: number, timeout?: number | undefined | null): number
-  /** Takes units of a `concurrency` limit. */
-  hold(ticket: number, subject: number, key: string, cost: number): number
-  /** Keeps the hold of that number until it is given back. */
-  keep(number: number): void
-  /** Gives a hold back. */
-  release(ticket: number, number: number): number
-  /** Denies a key for that many milliseconds. */
-  block(ticket: number, subject: number, key: string, length: number): number
-  /** Ends a block. */
-  unblock(ticket: number, subject: number, key: string): number
-  /** Forgets a key's usage. */
-  clear(ticket: number, subject: number, key: string): number
-  /** The newest attempts. */
-  journal(ticket: number, subject: number, key: string): number
-  /** Whether the store answers. */
-  ping(ticket: number): number
-  /** Reads the policy file again, on another thread: a disk may be slow. */
-  reload(ticket: number): number
-  /** Gives up what was begun under that ticket, or forgets that it is done. */
-  cancel(ticket: number): void
-  /** Ends the limiter. Holds are given back; what waits for the store is answered. */
-  close(): void
-}
-
 /** Derives keys from addresses. */
 export declare class ClientIp {
   /** Whether `X-Forwarded-For` matters at all. */
@@ -89,13 +28,13 @@ export declare class Clock {
 /** A limit that was found valid. */
 export declare class Limit {
   /** What it says. */
-  numbers(): LimitNumbers
+  numbers(): LimitProperties
 }
 
 /** The core's `Builder`. A step that fails says why; the others say nothing. */
-export declare class Opening {
+export declare class LimiterBuilder {
   /** A limiter of which nothing is said yet. */
-  static empty(): Opening
+  static empty(): LimiterBuilder
   /** What a policy file says. */
   file(path: string): Failure | null
   /** Where usage lives. */
@@ -115,14 +54,75 @@ export declare class Opening {
   /** How long denials may be repeated without asking. */
   denyCache(length: number): Failure | null
   /** Who is told when a store is lost or back. */
-  onChange(listener: (change: Change) => void): void
+  onChange(listener: (change: StoreChange) => void): void
   /** A clock for tests. */
   clock(clock: Clock): Failure | null
   /**
-   * Opens the limiter. Questions are read from `asks` and `text`, answers are written to `answers`; `bell` is called
+   * Opens the limiter. Calls are read from `calls` and `text`, answers are written to `answers`; `wake_callback` is called
    * when more answers are there.
    */
-  open(asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: (count?: number) => void, watches: boolean): Channel | Failure
+  open(calls: Float64Array, text: Uint16Array, answers: Float64Array, wake_callback: (count?: number) => void, watches: boolean): NativeLimiter | Failure
+}
+
+/** An open limiter. */
+export declare class NativeLimiter {
+  /** Takes a name or a notation, or a policy, into the list that calls refer to. */
+  resolve(policy: string | Policy): ResolvedPolicy | Failure
+  /** The policy that a call would apply. */
+  policy(policyRef: number): Policy | Failure
+  /** How many wait for a key in `acquire`. */
+  waiting(policyRef: number, key: string): number
+  /** Gives another share of the keys to the new store of a rollout. */
+  setRollout(percent: number): Failure | null
+  /** What was counted. */
+  counters(): Counters
+  /** Forgets the list. */
+  forget(): void
+  /**
+   * The function that makes the calls that stand in `calls`: what is answered at once is in `answers` when it returns. So many numbers,
+   * or -1 when they are in `overflow`. A function of its own, since a method of an object costs four times as much.
+   */
+  sender(): () => number
+  /** The call that fetches what was delivered, in the same way. */
+  collector(): () => number
+  /** The answers that did not fit. */
+  overflow(): Float64Array
+  /** Takes the failure of that number. */
+  failure(number: number): Failure | null
+  /** Lets go of what nobody waits for any more; a hold is given back. */
+  discard(number: number): void
+  /** Takes the attempts of that number. */
+  attempts(number: number): Array<Attempt>
+  /** Asks what comes with metadata. */
+  note(ticket: number, policyRef: number, key: string, cost: number, meta: Uint8Array): number
+  /** Asks with a key too long for `text`. */
+  long(ticket: number, policyRef: number, key: string, what: number, cost: number, charged: number): number
+  /** Checks several, all or nothing. */
+  checkAll(ticket: number, policyRefs: Array<number>, keys: Array<string>, costs: Array<number>): number
+  /** Waits until it is admitted; without a timeout as long as it takes. */
+  acquire(ticket: number, policyRef: number, key: string, cost: number, timeout?: number | undefined | null): number
+  /** Takes units of a `concurrency` limit. */
+  hold(ticket: number, policyRef: number, key: string, cost: number): number
+  /** Keeps the hold of that number until it is given back. */
+  keep(number: number): void
+  /** Gives a hold back. */
+  release(ticket: number, number: number): number
+  /** Denies a key for that many milliseconds. */
+  block(ticket: number, policyRef: number, key: string, length: number): number
+  /** Ends a block. */
+  unblock(ticket: number, policyRef: number, key: string): number
+  /** Forgets a key's usage. */
+  clear(ticket: number, policyRef: number, key: string): number
+  /** The newest attempts. */
+  journal(ticket: number, policyRef: number, key: string): number
+  /** Whether the store answers. */
+  ping(ticket: number): number
+  /** Reads the policy file again, on another thread: a disk may be slow. */
+  reload(ticket: number): number
+  /** Gives up what was begun under that ticket, or forgets that it is done. */
+  cancel(ticket: number): void
+  /** Ends the limiter. Holds are given back; what waits for the store is answered. */
+  close(): void
 }
 
 /** A policy that was found valid. */
@@ -134,7 +134,7 @@ export declare class Policy {
   /** Its limits. */
   limits(): Array<Limit>
   /** Its options. */
-  options(): PolicyFacts
+  options(): PolicyOptionValues
 }
 
 /** The names of the algorithms, in the order that records number them. */
@@ -159,16 +159,16 @@ export interface Announcement {
 /** The key of somebody who did not say who they are. */
 export declare function anonymous(client: string): string
 
-/** A store changed its state. */
-export interface Change {
-  /** The store, without secrets. */
-  store: string
-  /** `lost`, `refusing` or `back`. */
-  state: string
-  /** What happened and why. */
-  message: string
-  /** Since when it is or was away, in milliseconds since 1970. */
-  since: number
+/** One remembered attempt. */
+export interface Attempt {
+  /** When, in milliseconds since 1970. */
+  at: number
+  /** Whether it was allowed. */
+  allowed: boolean
+  /** The units it asked for. */
+  cost: number
+  /** What the caller said of it. */
+  meta?: Uint8Array
 }
 
 /** Who believes these proxies, and takes addresses that begin with the same bits for one client. */
@@ -208,7 +208,7 @@ export interface Failure {
   /** The sentence. */
   message: string
   /** Where it was found, for texts and files. */
-  place?: Spot
+  place?: SourceLocation
 }
 
 /** A digest to use as a key instead of a secret. */
@@ -221,7 +221,7 @@ export declare function headerChoice(word: string): Failure | null
 export declare function limit(spec: LimitSpec): Limit | Failure
 
 /** A limit in numbers. */
-export interface LimitNumbers {
+export interface LimitProperties {
   /** The algorithm's name. */
   algorithm: string
   /** Units per period. */
@@ -263,7 +263,7 @@ export declare function lint(path: string): Array<Warning> | Failure
 export declare function policy(limits: Array<string | Limit>, spec: PolicySpec): Policy | Failure
 
 /** The options of a policy as they are. */
-export interface PolicyFacts {
+export interface PolicyOptionValues {
   /** What a check answers when the store fails. */
   onStoreError?: string
   /** Evaluated and counted, but never denied. */
@@ -300,20 +300,8 @@ export declare function problem(unavailable: boolean, wait: number | undefined |
 /** The media type of a problem. */
 export declare function problemMediaType(): string
 
-/** One remembered attempt. */
-export interface Remembered {
-  /** When, in milliseconds since 1970. */
-  at: number
-  /** Whether it was allowed. */
-  allowed: boolean
-  /** The units it asked for. */
-  cost: number
-  /** What the caller said of it. */
-  meta?: Uint8Array
-}
-
 /** A policy as calls name it from now on. */
-export interface Resolved {
+export interface ResolvedPolicy {
   /** Its number. */
   number: number
   /** Its name. */
@@ -325,7 +313,7 @@ export interface Resolved {
 }
 
 /** A place in a text or a file; lines and columns count from 1. */
-export interface Spot {
+export interface SourceLocation {
   /** The file, when there is one. */
   file?: string
   /** The line. */
@@ -334,12 +322,24 @@ export interface Spot {
   column: number
 }
 
+/** A store changed its state. */
+export interface StoreChange {
+  /** The store, without secrets. */
+  store: string
+  /** `lost`, `refusing` or `back`. */
+  state: string
+  /** What happened and why. */
+  message: string
+  /** Since when it is or was away, in milliseconds since 1970. */
+  since: number
+}
+
 /** Something that probably does not do what it seems to. */
 export interface Warning {
   /** The policy's name. */
   policy: string
   /** Where it stands in the file. */
-  place?: Spot
+  place?: SourceLocation
   /** What is odd, and what to do about it. */
   message: string
 }

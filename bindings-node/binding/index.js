@@ -835,11 +835,11 @@ function __napiStampBindingTarget(exportsObject, target) {
 // linked import resolves to `undefined`.
 module.exports.__napiBindingTarget = __napiStampBindingTarget(nativeBinding, __napiLoadedBindingTarget)
 module.exports = nativeBinding
-module.exports.Channel = nativeBinding.Channel
 module.exports.ClientIp = nativeBinding.ClientIp
 module.exports.Clock = nativeBinding.Clock
 module.exports.Limit = nativeBinding.Limit
-module.exports.Opening = nativeBinding.Opening
+module.exports.LimiterBuilder = nativeBinding.LimiterBuilder
+module.exports.NativeLimiter = nativeBinding.NativeLimiter
 module.exports.Policy = nativeBinding.Policy
 module.exports.algorithms = nativeBinding.algorithms
 module.exports.anonymous = nativeBinding.anonymous

@@ -16,6 +16,6 @@ export interface Attempt {
 }
 
 /** What the core remembers, as users see it. */
-export function attempt({ at, allowed, cost, meta }: native.Remembered): Attempt {
+export function attempt({ at, allowed, cost, meta }: native.Attempt): Attempt {
   return { at, allowed, cost, meta: meta === undefined ? null : text.decode(meta), metaBytes: meta ?? null };
 }

@@ -59,7 +59,7 @@ function option<T>(options: object, name: keyof T & string, type: string): void 
 }
 
 /** What is described by options, and by a file where there is one. */
-export function opening(options: LimiterOptions, file: string | undefined): native.Opening {
+export function opening(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
   if (typeof options !== 'object' || options === null) {
     throw new ConfigError(`a limiter cannot be made from ${shown(options)}: give an object of options`);
   }
@@ -72,7 +72,7 @@ export function opening(options: LimiterOptions, file: string | undefined): nati
   for (const name of ['timeoutMs', 'denyCacheMs'] as const) option<LimiterOptions>(options, name, 'number');
   option<LimiterOptions>(options, 'policies', 'object');
   const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
-  const made = native.Opening.empty();
+  const made = native.LimiterBuilder.empty();
   if (file !== undefined) done(made.file(file));
   if (store instanceof Rollout) done(made.rollout(...sidesOf(store), store.percent));
   else if (store !== undefined) done(made.store(stores(store)));

@@ -123,7 +123,7 @@ const POLICY_OPTIONS = {
  */
 export class Limit {
   readonly #limit: native.Limit;
-  readonly #numbers: native.LimitNumbers;
+  readonly #numbers: native.LimitProperties;
 
   constructor(algorithm: Algorithm, count: number, options: LimitOptions = {}) {
     this.#limit = taken(native.Limit) ?? described(algorithm, count, options);
@@ -184,7 +184,7 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: native.PolicyFacts;
+  readonly #options: native.PolicyOptionValues;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     this.#policy = taken(native.Policy) ?? composed(limits, options);

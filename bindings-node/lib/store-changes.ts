@@ -41,7 +41,7 @@ export class StoreChangeReporter {
     this.#onChange = onChange;
   }
 
-  tell({ store, state, message, since }: native.Change): void {
+  tell({ store, state, message, since }: native.StoreChange): void {
     const change = { store, state: state as StoreChange['state'], message, since: new Date(since) };
     try {
       if (this.#logger !== false) this.#logger[state === 'back' ? 'info' : 'warn'](message);

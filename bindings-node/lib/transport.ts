@@ -54,7 +54,7 @@ export interface TaskResult {
   readonly decision?: Decision;
   /** A hold's number. */
   readonly hold?: number;
-  readonly attempts?: native.Remembered[];
+  readonly attempts?: native.Attempt[];
 }
 
 interface Task {
@@ -69,7 +69,7 @@ export class Transport {
   readonly #asks: Float64Array;
   readonly #text: Uint16Array;
   readonly #answers: Float64Array;
-  readonly #channel: native.Channel;
+  readonly #channel: native.NativeLimiter;
   readonly #send: () => number;
   readonly #fetch: () => number;
   /** Whether each question crosses at once: memory answers on the way, and a clock that is moved must not move before. */
@@ -121,7 +121,7 @@ export class Transport {
     if (--this.#waiting === 0) alive.leave(this);
   }
 
-  get channel(): native.Channel {
+  get channel(): native.NativeLimiter {
     return this.#channel;
   }
 
@@ -379,7 +379,7 @@ export interface TransportOptions {
     text: Uint16Array,
     answers: Float64Array,
     bell: (count?: number) => void,
-  ) => native.Channel;
+  ) => native.NativeLimiter;
 }
 
 // One function for all pipes: a closure for every tick would cost more than the call.

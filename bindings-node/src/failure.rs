@@ -11,12 +11,12 @@ pub struct Failure {
     /// The sentence.
     pub message: String,
     /// Where it was found, for texts and files.
-    pub place: Option<Spot>,
+    pub place: Option<SourceLocation>,
 }
 
 /// A place in a text or a file; lines and columns count from 1.
 #[napi(object)]
-pub struct Spot {
+pub struct SourceLocation {
     /// The file, when there is one.
     pub file: Option<String>,
     /// The line.
@@ -25,7 +25,7 @@ pub struct Spot {
     pub column: u32,
 }
 
-impl From<&tidegate::Place> for Spot {
+impl From<&tidegate::Place> for SourceLocation {
     fn from(place: &tidegate::Place) -> Self {
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self { file: place.file.clone(), line: number(place.line), column: number(place.column) }
@@ -37,7 +37,7 @@ impl From<Error> for Failure {
         Self {
             code: error.code().to_owned(),
             message: error.message().to_owned(),
-            place: error.place().map(Spot::from),
+            place: error.place().map(SourceLocation::from),
         }
     }
 }

@@ -1,23 +1,24 @@
-//! The core for Node. What is exported here is private to the npm package: its face is written by hand, in `lib`.
+//! The core for Node. What is exported here is private to the npm package: the public interface is written by hand, in `lib`.
 //!
-//! Every call converts, asks the core, and converts the answer. Errors travel as values: a [`failure::Failure`] is thrown
-//! by the TypeScript side, as the class its code belongs to. Answers travel as numbers (see [`record`]), many at a time.
+//! Every call converts its arguments, calls the core, and converts the answer. Errors travel as values: the TypeScript side
+//! throws a [`failure::Failure`] as the class its code belongs to. Answers travel as numbers (see [`answer_record`]), many at
+//! a time.
 
-pub mod change;
-pub mod channel;
+mod answer_record;
+mod batch_codec;
 pub mod clock;
 pub mod counters;
-mod exchange;
 pub mod failure;
 pub mod http;
-mod inbox;
 pub mod limit;
+pub mod limiter_builder;
 pub mod lint;
+mod loop_reader;
+pub mod native_limiter;
+mod node_completions;
 mod number;
-pub mod opening;
 pub mod policy;
-mod record;
-mod subject;
+mod policy_ref;
+pub mod store_change;
 #[cfg(target_os = "linux")]
 mod uv;
-mod watching;

@@ -32,7 +32,7 @@ pub struct LimitSpec {
 
 /// A limit in numbers.
 #[napi(object)]
-pub struct LimitNumbers {
+pub struct LimitProperties {
     /// The algorithm's name.
     pub algorithm: String,
     /// Units per period.
@@ -106,13 +106,13 @@ pub fn limit(spec: LimitSpec) -> Either<Limit, Failure> {
 impl Limit {
     /// What it says.
     #[napi(catch_unwind)]
-    pub fn numbers(&self) -> LimitNumbers {
+    pub fn numbers(&self) -> LimitProperties {
         numbers(&self.limit)
     }
 }
 
-fn numbers(limit: &tidegate::Limit) -> LimitNumbers {
-    LimitNumbers {
+fn numbers(limit: &tidegate::Limit) -> LimitProperties {
+    LimitProperties {
         algorithm: limit.algorithm().name().to_owned(),
         count: limit.count() as f64,
         period_ms: limit.period().micros() as f64 / 1_000.0,

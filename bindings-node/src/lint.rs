@@ -4,7 +4,7 @@ use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use tidegate::PolicyFile;
 
-use crate::failure::{Failure, Spot};
+use crate::failure::{Failure, SourceLocation};
 
 /// Something that probably does not do what it seems to.
 #[napi(object)]
@@ -12,7 +12,7 @@ pub struct Warning {
     /// The policy's name.
     pub policy: String,
     /// Where it stands in the file.
-    pub place: Option<Spot>,
+    pub place: Option<SourceLocation>,
     /// What is odd, and what to do about it.
     pub message: String,
 }
@@ -26,7 +26,7 @@ pub fn lint(path: String) -> Either<Vec<Warning>, Failure> {
                 .into_iter()
                 .map(|warning| Warning {
                     policy: warning.policy,
-                    place: warning.place.as_ref().map(Spot::from),
+                    place: warning.place.as_ref().map(SourceLocation::from),
                     message: warning.message,
                 })
                 .collect(),

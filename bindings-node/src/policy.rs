@@ -35,7 +35,7 @@ pub struct PolicySpec {
 
 /// The options of a policy as they are.
 #[napi(object)]
-pub struct PolicyFacts {
+pub struct PolicyOptionValues {
     /// What a check answers when the store fails.
     pub on_store_error: Option<String>,
     /// Evaluated and counted, but never denied.
@@ -116,9 +116,9 @@ impl Policy {
 
     /// Its options.
     #[napi(catch_unwind)]
-    pub fn options(&self) -> PolicyFacts {
+    pub fn options(&self) -> PolicyOptionValues {
         let options = self.policy.options();
-        PolicyFacts {
+        PolicyOptionValues {
             on_store_error: options.on_store_error.map(|choice| choice.name().to_owned()),
             shadow: options.shadow,
             block_for_ms: options.block_for.map(|length| length.micros() as f64 / 1_000.0),

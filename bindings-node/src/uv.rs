@@ -13,7 +13,7 @@ use libloading::os::unix::Library;
 use napi::bindgen_prelude::FunctionRef;
 use napi::{Env, JsValue, sys};
 
-/// Numbers of libuv's: the type of a handle that polls, and what it looks for.
+/// Numbers of libuv's: the type of a handle that polls, and which events it reports.
 const UV_POLL: c_int = 8;
 const READABLE: c_int = 1;
 
@@ -171,7 +171,7 @@ unsafe extern "C" fn on_end(_: sys::napi_async_cleanup_hook_handle, place: *mut 
 
 unsafe extern "C" fn on_close(handle: Handle) {
     let Some(functions) = Functions::get() else { return };
-    // SAFETY: nothing looks at the place any more: `open` is false.
+    // SAFETY: nothing reads the place any more: `open` is false.
     unsafe {
         let place: *mut Place = (functions.get_data)(handle).cast();
         let hook = (*place).hook;

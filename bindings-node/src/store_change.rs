@@ -6,11 +6,10 @@ use std::time::UNIX_EPOCH;
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi_derive::napi;
-use tidegate::StoreChange;
 
 /// A store changed its state.
 #[napi(object)]
-pub struct Change {
+pub struct StoreChange {
     /// The store, without secrets.
     pub store: String,
     /// `lost`, `refusing` or `back`.
@@ -21,8 +20,8 @@ pub struct Change {
     pub since: f64,
 }
 
-impl From<&StoreChange> for Change {
-    fn from(change: &StoreChange) -> Self {
+impl From<&tidegate::StoreChange> for StoreChange {
+    fn from(change: &tidegate::StoreChange) -> Self {
         let since = change.since.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             store: change.store.clone(),
@@ -34,13 +33,13 @@ impl From<&StoreChange> for Change {
 }
 
 /// Somebody who wants to know, as the core takes it.
-pub(crate) type Listener = Arc<dyn Fn(&StoreChange) + Send + Sync>;
+pub(crate) type Listener = Arc<dyn Fn(&tidegate::StoreChange) + Send + Sync>;
 
 /// Tells a function on its event loop, whatever thread noticed. Weak: to be told keeps no process alive.
-pub(crate) fn listener(function: &Function<'_, Change, ()>) -> napi::Result<Listener> {
+pub(crate) fn listener(function: &Function<'_, StoreChange, ()>) -> napi::Result<Listener> {
     let told = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |change| {
         // A loop that is being torn down does not want to know.
-        let _ = told.call(Change::from(change), ThreadsafeFunctionCallMode::NonBlocking);
+        let _ = told.call(StoreChange::from(change), ThreadsafeFunctionCallMode::NonBlocking);
     }))
 }

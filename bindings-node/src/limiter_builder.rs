@@ -5,21 +5,21 @@ use napi::bindgen_prelude::{Either, Float64Array, Function, Uint16Array};
 use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
-use crate::change::{Change, listener};
-use crate::channel::Channel;
 use crate::clock::Clock;
 use crate::failure::Failure;
-use crate::inbox::Letters;
+use crate::native_limiter::NativeLimiter;
+use crate::node_completions::NodeCompletions;
 use crate::number::milliseconds;
 use crate::policy::{Policy, on_store_error};
+use crate::store_change::{StoreChange, listener};
 
 /// The core's `Builder`. A step that fails says why; the others say nothing.
 #[napi]
-pub struct Opening {
+pub struct LimiterBuilder {
     builder: Builder,
 }
 
-impl Opening {
+impl LimiterBuilder {
     fn step(&mut self, step: impl FnOnce(Builder) -> Result<Builder>) -> Option<Failure> {
         match step(std::mem::take(&mut self.builder)) {
             Ok(builder) => {
@@ -32,7 +32,7 @@ impl Opening {
 }
 
 #[napi]
-impl Opening {
+impl LimiterBuilder {
     /// A limiter of which nothing is said yet.
     #[napi(factory, catch_unwind)]
     pub fn empty() -> Self {
@@ -94,8 +94,8 @@ impl Opening {
     }
 
     /// Who is told when a store is lost or back.
-    #[napi(catch_unwind, ts_args_type = "listener: (change: Change) => void")]
-    pub fn on_change(&mut self, told: Function<'_, Change, ()>) -> napi::Result<()> {
+    #[napi(catch_unwind, ts_args_type = "listener: (change: StoreChange) => void")]
+    pub fn on_change(&mut self, told: Function<'_, StoreChange, ()>) -> napi::Result<()> {
         let listener = listener(&told)?;
         self.builder = std::mem::take(&mut self.builder).on_change(listener);
         Ok(())
@@ -107,30 +107,32 @@ impl Opening {
         self.step(|builder| Ok(builder.clock(clock.clock.clone())))
     }
 
-    /// Opens the limiter. Questions are read from `asks` and `text`, answers are written to `answers`; `bell` is called
+    /// Opens the limiter. Calls are read from `calls` and `text`, answers are written to `answers`; `wake_callback` is called
     /// when more answers are there.
     #[napi(
         catch_unwind,
-        ts_args_type = "asks: Float64Array, text: Uint16Array, answers: Float64Array, bell: (count?: number) => void, watches: boolean"
+        ts_args_type = "calls: Float64Array, text: Uint16Array, answers: Float64Array, wake_callback: (count?: number) => void, watches: boolean"
     )]
     pub fn open(
         &mut self,
         env: Env,
-        asks: Float64Array,
+        calls: Float64Array,
         text: Uint16Array,
         answers: Float64Array,
-        bell: Function<'_, i32, ()>,
+        wake_callback: Function<'_, i32, ()>,
         watches: bool,
-    ) -> napi::Result<Either<Channel, Failure>> {
-        let reader = bell.create_ref()?;
-        let bell = bell.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
+    ) -> napi::Result<Either<NativeLimiter, Failure>> {
+        let reader = wake_callback.create_ref()?;
+        let wake_callback =
+            wake_callback.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
         Ok(match std::mem::take(&mut self.builder).build_async() {
             Ok(limiter) => {
-                let channel = Channel::new(limiter, Letters::new(bell), asks, text, answers);
+                let native_limiter =
+                    NativeLimiter::new(limiter, NodeCompletions::new(wake_callback), calls, text, answers);
                 if watches {
-                    channel.watch(&env, reader);
+                    native_limiter.watch(&env, reader);
                 }
-                Either::A(channel)
+                Either::A(native_limiter)
             }
             Err(error) => Either::B(error.into()),
         })

@@ -10,14 +10,14 @@ use tidegate::{
     Task,
 };
 
-use crate::inbox::Letters;
+use crate::answer_record;
+use crate::loop_reader::LoopReader;
+use crate::node_completions::NodeCompletions;
 use crate::number;
-use crate::record;
-use crate::subject::{Subject, read_key};
-use crate::watching::Watching;
+use crate::policy_ref::{OwnedPolicyRef, read_key};
 
-/// Numbers of one question in `asks`: ticket, policy, what to do, cost, units of the key, units charged before.
-const ASK: usize = 6;
+/// Numbers of one call in `calls`: ticket, policy, what to do, cost, units of the key, units charged before.
+const CALL_FIELDS: usize = 6;
 
 // What to do.
 const CHECK: u8 = 0;
@@ -31,53 +31,53 @@ const SETTLE: u8 = 4;
 const TOO_MANY: i32 = -1;
 
 /// What is asked about a key.
-pub(crate) struct Question {
+pub(crate) struct BatchCall {
     pub(crate) ticket: u64,
-    pub(crate) subject: f64,
+    pub(crate) policy_ref: f64,
     pub(crate) what: u8,
     pub(crate) cost: f64,
     pub(crate) charged: f64,
 }
 
 /// An open limiter, and the arrays through which JavaScript talks to it.
-pub(crate) struct Exchange {
+pub(crate) struct BatchCodec {
     pub(crate) limiter: AsyncLimiter,
-    pub(crate) letters: Arc<Letters>,
+    pub(crate) completions: Arc<NodeCompletions>,
     pub(crate) inbox: Arc<dyn Inbox>,
-    asks: Float64Array,
+    calls: Float64Array,
     text: Uint16Array,
     answers: Float64Array,
-    pub(crate) subjects: Vec<Subject>,
+    pub(crate) policy_refs: Vec<OwnedPolicyRef>,
     pub(crate) tasks: HashMap<u64, Task>,
     pub(crate) holds: HashMap<u64, Hold>,
     key: String,
     records: Vec<f64>,
     /// While the event loop reads what servers say.
-    pub(crate) watching: Option<Watching>,
+    pub(crate) loop_reader: Option<LoopReader>,
 }
 
-impl Exchange {
+impl BatchCodec {
     pub(crate) fn new(
         limiter: AsyncLimiter,
-        letters: Letters,
-        asks: Float64Array,
+        completions: NodeCompletions,
+        calls: Float64Array,
         text: Uint16Array,
         answers: Float64Array,
     ) -> Self {
-        let letters = Arc::new(letters);
+        let completions = Arc::new(completions);
         Self {
             limiter,
-            inbox: letters.clone(),
-            letters,
-            asks,
+            inbox: completions.clone(),
+            completions,
+            calls,
             text,
             answers,
-            subjects: Vec::new(),
+            policy_refs: Vec::new(),
             tasks: HashMap::new(),
             holds: HashMap::new(),
             key: String::new(),
             records: Vec::new(),
-            watching: None,
+            loop_reader: None,
         }
     }
 
@@ -95,26 +95,26 @@ impl Exchange {
         self.records.len() as i32
     }
 
-    pub(crate) fn subject(&self, number: f64) -> Result<&Subject> {
-        self.subjects
+    pub(crate) fn policy_ref(&self, number: f64) -> Result<&OwnedPolicyRef> {
+        self.policy_refs
             .get(number as usize)
             .ok_or_else(|| Error::new(ErrorKind::PolicyUnknown, "a policy was named that nobody resolved"))
     }
 
-    /// Asks one question; `None` when the answer will be delivered.
-    fn ask(&mut self, ask: [f64; ASK], begins: usize) -> Option<Result<Outcome>> {
-        let [ticket, subject, what, cost, units, charged] = ask;
-        let text = self.text.get(begins..begins + units as usize).unwrap_or_default();
+    /// Makes one call; `None` when the answer will be delivered.
+    fn ask(&mut self, ask: [f64; CALL_FIELDS], key_start: usize) -> Option<Result<Outcome>> {
+        let [ticket, policy_ref, what, cost, units, charged] = ask;
+        let text = self.text.get(key_start..key_start + units as usize).unwrap_or_default();
         if let Err(error) = read_key(text, &mut self.key) {
             return Some(Err(error));
         }
-        self.post(&Question { ticket: ticket as u64, subject, what: what as u8, cost, charged }, &self.key)
+        self.post(&BatchCall { ticket: ticket as u64, policy_ref, what: what as u8, cost, charged }, &self.key)
     }
 
-    pub(crate) fn post(&self, question: &Question, key: &str) -> Option<Result<Outcome>> {
-        let Question { ticket, subject, what, .. } = *question;
-        let made = self.subject(subject).and_then(|subject| Ok((subject, number::cost(question.cost)?)));
-        let (subject, cost) = match made {
+    pub(crate) fn post(&self, call: &BatchCall, key: &str) -> Option<Result<Outcome>> {
+        let BatchCall { ticket, policy_ref, what, .. } = *call;
+        let made = self.policy_ref(policy_ref).and_then(|policy_ref| Ok((policy_ref, number::cost(call.cost)?)));
+        let (policy_ref, cost) = match made {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
@@ -124,17 +124,17 @@ impl Exchange {
             CHARGE => Call::Charge(cost),
             REFUND => Call::Refund(cost),
             _ => {
-                let charged = Charged { units: question.charged as u64, source: record::source_of(what - SETTLE) };
-                let done = self.limiter.post_settle(subject, key, charged, cost, ticket, &self.inbox)?;
+                let charged = Charged { units: call.charged as u64, source: answer_record::source_of(what - SETTLE) };
+                let done = self.limiter.post_settle(policy_ref, key, charged, cost, ticket, &self.inbox)?;
                 return Some(done.map(|()| Outcome::Nothing));
             }
         };
-        Some(self.limiter.post(subject, key, &call, ticket, &self.inbox)?.map(Outcome::Decision))
+        Some(self.limiter.post(policy_ref, key, &call, ticket, &self.inbox)?.map(Outcome::Decision))
     }
 
     pub(crate) fn answer(&mut self, ticket: u64, outcome: Result<Outcome>) -> i32 {
         self.records.clear();
-        self.letters.write(&mut self.records, ticket, outcome);
+        self.completions.write(&mut self.records, ticket, outcome);
         self.hand_over()
     }
 
@@ -159,18 +159,18 @@ impl Exchange {
     pub(crate) fn about<F>(
         &mut self,
         ticket: f64,
-        subject: u32,
+        policy_ref: u32,
         key: String,
-        task: impl FnOnce(AsyncLimiter, Subject, String) -> F,
+        task: impl FnOnce(AsyncLimiter, OwnedPolicyRef, String) -> F,
     ) -> i32
     where
         F: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        let subject = self.subject(f64::from(subject)).cloned();
-        self.begin(ticket, |limiter| Ok(task(limiter.clone(), subject?, key)))
+        let policy_ref = self.policy_ref(f64::from(policy_ref)).cloned();
+        self.begin(ticket, |limiter| Ok(task(limiter.clone(), policy_ref?, key)))
     }
 
-    /// Asks so many questions of `asks` as its last number says. What is answered at once is in `answers` when this returns: so many
+    /// Makes as many calls of `calls` as its last number says. What is answered at once is in `answers` when this returns: so many
     /// numbers, or -1 when they are in `overflow`.
     pub(crate) fn send(&mut self) -> i32 {
         Row::default().hold(|| self.post_all());
@@ -179,29 +179,31 @@ impl Exchange {
 
     fn post_all(&mut self) {
         self.records.clear();
-        let count = self.asks.last().copied().unwrap_or_default() as usize;
-        let mut begins = 0;
+        let count = self.calls.last().copied().unwrap_or_default() as usize;
+        let mut key_start = 0;
         for index in 0..count {
-            let Some(ask) = self.asks.get(index * ASK..).and_then(|asks| asks.first_chunk::<ASK>()).copied() else {
+            let Some(ask) =
+                self.calls.get(index * CALL_FIELDS..).and_then(|calls| calls.first_chunk::<CALL_FIELDS>()).copied()
+            else {
                 break;
             };
-            let answer = self.ask(ask, begins);
-            begins += ask[4] as usize;
+            let answer = self.ask(ask, key_start);
+            key_start += ask[4] as usize;
             match answer {
                 None => {}
                 Some(Ok(Outcome::Decision(decision))) => self.decision(ask[0], &decision),
-                Some(outcome) => self.letters.write(&mut self.records, ask[0] as u64, outcome),
+                Some(outcome) => self.completions.write(&mut self.records, ask[0] as u64, outcome),
             }
         }
     }
 
     fn decision(&mut self, ticket: f64, decision: &Decision) {
-        record::decision(&mut self.records, ticket as u64, decision);
+        answer_record::decision(&mut self.records, ticket as u64, decision);
     }
 
     /// Fetches what was delivered, in the same way.
     pub(crate) fn collect(&mut self) -> i32 {
-        self.letters.collect(&mut self.records);
+        self.completions.collect(&mut self.records);
         self.hand_over()
     }
 

@@ -4,14 +4,14 @@ use tidegate::{Algorithm, AsPolicy, Error, ErrorKind, Policy, PolicyRef, Result}
 
 /// A policy that calls name by its place in a list, so that no text crosses with each of them.
 #[derive(Clone)]
-pub(crate) enum Subject {
+pub(crate) enum OwnedPolicyRef {
     /// A name or a notation; looked up by each call, so that a reload shows at once.
     Text(String),
     /// A policy of the caller's.
     Policy(Policy),
 }
 
-impl AsPolicy for Subject {
+impl AsPolicy for OwnedPolicyRef {
     fn as_policy(&self) -> PolicyRef<'_> {
         match self {
             Self::Text(text) => PolicyRef::Text(text),

@@ -141,6 +141,6 @@ pub(crate) fn nothing(out: &mut Vec<f64>, ticket: u64) {
 }
 
 /// Writes that something is to be fetched.
-pub(crate) fn parcel(out: &mut Vec<f64>, ticket: u64, what: u64, number: u64) {
+pub(crate) fn attachment(out: &mut Vec<f64>, ticket: u64, what: u64, number: u64) {
     out.extend_from_slice(&[ticket as f64, what as f64, number as f64]);
 }

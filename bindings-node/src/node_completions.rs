@@ -7,13 +7,13 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
 use tidegate::{Attempt, Error, Hold, Inbox, Outcome, Result, Wake};
 
-use crate::record;
+use crate::answer_record;
 
 /// The call into JavaScript. Weak: an open limiter does not keep a process alive.
-pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
+pub(crate) type WakeCallback = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
 
 /// What is no number.
-pub(crate) enum Parcel {
+pub(crate) enum Attachment {
     Failure(Error),
     Hold(Hold),
     Attempts(Vec<Attempt>),
@@ -23,85 +23,90 @@ pub(crate) enum Parcel {
 #[derive(Default)]
 pub(crate) struct Post {
     pub(crate) records: Vec<f64>,
-    parcels: HashMap<u64, Parcel>,
+    attachments: HashMap<u64, Attachment>,
     last: u64,
     /// Whether JavaScript was told and has not looked yet.
-    rung: bool,
+    wake_requested: bool,
 }
 
 impl Post {
-    fn store(&mut self, parcel: Parcel) -> u64 {
+    fn store(&mut self, attachment: Attachment) -> u64 {
         self.last += 1;
-        self.parcels.insert(self.last, parcel);
+        self.attachments.insert(self.last, attachment);
         self.last
     }
 }
 
 /// See the module.
-pub(crate) struct Letters {
+pub(crate) struct NodeCompletions {
     post: Mutex<Post>,
-    bell: Bell,
+    wake_callback: WakeCallback,
 }
 
-impl Letters {
-    pub(crate) fn new(bell: Bell) -> Self {
-        Self { post: Mutex::default(), bell }
+impl NodeCompletions {
+    pub(crate) fn new(wake_callback: WakeCallback) -> Self {
+        Self { post: Mutex::default(), wake_callback }
     }
 
     /// Writes an outcome down. A hold is written as its number, followed by its Decision.
     pub(crate) fn write(&self, out: &mut Vec<f64>, ticket: u64, outcome: Result<Outcome>) {
-        let (what, parcel) = match outcome {
-            Ok(Outcome::Decision(decision)) => return record::decision(out, ticket, &decision),
-            Ok(Outcome::Nothing) => return record::nothing(out, ticket),
+        let (what, attachment) = match outcome {
+            Ok(Outcome::Decision(decision)) => return answer_record::decision(out, ticket, &decision),
+            Ok(Outcome::Nothing) => return answer_record::nothing(out, ticket),
             Ok(Outcome::Hold(hold)) => {
                 let decision = hold.decision().clone();
-                record::parcel(out, ticket, record::HOLD, self.post.lock().store(Parcel::Hold(hold)));
-                return record::decision(out, ticket, &decision);
+                answer_record::attachment(
+                    out,
+                    ticket,
+                    answer_record::HOLD,
+                    self.post.lock().store(Attachment::Hold(hold)),
+                );
+                return answer_record::decision(out, ticket, &decision);
             }
-            Ok(Outcome::Attempts(attempts)) => (record::ATTEMPTS, Parcel::Attempts(attempts)),
-            Err(error) => (record::FAILURE, Parcel::Failure(error)),
+            Ok(Outcome::Attempts(attempts)) => (answer_record::ATTEMPTS, Attachment::Attempts(attempts)),
+            Err(error) => (answer_record::FAILURE, Attachment::Failure(error)),
         };
-        record::parcel(out, ticket, what, self.post.lock().store(parcel));
+        answer_record::attachment(out, ticket, what, self.post.lock().store(attachment));
     }
 
-    /// Takes a parcel out.
-    pub(crate) fn take(&self, number: u64) -> Option<Parcel> {
-        self.post.lock().parcels.remove(&number)
+    /// Takes an attachment out.
+    pub(crate) fn take(&self, number: u64) -> Option<Attachment> {
+        self.post.lock().attachments.remove(&number)
     }
 
     /// Who calls this is about to look: nothing that comes until then is told.
     #[cfg(target_os = "linux")]
-    pub(crate) fn looks(&self) {
-        self.post.lock().rung = true;
+    pub(crate) fn expect_collect(&self) {
+        self.post.lock().wake_requested = true;
     }
 
     /// Takes all records, for space that is reused.
     pub(crate) fn collect(&self, space: &mut Vec<f64>) {
         space.clear();
         let mut post = self.post.lock();
-        post.rung = false;
+        post.wake_requested = false;
         std::mem::swap(&mut post.records, space);
     }
 }
 
-impl Wake for Letters {
+impl Wake for NodeCompletions {
     fn wake(&self) {
         let mut post = self.post.lock();
-        if post.rung || post.records.is_empty() {
+        if post.wake_requested || post.records.is_empty() {
             return;
         }
-        post.rung = true;
+        post.wake_requested = true;
         drop(post);
         // A loop that is being torn down does not want to know.
-        let _ = self.bell.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        let _ = self.wake_callback.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
 
-impl Inbox for Letters {
+impl Inbox for NodeCompletions {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
         let mut post = self.post.lock();
         if let Ok(Outcome::Decision(decision)) = &outcome {
-            return record::decision(&mut post.records, ticket, decision);
+            return answer_record::decision(&mut post.records, ticket, decision);
         }
         drop(post);
         // What is rare is written outside the lock, which it needs itself.

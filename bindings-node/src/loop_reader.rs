@@ -1,9 +1,9 @@
 //! The event loop reads itself what servers say, where it can.
 
-pub(crate) use looks::Watching;
+pub(crate) use platform::LoopReader;
 
 #[cfg(target_os = "linux")]
-mod looks {
+mod platform {
     use std::cell::RefCell;
     use std::os::fd::{AsFd, AsRawFd};
     use std::rc::Rc;
@@ -12,34 +12,34 @@ mod looks {
     use napi::bindgen_prelude::FunctionRef;
     use tidegate::AsyncLimiter;
 
-    use crate::exchange::Exchange;
+    use crate::batch_codec::BatchCodec;
     use crate::uv::{Poll, call_back};
 
     /// While it lives, the loop reads.
-    pub(crate) struct Watching {
+    pub(crate) struct LoopReader {
         _poll: Poll,
     }
 
-    impl Watching {
-        /// `bell` is called with how many numbers there are in the exchange's `answers`.
+    impl LoopReader {
+        /// `wake_callback` is called with how many numbers there are in the codec's `answers`.
         pub(crate) fn start(
             limiter: &AsyncLimiter,
-            exchange: &Rc<RefCell<Exchange>>,
+            codec: &Rc<RefCell<BatchCodec>>,
             env: &Env,
-            bell: FunctionRef<i32, ()>,
+            wake_callback: FunctionRef<i32, ()>,
         ) -> Option<Self> {
             let watch = limiter.watch()?;
-            let exchange = Rc::downgrade(exchange);
+            let codec = Rc::downgrade(codec);
             let file = watch.as_fd().as_raw_fd();
             let poll = Poll::start(env, file, move |env| {
-                let Some(exchange) = exchange.upgrade() else { return };
-                exchange.borrow().letters.looks();
+                let Some(codec) = codec.upgrade() else { return };
+                codec.borrow().completions.expect_collect();
                 // What is asked in the callback leaves with those who wait already.
                 let _row = watch.look();
-                let numbers = exchange.borrow_mut().collect();
+                let numbers = codec.borrow_mut().collect();
                 if numbers != 0 {
                     // It fails where JavaScript can no longer run.
-                    let _ = call_back(env, &bell, numbers);
+                    let _ = call_back(env, &wake_callback, numbers);
                 }
             })?;
             Some(Self { _poll: poll })
@@ -49,7 +49,7 @@ mod looks {
 
 /// Elsewhere threads read.
 #[cfg(not(target_os = "linux"))]
-mod looks {
+mod platform {
     use std::cell::RefCell;
     use std::rc::Rc;
 
@@ -57,14 +57,14 @@ mod looks {
     use napi::bindgen_prelude::FunctionRef;
     use tidegate::AsyncLimiter;
 
-    use crate::exchange::Exchange;
+    use crate::batch_codec::BatchCodec;
 
-    pub(crate) enum Watching {}
+    pub(crate) enum LoopReader {}
 
-    impl Watching {
+    impl LoopReader {
         pub(crate) fn start(
             _: &AsyncLimiter,
-            _: &Rc<RefCell<Exchange>>,
+            _: &Rc<RefCell<BatchCodec>>,
             _: &Env,
             _: FunctionRef<i32, ()>,
         ) -> Option<Self> {
