@@ -25,8 +25,8 @@ pub struct SourceLocation {
     pub column: u32,
 }
 
-impl From<&tidegate::Place> for SourceLocation {
-    fn from(place: &tidegate::Place) -> Self {
+impl From<&tidegate::SourceLocation> for SourceLocation {
+    fn from(place: &tidegate::SourceLocation) -> Self {
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self { file: place.file.clone(), line: number(place.line), column: number(place.column) }
     }
@@ -37,7 +37,7 @@ impl From<Error> for Failure {
         Self {
             code: error.code().to_owned(),
             message: error.message().to_owned(),
-            place: error.place().map(SourceLocation::from),
+            place: error.location().map(SourceLocation::from),
         }
     }
 }

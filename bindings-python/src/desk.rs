@@ -69,7 +69,7 @@ impl Desk {
         let blocking = limiter.reading.limiter.to_blocking();
         if !blocking.waits() {
             let policy = PolicyArgument::of(policy)?;
-            if let Some(answer) = blocking.at_hand(policy, &key, &self.call) {
+            if let Some(answer) = blocking.try_immediate(policy, &key, &self.call) {
                 let decision = answer.map(Decision::from).map_err(|error| raise_about(error, policy.text()))?;
                 return Ok(Bound::new(py, decision)?.into_any());
             }

@@ -25,7 +25,7 @@ pub(crate) fn raise_about(error: Error, text: Option<&str>) -> PyErr {
     let (message, code) = (error.message().to_owned(), error.code());
     match error.kind() {
         ErrorKind::PolicyInvalid | ErrorKind::PolicyUnknown => {
-            let place = error.place();
+            let place = error.location();
             let text = text.filter(|_| place.is_some_and(|place| place.file.is_none())).map(str::to_owned);
             let file = place.and_then(|place| place.file.clone());
             let (line, column) = (place.map(|place| place.line), place.map(|place| place.column));

@@ -61,7 +61,7 @@ impl Limiter {
 
     #[inline]
     pub(crate) fn ask(&self, py: Python<'_>, policy: PolicyArgument<'_>, key: &str, call: &Call) -> PyResult<Decision> {
-        let answer = match self.inner.at_hand(policy, key, call) {
+        let answer = match self.inner.try_immediate(policy, key, call) {
             Some(answer) => answer,
             None => py.detach(|| self.inner.call(policy, key, call)),
         };

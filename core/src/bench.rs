@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::store::redis::script::{Batch, Grouping, Request};
-use crate::store::{Entry, Memory, Op, Store};
+use crate::store::{Entry, Memory, Operation, Store};
 
-const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
+const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 
 /// The memory store with one policy, without a limiter around it.
 pub struct Keyed {
@@ -30,7 +30,7 @@ impl Keyed {
     /// # Errors
     /// None.
     pub fn check(&self, key: &str) -> Result<bool> {
-        let answer = self.store.ask(&Entry { plan: &self.plan, key, op: CHECK }, None)?;
+        let answer = self.store.ask(&Entry { plan: &self.plan, key, operation: CHECK }, None)?;
         Ok(black_box(answer).applied)
     }
 }
@@ -66,7 +66,7 @@ impl Ruled {
 #[must_use]
 pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
     let plan = policy.plan();
-    let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, op: CHECK });
+    let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, operation: CHECK });
     Batch::new("tg".into(), None, Grouping::Independent, keys.iter().map(request).collect())
         .command()
         .get_packed_command()
@@ -85,13 +85,13 @@ impl Heard {
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
         let (plan, time) = (policy.plan(), crate::clock::Steady::default());
-        let answer = Memory::new(1).ask(&Entry { plan: &plan, key: "", op: CHECK }, Some(time.micros()));
+        let answer = Memory::new(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, Some(time.micros()));
         Self { known: Default::default(), plan, time, answer: answer.unwrap_or_default() }
     }
 
     /// Takes over an answer about a key.
     pub fn hear(&mut self, key: &str) {
         self.answer.now += 1;
-        self.known.hear(&Entry { plan: &self.plan, key, op: CHECK }, &self.answer, self.time.micros(), 0);
+        self.known.hear(&Entry { plan: &self.plan, key, operation: CHECK }, &self.answer, self.time.micros(), 0);
     }
 }

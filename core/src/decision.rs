@@ -13,14 +13,14 @@ use compact_str::CompactString;
 
 use crate::algorithm::View;
 use crate::plan::Plan;
+use crate::plan_cache::PlanHandle;
 use crate::policy::{Algorithm, Limit, Period};
-use crate::spare::Passed;
 use crate::store::{Answer, Source};
 
 /// The answer to a check. A denial is a Decision, never an error.
 #[derive(Clone)]
 pub struct Decision {
-    plan: Passed,
+    plan: PlanHandle,
     key: CompactString,
     cost: u64,
     answer: Answer,
@@ -52,7 +52,7 @@ pub struct LimitState {
 impl Decision {
     #[inline(always)]
     pub(crate) fn new(plan: Arc<Plan>, key: impl Into<CompactString>, cost: u64, charged: u64, answer: Answer) -> Self {
-        Self { plan: Passed::new(plan), key: key.into(), cost, answer, charged, decisions: None }
+        Self { plan: PlanHandle::new(plan), key: key.into(), cost, answer, charged, decisions: None }
     }
 
     /// One Decision of several: the first refusal, else the one that binds most.

@@ -67,7 +67,7 @@ impl ErrorKind {
 
 /// Where in a file or a text an error was found; lines and columns count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file, when there is one.
     pub file: Option<String>,
     /// The line, from 1.
@@ -76,7 +76,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(f, "{file}:")?;
@@ -91,7 +91,7 @@ impl fmt::Display for Place {
 pub struct Error {
     kind: ErrorKind,
     message: String,
-    place: Option<Place>,
+    location: Option<SourceLocation>,
 }
 
 /// The crate's result.
@@ -100,16 +100,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of a kind with a sentence that says what was wrong and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None }
+        Self { kind, message: message.into(), location: None }
     }
 
-    /// The same error, found at a place. The message begins with the place when it names a file.
+    /// The same error, found at a location. The message begins with the location when it names a file.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
-        if place.file.is_some() {
-            self.message = format!("{place}: {}", self.message);
+    pub fn at(mut self, location: SourceLocation) -> Self {
+        if location.file.is_some() {
+            self.message = format!("{location}: {}", self.message);
         }
-        self.place = Some(place);
+        self.location = Some(location);
         self
     }
 
@@ -141,7 +141,7 @@ impl Error {
 
     /// Where it was found, for texts and files.
     #[must_use]
-    pub const fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+    pub const fn location(&self) -> Option<&SourceLocation> {
+        self.location.as_ref()
     }
 }

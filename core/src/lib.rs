@@ -7,20 +7,20 @@ pub mod bench;
 mod clock;
 mod decision;
 mod error;
-mod few;
 mod fork;
 pub mod http;
 mod limiter;
+mod one_or_many;
 mod plan;
+mod plan_cache;
 pub mod policy;
 mod resilience;
-mod spare;
 mod store;
 mod tasks;
 
 pub use clock::ManualClock;
 pub use decision::{Decision, LimitState, Parts};
-pub use error::{Error, ErrorKind, Place, Result};
+pub use error::{Error, ErrorKind, Result, SourceLocation};
 pub use fork::after_fork_in_child;
 pub use limiter::{
     AsPolicy, AsyncLimiter, Builder, Call, Charged, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome,

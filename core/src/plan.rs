@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Rule, View};
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
 
 /// The version mark in every stored value.
@@ -106,7 +106,7 @@ impl Plan {
     }
 
     /// What the limits say at `now` of a key that was never seen, to a check of `cost`.
-    pub(crate) fn unseen(&self, now: u64, cost: u64) -> Few<View> {
+    pub(crate) fn unseen(&self, now: u64, cost: u64) -> OneOrMany<View> {
         self.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect()
     }
 

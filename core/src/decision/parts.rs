@@ -3,8 +3,8 @@
 use super::Decision;
 use crate::algorithm::View;
 use crate::error::{Error, Result};
+use crate::plan_cache::PlanHandle;
 use crate::policy::Policy;
-use crate::spare::Passed;
 use crate::store::{Answer, Source};
 
 /// What a Decision is made of, as plain values: [`Decision::parts`] takes it apart, [`Decision::from_parts`] puts it
@@ -86,7 +86,7 @@ impl Decision {
         };
         let decisions = parts.decisions.into_iter().map(Self::from_parts).collect::<Result<Vec<_>>>()?;
         Ok(Self {
-            plan: Passed::new(plan),
+            plan: PlanHandle::new(plan),
             key: parts.key.into(),
             cost: parts.cost,
             answer,

@@ -10,14 +10,15 @@ use super::hold::Hold;
 use super::patience::Patience;
 use super::turn::Turn;
 use super::{
-    AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost,
+    AsPolicy, Builder, CheckOptions, Inner, block_operation, check_operation, decided, decided_all, difference,
+    entries, valid_cost,
 };
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::{Answer, Attempt, Entry, Home, Op, submit};
+use crate::store::{Answer, Attempt, Entry, Operation, WakeTarget, submit};
 
 /// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
 ///
@@ -43,9 +44,9 @@ impl AsyncLimiter {
         Builder::from_file(path)?.build_async()
     }
 
-    async fn answer(&self, plan: &Arc<Plan>, key: &str, op: Op) -> Result<Answer> {
+    async fn answer(&self, plan: &Arc<Plan>, key: &str, operation: Operation) -> Result<Answer> {
         let mut answered = None;
-        let at_once = submit(&self.inner.store, &Entry { plan, key, op }, self.inner.now(), || {
+        let at_once = submit(&self.inner.store, &Entry { plan, key, operation }, self.inner.now(), || {
             let (answer, awaited) = oneshot::channel();
             answered = Some(awaited);
             move |_, result| sent(answer, result)
@@ -57,10 +58,10 @@ impl AsyncLimiter {
         }
     }
 
-    async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
+    async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, operation: Operation) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
-        let answer = self.answer(&plan, key, op.clone()).await?;
-        Ok(decided(plan, key, &op, answer))
+        let answer = self.answer(&plan, key, operation.clone()).await?;
+        Ok(decided(plan, key, &operation, answer))
     }
 
     /// The policy that a call would apply.
@@ -76,7 +77,7 @@ impl AsyncLimiter {
     /// # Errors
     /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and what the store says. A denial is no error.
     pub async fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
-        self.decide(&policy, key, Op::Check { cost: 1, hold: 0, meta: None }).await
+        self.decide(&policy, key, Operation::Check { cost: 1, hold: 0, meta: None }).await
     }
 
     /// Asks and consumes `cost` units.
@@ -84,7 +85,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check`], and `cost_invalid`.
     pub async fn check_n(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None }).await
+        self.decide(&policy, key, Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None }).await
     }
 
     /// Asks and consumes, with everything that can be said.
@@ -92,7 +93,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for metadata that is too long.
     pub async fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        self.decide(&policy, key, check_op(options)?).await
+        self.decide(&policy, key, check_operation(options)?).await
     }
 
     /// Asks without consuming.
@@ -100,7 +101,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
     pub async fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Op::Peek { cost: valid_cost(cost)? }).await
+        self.decide(&policy, key, Operation::Peek { cost: valid_cost(cost)? }).await
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -108,7 +109,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
     pub async fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Op::Charge { cost: valid_cost(cost)? }).await
+        self.decide(&policy, key, Operation::Charge { cost: valid_cost(cost)? }).await
     }
 
     /// Gives units back; never above full, never creates credit.
@@ -116,7 +117,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
     pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        let decision = self.decide(&policy, key, Op::Refund { cost: valid_cost(cost)? }).await?;
+        let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? }).await?;
         self.inner.lines.given_back(decision.plan(), key);
         Ok(decision)
     }
@@ -129,11 +130,11 @@ impl AsyncLimiter {
         self.inner.open()?;
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
-            if let Some(op) = difference(decision.charged(), actual)? {
-                if self.inner.settles(decision, &op) {
+            if let Some(operation) = difference(decision.charged(), actual)? {
+                if self.inner.settles(decision, &operation) {
                     continue;
                 }
-                self.answer(&self.inner.policies.current(decision.plan()), decision.key(), op).await?;
+                self.answer(&self.inner.policies.current(decision.plan()), decision.key(), operation).await?;
                 self.inner.lines.given_back(decision.plan(), decision.key());
             }
         }
@@ -166,28 +167,34 @@ impl AsyncLimiter {
         cost: u64,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        let op = Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
+        let operation = Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
         let plan = self.inner.plan(&policy, key)?;
-        self.wait(&plan, key, &op, timeout).await
+        self.wait(&plan, key, &operation, timeout).await
     }
 
-    async fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
+    async fn wait(
+        &self,
+        plan: &Arc<Plan>,
+        key: &str,
+        operation: &Operation,
+        timeout: Option<Duration>,
+    ) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key, op.cost())?;
+        let ticket = self.inner.lines.join(plan, key, operation.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
             let count = signal.count();
             if let Some(ahead) = ticket.ahead() {
                 if patience.is_over() {
-                    let turn = Turn::new(op.cost(), ahead);
+                    let turn = Turn::new(operation.cost(), ahead);
                     let answer = self.answer(plan, key, turn.asks(plan)).await?;
                     return Ok(turn.denied(Arc::clone(plan), key, answer));
                 }
                 signal.wait_async(count, patience.sleep(None)).await;
             } else {
-                let answer = self.answer(plan, key, op.clone()).await?;
-                let decision = decided(Arc::clone(plan), key, op, answer);
+                let answer = self.answer(plan, key, operation.clone()).await?;
+                let decision = decided(Arc::clone(plan), key, operation, answer);
                 let Some(pause) = patience.pause(&decision) else { return Ok(decision) };
                 signal.wait_async(count, patience.sleep(Some(pause))).await;
             }
@@ -207,9 +214,9 @@ impl AsyncLimiter {
     pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Result<Hold, Decision>> {
         let plan = self.inner.plan(&policy, key)?;
         let id = self.inner.hold_id();
-        let op = Op::Check { cost: valid_cost(cost)?, hold: id, meta: None };
-        let answer = self.answer(&plan, key, op.clone()).await?;
-        let decision = decided(plan, key, &op, answer);
+        let operation = Operation::Check { cost: valid_cost(cost)?, hold: id, meta: None };
+        let answer = self.answer(&plan, key, operation.clone()).await?;
+        let decision = decided(plan, key, &operation, answer);
         if !decision.allowed() {
             return Ok(Err(decision));
         }
@@ -221,7 +228,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check`], and `config_invalid` for no time or more than 10 years.
     pub async fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
-        self.decide(&policy, key, block_op(length)?).await.map(drop)
+        self.decide(&policy, key, block_operation(length)?).await.map(drop)
     }
 
     /// Ends a block.
@@ -229,7 +236,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check`].
     pub async fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Op::Block { micros: 0 }).await?;
+        let decision = self.decide(&policy, key, Operation::Block { micros: 0 }).await?;
         self.inner.lines.given_back(decision.plan(), key);
         Ok(())
     }
@@ -239,7 +246,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check`].
     pub async fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Op::Clear).await?;
+        let decision = self.decide(&policy, key, Operation::Clear).await?;
         self.inner.lines.given_back(decision.plan(), key);
         Ok(())
     }
@@ -253,7 +260,7 @@ impl AsyncLimiter {
         if plan.policy.options().journal == 0 {
             return Ok(Vec::new());
         }
-        Ok(self.answer(&plan, key, Op::Journal).await?.attempts.map(|attempts| *attempts).unwrap_or_default())
+        Ok(self.answer(&plan, key, Operation::Journal).await?.attempts.map(|attempts| *attempts).unwrap_or_default())
     }
 
     /// Whether the store answers.
@@ -295,13 +302,13 @@ impl AsyncLimiter {
 }
 
 /// What the store says to a call that is submitted.
-async fn awaited<T: Send + 'static>(submit: impl FnOnce(Box<dyn FnOnce(Result<T>) -> Home + Send>)) -> Result<T> {
+async fn awaited<T: Send + 'static>(submit: impl FnOnce(Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>)) -> Result<T> {
     let (answer, answered) = oneshot::channel();
     submit(Box::new(move |result| sent(answer, result)));
     answered.await.unwrap_or_else(|_| Err(gone()))
 }
 
-fn sent<T>(answer: oneshot::Sender<T>, result: T) -> Home {
+fn sent<T>(answer: oneshot::Sender<T>, result: T) -> WakeTarget {
     // Whoever dropped the call does not want to know.
     drop(answer.send(result));
     None

@@ -8,14 +8,15 @@ use super::hold::Hold;
 use super::patience::Patience;
 use super::turn::Turn;
 use super::{
-    AsPolicy, Builder, CheckOptions, Inner, block_op, check_op, decided, decided_all, difference, entries, valid_cost,
+    AsPolicy, Builder, CheckOptions, Inner, block_operation, check_operation, decided, decided_all, difference,
+    entries, valid_cost,
 };
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::{Answer, Attempt, Entry, Op};
+use crate::store::{Answer, Attempt, Entry, Operation};
 
 /// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
 ///
@@ -53,24 +54,29 @@ impl Limiter {
     }
 
     #[inline]
-    fn answer(&self, plan: &Arc<Plan>, key: &str, op: Op) -> Result<Answer> {
-        self.inner.store.ask(&Entry { plan, key, op }, self.inner.now())
+    fn answer(&self, plan: &Arc<Plan>, key: &str, operation: Operation) -> Result<Answer> {
+        self.inner.store.ask(&Entry { plan, key, operation }, self.inner.now())
     }
 
     #[inline]
-    pub(super) fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, op: Op) -> Result<Decision> {
+    pub(super) fn decide(
+        &self,
+        policy: &(impl AsPolicy + ?Sized),
+        key: &str,
+        operation: Operation,
+    ) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
-        let entry = Entry { plan: &plan, key, op };
+        let entry = Entry { plan: &plan, key, operation };
         let answer = self.inner.store.ask(&entry, self.inner.now())?;
-        let Entry { op, .. } = entry;
-        Ok(decided(plan, key, &op, answer))
+        let Entry { operation, .. } = entry;
+        Ok(decided(plan, key, &operation, answer))
     }
 
     /// What `decide` does with a plain check. The entry is written in place: a copy of what was only just written stalls.
     #[inline]
     fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
         let plan = self.inner.plan(policy, key)?;
-        let entry = Entry { plan: &plan, key, op: Op::Check { cost, hold: 0, meta: None } };
+        let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
         let answer = self.inner.store.ask(&entry, self.inner.now())?;
         let charged = if answer.applied { cost } else { 0 };
         drop(entry);
@@ -108,7 +114,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        self.decide(&policy, key, check_op(options)?)
+        self.decide(&policy, key, check_operation(options)?)
     }
 
     /// Asks without consuming.
@@ -116,7 +122,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Op::Peek { cost: valid_cost(cost)? })
+        self.decide(&policy, key, Operation::Peek { cost: valid_cost(cost)? })
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -124,7 +130,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Op::Charge { cost: valid_cost(cost)? })
+        self.decide(&policy, key, Operation::Charge { cost: valid_cost(cost)? })
     }
 
     /// Gives units back; never above full, never creates credit.
@@ -132,7 +138,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        let decision = self.decide(&policy, key, Op::Refund { cost: valid_cost(cost)? })?;
+        let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? })?;
         self.inner.lines.given_back(decision.plan(), key);
         Ok(decision)
     }
@@ -145,11 +151,11 @@ impl Limiter {
         self.inner.open()?;
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
-            if let Some(op) = difference(decision.charged(), actual)? {
-                if self.inner.settles(decision, &op) {
+            if let Some(operation) = difference(decision.charged(), actual)? {
+                if self.inner.settles(decision, &operation) {
                     continue;
                 }
-                self.answer(&self.inner.policies.current(decision.plan()), decision.key(), op)?;
+                self.answer(&self.inner.policies.current(decision.plan()), decision.key(), operation)?;
                 self.inner.lines.given_back(decision.plan(), decision.key());
             }
         }
@@ -175,28 +181,28 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn acquire(&self, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
-        let op = Op::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
+        let operation = Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
         let plan = self.inner.plan(&policy, key)?;
-        self.wait(&plan, key, &op, timeout)
+        self.wait(&plan, key, &operation, timeout)
     }
 
-    fn wait(&self, plan: &Arc<Plan>, key: &str, op: &Op, timeout: Option<Duration>) -> Result<Decision> {
+    fn wait(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, timeout: Option<Duration>) -> Result<Decision> {
         let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key, op.cost())?;
+        let ticket = self.inner.lines.join(plan, key, operation.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
             let count = signal.count();
             if let Some(ahead) = ticket.ahead() {
                 if patience.is_over() {
-                    let turn = Turn::new(op.cost(), ahead);
+                    let turn = Turn::new(operation.cost(), ahead);
                     let answer = self.answer(plan, key, turn.asks(plan))?;
                     return Ok(turn.denied(Arc::clone(plan), key, answer));
                 }
                 signal.wait(count, patience.sleep(None));
             } else {
-                let answer = self.answer(plan, key, op.clone())?;
-                let decision = decided(Arc::clone(plan), key, op, answer);
+                let answer = self.answer(plan, key, operation.clone())?;
+                let decision = decided(Arc::clone(plan), key, operation, answer);
                 let Some(pause) = patience.pause(&decision) else { return Ok(decision) };
                 signal.wait(count, patience.sleep(Some(pause)));
             }
@@ -216,9 +222,9 @@ impl Limiter {
     pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Result<Hold, Decision>> {
         let plan = self.inner.plan(&policy, key)?;
         let id = self.inner.hold_id();
-        let op = Op::Check { cost: valid_cost(cost)?, hold: id, meta: None };
-        let answer = self.answer(&plan, key, op.clone())?;
-        let decision = decided(plan, key, &op, answer);
+        let operation = Operation::Check { cost: valid_cost(cost)?, hold: id, meta: None };
+        let answer = self.answer(&plan, key, operation.clone())?;
+        let decision = decided(plan, key, &operation, answer);
         if !decision.allowed() {
             return Ok(Err(decision));
         }
@@ -230,7 +236,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`], and `config_invalid` for no time or more than 10 years.
     pub fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
-        self.decide(&policy, key, block_op(length)?).map(drop)
+        self.decide(&policy, key, block_operation(length)?).map(drop)
     }
 
     /// Ends a block.
@@ -238,7 +244,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Op::Block { micros: 0 })?;
+        let decision = self.decide(&policy, key, Operation::Block { micros: 0 })?;
         self.inner.lines.given_back(decision.plan(), key);
         Ok(())
     }
@@ -248,7 +254,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Op::Clear)?;
+        let decision = self.decide(&policy, key, Operation::Clear)?;
         self.inner.lines.given_back(decision.plan(), key);
         Ok(())
     }
@@ -262,7 +268,7 @@ impl Limiter {
         if plan.policy.options().journal == 0 {
             return Ok(Vec::new());
         }
-        Ok(self.answer(&plan, key, Op::Journal)?.attempts.map(|attempts| *attempts).unwrap_or_default())
+        Ok(self.answer(&plan, key, Operation::Journal)?.attempts.map(|attempts| *attempts).unwrap_or_default())
     }
 
     /// Whether the store answers.

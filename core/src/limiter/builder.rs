@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::policy::{OnStoreError, Policy, PolicyFile};
 use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange, shown};
-use crate::store::{Lookout, MAX_ENTRIES, Memory, Place, Redis, Store, StoreUrl};
+use crate::store::{Endpoints, Lookout, MAX_ENTRIES, Memory, Redis, Store, StoreUrl};
 
 /// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
@@ -241,8 +241,8 @@ impl Builder {
         Ok((layers.store(), Some(layers)))
     }
 
-    fn redis(&self, place: Place, lookout: &Arc<PerProcess<Lookout>>) -> Result<Redis> {
-        Redis::new(place, &self.prefix, self.timeout, self.fold, Arc::clone(lookout))
+    fn redis(&self, endpoints: Endpoints, lookout: &Arc<PerProcess<Lookout>>) -> Result<Redis> {
+        Redis::new(endpoints, &self.prefix, self.timeout, self.fold, Arc::clone(lookout))
     }
 
     /// One store, or several that share the keys.

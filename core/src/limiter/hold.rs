@@ -12,7 +12,7 @@ use crate::decision::Decision;
 use crate::fork::{self, PerProcess};
 use crate::plan::Plan;
 use crate::policy::Algorithm;
-use crate::store::{Entry, HoldId, Op, submit_to, tell};
+use crate::store::{Entry, HoldId, Operation, submit_to, tell};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
 const RENEWALS: u32 = 3;
@@ -67,7 +67,7 @@ impl Drop for Hold {
         }
         self.inner.keeper.forget(self.id);
         let (plan, key) = (&self.inner.policies.current(self.decision.plan()), self.decision.key());
-        let entry = Entry { plan, key, op: Op::Close { hold: self.id } };
+        let entry = Entry { plan, key, operation: Operation::Close { hold: self.id } };
         // When the store cannot be reached the ttl gives it back.
         if self.blocking {
             drop(self.inner.store.ask(&entry, self.inner.now()));
@@ -158,7 +158,7 @@ impl Keeper {
                 (*id, Arc::clone(&keep.plan), keep.key.clone())
             };
             let plan = inner.policies.current(&plan);
-            let entry = Entry { plan: &plan, key: &key, op: Op::Renew { hold: id } };
+            let entry = Entry { plan: &plan, key: &key, operation: Operation::Renew { hold: id } };
             // A renewal that fails is tried again after a third of the ttl.
             drop(inner.store.ask(&entry, inner.now()));
         }

@@ -8,7 +8,7 @@ use super::{AsPolicy, AsyncLimiter, Call, Hold, decided, difference};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::resilience::Owned;
-use crate::store::{Attempt, Entry, Home, Op, Source, Wake, submit};
+use crate::store::{Attempt, Entry, Operation, Source, Wake, WakeTarget, submit};
 use crate::tasks::{self, Begun, Task};
 
 /// Where answers are delivered. [`Wake::wake`] is called once after all that came together.
@@ -58,27 +58,27 @@ impl AsyncLimiter {
         ticket: u64,
         inbox: &Arc<dyn Inbox>,
     ) -> Option<Result<Decision>> {
-        let (plan, op) = match self.inner.plan(&policy, key).and_then(|plan| Ok((plan, call.op()?))) {
+        let (plan, operation) = match self.inner.plan(&policy, key).and_then(|plan| Ok((plan, call.operation()?))) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
-        let refunds = matches!(op, Op::Refund { .. });
-        let entry = Entry { plan: &plan, key, op };
+        let refunds = matches!(operation, Operation::Refund { .. });
+        let entry = Entry { plan: &plan, key, operation };
         let answer = submit(&self.inner.store, &entry, self.inner.now(), || {
             let (inner, inbox) = (refunds.then(|| Arc::clone(&self.inner)), Arc::clone(inbox));
-            move |Owned { plan, key, op }, answer: Result<_>| -> Home {
+            move |Owned { plan, key, operation }, answer: Result<_>| -> WakeTarget {
                 if let Some(inner) = inner {
                     inner.lines.given_back(&plan, &key);
                 }
-                inbox.deliver(ticket, answer.map(|answer| Outcome::Decision(decided(plan, key, &op, answer))));
+                inbox.deliver(ticket, answer.map(|answer| Outcome::Decision(decided(plan, key, &operation, answer))));
                 Some(inbox)
             }
         })?;
         if refunds {
             self.inner.lines.given_back(&plan, key);
         }
-        let op = entry.op;
-        Some(answer.map(|answer| decided(plan, key, &op, answer)))
+        let operation = entry.operation;
+        Some(answer.map(|answer| decided(plan, key, &operation, answer)))
     }
 
     /// Settles a check: what is returned is done, anything else is delivered to the inbox, once.
@@ -91,18 +91,18 @@ impl AsyncLimiter {
         ticket: u64,
         inbox: &Arc<dyn Inbox>,
     ) -> Option<Result<()>> {
-        let op = match self.inner.open().and_then(|()| difference(charged.units, actual)) {
-            Ok(Some(op)) => op,
+        let operation = match self.inner.open().and_then(|()| difference(charged.units, actual)) {
+            Ok(Some(operation)) => operation,
             Ok(None) => return Some(Ok(())),
             Err(error) => return Some(Err(error)),
         };
         if charged.source == Source::Fallback {
             let plan = self.inner.plan(&policy, key);
-            return Some(plan.map(|plan| self.inner.settles_here(&plan, key, &op)));
+            return Some(plan.map(|plan| self.inner.settles_here(&plan, key, &operation)));
         }
-        let call = match op {
-            Op::Charge { cost } => Call::Charge(cost),
-            Op::Refund { cost } => Call::Refund(cost),
+        let call = match operation {
+            Operation::Charge { cost } => Call::Charge(cost),
+            Operation::Refund { cost } => Call::Refund(cost),
             _ => return Some(Ok(())),
         };
         self.post(policy, key, &call, ticket, inbox).map(|answer| answer.map(drop))

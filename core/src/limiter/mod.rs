@@ -36,7 +36,7 @@ use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::PolicyFile;
 use crate::resilience::{Counters, Layers};
-use crate::store::{Answer, Entry, HoldId, Lookout, MAX_ENTRIES, Op, Source, Store};
+use crate::store::{Answer, Entry, HoldId, Lookout, MAX_ENTRIES, Operation, Source, Store};
 use hold::Keeper;
 use line::Lines;
 use policies::Policies;
@@ -122,17 +122,17 @@ impl Inner {
     }
 
     /// Settles a check where the store has nothing to settle, because a fallback answered it; says whether it did.
-    fn settles(&self, decision: &Decision, op: &Op) -> bool {
+    fn settles(&self, decision: &Decision, operation: &Operation) -> bool {
         if decision.source() != Source::Fallback {
             return false;
         }
-        self.settles_here(&self.policies.current(decision.plan()), decision.key(), op);
+        self.settles_here(&self.policies.current(decision.plan()), decision.key(), operation);
         true
     }
 
-    fn settles_here(&self, plan: &Arc<Plan>, key: &str, op: &Op) {
+    fn settles_here(&self, plan: &Arc<Plan>, key: &str, operation: &Operation) {
         if let Some(layers) = &self.layers {
-            layers.settle(&Entry { plan, key, op: op.clone() }, self.now());
+            layers.settle(&Entry { plan, key, operation: operation.clone() }, self.now());
         }
     }
 
@@ -184,23 +184,23 @@ fn valid_cost(cost: u64) -> Result<u64> {
     Ok(cost)
 }
 
-fn check_op(options: &CheckOptions) -> Result<Op> {
+fn check_operation(options: &CheckOptions) -> Result<Operation> {
     let cost = valid_cost(options.cost)?;
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
     }
     // Redis stores nothing for both; so they are the same everywhere.
     let meta = options.meta.as_deref().filter(|meta| !meta.is_empty());
-    Ok(Op::Check { cost, hold: 0, meta: meta.map(Into::into) })
+    Ok(Operation::Check { cost, hold: 0, meta: meta.map(Into::into) })
 }
 
 /// What an answer means to the caller.
 #[inline(always)]
-fn decided(plan: Arc<Plan>, key: impl Into<CompactString>, op: &Op, answer: Answer) -> Decision {
-    let (cost, charged) = match *op {
-        Op::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),
-        Op::Charge { cost } => (cost, cost),
-        Op::Peek { cost } | Op::Refund { cost } => (cost, 0),
+fn decided(plan: Arc<Plan>, key: impl Into<CompactString>, operation: &Operation, answer: Answer) -> Decision {
+    let (cost, charged) = match *operation {
+        Operation::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),
+        Operation::Charge { cost } => (cost, cost),
+        Operation::Peek { cost } | Operation::Refund { cost } => (cost, 0),
         _ => (1, 0),
     };
     Decision::new(plan, key, cost, charged, answer)
@@ -236,13 +236,13 @@ impl AsyncLimiter {
 }
 
 /// What `settle` has to do: nothing, charge or refund.
-fn difference(charged: u64, actual: u64) -> Result<Option<Op>> {
+fn difference(charged: u64, actual: u64) -> Result<Option<Operation>> {
     if actual > MAX {
         valid_cost(actual)?;
     }
     Ok(match actual {
-        _ if actual > charged => Some(Op::Charge { cost: actual - charged }),
-        _ if actual < charged => Some(Op::Refund { cost: charged - actual }),
+        _ if actual > charged => Some(Operation::Charge { cost: actual - charged }),
+        _ if actual < charged => Some(Operation::Refund { cost: charged - actual }),
         _ => None,
     })
 }
@@ -266,8 +266,8 @@ fn asked<P: AsPolicy>(inner: &Inner, entries: impl IntoIterator<Item = (P, impl 
 }
 
 fn entries(asked: &Asked) -> Vec<Entry<'_>> {
-    let op = |cost: u64| Op::Check { cost, hold: 0, meta: None };
-    asked.iter().map(|(plan, key, cost)| Entry { plan, key, op: op(*cost) }).collect()
+    let operation = |cost: u64| Operation::Check { cost, hold: 0, meta: None };
+    asked.iter().map(|(plan, key, cost)| Entry { plan, key, operation: operation(*cost) }).collect()
 }
 
 fn decided_all(asked: Asked, answers: Vec<Answer>) -> Result<Decision> {
@@ -281,11 +281,11 @@ fn decided_all(asked: Asked, answers: Vec<Answer>) -> Result<Decision> {
 }
 
 /// A block's length in microseconds.
-fn block_op(length: Duration) -> Result<Op> {
+fn block_operation(length: Duration) -> Result<Operation> {
     let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
     let longest = Duration::from_secs(3_660 * 86_400);
     if micros == 0 || length > longest {
         return Err(Error::config(format!("a block of {length:?} is out of range: it must be up to 10 years")));
     }
-    Ok(Op::Block { micros })
+    Ok(Operation::Block { micros })
 }

@@ -10,8 +10,8 @@ use parking_lot::RwLock;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::plan_cache;
 use crate::policy::Policy;
-use crate::spare;
 
 /// Notations kept ready. A program that writes more different ones in place makes them up as it goes; they are read
 /// anew each time then.
@@ -106,11 +106,11 @@ impl Policies {
 
     #[inline]
     fn named(&self, text: &str) -> Result<Arc<Plan>> {
-        if let Some(plan) = self.look(|plans| plans.get(text).map(spare::handle)) {
+        if let Some(plan) = self.look(|plans| plans.get(text).map(plan_cache::handle)) {
             return Ok(plan);
         }
         if let Some(plan) = self.notations.read().get(text) {
-            return Ok(spare::handle(plan));
+            return Ok(plan_cache::handle(plan));
         }
         self.read(text)
     }

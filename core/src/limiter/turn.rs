@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::decided;
 use crate::decision::Decision;
 use crate::plan::Plan;
-use crate::store::{Answer, Op, View};
+use crate::store::{Answer, Operation, View};
 
 /// What somebody wants, behind those who stand ahead.
 pub(super) struct Turn {
@@ -21,18 +21,18 @@ impl Turn {
     }
 
     /// The units the store is asked about: as many of those wanted as can ever be admitted at once.
-    pub(super) fn asks(&self, plan: &Plan) -> Op {
+    pub(super) fn asks(&self, plan: &Plan) -> Operation {
         let most = plan.rules.iter().map(crate::algorithm::Rule::capacity).min().unwrap_or(0);
         // A cost that can never fit waits for nobody: it is never admitted.
         let cost = if self.cost > most { self.cost } else { self.wanted.min(most) };
-        Op::Peek { cost }
+        Operation::Peek { cost }
     }
 
     /// The denial of somebody whose time is over. Each limit is waited for as if all that is wanted were charged as soon
     /// as it fits; for windows that cannot take all at once this is an estimate.
     pub(super) fn denied(&self, plan: Arc<Plan>, key: &str, mut answer: Answer) -> Decision {
         let now = answer.now;
-        if let Op::Peek { cost: asked } = self.asks(&plan) {
+        if let Operation::Peek { cost: asked } = self.asks(&plan) {
             for (index, view) in answer.views.iter_mut().enumerate() {
                 view.admits_at = view.admits_at.map(|at| self.admits_at(&plan, index, view, (asked, at)));
             }
@@ -44,7 +44,7 @@ impl Turn {
             answer.refused = Some(0);
             answer.views.iter_mut().for_each(|view| view.admits_at = Some(now + 1));
         }
-        decided(plan, key, &Op::Peek { cost: self.cost }, answer)
+        decided(plan, key, &Operation::Peek { cost: self.cost }, answer)
     }
 
     fn admits_at(&self, plan: &Plan, index: usize, view: &View, (asked, at): (u64, u64)) -> u64 {

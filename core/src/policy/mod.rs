@@ -22,7 +22,7 @@ use once_cell::sync::OnceCell;
 
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::spare;
+use crate::plan_cache;
 
 /// The most limits one policy may have.
 pub const MAX_LIMITS: usize = 15;
@@ -95,7 +95,7 @@ impl Policy {
     #[inline]
     pub(crate) fn plan(&self) -> Arc<Plan> {
         let bare = || Self { plan: OnceCell::new(), ..self.clone() };
-        spare::handle(self.plan.get_or_init(|| Arc::new(Plan::new(bare()))))
+        plan_cache::handle(self.plan.get_or_init(|| Arc::new(Plan::new(bare()))))
     }
 
     /// The name, or the canonical notation when no name was given.

@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use super::layer::Notes;
 use super::owned::{Owned, borrowed, owned};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{AllDone, Answer, Entry, Home, Make, Op, Pinged, Store, submit_to, tell};
+use crate::store::{
+    Answer, BatchCompletion, Entry, MakeCompletion, Operation, PingCompletion, Store, WakeTarget, submit_to, tell,
+};
 
 /// Which store has which keys.
 pub(super) trait Division: Send + Sync {
@@ -38,7 +40,13 @@ impl<T: Division> Store for T {
         self.ask_all_by(entries, now, Instant::now() + self.timeout())
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+    fn submit(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        notes: &mut Notes,
+        done: MakeCompletion<'_>,
+    ) -> Option<Result<Answer>> {
         let store = self.store_of(entry);
         notes.chosen[T::DEPTH] = store;
         self.stores()[store].submit(entry, now, notes, done)
@@ -49,7 +57,7 @@ impl<T: Division> Store for T {
         self.stores()[notes.chosen[T::DEPTH]].after(entry, now, notes, result)
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion) {
         self.submit_all_by(entries, now, Instant::now() + self.timeout(), done);
     }
 
@@ -61,7 +69,7 @@ impl<T: Division> Store for T {
         ask_all(self, entries, now, by)
     }
 
-    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: BatchCompletion) {
         submit_all(self, entries, now, by, done);
     }
 
@@ -70,7 +78,7 @@ impl<T: Division> Store for T {
         self.stores().iter().try_for_each(|store| store.ping())
     }
 
-    fn submit_ping(&self, done: Pinged) {
+    fn submit_ping(&self, done: PingCompletion) {
         tell(submit_ping(Arc::clone(self.stores()), 0, done));
     }
 
@@ -78,8 +86,8 @@ impl<T: Division> Store for T {
         self.stores().iter().for_each(|store| store.close());
     }
 
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        self.store(entry).at_hand(entry, now)
+    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        self.store(entry).try_immediate(entry, now)
     }
 }
 
@@ -95,7 +103,7 @@ struct Part {
 struct Mend {
     entry: usize,
     store: usize,
-    op: Op,
+    operation: Operation,
 }
 
 /// What is known of a whole that is being asked, part by part.
@@ -137,11 +145,11 @@ impl Asked {
         let mut mends = Vec::new();
         for (number, Part { store, entries: indexes }) in self.parts.iter().enumerate() {
             for &index in indexes {
-                let cost = entries[index].op.cost();
+                let cost = entries[index].operation.cost();
                 let charged = number < part && self.answers[index].as_ref().is_some_and(|answer| answer.applied);
-                let mend = |op| Mend { entry: index, store: *store, op };
-                mends.extend(charged.then(|| mend(Op::Refund { cost })));
-                mends.extend((tells && (charged || number > part)).then(|| mend(Op::Peek { cost })));
+                let mend = |operation| Mend { entry: index, store: *store, operation };
+                mends.extend(charged.then(|| mend(Operation::Refund { cost })));
+                mends.extend((tells && (charged || number > part)).then(|| mend(Operation::Peek { cost })));
             }
         }
         mends
@@ -149,7 +157,7 @@ impl Asked {
 
     /// Takes what came of mending. Whether an entry was admitted is what was said when it was asked.
     fn mended(&mut self, mend: &Mend, result: Result<Answer>) {
-        if let (Op::Peek { .. }, Ok(told)) = (&mend.op, result) {
+        if let (Operation::Peek { .. }, Ok(told)) = (&mend.operation, result) {
             let applied = self.answers[mend.entry].as_ref().map_or(told.applied, |answer| answer.applied);
             self.answers[mend.entry] = Some(Answer { applied, ..told });
         }
@@ -161,7 +169,7 @@ impl Asked {
         let fresh = |entry: &Entry<'_>| Answer {
             applied: true,
             now,
-            views: entry.plan.unseen(now, entry.op.cost()),
+            views: entry.plan.unseen(now, entry.operation.cost()),
             ..Answer::default()
         };
         let answers = self.answers.drain(..).zip(entries);
@@ -180,7 +188,7 @@ fn in_time(by: Instant) -> Result<()> {
 
 /// Gives back what was charged for a call that has no time left: nobody waits for it, so it has time of its own.
 fn later(store: &Arc<dyn Store>, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
-    if let Op::Refund { .. } = entry.op {
+    if let Operation::Refund { .. } = entry.operation {
         tell(submit_to(store, entry, now, Some(Instant::now() + timeout), |_| None));
     }
 }
@@ -198,7 +206,7 @@ fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by
             Err(error) => Some(error),
         };
         for mend in asked.mends(part, entries, failed.is_none()) {
-            let entry = Entry { op: mend.op.clone(), ..entries[mend.entry].clone() };
+            let entry = Entry { operation: mend.operation.clone(), ..entries[mend.entry].clone() };
             let store = &stores[mend.store];
             if in_time(by).is_ok() {
                 asked.mended(&mend, store.ask_by(&entry, now, by));
@@ -222,11 +230,11 @@ struct Run {
     by: Instant,
     timeout: Duration,
     asked: Mutex<Asked>,
-    done: Mutex<Option<AllDone>>,
+    done: Mutex<Option<BatchCompletion>>,
 }
 
 /// Without waiting.
-fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: BatchCompletion) {
     let asked = Asked::new(entries, division);
     if let [part] = &*asked.parts {
         return division.stores()[part.store].submit_all_by(entries, now, by, done);
@@ -237,7 +245,7 @@ fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>,
 }
 
 impl Run {
-    fn charge(self: Arc<Self>, part: usize) -> Home {
+    fn charge(self: Arc<Self>, part: usize) -> WakeTarget {
         if let Err(late) = in_time(self.by) {
             return self.charged(part, Err(late));
         }
@@ -252,7 +260,7 @@ impl Run {
         None
     }
 
-    fn charged(self: Arc<Self>, part: usize, result: Result<Vec<Answer>>) -> Home {
+    fn charged(self: Arc<Self>, part: usize, result: Result<Vec<Answer>>) -> WakeTarget {
         let mut asked = self.asked.lock();
         let entries = borrowed(&self.entries);
         let failed = match result.map(|answers| asked.take(part, &entries, answers)) {
@@ -273,24 +281,24 @@ impl Run {
     }
 
     /// One after the other. Who is told of a failure does not wait until everything is given back.
-    fn mend(self: Arc<Self>, failed: Option<Error>, mut mends: VecDeque<Mend>) -> Home {
+    fn mend(self: Arc<Self>, failed: Option<Error>, mut mends: VecDeque<Mend>) -> WakeTarget {
         if failed.is_some() || in_time(self.by).is_err() {
             for mend in mends {
-                let entry = self.entries[mend.entry].with(mend.op);
+                let entry = self.entries[mend.entry].with(mend.operation);
                 later(&self.stores[mend.store], &entry, self.now, self.timeout);
             }
             return self.finish(failed);
         }
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
-        let (entry, store) = (self.entries[mend.entry].with(mend.op.clone()), &self.stores[mend.store]);
+        let (entry, store) = (self.entries[mend.entry].with(mend.operation.clone()), &self.stores[mend.store]);
         submit_to(store, &entry, self.now, Some(self.by), move |result| {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)
         })
     }
 
-    fn finish(&self, failed: Option<Error>) -> Home {
+    fn finish(&self, failed: Option<Error>) -> WakeTarget {
         let done = self.done.lock().take()?;
         let answers = self.asked.lock().finish(&borrowed(&self.entries));
         done(failed.map_or(Ok(answers), Err))
@@ -298,7 +306,7 @@ impl Run {
 }
 
 /// Asks one after the other, from the one of that number.
-fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: Pinged) -> Home {
+fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: PingCompletion) -> WakeTarget {
     let Some(store) = stores.get(at).cloned() else { return done(Ok(())) };
     store.submit_ping(Box::new(move |result| match result {
         Ok(()) => submit_ping(stores, at + 1, done),

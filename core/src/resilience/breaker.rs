@@ -297,7 +297,7 @@ impl Layer for Breaker {
         result
     }
 
-    fn at_hand(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
         let error = self.shared.lost()?;
         self.shared.signals.withheld.add(1);
         Some(Err(error))
@@ -319,14 +319,14 @@ mod tests {
     use super::super::stub::Stub;
     use super::*;
     use crate::policy::Policy;
-    use crate::store::{Op, submit_to};
+    use crate::store::{Operation, submit_to};
 
     #[test]
     fn failures_of_before_the_way_back_do_not_count_after_it() {
         let (stub, signals) = (Arc::new(Stub::default()), Arc::new(Signals::default()));
         let breaker = Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", SOON, Arc::clone(&signals));
         let plan = Policy::parse("1/hour").expect("a policy").plan();
-        let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
+        let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
         for _ in 0..20 {
             assert!(submit_to(&breaker, &entry, None, None, |_| None).is_none());
         }
@@ -334,11 +334,11 @@ mod tests {
         (0..3).for_each(|_| fails());
         assert_eq!(signals.counters().lost, 1);
         // The stub answers its ping, so it is back at once.
-        while breaker.at_hand(&entry, None).is_some() {
+        while breaker.try_immediate(&entry, None).is_some() {
             std::thread::yield_now();
         }
         (0..17).for_each(|_| fails());
-        assert!(breaker.at_hand(&entry, None).is_none());
+        assert!(breaker.try_immediate(&entry, None).is_none());
         assert_eq!(signals.counters().lost, 1, "twenty that failed together are one outage");
     }
 }

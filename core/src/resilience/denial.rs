@@ -65,7 +65,7 @@ impl Denial {
             plan: Arc::clone(entry.plan),
             key: entry.key.into(),
             hash,
-            cost: entry.op.cost(),
+            cost: entry.operation.cost(),
             answer: answer.clone(),
             states: entry.plan.rules.iter().zip(states).map(kept).collect(),
             heard,

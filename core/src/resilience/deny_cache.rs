@@ -8,7 +8,7 @@ use super::table::{Shard, Table};
 use crate::clock::Steady;
 use crate::error::Result;
 use crate::fork::PerProcess;
-use crate::store::{Answer, Entry, Op, Source};
+use crate::store::{Answer, Entry, Operation, Source};
 
 /// The longest that a denial may be repeated.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ impl DenyCache {
     /// A denial at hand. `renews`: whether this check may be the one that goes through to renew it.
     #[inline]
     fn look(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Look {
-        let Op::Check { cost, .. } = entry.op else { return Look::Other };
+        let Operation::Check { cost, .. } = entry.operation else { return Look::Other };
         if !entry.plan.repeats_denials() {
             return Look::Other;
         }
@@ -141,8 +141,11 @@ fn keep(shard: &mut Shard<Denial>, ticket: Ticket, entry: &Entry<'_>, denial: De
 }
 
 /// Whether an operation changes usage or a block.
-const fn changes(op: &Op) -> bool {
-    matches!(op, Op::Charge { .. } | Op::Refund { .. } | Op::Block { .. } | Op::Clear)
+const fn changes(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Charge { .. } | Operation::Refund { .. } | Operation::Block { .. } | Operation::Clear
+    )
 }
 
 impl Layer for DenyCache {
@@ -151,7 +154,7 @@ impl Layer for DenyCache {
         match self.look(entry, now, true) {
             Look::Denied(answer) => return Some(Ok(answer)),
             Look::Ask(ticket) => notes.ticket = Some(ticket),
-            Look::Other if changes(&entry.op) => self.changed(entry),
+            Look::Other if changes(&entry.operation) => self.changed(entry),
             Look::Other => {}
         }
         None
@@ -163,8 +166,8 @@ impl Layer for DenyCache {
             self.learn(ticket, entry, now, answer);
         }
         // A peek that is admitted says that what is known is over.
-        let admitted = || matches!((&entry.op, &result), (Op::Peek { .. }, Ok(answer)) if answer.applied);
-        if changes(&entry.op) || admitted() {
+        let admitted = || matches!((&entry.operation, &result), (Operation::Peek { .. }, Ok(answer)) if answer.applied);
+        if changes(&entry.operation) || admitted() {
             self.changed(entry);
         }
         result
@@ -191,7 +194,7 @@ impl Layer for DenyCache {
     }
 
     #[inline]
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
         match self.look(entry, now, false) {
             Look::Denied(answer) => Some(Ok(answer)),
             _ => None,
@@ -213,7 +216,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::store::{Store, submit_to};
 
-    const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
+    const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
     /// The stub's clock is another one.
     const NOW: u64 = 1_800_000_000_000_000;
 
@@ -240,18 +243,18 @@ mod tests {
             Self { stub, cache, store, plan: Policy::parse("1/hour").expect("a policy").plan(), said: Arc::default() }
         }
 
-        fn submit(&self, op: Op) {
+        fn submit(&self, operation: Operation) {
             let said = Arc::clone(&self.said);
             let done = move |result: Result<Answer>| {
                 said.lock().push(result.expect("an answer"));
                 None
             };
-            submit_to(&self.store, &Entry { plan: &self.plan, key: "k", op }, None, None, done);
+            submit_to(&self.store, &Entry { plan: &self.plan, key: "k", operation }, None, None, done);
         }
 
-        fn at_hand(&self) -> Option<Answer> {
-            let entry = Entry { plan: &self.plan, key: "k", op: CHECK };
-            self.store.at_hand(&entry, None).map(|answer| answer.expect("an answer"))
+        fn try_immediate(&self) -> Option<Answer> {
+            let entry = Entry { plan: &self.plan, key: "k", operation: CHECK };
+            self.store.try_immediate(&entry, None).map(|answer| answer.expect("an answer"))
         }
     }
 
@@ -261,7 +264,7 @@ mod tests {
             let asked = Asked::new();
             let denied = denial(&asked.plan, 3_600_000_000);
             asked.submit(CHECK);
-            asked.submit(Op::Refund { cost: 1 });
+            asked.submit(Operation::Refund { cost: 1 });
             if overtaken {
                 // The denial comes while the refund is under way, which is known to have been done later.
                 asked.stub.answer(Ok(denied));
@@ -272,7 +275,7 @@ mod tests {
                 asked.stub.answer(Ok(Answer { applied: true, ..Answer::default() }));
                 asked.stub.answer(Ok(denied));
             }
-            assert_eq!(asked.at_hand(), None);
+            assert_eq!(asked.try_immediate(), None);
             assert!(asked.said.lock().iter().all(|answer| answer.denied_for == 0));
         }
     }
@@ -287,7 +290,7 @@ mod tests {
             let longest = micros.min(1_000_000);
             let first = asked.said.lock()[0].clone();
             assert!(u64::from(first.denied_for) <= longest - 40_000, "{first:?}");
-            let again = asked.at_hand().expect("it is known");
+            let again = asked.try_immediate().expect("it is known");
             assert_eq!(again.source, Source::DenyCache);
             // Its times count from when the answer was there.
             assert!(again.now >= NOW && again.now - NOW <= longest - 40_000, "{again:?}");
@@ -304,7 +307,7 @@ mod tests {
         asked.submit(CHECK);
         let closed = Answer { source: Source::Fallback, ..denial(&asked.plan, 1_000_000) };
         asked.stub.answer(Ok(closed));
-        assert_eq!(asked.at_hand(), None);
+        assert_eq!(asked.try_immediate(), None);
     }
 
     #[test]
@@ -313,7 +316,7 @@ mod tests {
         let entry_of = |number: u64| format!("key {number}");
         for number in 0..200_000 {
             let key = entry_of(number);
-            let entry = Entry { plan: &asked.plan, key: &key, op: CHECK };
+            let entry = Entry { plan: &asked.plan, key: &key, operation: CHECK };
             let Look::Ask(ticket) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
             asked.cache.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
@@ -321,17 +324,18 @@ mod tests {
         // Whoever was forgotten is asked for again.
         let denied = (0..200_000).filter(|number| {
             let key = entry_of(*number);
-            let entry = Entry { plan: &asked.plan, key: &key, op: CHECK };
+            let entry = Entry { plan: &asked.plan, key: &key, operation: CHECK };
             matches!(asked.cache.look(&entry, Some(NOW), true), Look::Denied(_))
         });
         assert_eq!(denied.count(), 65_536);
         // However many costs are tried, a key has no more than its share.
         for cost in 1..100 {
-            let entry = Entry { plan: &asked.plan, key: "costs", op: Op::Check { cost, hold: 0, meta: None } };
+            let entry =
+                Entry { plan: &asked.plan, key: "costs", operation: Operation::Check { cost, hold: 0, meta: None } };
             let Look::Ask(ticket) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
             asked.cache.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
-        let entry = Entry { plan: &asked.plan, key: "costs", op: CHECK };
+        let entry = Entry { plan: &asked.plan, key: "costs", operation: CHECK };
         let kept = asked.cache.with(|table| {
             let hash = table.hash(&entry);
             table.shard(hash).all(hash, |denial| denial.is_of(&entry)).len()

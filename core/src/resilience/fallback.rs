@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::OnStoreError;
-use crate::store::{Answer, Entry, Memory, Op, Source, Store};
+use crate::store::{Answer, Entry, Memory, Operation, Source, Store};
 
 /// The most keys that are enforced locally, not counting those that are being denied.
 const LOCAL_KEYS: usize = 1_000_000;
@@ -98,8 +98,8 @@ impl Fallback {
 }
 
 /// Operations that are never answered by anybody but the store: who administers must know what was done.
-const fn administers(op: &Op) -> bool {
-    matches!(op, Op::Block { .. } | Op::Clear | Op::Journal)
+const fn administers(operation: &Operation) -> bool {
+    matches!(operation, Operation::Block { .. } | Operation::Clear | Operation::Journal)
 }
 
 impl Mind {
@@ -144,7 +144,7 @@ impl Mind {
     #[inline]
     fn hear(&self, entry: &Entry<'_>, answer: &Answer, ours: u64) {
         self.known.hear(entry, answer, ours, 0);
-        if let Op::Check { cost: units, hold, .. } = entry.op
+        if let Operation::Check { cost: units, hold, .. } = entry.operation
             && hold != 0
             && answer.applied
             && counts_holds(entry.plan)
@@ -191,7 +191,9 @@ impl Fallback {
         match self.choice(entry.plan) {
             OnStoreError::Raise => Err(error),
             // Nothing was taken, so there is nothing to renew or give back.
-            OnStoreError::Open | OnStoreError::Closed if matches!(entry.op, Op::Renew { .. } | Op::Close { .. }) => {
+            OnStoreError::Open | OnStoreError::Closed
+                if matches!(entry.operation, Operation::Renew { .. } | Operation::Close { .. }) =>
+            {
                 Err(error)
             }
             OnStoreError::Open => {
@@ -229,7 +231,7 @@ impl Fallback {
             .filter(|(_, choice)| is_local(choice))
             // Where the whole is denied in any case, the others are only asked what they would say.
             .map(|(entry, _)| match closed {
-                true => Entry { op: Op::Peek { cost: entry.op.cost() }, ..entry.clone() },
+                true => Entry { operation: Operation::Peek { cost: entry.operation.cost() }, ..entry.clone() },
                 false => entry.clone(),
             })
             .collect();
@@ -264,7 +266,7 @@ impl Fallback {
 
 /// What a key never seen would be told.
 fn fresh(entry: &Entry<'_>, now: u64) -> Answer {
-    let views = entry.plan.unseen(now, entry.op.cost());
+    let views = entry.plan.unseen(now, entry.operation.cost());
     Answer { now, views, source: Source::Fallback, ..Answer::default() }
 }
 
@@ -290,10 +292,10 @@ impl Layer for Fallback {
                 }
                 Ok(answer)
             }
-            Err(error) if error.kind().is_store() && !administers(&entry.op) => self.instead(entry, now, error),
+            Err(error) if error.kind().is_store() && !administers(&entry.operation) => self.instead(entry, now, error),
             Err(error) => Err(error),
         };
-        if let Op::Close { hold } = entry.op {
+        if let Operation::Close { hold } = entry.operation {
             self.mind.with(Mind::default, |mind| mind.holds.lock().remove(&hold));
         }
         result

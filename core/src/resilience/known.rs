@@ -167,7 +167,7 @@ impl Key {
 mod tests {
     use super::*;
     use crate::policy::Policy;
-    use crate::store::Op;
+    use crate::store::Operation;
 
     #[test]
     fn a_million_keys_take_no_more_room_than_there_is() {
@@ -176,7 +176,7 @@ mod tests {
         let rule = &plan.rules[0];
         for number in 0..300_000_u64 {
             let key = format!("key {number}");
-            let entry = Entry { plan: &plan, key: &key, op: Op::Peek { cost: 1 } };
+            let entry = Entry { plan: &plan, key: &key, operation: Operation::Peek { cost: 1 } };
             let mut state = rule.fresh();
             rule.add(&mut state, number + 1, 1, 0);
             let views = std::iter::once(rule.view(&state, number + 1, 1, 0)).collect();

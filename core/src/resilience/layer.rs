@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::deny_cache::Ticket;
 use super::owned::{borrowed, owned};
 use crate::error::Result;
-use crate::store::{AllDone, Answer, Entry, Make, Pinged, Store, tell};
+use crate::store::{Answer, BatchCompletion, Entry, MakeCompletion, PingCompletion, Store, tell};
 
 /// See the module.
 #[derive(Clone, Copy, Default)]
@@ -55,7 +55,7 @@ pub(super) trait Layer: Send + Sync + 'static {
     ) -> Result<Vec<Answer>>;
 
     /// The same as `before`, of a call that may never be made.
-    fn at_hand(&self, _entry: &Entry<'_>, _now: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, _entry: &Entry<'_>, _now: Option<u64>) -> Option<Result<Answer>> {
         None
     }
 
@@ -105,8 +105,8 @@ impl<L: Layer> Layered<L> {
         entries: &[Entry<'_>],
         now: Option<u64>,
         by: Option<Instant>,
-        done: AllDone,
-        submit: impl FnOnce(&dyn Store, AllDone),
+        done: BatchCompletion,
+        submit: impl FnOnce(&dyn Store, BatchCompletion),
     ) {
         let mut notes = Notes::of(by);
         if let Err(error) = self.layer.before_all(entries, &mut notes) {
@@ -129,7 +129,13 @@ impl<L: Layer> Store for Layered<L> {
     }
 
     #[inline]
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+    fn submit(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        notes: &mut Notes,
+        done: MakeCompletion<'_>,
+    ) -> Option<Result<Answer>> {
         if let Some(result) = self.layer.before(entry, now, notes) {
             return Some(result);
         }
@@ -142,7 +148,7 @@ impl<L: Layer> Store for Layered<L> {
         self.layer.after(entry, now, notes, self.store.after(entry, now, notes, result))
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion) {
         self.pass_all(entries, now, None, done, |store, done| store.submit_all(entries, now, done));
     }
 
@@ -154,7 +160,7 @@ impl<L: Layer> Store for Layered<L> {
         self.through_all(entries, now, Some(by), |store| store.ask_all_by(entries, now, by))
     }
 
-    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: BatchCompletion) {
         self.pass_all(entries, now, Some(by), done, |store, done| store.submit_all_by(entries, now, by, done));
     }
 
@@ -166,7 +172,7 @@ impl<L: Layer> Store for Layered<L> {
         self.store.ping_by(by)
     }
 
-    fn submit_ping(&self, done: Pinged) {
+    fn submit_ping(&self, done: PingCompletion) {
         self.store.submit_ping(done);
     }
 
@@ -176,11 +182,11 @@ impl<L: Layer> Store for Layered<L> {
     }
 
     #[inline]
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        if let Some(result) = self.layer.at_hand(entry, now) {
+    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        if let Some(result) = self.layer.try_immediate(entry, now) {
             return Some(result);
         }
-        let result = self.store.at_hand(entry, now)?;
+        let result = self.store.try_immediate(entry, now)?;
         Some(self.layer.after(entry, now, &Notes::default(), result))
     }
 }

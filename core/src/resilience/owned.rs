@@ -5,29 +5,29 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use crate::plan::Plan;
-use crate::store::{Entry, Op};
+use crate::store::{Entry, Operation};
 
 /// See the module. Nearly every key is so short that it lies in place.
 pub(crate) struct Owned {
     pub(crate) plan: Arc<Plan>,
     pub(crate) key: CompactString,
-    pub(crate) op: Op,
+    pub(crate) operation: Operation,
 }
 
 impl Owned {
     /// Something else done with the same key.
-    pub(crate) fn with(&self, op: Op) -> Entry<'_> {
-        Entry { plan: &self.plan, key: &self.key, op }
+    pub(crate) fn with(&self, operation: Operation) -> Entry<'_> {
+        Entry { plan: &self.plan, key: &self.key, operation }
     }
 
     pub(crate) fn entry(&self) -> Entry<'_> {
-        self.with(self.op.clone())
+        self.with(self.operation.clone())
     }
 }
 
 impl From<&Entry<'_>> for Owned {
     fn from(entry: &Entry<'_>) -> Self {
-        Self { plan: Arc::clone(entry.plan), key: entry.key.into(), op: entry.op.clone() }
+        Self { plan: Arc::clone(entry.plan), key: entry.key.into(), operation: entry.operation.clone() }
     }
 }
 

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::policy::Policy;
-    use crate::store::{Op, submit_to};
+    use crate::store::{Operation, submit_to};
 
     #[test]
     fn an_answer_goes_back_by_the_store_that_gave_it() {
@@ -88,7 +88,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::<Rollout>::clone(&rollout);
         let plan = Policy::parse("1/hour").expect("a policy").plan();
         for _ in 0..3 {
-            let entry = Entry { plan: &plan, key: "k", op: Op::Peek { cost: 1 } };
+            let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
             assert!(submit_to(&store, &entry, None, None, |_| None).is_none());
         }
         // The key moves while its answers are under way.

@@ -4,12 +4,12 @@ use parking_lot::Mutex;
 
 use super::layer::Notes;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{AllDone, Answer, Done, Entry, Make, Pinged, Store, tell};
+use crate::store::{Answer, BatchCompletion, Completion, Entry, MakeCompletion, PingCompletion, Store, tell};
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Stub {
-    waiting: Mutex<Vec<Done>>,
+    waiting: Mutex<Vec<Completion>>,
 }
 
 impl Stub {
@@ -33,12 +33,18 @@ impl Store for Stub {
         Err(never())
     }
 
-    fn submit(&self, _: &Entry<'_>, _: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+    fn submit(
+        &self,
+        _: &Entry<'_>,
+        _: Option<u64>,
+        notes: &mut Notes,
+        done: MakeCompletion<'_>,
+    ) -> Option<Result<Answer>> {
         self.waiting.lock().push(done(*notes));
         None
     }
 
-    fn submit_all(&self, _: &[Entry<'_>], _: Option<u64>, done: AllDone) {
+    fn submit_all(&self, _: &[Entry<'_>], _: Option<u64>, done: BatchCompletion) {
         tell(done(Err(never())));
     }
 
@@ -46,13 +52,13 @@ impl Store for Stub {
         Ok(())
     }
 
-    fn submit_ping(&self, done: Pinged) {
+    fn submit_ping(&self, done: PingCompletion) {
         tell(done(Ok(())));
     }
 
     fn close(&self) {}
 
-    fn at_hand(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
         None
     }
 }

@@ -8,7 +8,7 @@ mod url;
 pub(crate) use memory::Memory;
 pub use redis::Row;
 pub(crate) use redis::{Lookout, Redis, Set};
-pub(crate) use url::{Place, StoreUrl};
+pub(crate) use url::{Endpoints, StoreUrl};
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 pub(crate) use crate::algorithm::{HoldId, State, View};
 use crate::error::Result;
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 use crate::plan::Plan;
 use crate::resilience::{Notes, Owned};
 
@@ -25,14 +25,14 @@ use crate::resilience::{Notes, Owned};
 pub(crate) const MAX_ENTRIES: usize = 256;
 
 /// What the limits of a policy say, in order.
-pub(crate) type Views = Few<View>;
+pub(crate) type Views = OneOrMany<View>;
 
 /// What is stored of the limits of a policy, in order.
 pub(crate) type States = SmallVec<[State; 1]>;
 
 /// What is to be done with a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum Operation {
     /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
     Check { cost: u64, hold: HoldId, meta: Option<Arc<[u8]>> },
     /// Ask.
@@ -53,7 +53,7 @@ pub(crate) enum Op {
     Journal,
 }
 
-impl Op {
+impl Operation {
     /// The cost a limit is asked about.
     pub(crate) const fn cost(&self) -> u64 {
         match self {
@@ -68,7 +68,7 @@ impl Op {
 pub(crate) struct Entry<'a> {
     pub(crate) plan: &'a Arc<Plan>,
     pub(crate) key: &'a str,
-    pub(crate) op: Op,
+    pub(crate) operation: Operation,
 }
 
 /// One remembered attempt.
@@ -141,25 +141,25 @@ pub trait Wake: Send + Sync {
 }
 
 /// Whom to wake when all answers that came together are given out.
-pub(crate) type Home = Option<Arc<dyn Wake>>;
+pub(crate) type WakeTarget = Option<Arc<dyn Wake>>;
 
 /// Called once with the answer, on whatever thread has it.
-pub(crate) type Done = Box<dyn FnOnce(Result<Answer>) -> Home + Send>;
+pub(crate) type Completion = Box<dyn FnOnce(Result<Answer>) -> WakeTarget + Send>;
 /// Makes whom to tell, with what the layers have noted; asked for once, and only when the answer has to be waited for.
-pub(crate) type Make<'a> = &'a mut dyn FnMut(Notes) -> Done;
+pub(crate) type MakeCompletion<'a> = &'a mut dyn FnMut(Notes) -> Completion;
 /// Called once with the answers of entries that stood or fell together.
-pub(crate) type AllDone = Box<dyn FnOnce(Result<Vec<Answer>>) -> Home + Send>;
+pub(crate) type BatchCompletion = Box<dyn FnOnce(Result<Vec<Answer>>) -> WakeTarget + Send>;
 
 /// Called once when the store has answered a ping, or has not.
-pub(crate) type Pinged = Box<dyn FnOnce(Result<()>) -> Home + Send>;
+pub(crate) type PingCompletion = Box<dyn FnOnce(Result<()>) -> WakeTarget + Send>;
 
 /// Those who are to be woken, each once.
 #[derive(Default)]
-pub(crate) struct Homes(SmallVec<[Arc<dyn Wake>; 2]>);
+pub(crate) struct WakeSet(SmallVec<[Arc<dyn Wake>; 2]>);
 
-impl Homes {
+impl WakeSet {
     #[inline]
-    pub(crate) fn add(&mut self, home: Home) {
+    pub(crate) fn add(&mut self, home: WakeTarget) {
         if let Some(home) = home
             && !self.0.iter().any(|known| Arc::ptr_eq(known, &home))
         {
@@ -168,15 +168,15 @@ impl Homes {
     }
 }
 
-impl Drop for Homes {
+impl Drop for WakeSet {
     fn drop(&mut self) {
         self.0.drain(..).for_each(|home| home.wake());
     }
 }
 
 /// Gives out an answer that came alone.
-pub(crate) fn tell(home: Home) {
-    Homes::default().add(home);
+pub(crate) fn tell(home: WakeTarget) {
+    WakeSet::default().add(home);
 }
 
 /// A place where usage lives. `now` is the time to decide by; without it the store uses its own clock.
@@ -187,13 +187,19 @@ pub(crate) trait Store: Send + Sync {
     fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>>;
     /// Does one thing without waiting: an answer that is there at once is returned, any other is for whom `done` makes.
     /// What waits at the same moment may travel together.
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>>;
+    fn submit(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        notes: &mut Notes,
+        done: MakeCompletion<'_>,
+    ) -> Option<Result<Answer>>;
     /// What the layers make of an answer that had to be waited for.
     fn after(&self, _entry: &Entry<'_>, _now: Option<u64>, _notes: &Notes, result: Result<Answer>) -> Result<Answer> {
         result
     }
     /// Checks several, all or nothing, without waiting.
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone);
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion);
     /// Those above that take no notes, given up at a moment that others have set: what is asked part by part has one for
     /// all parts. A store that answers at once need not look.
     fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
@@ -204,7 +210,7 @@ pub(crate) trait Store: Send + Sync {
         let _ = by;
         self.ask_all(entries, now)
     }
-    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: AllDone) {
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: BatchCompletion) {
         let _ = by;
         self.submit_all(entries, now, done);
     }
@@ -216,11 +222,11 @@ pub(crate) trait Store: Send + Sync {
         self.ping()
     }
     /// The same without waiting.
-    fn submit_ping(&self, done: Pinged);
+    fn submit_ping(&self, done: PingCompletion);
     /// Ends what is open; what is pending is answered with `closed`.
     fn close(&self);
     /// The answer, if it needs no waiting. Nothing was done when there is none.
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>>;
+    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>>;
 }
 
 /// Does one thing without waiting: an answer that is there at once is returned, any other is told whom `told` makes. All
@@ -232,7 +238,7 @@ pub(crate) fn submit<T>(
     told: impl FnOnce() -> T,
 ) -> Option<Result<Answer>>
 where
-    T: FnOnce(Owned, Result<Answer>) -> Home + Send + 'static,
+    T: FnOnce(Owned, Result<Answer>) -> WakeTarget + Send + 'static,
 {
     submit_by(store, entry, now, None, told)
 }
@@ -245,7 +251,7 @@ fn submit_by<T>(
     told: impl FnOnce() -> T,
 ) -> Option<Result<Answer>>
 where
-    T: FnOnce(Owned, Result<Answer>) -> Home + Send + 'static,
+    T: FnOnce(Owned, Result<Answer>) -> WakeTarget + Send + 'static,
 {
     let mut told = Some(told);
     store.submit(entry, now, &mut Notes::of(by), &mut |notes| {
@@ -263,8 +269,8 @@ pub(crate) fn submit_to(
     entry: &Entry<'_>,
     now: Option<u64>,
     by: Option<Instant>,
-    told: impl FnOnce(Result<Answer>) -> Home + Send + 'static,
-) -> Home {
+    told: impl FnOnce(Result<Answer>) -> WakeTarget + Send + 'static,
+) -> WakeTarget {
     let mut told = Some(told);
     let at_once = submit_by(store, entry, now, by, || {
         let told = told.take();

@@ -20,12 +20,12 @@ pub(crate) enum StoreUrl {
     /// `memory://?max_keys=1000000`
     Memory { max_keys: usize },
     /// Redis or Valkey: one server, or several that act as one.
-    Redis(Box<Place>),
+    Redis(Box<Endpoints>),
 }
 
 /// One server, or several that act as one.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Endpoints {
     pub(crate) kind: Kind,
     pub(crate) login: Login,
     /// Given when connections are encrypted.
@@ -189,7 +189,7 @@ fn address(url: &Url, port: u16) -> Address {
 
 fn single(kind: Address, login: Login, certificates: Option<Certificates>, shown: String) -> StoreUrl {
     let kind = Kind::Single(kind);
-    StoreUrl::Redis(Box::new(Place { kind, login, certificates, read_replicas: false, shown }))
+    StoreUrl::Redis(Box::new(Endpoints { kind, login, certificates, read_replicas: false, shown }))
 }
 
 fn tcp(url: &Url, tls: bool) -> Result<StoreUrl> {
@@ -280,7 +280,7 @@ fn sentinel(text: &str, tls: bool) -> Result<StoreUrl> {
         joined(&sentinels),
         if database.is_empty() { "0" } else { database }
     );
-    Ok(StoreUrl::Redis(Box::new(Place {
+    Ok(StoreUrl::Redis(Box::new(Endpoints {
         kind: Kind::Sentinel { sentinels, name, login: Login { user, password, ..Login::default() } },
         login: login(&url, Some(database), protocol.as_deref())?,
         certificates,
@@ -300,7 +300,7 @@ fn cluster(text: &str, tls: bool) -> Result<StoreUrl> {
             url.path().trim_start_matches('/')
         )));
     }
-    Ok(StoreUrl::Redis(Box::new(Place {
+    Ok(StoreUrl::Redis(Box::new(Endpoints {
         shown: format!("{}://{}", url.scheme(), joined(&seeds)),
         kind: Kind::Cluster(seeds),
         login: login(&url, None, protocol.as_deref())?,
@@ -339,9 +339,9 @@ fn certificates(ca: Option<String>, cert: Option<String>, key: Option<String>) -
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Place {
+    fn endpoints(text: &str) -> Endpoints {
         match StoreUrl::parse(text) {
-            Ok(StoreUrl::Redis(place)) => *place,
+            Ok(StoreUrl::Redis(endpoints)) => *endpoints,
             Ok(StoreUrl::Memory { .. }) => panic!("{text} is no server"),
             Err(error) => panic!("{text}: {error}"),
         }
@@ -356,7 +356,7 @@ mod tests {
             ("redis://me:pw@:6380/1", 6380, 1, Some("me")),
             ("rediss://me:pw@/", 6379, 0, Some("me")),
         ] {
-            let found = place(text);
+            let found = endpoints(text);
             let login = &found.login;
             assert_eq!(
                 (login.user.as_deref(), login.password.as_deref(), login.database),
@@ -377,7 +377,7 @@ mod tests {
             ("redis+unix://:pw@/run/redis.sock?db=2", "/run/redis.sock", Some("pw")),
             ("redis+unix:///run/@/redis.sock", "/run/@/redis.sock", None),
         ] {
-            let found = place(text);
+            let found = endpoints(text);
             assert_eq!(found.login.password.as_deref(), password, "{text}");
             assert!(matches!(&found.kind, Kind::Single(Address::Unix(at)) if at.as_os_str() == path), "{text}");
         }
@@ -385,13 +385,14 @@ mod tests {
 
     #[test]
     fn several_servers_are_named_with_commas() {
-        let found = place("redis+sentinel://me:p%40w@a,b:1,[::1]:2/the%20name/3?sentinel_password=s&read_from=replica");
+        let found =
+            endpoints("redis+sentinel://me:p%40w@a,b:1,[::1]:2/the%20name/3?sentinel_password=s&read_from=replica");
         let Kind::Sentinel { sentinels, name, login } = &found.kind else { panic!("sentinels") };
         assert_eq!(joined(sentinels), "a:26379,b:1,[::1]:2");
         assert_eq!((name.as_str(), login.password.as_deref(), found.login.database), ("the name", Some("s"), 3));
         assert_eq!((found.login.user.as_deref(), found.login.password.as_deref()), (Some("me"), Some("p@w")));
         assert!(found.read_replicas && !found.shown.contains("p@w") && !found.shown.contains("sentinel_password"));
-        let found = place("valkeys+cluster://:pw@a:7000,b");
+        let found = endpoints("valkeys+cluster://:pw@a:7000,b");
         assert!(matches!(&found.kind, Kind::Cluster(seeds) if joined(seeds) == "a:7000,b:6379"));
         assert!(found.certificates.is_some() && !found.read_replicas);
         assert_eq!(found.shown, "valkeys+cluster://a:7000,b:6379");

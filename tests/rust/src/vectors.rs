@@ -210,7 +210,7 @@ impl Run {
             None => return Ok(()),
             Some(Ok(pair)) => pair,
             Some(Err(error)) => {
-                let column = error.place().map(|place| place.column);
+                let column = error.location().map(|place| place.column);
                 (json!({ "error": error.code(), "column": column, "message": error.message() }), None)
             }
         };

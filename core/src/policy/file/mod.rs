@@ -16,7 +16,7 @@ use std::path::Path;
 use self::environment::Lookup;
 use self::ruler::Ruler;
 use super::Policy;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceLocation};
 
 /// The largest policy file, in bytes: a guard against reading something else by mistake.
 const LARGEST: usize = 8 << 20;
@@ -70,8 +70,8 @@ pub struct PolicyFile {
 /// Where a policy and its limits stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PolicyPlaces {
-    policy: Place,
-    limits: Vec<Place>,
+    policy: SourceLocation,
+    limits: Vec<SourceLocation>,
 }
 
 impl PolicyFile {
@@ -150,15 +150,15 @@ impl PolicyFile {
 
     /// Where the policy of that name begins.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<&Place> {
+    pub fn place(&self, name: &str) -> Option<&SourceLocation> {
         self.policies.iter().position(|policy| policy.name() == name).and_then(|index| self.policy_place(index))
     }
 
-    pub(super) fn policy_place(&self, policy: usize) -> Option<&Place> {
+    pub(super) fn policy_place(&self, policy: usize) -> Option<&SourceLocation> {
         self.places.get(policy).map(|places| &places.policy)
     }
 
-    pub(super) fn limit_place(&self, policy: usize, limit: usize) -> Option<&Place> {
+    pub(super) fn limit_place(&self, policy: usize, limit: usize) -> Option<&SourceLocation> {
         self.places.get(policy).and_then(|places| places.limits.get(limit))
     }
 }

@@ -27,7 +27,7 @@ fn yaml(text: &str) -> PolicyFile {
 fn fails(text: &str, format: Format, line: usize, column: usize) -> String {
     let error = read(text, format).expect_err(text);
     assert_eq!(error.kind(), ErrorKind::PolicyInvalid, "{text}\n{error}");
-    let place = error.place().expect("a place");
+    let place = error.location().expect("a place");
     assert_eq!((place.line, place.column), (line, column), "{text}\n{error}");
     assert_eq!(place.file.as_deref(), Some("t"));
     error.message().strip_prefix(&format!("t:{line}:{column}: ")).expect("the place").to_owned()
@@ -317,7 +317,7 @@ fn reads_a_file_by_its_extension() {
     let path = folder.join("bad.yaml");
     std::fs::write(&path, b"policies:\n  a: \xff").unwrap();
     let error = PolicyFile::read(&path).unwrap_err();
-    assert_eq!(error.place().map(|place| (place.line, place.column)), Some((2, 6)));
+    assert_eq!(error.location().map(|place| (place.line, place.column)), Some((2, 6)));
     for name in ["missing.yaml", "a.txt", "a"] {
         let error = PolicyFile::read(folder.join(name)).unwrap_err();
         assert!(error.message().contains(name), "{error}");

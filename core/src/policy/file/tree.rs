@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::super::notation::clip;
-use crate::error::{Error, Place};
+use crate::error::{Error, SourceLocation};
 
 /// A line and a column in the file, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub(super) struct Spot {
 }
 
 impl Spot {
-    pub(super) fn place(self, file: Option<&str>) -> Place {
-        Place { file: file.map(str::to_owned), line: self.line, column: self.column }
+    pub(super) fn place(self, file: Option<&str>) -> SourceLocation {
+        SourceLocation { file: file.map(str::to_owned), line: self.line, column: self.column }
     }
 }
 

@@ -9,7 +9,7 @@ use super::limit::{Algorithm, DEFAULT_PRECISION, Limit};
 use super::options::OnStoreError;
 use super::period::{DAY, Unit};
 use super::{Policy, PolicyFile};
-use crate::error::Place;
+use crate::error::SourceLocation;
 
 /// Something in a policy file that probably does not do what it seems to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Warning {
     /// The policy's name.
     pub policy: String,
     /// Where it stands in the file.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// What is odd, and what to do about it.
     pub message: String,
 }

@@ -1,6 +1,6 @@
 //! What is wrong in a notation, shown so that one sees it.
 
-use crate::error::{Error, Place};
+use crate::error::{Error, SourceLocation};
 
 /// How much of a long word an error repeats.
 const LONGEST_WORD: usize = 24;
@@ -46,7 +46,7 @@ impl Fault {
     }
 
     pub(super) fn error(&self, text: &str) -> Error {
-        Error::policy(self.message(text)).at(Place { file: None, line: 1, column: self.offset(text) + 1 })
+        Error::policy(self.message(text)).at(SourceLocation { file: None, line: 1, column: self.offset(text) + 1 })
     }
 }
 

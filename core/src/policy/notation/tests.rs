@@ -18,7 +18,7 @@ fn limit(algorithm: Algorithm, count: u64, multiple: u64, unit: Unit) -> Limit {
 fn fails(text: &str) -> (usize, String) {
     let error = parse(text).expect_err(text);
     assert_eq!(error.kind(), ErrorKind::PolicyInvalid);
-    let place = error.place().expect("a place");
+    let place = error.location().expect("a place");
     assert_eq!((place.file.as_deref(), place.line), (None, 1));
     (place.column, error.message().to_owned())
 }
@@ -191,7 +191,7 @@ proptest! {
     ) {
         let text = words.concat();
         if let Err(error) = parse(&text) {
-            let column = error.place().unwrap().column;
+            let column = error.location().unwrap().column;
             prop_assert!(column <= text.chars().count() + 1);
             // The text of a URL is not shown.
             prop_assert!(error.message().contains('^') || text.contains("://"));

@@ -17,9 +17,9 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{AllDone, Answer, Entry, Make, Op, Pinged, States, Store, tell};
+use super::{Answer, BatchCompletion, Entry, MakeCompletion, Operation, PingCompletion, States, Store, tell};
 use crate::error::Result;
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 use crate::resilience::Notes;
 
 /// Entries a newcomer looks at for expired ones.
@@ -89,7 +89,7 @@ impl Memory {
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry);
         if let Some(view) = index.and_then(|index| shard.usages[index].pass(entry, now)) {
-            return Answer { applied: true, now, views: Few::One(view), ..Answer::default() };
+            return Answer { applied: true, now, views: OneOrMany::One(view), ..Answer::default() };
         }
         self.run_in(&mut shard, index, hash, entry, now, swept)
     }
@@ -188,7 +188,7 @@ impl Memory {
             }
         }
         let answers = entries.iter().enumerate().map(|(index, entry)| {
-            let charged = if admitted[index] && stands { entry.op.cost() } else { 0 };
+            let charged = if admitted[index] && stands { entry.operation.cost() } else { 0 };
             let answer = drafts[owners[index]].usage.answer(entry, now, admitted[index], charged);
             Answer { refused: refused[index], ..answer }
         });
@@ -223,29 +223,29 @@ struct Draft {
 /// Whether an entry about a key that is not stored can store something; if not, nothing needs to be made.
 #[inline]
 fn brings(entry: &Entry<'_>, now: u64) -> bool {
-    match &entry.op {
-        Op::Check { cost, .. } => {
+    match &entry.operation {
+        Operation::Check { cost, .. } => {
             let options = entry.plan.policy.options();
             entry.plan.denial_writes
                 || options.journal > 0
                 || entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, *cost))
         }
-        Op::Charge { .. } => true,
-        Op::Block { micros } => *micros > 0,
+        Operation::Charge { .. } => true,
+        Operation::Block { micros } => *micros > 0,
         _ => false,
     }
 }
 
 /// The answer about a key that is not stored and stays so.
 fn unknown(entry: &Entry<'_>, now: u64) -> Answer {
-    let cost = entry.op.cost();
-    let applied = match &entry.op {
-        Op::Check { .. } => false,
-        Op::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
-        Op::Renew { .. } | Op::Close { .. } => false,
+    let cost = entry.operation.cost();
+    let applied = match &entry.operation {
+        Operation::Check { .. } => false,
+        Operation::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
+        Operation::Renew { .. } | Operation::Close { .. } => false,
         _ => true,
     };
-    let attempts = matches!(entry.op, Op::Journal).then(Box::default);
+    let attempts = matches!(entry.operation, Operation::Journal).then(Box::default);
     Answer { applied, now, views: entry.plan.unseen(now, cost), attempts, ..Answer::default() }
 }
 
@@ -261,11 +261,17 @@ impl Store for Memory {
         Ok(self.run_all(entries, now, swept))
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, _: &mut Notes, _: Make<'_>) -> Option<Result<Answer>> {
+    fn submit(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        _: &mut Notes,
+        _: MakeCompletion<'_>,
+    ) -> Option<Result<Answer>> {
         Some(self.ask(entry, now))
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion) {
         tell(done(self.ask_all(entries, now)));
     }
 
@@ -273,13 +279,13 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn submit_ping(&self, done: Pinged) {
+    fn submit_ping(&self, done: PingCompletion) {
         tell(done(Ok(())));
     }
 
     fn close(&self) {}
 
-    fn at_hand(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
         Some(self.ask(entry, now))
     }
 }
@@ -289,7 +295,7 @@ mod tests {
     use super::*;
     use crate::policy::Policy;
 
-    const CHECK: Op = Op::Check { cost: 1, hold: 0, meta: None };
+    const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 
     fn stored(store: &Memory) -> usize {
         store.shards.iter().map(|shard| shard.lock().usages.len()).sum()
@@ -299,8 +305,9 @@ mod tests {
     fn a_flood_of_keys_stays_within_bounds_and_frees_nobody_who_is_denied() {
         let store = Memory::new(2_000);
         let plan = Policy::parse("2/hour").expect("a policy").plan();
-        let check =
-            |key: &str, now| store.ask(&Entry { plan: &plan, key, op: CHECK }, Some(now)).expect("an answer").applied;
+        let check = |key: &str, now| {
+            store.ask(&Entry { plan: &plan, key, operation: CHECK }, Some(now)).expect("an answer").applied
+        };
         let now = 1_800_000_000_000_000;
         let denied: Vec<String> = (0..50).map(|number| format!("denied {number}")).collect();
         for key in &denied {
@@ -321,7 +328,7 @@ mod tests {
         let plan = Policy::parse("5/1ms").expect("a policy").plan();
         for number in 0..20_000 {
             let key = format!("key {number}");
-            store.ask(&Entry { plan: &plan, key: &key, op: CHECK }, None).expect("an answer");
+            store.ask(&Entry { plan: &plan, key: &key, operation: CHECK }, None).expect("an answer");
             if number % 100 == 0 {
                 // Expiry is by the store's own clock, which tests cannot move.
                 let start = store.now();

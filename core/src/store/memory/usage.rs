@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
-use super::super::{Answer, Attempt, Entry, Op};
+use super::super::{Answer, Attempt, Entry, Operation};
 use crate::algorithm::{Added, MAX, Rule, State, View};
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 use crate::plan::{Plan, Tag, Version};
 
 /// What is stored of one policy and key. Its size is what a store of many keys costs, in memory and in time.
@@ -25,7 +25,7 @@ pub(super) struct Usage {
 
 const _: () = assert!(size_of::<Usage>() <= 96, "a usage has grown");
 
-type States = Few<State>;
+type States = OneOrMany<State>;
 
 /// What few usages have.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Usage {
 
     #[inline]
     pub(super) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
-        let cost = entry.op.cost();
+        let cost = entry.operation.cost();
         self.blocked_until() <= now
             && entry.plan.rules.iter().zip(&self.states).all(|(rule, state)| rule.admits(state, now, cost))
     }
@@ -136,12 +136,12 @@ impl Usage {
 
     #[inline]
     pub(super) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
-        let (cost, hold) = match entry.op {
-            Op::Check { cost, hold, .. } => (cost, hold),
-            Op::Charge { cost } => (cost, 0),
+        let (cost, hold) = match entry.operation {
+            Operation::Check { cost, hold, .. } => (cost, hold),
+            Operation::Charge { cost } => (cost, 0),
             _ => return,
         };
-        if matches!(entry.op, Op::Check { .. }) && self.blocked_until() <= now {
+        if matches!(entry.operation, Operation::Check { .. }) && self.blocked_until() <= now {
             self.block(0);
         }
         for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
@@ -153,14 +153,14 @@ impl Usage {
     #[cold]
     pub(super) fn refusing(&self, entry: &Entry<'_>, now: u64) -> u16 {
         let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
-        let refusing = asked.filter(|(_, (rule, state))| !rule.admits(state, now, entry.op.cost()));
+        let refusing = asked.filter(|(_, (rule, state))| !rule.admits(state, now, entry.operation.cost()));
         refusing.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// What a denial changes: nothing, unless the policy says so. Says whether it did.
     pub(super) fn refuse(&mut self, entry: &Entry<'_>, now: u64) -> bool {
         let plan = entry.plan;
-        let Op::Check { cost, hold, .. } = entry.op else { return false };
+        let Operation::Check { cost, hold, .. } = entry.operation else { return false };
         if !plan.denial_writes {
             return false;
         }
@@ -223,7 +223,7 @@ impl Usage {
 
     pub(super) fn note(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
         let most = entry.plan.policy.options().journal as usize;
-        let Op::Check { cost, meta, .. } = &entry.op else { return };
+        let Operation::Check { cost, meta, .. } = &entry.operation else { return };
         if most == 0 {
             return;
         }
@@ -250,8 +250,8 @@ impl Usage {
     #[inline(always)]
     pub(super) fn pass(&mut self, entry: &Entry<'_>, now: u64) -> Option<View> {
         let plan = entry.plan;
-        let (Op::Check { cost, .. }, [rule], Few::One(state), None) =
-            (&entry.op, &*plan.rules, &mut self.states, &self.rare)
+        let (Operation::Check { cost, .. }, [rule], OneOrMany::One(state), None) =
+            (&entry.operation, &*plan.rules, &mut self.states, &self.rare)
         else {
             return None;
         };
@@ -293,8 +293,8 @@ impl Usage {
 
     /// The answer, and whether the usage changed.
     pub(super) fn apply_to_own(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
-        match &entry.op {
-            Op::Check { cost, .. } => {
+        match &entry.operation {
+            Operation::Check { cost, .. } => {
                 let admits = self.try_charge(entry, now);
                 let charges = !admits && entry.plan.policy.options().count_denied;
                 let refused = charges.then(|| self.refusing(entry, now));
@@ -312,18 +312,18 @@ impl Usage {
                 }
                 (answer, changed)
             }
-            Op::Peek { .. } => {
+            Operation::Peek { .. } => {
                 let admits = self.admits(entry, now);
                 (self.answer(entry, now, admits, 0), false)
             }
-            op => {
-                let applied = self.change(op, entry, now);
-                let changed = applied && !matches!(op, Op::Journal);
+            operation => {
+                let applied = self.change(operation, entry, now);
+                let changed = applied && !matches!(operation, Operation::Journal);
                 if changed {
                     self.renew(entry.plan, now);
                 }
                 let mut answer = self.answer(entry, now, applied, 0);
-                if matches!(op, Op::Journal) {
+                if matches!(operation, Operation::Journal) {
                     let attempts = self.journal().into_iter().flat_map(|journal| journal.attempts.iter().rev());
                     let live = attempts.filter(|attempt| attempt.at + entry.plan.journal_life() > now);
                     answer.attempts = Some(Box::new(live.cloned().collect()));
@@ -334,29 +334,29 @@ impl Usage {
     }
 
     /// Every operation that is neither a check nor a peek.
-    pub(super) fn change(&mut self, op: &Op, entry: &Entry<'_>, now: u64) -> bool {
+    pub(super) fn change(&mut self, operation: &Operation, entry: &Entry<'_>, now: u64) -> bool {
         let rules = entry.plan.rules.iter().zip(&mut self.states);
-        match *op {
-            Op::Charge { .. } => self.charge(entry, now),
-            Op::Refund { cost } => rules.for_each(|(rule, state)| rule.take(state, now, cost)),
-            Op::Block { micros } => self.block(if micros == 0 { 0 } else { (now + micros).min(MAX) }),
-            Op::Renew { hold } => {
+        match *operation {
+            Operation::Charge { .. } => self.charge(entry, now),
+            Operation::Refund { cost } => rules.for_each(|(rule, state)| rule.take(state, now, cost)),
+            Operation::Block { micros } => self.block(if micros == 0 { 0 } else { (now + micros).min(MAX) }),
+            Operation::Renew { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found);
             }
-            Op::Close { hold } => {
+            Operation::Close { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
             }
-            Op::Clear => {
+            Operation::Clear => {
                 rules.for_each(|(rule, state)| *state = rule.fresh());
                 self.block(0);
             }
-            Op::Journal | Op::Check { .. } | Op::Peek { .. } => {}
+            Operation::Journal | Operation::Check { .. } | Operation::Peek { .. } => {}
         }
         true
     }
 
     pub(super) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: u64) -> Answer {
-        let cost = entry.op.cost();
+        let cost = entry.operation.cost();
         let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
         let views = entry.plan.rules.iter().zip(&self.states).map(view).collect();
         Answer { applied, now, blocked_until: self.blocked_until(), views, ..Answer::default() }

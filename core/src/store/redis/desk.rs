@@ -19,7 +19,7 @@ use super::lookout::Reader;
 use super::survey::Survey;
 use super::{HOPS, PAUSE, REPLICAS, SURVEYS, Target, pool};
 use crate::error::{Error, ErrorKind};
-use crate::store::Homes;
+use crate::store::WakeSet;
 use crate::store::url::Address;
 
 /// See the module.
@@ -160,7 +160,7 @@ impl Desk {
             self.doubt |= std::mem::take(&mut outcome.troubled);
             busy |= self.draw_if_needed(now);
             // Those whose answers came are woken before more is looked at.
-            outcome.homes = Homes::default();
+            outcome.homes = WakeSet::default();
             if !busy && !self.sleep(cx, now, alarm) {
                 return Poll::Pending;
             }
@@ -194,7 +194,7 @@ impl Desk {
     }
 
     /// Ends it; what waits and what is in flight fails.
-    pub(super) fn close(&mut self, error: &Error, homes: &mut Homes) {
+    pub(super) fn close(&mut self, error: &Error, homes: &mut WakeSet) {
         for lane in self.lanes.drain(..) {
             lane.close(error, homes);
         }

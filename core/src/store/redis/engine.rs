@@ -16,7 +16,7 @@ use super::lookout::{Lookout, Reader};
 use super::survey::Survey;
 use super::{Target, row};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Homes, tell};
+use crate::store::{WakeSet, tell};
 
 /// How long a thread that connects or asks for the chart stays for the next time.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
@@ -158,7 +158,7 @@ impl Shared {
             }
         })
         .await;
-        let mut homes = Homes::default();
+        let mut homes = WakeSet::default();
         self.desk.lock().close(&closed(), &mut homes);
         let left = std::mem::take(&mut self.queue.lock().jobs);
         for job in left {

@@ -5,15 +5,15 @@ use tokio::time::Instant;
 
 use super::script::{Grouping, Request};
 use crate::error::{Error, Result};
-use crate::store::{AllDone, Answer, Done, Home};
+use crate::store::{Answer, BatchCompletion, Completion, WakeTarget};
 
 pub(super) enum Waiter {
-    One(Done),
-    All(AllDone),
+    One(Completion),
+    All(BatchCompletion),
 }
 
 impl Waiter {
-    pub(super) fn fail(self, error: &Error) -> Home {
+    pub(super) fn fail(self, error: &Error) -> WakeTarget {
         match self {
             Self::One(done) => done(Err(error.clone())),
             Self::All(done) => done(Err(error.clone())),
@@ -26,7 +26,7 @@ impl Waiter {
         answers: &mut impl Iterator<Item = Result<Answer>>,
         count: usize,
         none: impl FnOnce() -> Error,
-    ) -> Home {
+    ) -> WakeTarget {
         match self {
             Self::One(done) => done(answers.next().unwrap_or_else(|| Err(none()))),
             Self::All(done) => done(answers.take(count).collect::<Result<Vec<Answer>>>()),
@@ -65,7 +65,7 @@ impl Ride {
 }
 
 impl Job {
-    pub(super) fn one(request: Request, now: Option<u64>, slot: u16, ride: Ride, done: Done) -> Self {
+    pub(super) fn one(request: Request, now: Option<u64>, slot: u16, ride: Ride, done: Completion) -> Self {
         let requests = std::iter::once(request).collect();
         Self { requests, grouping: Grouping::Independent, now, slot, ride, waiter: Waiter::One(done) }
     }
@@ -76,13 +76,13 @@ impl Job {
         now: Option<u64>,
         slot: u16,
         deadline: Instant,
-        done: AllDone,
+        done: BatchCompletion,
     ) -> Self {
         let ride = Ride { alone: true, ..Ride::new(deadline, false) };
         Self { requests: requests.into(), grouping, now, slot, ride, waiter: Waiter::All(done) }
     }
 
-    pub(super) fn fail(self, error: &Error) -> Home {
+    pub(super) fn fail(self, error: &Error) -> WakeTarget {
         self.waiter.fail(error)
     }
 

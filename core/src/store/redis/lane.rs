@@ -26,7 +26,7 @@ use super::script::Batch;
 use super::verdict::Verdict;
 use super::wire::Server;
 use crate::error::Error;
-use crate::store::Homes;
+use crate::store::WakeSet;
 use crate::store::url::Address;
 
 /// Calls of one slot in flight at once when they fold …
@@ -47,7 +47,7 @@ pub(super) struct Outcome {
     pub(super) returned: Vec<Returned>,
     /// Whether a server was silent.
     pub(super) troubled: bool,
-    pub(super) homes: Homes,
+    pub(super) homes: WakeSet,
 }
 
 /// A job that came back.
@@ -104,7 +104,7 @@ struct Line {
 }
 
 impl Line {
-    /// Whether those who wait are worth another flight. Few callers go in few small calls, so that they and the server
+    /// Whether those who wait are worth another flight. OneOrMany callers go in few small calls, so that they and the server
     /// need not take turns; many go in large ones, which cost less.
     fn is_worth_it(&self) -> bool {
         self.flights < FLIGHTS && self.waiting.len() >= (self.aboard / 4).clamp(*WORTH.start(), *WORTH.end())
@@ -444,7 +444,7 @@ impl Lane {
     }
 
     /// Ends it; what waits and what is in flight fails.
-    pub(super) fn close(mut self, error: &Error, homes: &mut Homes) {
+    pub(super) fn close(mut self, error: &Error, homes: &mut WakeSet) {
         for job in self.take_waiting() {
             homes.add(job.fail(error));
         }

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::url::Place;
-use super::{AllDone, Answer, Entry, Make, Op, Pinged, Store, tell};
+use super::url::Endpoints;
+use super::{Answer, BatchCompletion, Entry, MakeCompletion, Operation, PingCompletion, Store, tell};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::resilience::Notes;
@@ -76,14 +76,14 @@ pub(crate) struct Redis {
 impl Redis {
     /// A store on that server or those servers. Nothing is connected before the first call.
     pub(crate) fn new(
-        place: Place,
+        endpoints: Endpoints,
         prefix: &str,
         timeout: Duration,
         fold: usize,
         lookout: Arc<PerProcess<Lookout>>,
     ) -> Result<Self> {
         let target = Target { prefix: prefix.into(), timeout, fold };
-        let survey = Arc::new(Survey::new(place, timeout)?);
+        let survey = Arc::new(Survey::new(endpoints, timeout)?);
         let (pools, engine) = (PerProcess::new(), PerProcess::new());
         Ok(Self { target, survey, pools, engine, lookout, closed: AtomicBool::new(false) })
     }
@@ -104,8 +104,8 @@ impl Redis {
     }
 
     /// Whether a replica may answer.
-    fn reads(&self, op: &Op) -> bool {
-        self.survey.reads_replicas() && matches!(op, Op::Peek { .. })
+    fn reads(&self, operation: &Operation) -> bool {
+        self.survey.reads_replicas() && matches!(operation, Operation::Peek { .. })
     }
 
     fn pools(&self) -> Result<Arc<(u64, Pools)>> {
@@ -141,7 +141,7 @@ impl Redis {
     }
 
     /// Requests of several slots, which stand or fall together all the same.
-    fn gather(&self, requests: Vec<Request>, now: Option<u64>, deadline: Instant, done: AllDone) {
+    fn gather(&self, requests: Vec<Request>, now: Option<u64>, deadline: Instant, done: BatchCompletion) {
         match self.engine() {
             Ok(engine) => {
                 let slots = requests.iter().map(|request| self.slot(request)).collect();
@@ -178,12 +178,13 @@ impl Store for Redis {
         self.ask_all_by(entries, now, self.deadline())
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: AllDone) {
+    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion) {
         self.submit_all_by(entries, now, self.deadline(), done);
     }
 
     fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, deadline: Instant) -> Result<Answer> {
-        let answers = self.run(vec![self.request(entry)], Grouping::Independent, now, self.reads(&entry.op), deadline);
+        let answers =
+            self.run(vec![self.request(entry)], Grouping::Independent, now, self.reads(&entry.operation), deadline);
         answers?.pop().unwrap_or_else(|| Err(self.silence()))
     }
 
@@ -209,16 +210,22 @@ impl Store for Redis {
         answered.recv_timeout(left).unwrap_or_else(|_| Err(late()))
     }
 
-    fn submit(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes, done: Make<'_>) -> Option<Result<Answer>> {
+    fn submit(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        notes: &mut Notes,
+        done: MakeCompletion<'_>,
+    ) -> Option<Result<Answer>> {
         let deadline = notes.by.unwrap_or_else(|| self.deadline());
-        let ride = Ride::new(deadline.into(), self.reads(&entry.op));
+        let ride = Ride::new(deadline.into(), self.reads(&entry.operation));
         let request = self.request(entry);
         let slot = self.slot(&request);
         self.enqueue(Job::one(request, now, slot, ride, done(*notes)));
         None
     }
 
-    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant, done: AllDone) {
+    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant, done: BatchCompletion) {
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
         if !self.is_of_one_slot(&requests) {
             return self.gather(requests, now, deadline, done);
@@ -235,7 +242,7 @@ impl Store for Redis {
         ping::all(&self.pools()?.1, by.min(self.deadline()))
     }
 
-    fn submit_ping(&self, done: Pinged) {
+    fn submit_ping(&self, done: PingCompletion) {
         if !self.survey.has_slots() {
             let (request, ride) = (
                 ping::request(&self.target.prefix, 0),
@@ -276,7 +283,7 @@ impl Store for Redis {
         }
     }
 
-    fn at_hand(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
         None
     }
 }

@@ -14,7 +14,7 @@ use super::engine::Engine;
 use super::job::Job;
 use super::script::{Grouping, Request};
 use crate::error::Result;
-use crate::store::{AllDone, Answer, Home};
+use crate::store::{Answer, BatchCompletion, WakeTarget};
 
 /// See the module.
 pub(super) struct Party {
@@ -46,7 +46,7 @@ struct State {
     replies: Replies,
     /// What each answered when it was first asked.
     asked: Vec<Vec<Answer>>,
-    done: Option<AllDone>,
+    done: Option<BatchCompletion>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Party {
         slots: Vec<u16>,
         now: Option<u64>,
         (deadline, timeout): (Instant, Duration),
-        done: AllDone,
+        done: BatchCompletion,
     ) {
         let entries = requests.len();
         let mut groups: Vec<Group> = Vec::new();
@@ -106,7 +106,7 @@ impl Party {
         }
     }
 
-    fn arrived(self: &Arc<Self>, index: usize, reply: Result<Vec<Answer>>) -> Home {
+    fn arrived(self: &Arc<Self>, index: usize, reply: Result<Vec<Answer>>) -> WakeTarget {
         let (step, replies) = {
             let mut state = self.state.lock();
             state.replies[index] = Some(reply);
@@ -124,7 +124,7 @@ impl Party {
     }
 
     /// All have said whether they would admit.
-    fn asked(self: &Arc<Self>, replies: Replies) -> Home {
+    fn asked(self: &Arc<Self>, replies: Replies) -> WakeTarget {
         let asked = match replies.into_iter().flatten().collect::<Result<Vec<_>>>() {
             Ok(asked) => asked,
             Err(error) => return self.end(Err(error)),
@@ -147,7 +147,7 @@ impl Party {
     }
 
     /// All have charged, or have not.
-    fn charged(self: &Arc<Self>, replies: Replies) -> Home {
+    fn charged(self: &Arc<Self>, replies: Replies) -> WakeTarget {
         let stood = |(group, reply): (&Group, &Option<Result<Vec<Answer>>>)| matches!(reply, Some(Ok(answers)) if group.stands(answers));
         let stood: Vec<bool> = self.groups.iter().zip(&replies).map(stood).collect();
         if !stood.contains(&false) {
@@ -188,7 +188,7 @@ impl Party {
     }
 
     /// What was refused is written down, or what was charged is given back: their newer answers replace the first.
-    fn refused(&self, replies: Replies) -> Home {
+    fn refused(&self, replies: Replies) -> WakeTarget {
         let mut answers = std::mem::take(&mut self.state.lock().asked);
         for ((group, first), reply) in self.groups.iter().zip(&mut answers).zip(replies) {
             match reply {
@@ -216,7 +216,7 @@ impl Party {
         merged
     }
 
-    fn end(&self, result: Result<Vec<Answer>>) -> Home {
+    fn end(&self, result: Result<Vec<Answer>>) -> WakeTarget {
         let done = self.state.lock().done.take();
         done.and_then(|done| done(result))
     }

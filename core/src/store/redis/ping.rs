@@ -13,7 +13,7 @@ use super::script::{Grouping, Request};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::store::{Entry, Op};
+use crate::store::{Entry, Operation};
 
 /// Numbers that are tried to find a key of a shard. One that has fewer slots than that finds is not asked.
 const TRIES: u32 = 65_536;
@@ -23,7 +23,8 @@ static PLAN: Lazy<Arc<Plan>> =
 
 /// A charge of a key of nobody's.
 pub(super) fn request(prefix: &str, number: u32) -> Request {
-    let entry = Entry { plan: &PLAN, key: &format!("\0tidegate ping {number}"), op: Op::Charge { cost: 1 } };
+    let entry =
+        Entry { plan: &PLAN, key: &format!("\0tidegate ping {number}"), operation: Operation::Charge { cost: 1 } };
     Request::new(prefix, &entry)
 }
 

@@ -14,14 +14,14 @@ use super::verdict::host_or;
 use super::wire::{Server, Wire};
 use super::{socket, tls};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::url::{Address, Kind, Login, Place};
+use crate::store::url::{Address, Endpoints, Kind, Login};
 
 /// Nodes of a cluster that are asked at the same time.
 const ASKED: usize = 4;
 
 /// What is known of a place before anybody is asked.
 pub(super) struct Survey {
-    place: Place,
+    place: Endpoints,
     login: Arc<Login>,
     sentinels: Arc<Login>,
     tls: Option<Arc<ClientConfig>>,
@@ -31,7 +31,7 @@ pub(super) struct Survey {
 impl Survey {
     /// # Errors
     /// `config_invalid` for certificates that cannot be used.
-    pub(super) fn new(place: Place, timeout: Duration) -> Result<Self> {
+    pub(super) fn new(place: Endpoints, timeout: Duration) -> Result<Self> {
         let tls = place.certificates.as_ref().map(tls::config).transpose()?;
         let sentinels = match &place.kind {
             Kind::Sentinel { login, .. } => login.clone(),

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use self::stored_value::Asked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::store::{Answer, Attempt, Entry, Op, Source};
+use crate::store::{Answer, Attempt, Entry, Operation, Source};
 
 /// The script: the same rules as `algorithm/`, file by file.
 static SOURCE: &str = concat!(
@@ -71,7 +71,7 @@ impl Name {
 pub(crate) struct Request {
     pub(crate) plan: Arc<Plan>,
     pub(crate) name: Name,
-    pub(crate) op: Op,
+    pub(crate) operation: Operation,
     /// Of a refund: when the very units were charged that are to be given back, and no others.
     pub(crate) charged_at: Option<u64>,
 }
@@ -81,14 +81,14 @@ impl Request {
         Self {
             plan: Arc::clone(entry.plan),
             name: Name::new(prefix, entry.plan.policy.name(), entry.key),
-            op: entry.op.clone(),
+            operation: entry.operation.clone(),
             charged_at: None,
         }
     }
 
     /// What undoes a check that was admitted at that moment.
     pub(crate) fn undo(&self, at: u64) -> Self {
-        Self { op: Op::Refund { cost: self.op.cost() }, charged_at: Some(at), ..self.clone() }
+        Self { operation: Operation::Refund { cost: self.operation.cost() }, charged_at: Some(at), ..self.clone() }
     }
 
     /// Whether being refused changes something, or is written down.
@@ -134,7 +134,7 @@ impl Batch {
             let like = |other: &u16| {
                 let other = &requests[usize::from(*other)];
                 Arc::ptr_eq(&other.plan, &request.plan)
-                    && other.op == request.op
+                    && other.operation == request.operation
                     && other.charged_at == request.charged_at
             };
             // The newest asks are the likely ones; a duplicate costs bytes, a search costs every entry.
@@ -174,7 +174,7 @@ impl Batch {
     /// Whether `lua/fast_path.lua` can serve the first ask.
     fn is_plain(&self) -> bool {
         let request = &self.requests[0];
-        let checks = matches!(request.op, Op::Check { .. }) && self.grouping == Grouping::Independent;
+        let checks = matches!(request.operation, Operation::Check { .. }) && self.grouping == Grouping::Independent;
         checks && !request.remembers_refusals() && !request.plan.keeps_lists()
     }
 
@@ -274,7 +274,7 @@ impl Batch {
         for ((index, _), denied) in self.order().zip(denied) {
             let item = items.next().ok_or_else(|| garbled("too few answers"))?;
             let request = &self.requests[usize::from(index)];
-            let checks = matches!(request.op, Op::Check { .. });
+            let checks = matches!(request.operation, Operation::Check { .. });
             let told = checks && (together || request.plan.policy.options().count_denied);
             let answer = answer(request, now, denied.is_none(), stands, item);
             answers[usize::from(index)] =
@@ -294,20 +294,20 @@ fn written(request: &Request) -> Vec<u8> {
     let (plan, options) = (&request.plan, request.plan.policy.options());
     let none: &[u8] = &[];
     let block_for = options.block_for.map_or(0, crate::policy::Period::micros);
-    let (op, block, hold, meta) = match &request.op {
-        Op::Check { hold, meta, .. } => (1, block_for, *hold, meta.as_deref().unwrap_or(none)),
-        Op::Peek { .. } => (2, 0, 0, none),
-        Op::Charge { .. } => (3, 0, 0, none),
-        Op::Refund { .. } => request.charged_at.map_or((4, 0, 0, none), |at| (10, at, 0, none)),
-        Op::Block { micros } => (5, *micros, 0, none),
-        Op::Renew { hold } => (6, 0, *hold, none),
-        Op::Close { hold } => (7, 0, *hold, none),
-        Op::Clear => (8, 0, 0, none),
-        Op::Journal => (9, 0, 0, none),
+    let (operation, block, hold, meta) = match &request.operation {
+        Operation::Check { hold, meta, .. } => (1, block_for, *hold, meta.as_deref().unwrap_or(none)),
+        Operation::Peek { .. } => (2, 0, 0, none),
+        Operation::Charge { .. } => (3, 0, 0, none),
+        Operation::Refund { .. } => request.charged_at.map_or((4, 0, 0, none), |at| (10, at, 0, none)),
+        Operation::Block { micros } => (5, *micros, 0, none),
+        Operation::Renew { hold } => (6, 0, *hold, none),
+        Operation::Close { hold } => (7, 0, *hold, none),
+        Operation::Clear => (8, 0, 0, none),
+        Operation::Journal => (9, 0, 0, none),
     };
-    let cost = match request.op {
-        Op::Charge { cost } | Op::Refund { cost } => cost,
-        ref op => op.cost(),
+    let cost = match request.operation {
+        Operation::Charge { cost } | Operation::Refund { cost } => cost,
+        ref operation => operation.cost(),
     };
     let flags = u8::from(options.shadow)
         | u8::from(options.count_denied) << 1
@@ -317,7 +317,7 @@ fn written(request: &Request) -> Vec<u8> {
     let ask = &plan.ask;
     let mut out = Vec::with_capacity(ask.form.len() + ask.rest.len() + ask.limits.len() + meta.len() + 40);
     let double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
-    out.extend_from_slice(&[op, flags, plan.rules.len() as u8, ask.slots]);
+    out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, ask.slots]);
     double(&mut out, cost);
     out.extend_from_slice(&ask.form);
     out.extend_from_slice(&ask.limits);
@@ -334,25 +334,25 @@ fn written(request: &Request) -> Vec<u8> {
 
 fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value) -> Result<Answer> {
     let mut answer = Answer { applied, now, source: Source::Store, ..Answer::default() };
-    match (&request.op, item) {
+    match (&request.operation, item) {
         (_, Value::ServerError(error)) => Err(rejected(&error)),
-        (Op::Journal, Value::Array(items)) => {
+        (Operation::Journal, Value::Array(items)) => {
             // The list expires as a whole; what is too old is told by its own time.
             let live = |attempt: &Attempt| attempt.at + request.plan.journal_life() > now;
             answer.attempts = Some(Box::new(items.iter().filter_map(attempt).filter(live).collect()));
             Ok(answer)
         }
-        (op, Value::BulkString(bytes)) => {
-            let charged = match op {
-                Op::Check { cost, .. } if applied && stands => *cost,
+        (operation, Value::BulkString(bytes)) => {
+            let charged = match operation {
+                Operation::Check { cost, .. } if applied && stands => *cost,
                 _ => 0,
             };
-            let asked = Asked { now, cost: op.cost(), charged };
-            let repeats = !applied && matches!(op, Op::Check { .. }) && request.plan.repeats_denials();
+            let asked = Asked { now, cost: operation.cost(), charged };
+            let repeats = !applied && matches!(operation, Operation::Check { .. }) && request.plan.repeats_denials();
             answer.states = repeats.then(Box::default);
             let states = answer.states.as_deref_mut();
-            (answer.views, answer.blocked_until) = match op {
-                Op::Clear => (request.plan.unseen(now, 1), 0),
+            (answer.views, answer.blocked_until) = match operation {
+                Operation::Clear => (request.plan.unseen(now, 1), 0),
                 _ => stored_value::read(&request.plan, &bytes, asked, states)
                     .ok_or_else(|| garbled("a state that cannot be read"))?,
             };

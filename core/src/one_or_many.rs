@@ -3,41 +3,41 @@
 use std::ops::{Deref, DerefMut};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Few<T> {
+pub(crate) enum OneOrMany<T> {
     One(T),
     /// Any other number.
-    Several(Box<[T]>),
+    Many(Box<[T]>),
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
-        Self::Several(Box::default())
+        Self::Many(Box::default())
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for OneOrMany<T> {
     type Target = [T];
 
     #[inline]
     fn deref(&self) -> &[T] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
-            Self::Several(several) => several,
+            Self::Many(many) => many,
         }
     }
 }
 
-impl<T> DerefMut for Few<T> {
+impl<T> DerefMut for OneOrMany<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::One(one) => std::slice::from_mut(one),
-            Self::Several(several) => several,
+            Self::Many(many) => many,
         }
     }
 }
 
-impl<'a, T> IntoIterator for &'a Few<T> {
+impl<'a, T> IntoIterator for &'a OneOrMany<T> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
 
@@ -47,7 +47,7 @@ impl<'a, T> IntoIterator for &'a Few<T> {
     }
 }
 
-impl<'a, T> IntoIterator for &'a mut Few<T> {
+impl<'a, T> IntoIterator for &'a mut OneOrMany<T> {
     type Item = &'a mut T;
     type IntoIter = std::slice::IterMut<'a, T>;
 
@@ -57,13 +57,13 @@ impl<'a, T> IntoIterator for &'a mut Few<T> {
     }
 }
 
-impl<T> FromIterator<T> for Few<T> {
+impl<T> FromIterator<T> for OneOrMany<T> {
     #[inline]
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         let mut items = items.into_iter();
         match (items.next(), items.next()) {
             (Some(one), None) => Self::One(one),
-            (first, second) => Self::Several(first.into_iter().chain(second).chain(items).collect()),
+            (first, second) => Self::Many(first.into_iter().chain(second).chain(items).collect()),
         }
     }
 }

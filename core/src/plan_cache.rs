@@ -1,0 +1,106 @@
+//! Handles of plans that are reused instead of counted.
+//!
+//! Every Decision holds a handle of its plan. All threads count the handles of one plan in one reference count, and its
+//! cache line would move between their cores twice for every check. So a Decision that is dropped leaves its handle in a
+//! cache of its thread, and the next Decision of that plan on the thread takes it from there: the count does not change.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::plan::Plan;
+
+/// Handles that one thread keeps: enough for a thread that checks several policies in turn.
+const SLOTS: usize = 8;
+
+thread_local! {
+    static CACHE: PlanCache = const { PlanCache([const { Cell::new(None) }; SLOTS]) };
+}
+
+/// The handles that a thread keeps, one per slot.
+struct PlanCache([Cell<Option<Arc<Plan>>>; SLOTS]);
+
+impl PlanCache {
+    /// The slot of a plan. The digest of its name spreads evenly; addresses of plans do not.
+    #[inline]
+    fn slot(&self, plan: &Plan) -> &Cell<Option<Arc<Plan>>> {
+        &self.0[plan.identity as usize % SLOTS]
+    }
+
+    #[inline]
+    fn take(&self, plan: &Plan) -> Option<Arc<Plan>> {
+        self.slot(plan).take()
+    }
+
+    /// Keeps a handle; returns the handle that was in its slot.
+    #[inline]
+    fn put(&self, plan: Arc<Plan>) -> Option<Arc<Plan>> {
+        self.slot(&plan).replace(Some(plan))
+    }
+}
+
+/// Another handle of a plan.
+#[inline]
+pub(crate) fn handle(plan: &Arc<Plan>) -> Arc<Plan> {
+    // The cache of a thread that is ending is gone.
+    let cached = CACHE.try_with(|cache| cache.take(plan)).ok().flatten();
+    cached.filter(|cached| Arc::ptr_eq(cached, plan)).unwrap_or_else(|| Arc::clone(plan))
+}
+
+/// A handle that goes to the cache of the thread on which it is dropped.
+pub(crate) struct PlanHandle(Option<Arc<Plan>>);
+
+impl PlanHandle {
+    #[inline]
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        Self(Some(plan))
+    }
+}
+
+impl Clone for PlanHandle {
+    fn clone(&self) -> Self {
+        Self::new(handle(self))
+    }
+}
+
+impl Deref for PlanHandle {
+    type Target = Arc<Plan>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Plan> {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("only `drop` takes the handle out"))
+    }
+}
+
+impl Drop for PlanHandle {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(plan) = self.0.take() {
+            let _ = CACHE.try_with(|cache| cache.put(plan));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    #[test]
+    fn a_handle_is_reused_within_its_thread_and_never_for_another_plan() {
+        let plan = Policy::parse("5/minute").expect("a policy").plan();
+        // The same name, so the same slot, but another plan.
+        let other = Policy::parse("5/minute").expect("a policy").plan();
+        let before = Arc::strong_count(&plan);
+        drop(PlanHandle::new(handle(&plan)));
+        assert_eq!(Arc::strong_count(&plan), before + 1, "the cached handle");
+        let taken = PlanHandle::new(handle(&plan));
+        assert_eq!(Arc::strong_count(&plan), before + 1, "the cached handle, taken");
+        assert!(Arc::ptr_eq(&PlanHandle::new(handle(&other)), &other));
+        drop(taken);
+        assert!(Arc::ptr_eq(&PlanHandle::new(handle(&other)), &other));
+        let kept = Arc::clone(&plan);
+        std::thread::spawn(move || drop(PlanHandle::new(handle(&kept)))).join().expect("a thread ends");
+        assert_eq!(Arc::strong_count(&plan), before, "the other plan's handle replaced it, or its thread ended");
+    }
+}
