@@ -11,3 +11,4 @@ pub mod servers;
 pub mod speaker;
 pub mod threads;
 pub mod vectors;
+pub mod wall_clock;

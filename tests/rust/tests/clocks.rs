@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate::Limiter;
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::wall_clock::wait_out_the_end_of_an_hour;
 
 const ALGORITHMS: [&str; 8] = [
     "fixed-window",
@@ -34,6 +35,7 @@ fn limiter(servers: &Servers) -> Limiter {
 #[test]
 fn back_by_a_day_gives_nothing_away_and_takes_nothing() {
     let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
+    wait_out_the_end_of_an_hour();
     let limiter = limiter(&servers);
     for algorithm in ALGORITHMS {
         assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 10, "{algorithm}");
@@ -53,6 +55,7 @@ fn back_by_a_day_gives_nothing_away_and_takes_nothing() {
 #[test]
 fn back_and_forth_gives_nothing_twice() {
     let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
+    wait_out_the_end_of_an_hour();
     let limiter = limiter(&servers);
     for algorithm in ALGORITHMS {
         let notation = format!("{algorithm} 10/day");

@@ -1,6 +1,6 @@
 //! What a check answers when the store fails.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::json;
 use tidegate::OnStoreError::{self, Closed, Local, Open, Raise};
@@ -8,6 +8,7 @@ use tidegate::{Builder, ErrorKind, Limiter, Options, Policy, Source};
 use tidegate_tests::machine::steadily;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::speaker::Speaker;
+use tidegate_tests::wall_clock::hours_of_a_window_far_from_its_end;
 
 use super::{Told, builder, clock, soon};
 
@@ -107,25 +108,14 @@ fn the_limiter_chooses_for_policies_that_do_not() {
     });
 }
 
-/// A period in hours whose aligned window ends hours from now, by the system's clock and by one two hours ahead.
-///
-/// A `sliding-counter` counts in windows that are aligned to 1970, so its answer depends on the time of day: after the end
-/// of the window its usage begins to fade. A period of one day would end its window at midnight UTC.
-fn period_far_from_its_end() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 3_600;
-    let left = |hours: &u64| [now, now + 2].map(|hour| hours - hour % hours).into_iter().min().expect("two clocks");
-    let hours = (24..=48).max_by_key(left).expect("a period");
-    assert!(left(&hours) > 3, "the window of {hours} hours ends soon");
-    hours
-}
-
 #[test]
 fn every_algorithm_goes_on_from_what_was_known() {
     steadily(|| {
         let server = Servers::start_with(Kind::Single, json!({"clock": true}));
         // Two hours apart: moments must be shifted, or a window would be over, or never be.
         server.clock(0, 7_200.0);
-        let sliding_counter = format!("sliding-counter 10/{}h", period_far_from_its_end());
+        // At midnight UTC the usage of `sliding-counter 10/day` would begin to fade, however soon that is.
+        let sliding_counter = format!("sliding-counter 10/{}h", hours_of_a_window_far_from_its_end());
         let algorithms = [
             "fixed-window 10/day",
             "sliding-window 10/day",
