@@ -10,10 +10,10 @@ Functions given as options get the scope; `on_denied` may return an ASGI applica
 
 from __future__ import annotations
 
-from ._asgi import FACE, NAME, App, Exchange, Lifespan, Receive, Scope, Send
-from ._layers import Around
 from ._tidegate import AsyncLimiter
-from .http import claim, client_ip, header, user
+from .web.exchange import FACE, NAME, App, Exchange, Lifespan, Receive, Scope, Send
+from .web.keys import claim, client_ip, header, user
+from .web.layers import Around
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 

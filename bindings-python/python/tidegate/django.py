@@ -27,28 +27,16 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from ._environ import EnvironFace
-from ._layers import Layer
 from ._tidegate import Limiter, Policy
 from .errors import ConfigError
-from .http import (
-    OPTIONS,
-    Answer,
-    Guard,
-    Key,
-    Rule,
-    Steps,
-    Ticket,
-    admit,
-    arun,
-    claim,
-    client_ip,
-    header,
-    refund,
-    run,
-    settle,
-    user,
-)
+from .web.admission import Ticket, admit, refund, settle
+from .web.answer import Answer
+from .web.environ import EnvironFace
+from .web.guard import Guard
+from .web.keys import Key, claim, client_ip, header, user
+from .web.layers import Layer
+from .web.options import OPTIONS, Rule
+from .web.steps import Steps, arun, run
 
 __all__ = ["Key", "TidegateMiddleware", "claim", "client_ip", "exempt", "header", "limit", "user"]
 

@@ -30,11 +30,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from ._asgi import FACE, NAME, App, Exchange, Lifespan, Message, Receive, Scope, Send
-from ._layers import Within
 from ._tidegate import AsyncLimiter, Policy
 from .errors import ConfigError
-from .http import Guard, Rule, Ticket, arun, claim, client_ip, give_back, header, user
+from .web.admission import Ticket, give_back
+from .web.exchange import FACE, NAME, App, Exchange, Lifespan, Message, Receive, Scope, Send
+from .web.guard import Guard
+from .web.keys import claim, client_ip, header, user
+from .web.layers import Within
+from .web.options import Rule
+from .web.steps import arun
 
 try:
     from fastapi.routing import APIRoute

@@ -27,24 +27,15 @@ import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from ._environ import EnvironFace
-from ._layers import Within
 from ._tidegate import Limiter
 from .errors import ConfigError
-from .http import (
-    Answer,
-    Guard,
-    Ticket,
-    admit,
-    admit_simply,
-    claim,
-    client_ip,
-    header,
-    refund,
-    run,
-    settle,
-    user,
-)
+from .web.admission import Ticket, admit, admit_simply, refund, settle
+from .web.answer import Answer
+from .web.environ import EnvironFace
+from .web.guard import Guard
+from .web.keys import claim, client_ip, header, user
+from .web.layers import Within
+from .web.steps import run
 
 __all__ = ["Tidegate", "claim", "client_ip", "header", "user"]
 

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 from limits import aio, storage
 from limits.limits import GRANULARITIES
 
-from ._steps import Steps, arun, run
 from ._tidegate import AsyncLimiter, Decision, Limit, Limiter, Policy
 from .errors import TidegateError
+from .web.steps import Steps, arun, run
 
 __all__ = ["AsyncTidegateStorage", "TidegateStorage"]
 

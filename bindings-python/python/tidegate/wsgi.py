@@ -14,22 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from ._environ import EnvironFace
-from ._layers import Around
 from ._tidegate import Limiter
-from .http import (
-    Answer,
-    Ticket,
-    admit,
-    admit_simply,
-    claim,
-    client_ip,
-    header,
-    refund,
-    run,
-    settle,
-    user,
-)
+from .web.admission import Ticket, admit, admit_simply, refund, settle
+from .web.answer import Answer
+from .web.environ import EnvironFace
+from .web.keys import claim, client_ip, header, user
+from .web.layers import Around
+from .web.steps import run
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 

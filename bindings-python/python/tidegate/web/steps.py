@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Generator
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from ._functions import name_of
-from ._tidegate import AsyncLimiter, Limiter
-from .errors import ConfigError
+from .._tidegate import AsyncLimiter, Limiter
+from ..errors import ConfigError
+from .functions import name_of
 
 T = TypeVar("T")
 # What a rule asks for, and what it gets: a call of the limiter by name, or an awaitable to wait for.

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from ._functions import adapted
-from ._tidegate import ClientIp, anonymous, hashed
-from .errors import KeyInvalid
+from .._tidegate import ClientIp, anonymous, hashed
+from ..errors import KeyInvalid
+from .functions import adapted
 
 log = logging.getLogger("tidegate.http")
 

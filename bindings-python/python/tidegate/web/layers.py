@@ -6,14 +6,33 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ._keys import Face, Key
-from ._tidegate import AsyncLimiter, Limiter, Policy
-from .errors import ConfigError
-from .http import Guard, Rule, choose_limiter
+from .._tidegate import AsyncLimiter, Limiter, Policy
+from ..errors import ConfigError
+from .guard import Guard
+from .keys import Face, Key
+from .options import Rule
 
+T = TypeVar("T")
 L = TypeVar("L", Limiter, AsyncLimiter)
 A = TypeVar("A")
 Limited = TypeVar("Limited", bound=Any)
+
+
+def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
+    """The limiter that was given, else one of the options that a limiter has."""
+    if limiter is None:
+        make: Any = kind
+        made: T = make(store, **options)
+        return made
+    if store is not None or options:
+        names = ", ".join((["store"] if store is not None else []) + sorted(options))
+        raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
+    if isinstance(limiter, kind):
+        return limiter
+    other: Any = limiter.to_async() if isinstance(limiter, Limiter) else limiter.to_blocking()
+    if not isinstance(other, kind):
+        raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {limiter!r}")
+    return other
 
 
 class Layer(Generic[L]):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
-from ._layers import Layer
-from ._tidegate import AsyncLimiter, Decision, Desk, Headers
-from .http import Answer, Guard, Ticket, admit, arun, refund, settle
+from .._tidegate import AsyncLimiter, Decision, Desk, Headers
+from .admission import Ticket, admit, refund, settle
+from .answer import Answer
+from .guard import Guard
+from .layers import Layer
+from .steps import arun
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 
 def adapted(function: Any, most: int, option: str) -> Callable[..., Any]:

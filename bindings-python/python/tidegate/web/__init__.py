@@ -1,0 +1,1 @@
+"""What the layers for web frameworks share. It knows no framework."""
