@@ -11,41 +11,44 @@ Functions given as options get the scope; `on_denied` may return an ASGI applica
 from __future__ import annotations
 
 from ._tidegate import AsyncLimiter
-from .web.exchange import FACE, NAME, App, Exchange, Lifespan, Receive, Scope, Send
+from .web.exchange import ADAPTER, NAME, AsgiExchange
 from .web.keys import claim, client_ip, header, user
-from .web.layers import Around
+from .web.layers import AppLimits
+from .web.lifespan import App, Lifespan, Receive, Scope, Send
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 
 
-class TidegateMiddleware(Lifespan, Around[AsyncLimiter, App]):
-    """Asks before the application is called; refused requests do not reach it.
+class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
+    """Checks each request before the application is called; denied requests do not reach it.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter, which is closed when the application
-    is shut down. A policy with a "concurrency" limit
-    is held until the last byte of the answer, or until the client is gone.
+    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
+    on_store_error, deny_cache, clock), and closed when the application is shut down.
+    key, cost, skip, on_denied, headers, refund_when, settle, methods: the options of the limit.
+
+    A policy with a "concurrency" limit is held until the last byte of the response, or until the client disconnects.
     """
 
-    _kind = AsyncLimiter
-    _face = FACE
+    _limiter_class = AsyncLimiter
+    _adapter = ADAPTER
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(self.app, scope, receive, send)
+            await self._run_lifespan(self.app, scope, receive, send)
             return
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         if self._closed:
-            self._open()
-        exchange = Exchange(send, self.limiter, scope)
-        ticket = await exchange.ask(self._guards)
-        if ticket is None:
-            await self.app(scope, receive, send if exchange.alone is None else exchange.send)
+            self._reopen()
+        exchange = AsgiExchange(send, self.limiter, scope)
+        admission = await exchange.check(self._limits)
+        if admission is None:
+            await self.app(scope, receive, send if exchange.single is None else exchange.send)
             return
         try:
-            if ticket.denied:
-                await exchange.refuse(ticket, receive)
+            if admission.denied:
+                await exchange.refuse(admission, receive)
             else:
                 scope[NAME] = exchange
                 await self.app(scope, receive, exchange.send)

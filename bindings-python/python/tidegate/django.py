@@ -10,9 +10,9 @@
     @limit("5/minute")
     def login(request): ...
 
-`TIDEGATE` has what a limiter has, or a `limiter`; `default`, the policy of every view without a limit of its own; and
-the options that limits have that say nothing else. Functions given as options get the request. `user()` reads
-`request.user`, `claim()` the verified claims in `request.claims`.
+`TIDEGATE` has the options of a limiter, or a `limiter`; `default`, the policy of every view without a limit of its own;
+and defaults for the options of all limits. Functions given as options get the request. `user()` reads `request.user`,
+`claim()` the verified claims in `request.claims`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
@@ -29,28 +29,32 @@ from django.http.response import HttpResponseBase
 
 from ._tidegate import Limiter, Policy
 from .errors import ConfigError
-from .web.admission import Ticket, admit, refund, settle
-from .web.answer import Answer
-from .web.environ import EnvironFace
-from .web.guard import Guard
+from .web.admission import Admission, admit, refund, settle
+from .web.bound_limit import BoundLimit
+from .web.declared_limit import DeclaredLimit
+from .web.environ import EnvironAdapter
 from .web.keys import Key, claim, client_ip, header, user
-from .web.layers import Layer
-from .web.options import OPTIONS, Rule
-from .web.steps import Steps, arun, run
+from .web.layers import WebLayer
+from .web.options import LimitOptions
+from .web.refusal import Refusal
+from .web.steps import Steps, run_steps, run_steps_async
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Key", "TidegateMiddleware", "claim", "client_ip", "exempt", "header", "limit", "user"]
 
 View = TypeVar("View", bound=Any)
 
-# Where a request carries its ticket.
+# The attribute in which a request carries its admission.
 NAME = "tidegate"
-# Where a view carries its limits: a list of Rules; None is exempt.
-MARK = "__tidegate__"
+# The attribute in which a view carries its limits: a list of _ViewLimit; None exempts the view.
+LIMITS = "__tidegate__"
+# How many views and methods are remembered: a client may make up methods, a server has few.
+MAX_ROUTES = 100_000
 
 
-class _Face(EnvironFace):
-    """How a request of Django is read."""
-
+class _DjangoAdapter(EnvironAdapter):
     def environ(self, request: HttpRequest) -> Mapping[str, Any]:
         meta: Mapping[str, Any] = request.META
         return meta
@@ -62,198 +66,196 @@ class _Face(EnvironFace):
         return getattr(request, "claims", None)
 
 
-FACE = _Face()
-
-
-def limit(policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[View], View]:
+def limit(policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions]) -> Callable[[View], View]:
     """A decorator for views, async views and class views; also through `method_decorator`. It needs the middleware.
 
     The options are key, cost, skip, on_denied, headers, refund_when, settle and methods.
     """
     if callable(policy):
         raise ConfigError('write @limit("5/minute"): @limit alone has no policy')
-    rule = _Given(policy, options)
+    view_limit = _ViewLimit(policy, options)
 
-    def mark(view: View) -> View:
+    def decorate(view: View) -> View:
         if not callable(view):
             raise ConfigError(f"@limit is for views and class views, not for {view!r}: it stands above the view itself")
-        marked: View = _marked(view, [rule, *getattr(view, MARK, ())])
-        return marked
+        limited: View = _with_limits(view, [view_limit, *getattr(view, LIMITS, ())])
+        return limited
 
-    return mark
+    return decorate
 
 
 def exempt(view: View) -> View:
     """A decorator for views that nothing limits."""
-    marked: View = _marked(view, [None])
-    return marked
+    exempted: View = _with_limits(view, [None])
+    return exempted
 
 
-class _Given:
-    """A limit as it was written; what it lacks, the settings say."""
+class _ViewLimit:
+    """A limit as it is written at a view. Options that are missing come from the settings, which are read later."""
 
-    def __init__(self, policy: Any, options: dict[str, Any]) -> None:
-        Rule(policy, **options)
+    def __init__(self, policy: Any, options: LimitOptions) -> None:
+        DeclaredLimit(policy, **options)
         self.policy, self.options = policy, options
 
-    def rule(self, shared: dict[str, Any], scope: str) -> Rule:
-        return Rule(self.policy, **{**shared, "scope": scope, **self.options})
 
-
-def _marked(view: Any, marks: list[_Given | None]) -> Any:
-    """The view, which finds out whether anybody was asked. Limits nobody enforces are worse than none."""
+def _with_limits(view: Any, limits: list[_ViewLimit | None]) -> Any:
+    """The view; it raises when it runs and no middleware has checked its limits."""
     if inspect.isclass(view):
-        setattr(view, MARK, marks)
+        setattr(view, LIMITS, limits)
         kind: Any = view
-        kind.dispatch = _marked(kind.dispatch, marks)
+        kind.dispatch = _with_limits(kind.dispatch, limits)
         return kind
 
     def check(args: tuple[Any, ...]) -> None:
         request = next((one for one in args if isinstance(one, HttpRequest)), None)
         if request is not None and not hasattr(request, NAME):
             raise ConfigError(
-                f"{_name(view)} has a limit, but nobody enforces it: "
+                f"{_name_of(view)} has a limit, but nobody enforces it: "
                 "put 'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
             )
 
     if iscoroutinefunction(view):
 
         @functools.wraps(view)
-        async def called(*args: Any, **kwargs: Any) -> Any:
+        async def enforced_async(*args: Any, **kwargs: Any) -> Any:
             check(args)
             return await view(*args, **kwargs)
 
-        setattr(called, MARK, marks)
-        return called
+        setattr(enforced_async, LIMITS, limits)
+        return enforced_async
 
     @functools.wraps(view)
-    def limited(*args: Any, **kwargs: Any) -> Any:
+    def enforced(*args: Any, **kwargs: Any) -> Any:
         check(args)
         return view(*args, **kwargs)
 
-    setattr(limited, MARK, marks)
-    return limited
+    setattr(enforced, LIMITS, limits)
+    return enforced
 
 
-def _name(view: Any) -> str:
+def _name_of(view: Any) -> str:
     return f"{getattr(view, '__module__', '')}.{getattr(view, '__qualname__', type(view).__name__)}"
 
 
-class TidegateMiddleware(Layer[Limiter]):
-    """Asks before a view is called, in threads and on event loops alike."""
+class TidegateMiddleware(WebLayer[Limiter]):
+    """Checks each request before its view is called, on threads and on event loops alike."""
 
     sync_capable = True
     async_capable = True
-    _kind = Limiter
-    _face = FACE
+    _limiter_class = Limiter
+    _adapter = _DjangoAdapter()
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        given = dict(getattr(settings, "TIDEGATE", {}))
+        options = dict(getattr(settings, "TIDEGATE", {}))
         self.get_response = get_response
-        # What is no option of limits is one of the limiter.
-        shared = {name: given.pop(name) for name in OPTIONS if name in given}
-        default, store, limiter = (given.pop(name, None) for name in ("default", "store", "limiter"))
-        self._begin(limiter, store, given, **shared)
+        default, store, limiter = (options.pop(name, None) for name in ("default", "store", "limiter"))
+        self._configure(limiter, store, options)
         self._async = iscoroutinefunction(get_response)
-        self._waiting = self.limiter.to_async()
-        self._default = () if default is None else (self._guard(Rule(default, **self._options)),)
-        self._known: dict[Any, tuple[Guard, ...]] = {}
+        self._async_limiter = self.limiter.to_async()
+        self._default = () if default is None else (self._bind(self._declare(default)),)
+        self._limits_by_view: dict[Any, tuple[BoundLimit, ...]] = {}
         if self._async:
             markcoroutinefunction(self)
-        self.process_view = self._aview if self._async else self._view
+        self.process_view = self._process_view_async if self._async else self._process_view
 
     def __call__(self, request: HttpRequest) -> Any:
         setattr(request, NAME, None)
         if self._async:
-            return self._acall(request)
+            return self._call_async(request)
         try:
             response = self.get_response(request)
-            if (ticket := getattr(request, NAME)) is not None:
-                self._sync(self._answered(ticket, request, response))
-                return response
+            if (admission := getattr(request, NAME)) is not None:
+                run_steps(self._follow_up(admission, request, response), self.limiter)
         except BaseException:
-            _give_up(request)
+            _release(request)
             raise
         return response
 
-    async def _acall(self, request: HttpRequest) -> Any:
+    async def _call_async(self, request: HttpRequest) -> Any:
         try:
             response = await self.get_response(request)
-            if (ticket := getattr(request, NAME)) is not None:
-                await arun(self._answered(ticket, request, response), self._waiting)
+            if (admission := getattr(request, NAME)) is not None:
+                await run_steps_async(self._follow_up(admission, request, response), self._async_limiter)
         except BaseException:
-            _give_up(request)
+            _release(request)
             raise
         return response
 
-    def _sync(self, steps: Steps[Any]) -> Any:
-        return run(steps, self.limiter)
+    def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponseBase | None:
+        limits = self._limits_of(view, request.method)
+        admission = run_steps(admit(limits, request, request.method), self.limiter) if limits else None
+        if admission is None:
+            return None
+        setattr(request, NAME, admission)
+        if not admission.denied:
+            return None
+        on_denied = admission.bound.on_denied
+        given = None if on_denied is None else on_denied(request, admission.decision)
+        return _refuse(admission) if given is None else given
 
-    def _view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponseBase | None:
-        guards = self._guards(view, request.method)
-        ticket = run(admit(guards, request, request.method), self.limiter) if guards else None
-        if ticket is None:
+    async def _process_view_async(
+        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
+    ) -> HttpResponseBase | None:
+        limits = self._limits_of(view, request.method)
+        if not limits:
             return None
-        setattr(request, NAME, ticket)
-        if not ticket.denied:
+        admission = await run_steps_async(admit(limits, request, request.method), self._async_limiter)
+        if admission is None:
             return None
-        given = None if ticket.guard.on_denied is None else ticket.guard.on_denied(request, ticket.decision)
-        return _refusal(ticket) if given is None else given
-
-    async def _aview(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponseBase | None:
-        guards = self._guards(view, request.method)
-        ticket = await arun(admit(guards, request, request.method), self._waiting) if guards else None
-        if ticket is None:
+        setattr(request, NAME, admission)
+        if not admission.denied:
             return None
-        setattr(request, NAME, ticket)
-        if not ticket.denied:
-            return None
-        given = None if ticket.guard.on_denied is None else ticket.guard.on_denied(request, ticket.decision)
+        on_denied = admission.bound.on_denied
+        given = None if on_denied is None else on_denied(request, admission.decision)
         if inspect.isawaitable(given):
             given = await given
-        return _refusal(ticket) if given is None else given
+        return _refuse(admission) if given is None else given
 
-    def _guards(self, view: Any, method: str | None) -> tuple[Guard, ...]:
-        place = getattr(view, "view_class", view)
+    def _limits_of(self, view: Any, method: str | None) -> tuple[BoundLimit, ...]:
+        route = getattr(view, "view_class", view)
         try:
-            return self._known[place, method]
+            return self._limits_by_view[route, method]
         except (KeyError, TypeError):
             pass
-        scope = _name(place)
-        marks = [(mark, scope) for mark in getattr(view, MARK, ()) or getattr(place, MARK, ())]
-        if place is not view and method is not None:
-            own = getattr(getattr(place, method.lower(), None), MARK, ())
-            marks += [(mark, f"{scope}.{method.lower()}") for mark in own]
-        found = tuple(self._guard(mark.rule(self._options, scope)) for mark, scope in marks if mark is not None)
-        guards = () if any(mark is None for mark, _ in marks) else found or self._default
-        # A client may make up methods, a server has few.
-        if len(self._known) < 100_000:
-            self._known[place, method] = guards
-        return guards
+        scope = _name_of(route)
+        found = [(one, scope) for one in getattr(view, LIMITS, ()) or getattr(route, LIMITS, ())]
+        if route is not view and method is not None:
+            own = getattr(getattr(route, method.lower(), None), LIMITS, ())
+            found += [(one, f"{scope}.{method.lower()}") for one in own]
+        if any(one is None for one, _ in found):
+            limits: tuple[BoundLimit, ...] = ()
+        else:
+            limits = tuple(self._bind(self._declare(one.policy, one.options, scope)) for one, scope in found)
+            limits = limits or self._default
+        if len(self._limits_by_view) < MAX_ROUTES:
+            self._limits_by_view[route, method] = limits
+        return limits
 
-    def _answered(self, ticket: Ticket, request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
-        yield from refund(ticket, request, response)
-        for name, value in ticket.guard.headers.text(*ticket.decisions):
+    def _follow_up(self, admission: Admission, request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
+        """What is left to do when the view has answered."""
+        yield from refund(admission, request, response)
+        for name, value in admission.bound.headers.text(*admission.decisions):
             response.headers[name] = value
-        if not (ticket.holds or ticket.settles):
+        if not (admission.holds or admission.settles):
             return
         if getattr(response, "streaming", False):
-            # A stream ends with its last byte or its reader; Django closes it on a thread.
-            response._resource_closers.append(lambda: self._end(ticket, request, response))
+            # A stream ends with its last byte, or when its reader leaves; Django closes it on a thread.
+            response._resource_closers.append(lambda: self._end(admission, request, response))
             return
-        ticket.release()
-        yield from settle(ticket, request, response)
+        admission.release()
+        yield from settle(admission, request, response)
 
-    def _end(self, ticket: Ticket, request: HttpRequest, response: HttpResponseBase) -> None:
-        ticket.release()
-        run(settle(ticket, request, response), self.limiter)
-
-
-def _refusal(ticket: Ticket) -> HttpResponse:
-    answer = Answer(ticket)
-    return HttpResponse(answer.body, status=answer.status, headers=dict(answer.fields))
+    def _end(self, admission: Admission, request: HttpRequest, response: HttpResponseBase) -> None:
+        admission.release()
+        run_steps(settle(admission, request, response), self.limiter)
 
 
-def _give_up(request: HttpRequest) -> None:
-    if (ticket := getattr(request, NAME, None)) is not None:
-        ticket.release()
+def _refuse(admission: Admission) -> HttpResponse:
+    refusal = Refusal(admission)
+    return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.fields))
+
+
+def _release(request: HttpRequest) -> None:
+    """Gives back the holds of a request that has no response."""
+    if (admission := getattr(request, NAME, None)) is not None:
+        admission.release()

@@ -13,15 +13,14 @@
     def search(): ...
 
 Functions given as options get the `Request` (a `WebSocket` for websockets). `user()` reads `request.user`, `claim()`
-the verified claims in `request.state.claims`. Routes with a limit of their own are not asked for the default.
+the verified claims in `request.state.claims`. The default does not apply to routes with a limit of their own.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,15 +29,21 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from ._starlette_routes import LIMITS, depends_on, first_route_with, limits_of, name_of, route_of, set_limits
 from ._tidegate import AsyncLimiter, Policy
 from .errors import ConfigError
-from .web.admission import Ticket, give_back
-from .web.exchange import FACE, NAME, App, Exchange, Lifespan, Message, Receive, Scope, Send
-from .web.guard import Guard
+from .web.admission import Admission, give_back
+from .web.bound_limit import BoundLimit
+from .web.declared_limit import DeclaredLimit
+from .web.exchange import ADAPTER, NAME, AsgiExchange
 from .web.keys import claim, client_ip, header, user
-from .web.layers import Within
-from .web.options import Rule
-from .web.steps import arun
+from .web.layers import RouteLimits
+from .web.lifespan import App, Lifespan, Message, Receive, Scope, Send
+from .web.options import LimitOptions
+from .web.steps import run_steps_async
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 try:
     from fastapi.routing import APIRoute
@@ -47,8 +52,8 @@ except ImportError:  # Starlette alone
 
 __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "header", "user"]
 
-# Where an endpoint carries its limits: a list of (Tidegate, Guard); None instead of a Guard is exempt.
-MARK = "__tidegate__"
+# How many routes and methods are remembered: a client may make up methods, a server has few.
+MAX_ROUTES = 100_000
 
 UNATTACHED = (
     "{} has a limit of a Tidegate that is not attached to the application that serves it: give it the application, "
@@ -56,15 +61,14 @@ UNATTACHED = (
 )
 
 
-class _Exchange(Exchange):
-    """One request, and which Tidegate answers for it."""
-
-    asked = False
-    # Whether the default was asked for, and nothing else.
-    defaulted = False
+class _StarletteExchange(AsgiExchange):
+    # Whether the limits of the route, or the default, were checked.
+    checked = False
+    # Whether that was the default, and nothing else.
+    checked_default = False
 
     def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
-        # All of `super().__init__`, which is a call more for every request.
+        # All of `super().__init__`, whose call would cost every request.
         self._send = send
         self.limiter = tidegate.limiter
         self.scope = scope
@@ -83,30 +87,30 @@ class _Exchange(Exchange):
 
 
 class Denied(HTTPException):
-    """Raised by a dependency that refuses. Where no Tidegate answers for it, it is still a 429."""
+    """Raised by a dependency that denies a request. Without a Tidegate that handles it, it is still a 429."""
 
-    def __init__(self, exchange: _Exchange, ticket: Ticket) -> None:
+    def __init__(self, exchange: _StarletteExchange, admission: Admission) -> None:
         super().__init__(429)
         self.exchange = exchange
-        self.ticket = ticket
+        self.admission = admission
 
 
-class Tidegate(Lifespan, Within[AsyncLimiter, Starlette]):
+class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     """Limits of a FastAPI or Starlette application.
 
-    default: the policy of every route without a limit of its own, and of what is no route.
-    key, cost, skip, on_denied, headers, refund_when, settle, methods: what limits have that say nothing else.
+    default: the policy of every route without a limit of its own, and of requests that have no route.
+    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
+    on_store_error, deny_cache, clock), and closed when the application is shut down.
+    key, cost, skip, on_denied, headers, refund_when, settle, methods: the defaults of the options of all limits.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter, which is closed when the application
-    is shut down. `limit` decorates endpoints, sync and
-    async, with and without a `request`.
+    `limit` decorates endpoints, sync and async, with and without a `request`.
     """
 
-    _kind = AsyncLimiter
-    _face = FACE
+    _limiter_class = AsyncLimiter
+    _adapter = ADAPTER
 
     def init_app(self, app: Starlette) -> None:
-        """Answers for an application from now on."""
+        """Limits an application from now on."""
         if not isinstance(app, Starlette):
             raise ConfigError(f"Tidegate limits a FastAPI or Starlette application, not {app!r}")
         if getattr(app.state, NAME, None) is not None:
@@ -115,234 +119,179 @@ class Tidegate(Lifespan, Within[AsyncLimiter, Starlette]):
             raise ConfigError("this application has begun to serve: attach Tidegate before the first request")
         setattr(app.state, NAME, self)
         self._apps.append(app)
-        app.add_exception_handler(Denied, _answer)  # type: ignore[arg-type]  # an ASGI application is a response
+        app.add_exception_handler(Denied, _respond)  # type: ignore[arg-type]  # an ASGI application is a response
         build = app.build_middleware_stack
-        # Around everything, also around what makes a 500 of an error: every answer has the headers.
-        app.build_middleware_stack = lambda: self._around(build())  # type: ignore[method-assign]
+        # Outside all middleware, also outside that which turns an error into a 500: every response gets the fields.
+        app.build_middleware_stack = lambda: self._wrap(build())  # type: ignore[method-assign]
 
-    def _check_order(self, view: Any, decorator: str) -> None:
+    def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if isinstance(view, BaseRoute) or not callable(view):
             raise ConfigError(f"@tg.{decorator} is for endpoints, not for {view!r}")
         if any(getattr(route, "endpoint", None) is view for app in self._apps for route in app.routes):
             raise ConfigError(
-                f"@tg.{decorator} stands above the route of {_name(view)}, which is registered without it: "
+                f"@tg.{decorator} stands above the route of {name_of(view)}, which is registered without it: "
                 "put it below @app.get(…)"
             )
 
-    def _name(self, view: Any) -> str:
-        return _name(view)
+    def _scope_of(self, view: Any) -> str:
+        return name_of(view)
 
-    def _marked(self, view: Any, guard: Guard | None) -> Any:
-        marks = [(self, guard)] if guard is None else [(self, guard), *getattr(view, MARK, ())]
-        setattr(_inner(view), MARK, marks)
+    def _with_limit(self, view: Any, bound: BoundLimit | None) -> Any:
+        set_limits(view, [(self, bound)] if bound is None else [(self, bound), *getattr(view, LIMITS, ())])
         return view
 
-    def _around(self, inner: App) -> App:
-        """Lets the messages of every answer pass through its exchange."""
+    def _wrap(self, inner: App) -> App:
+        """The application; the messages of each response pass through an exchange."""
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan":
-                await self._live(inner, scope, receive, send)
+                await self._run_lifespan(inner, scope, receive, send)
                 return
             if scope["type"] not in ("http", "websocket"):
                 await inner(scope, receive, send)
                 return
             if self._closed:
-                self._open()
-            scope[NAME] = exchange = _Exchange(send, self, scope, receive)
+                self._reopen()
+            scope[NAME] = exchange = _StarletteExchange(send, self, scope, receive)
             try:
-                await inner(scope, receive, self._late(exchange, receive) if self._default else exchange.send)
+                await inner(scope, receive, self._checked_send(exchange, receive) if self._default else exchange.send)
             finally:
-                # The two hold each other: what is over goes now, not when the collector comes by.
+                # Scope and exchange refer to each other. Without the cycle they are freed now, not by the collector.
                 scope.pop(NAME, None)
-                if exchange.closing:
+                if exchange.ends_with_body:
                     await exchange.end()
 
         return app
 
-    def _late(self, exchange: _Exchange, receive: Receive) -> Send:
-        """The default for what is no route: another application mounted, a 404."""
+    def _checked_send(self, exchange: _StarletteExchange, receive: Receive) -> Send:
+        """A `send` that checks the default for requests without a route: a mounted application, a 404."""
         dropped = False
 
         async def send(message: Message) -> None:
             nonlocal dropped
-            if exchange.asked or message["type"] == "websocket.close":
+            if exchange.checked or message["type"] == "websocket.close":
                 if not dropped:
                     await exchange.send(message)
                 return
-            exchange.asked = True
-            ticket = await exchange.ask(self._default)
-            if ticket is not None and ticket.denied:
+            exchange.checked = True
+            admission = await exchange.check(self._default)
+            if admission is not None and admission.denied:
                 dropped = True
-                await exchange.refuse(ticket, receive)
+                await exchange.refuse(admission, receive)
             else:
                 await exchange.send(message)
 
         return send
 
-    async def before(self, scope: Scope, receive: Receive, exchange: _Exchange) -> bool:
-        """Asks for a request whose endpoint is known. False: it was refused and answered."""
-        exchange.asked = True
-        place = _place(scope)
-        known = self._known.get((id(place), scope.get("method")))
-        guards = known[1] if known is not None else self._learn(place, scope)
-        if not guards:
+    async def check_route(self, scope: Scope, receive: Receive, exchange: _StarletteExchange) -> bool:
+        """Checks a request whose route is known. False: it was denied, and the response was sent."""
+        exchange.checked = True
+        route = route_of(scope)
+        known = self._limits_by_route.get((id(route), scope.get("method")))
+        limits = known[1] if known is not None else self._find_limits(route, scope)
+        if not limits:
             return True
-        ticket = await exchange.ask(guards)
-        exchange.defaulted = guards is self._default
-        if ticket is not None and ticket.denied:
-            await exchange.refuse(ticket, receive)
+        admission = await exchange.check(limits)
+        exchange.checked_default = limits is self._default
+        if admission is not None and admission.denied:
+            await exchange.refuse(admission, receive)
             return False
         return True
 
-    def _learn(self, place: Any, scope: Scope) -> tuple[Guard, ...]:
+    def _find_limits(self, route: Any, scope: Scope) -> tuple[BoundLimit, ...]:
         endpoint, method = scope.get("endpoint"), scope.get("method")
-        marks = list(_marks(endpoint, method))
-        if any(tidegate is not self for tidegate, _ in marks):
-            raise ConfigError(UNATTACHED.format(_name(endpoint)))
-        if any(guard is None for _, guard in marks):
-            guards: tuple[Guard, ...] = ()
+        found = list(limits_of(endpoint, method))
+        if any(tidegate is not self for tidegate, _ in found):
+            raise ConfigError(UNATTACHED.format(name_of(endpoint)))
+        if any(bound is None for _, bound in found):
+            limits: tuple[BoundLimit, ...] = ()
         else:
-            found = tuple(guard for _, guard in marks if guard is not None)
-            guards = found or (() if _depends(place) else self._default)
-        # A client may make up methods, a server has few.
-        if len(self._known) < 100_000:
-            self._known[id(place), method] = (place, guards)
-        return guards
+            own = tuple(bound for _, bound in found if bound is not None)
+            limits = own or (() if depends_on(route, RateLimit) else self._default)
+        if len(self._limits_by_route) < MAX_ROUTES:
+            self._limits_by_route[id(route), method] = (route, limits)
+        return limits
 
 
-def _inner(endpoint: Any) -> Any:
-    """Where a mark can be set: on the function of a method."""
-    return getattr(endpoint, "__func__", endpoint)
-
-
-def _name(endpoint: Any) -> str:
-    module, name = getattr(endpoint, "__module__", ""), getattr(endpoint, "__qualname__", type(endpoint).__name__)
-    return f"{module}.{name}"
-
-
-def _marks(endpoint: Any, method: str | None) -> Iterable[Any]:
-    """The limits of an endpoint: a function, a partial of one, or a class with a method for each verb."""
-    while isinstance(endpoint, functools.partial):
-        yield from getattr(endpoint, MARK, ())
-        endpoint = endpoint.func
-    yield from getattr(endpoint, MARK, ())
-    if inspect.isclass(endpoint) and method is not None:
-        yield from getattr(getattr(endpoint, method.lower(), None), MARK, ())
-
-
-def _place(scope: Scope) -> Any:
-    """The route, as it was included where the request found it; older Starlettes tell the endpoint and no more."""
-    return scope.get("fastapi", {}).get("effective_route_context") or scope.get("route") or scope.get("endpoint")
-
-
-def _places(route: Any) -> Iterable[Any]:
-    """A route, or the routes of a router as they are included."""
-    contexts = getattr(route, "effective_route_contexts", None)
-    return (route,) if contexts is None else contexts()
-
-
-def _depends(place: Any) -> bool:
-    """Whether a route has a RateLimit among its dependencies, wherever they were given."""
-    dependant = getattr(place, "dependant", None)
-    return dependant is not None and _has_rate_limit(dependant)
-
-
-def _has_rate_limit(dependant: Any) -> bool:
-    return isinstance(dependant.call, RateLimit) or any(_has_rate_limit(one) for one in dependant.dependencies)
-
-
-async def _answer(connection: HTTPConnection, error: Denied) -> App | None:
+async def _respond(connection: HTTPConnection, error: Denied) -> App | None:
     if connection.scope["type"] == "websocket":
-        # What is returned for a websocket is sent by newer Starlettes only.
-        await error.exchange.refuse(error.ticket, error.exchange.receive)
+        # Only newer Starlettes send what is returned for a websocket.
+        await error.exchange.refuse(error.admission, error.exchange.receive)
         return None
 
-    async def answer(scope: Scope, receive: Receive, _: Send) -> None:
-        await error.exchange.refuse(error.ticket, receive)
+    async def respond(scope: Scope, receive: Receive, _: Send) -> None:
+        await error.exchange.refuse(error.admission, receive)
 
-    return answer
+    return respond
 
 
 class RateLimit:
-    """A limit as a dependency of FastAPI: of a route, a router, or an application; it is one limit for all of them.
+    """A limit as a dependency of FastAPI: of a route, a router, or an application. All of its routes share it.
 
         @app.get("/search", dependencies=[Depends(RateLimit("10/second"))])
         router = APIRouter(dependencies=[Depends(RateLimit("api", key=header("X-API-Key")))])
 
-    The application needs a `Tidegate(app, …)`, whose limiter is asked.
+    The application needs a `Tidegate(app, …)`, whose limiter is used. The options are key, cost, skip, on_denied,
+    headers, refund_when, settle and methods.
     """
 
-    def __init__(self, policy: str | Policy | Sequence[Any], **options: Any) -> None:
-        self._given = (policy, options)
-        Rule(policy, **options)
-        self._guards: dict[int, tuple[Tidegate, Guard]] = {}
+    def __init__(self, policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions]) -> None:
+        self._policy, self._options = policy, options
+        DeclaredLimit(policy, **options)
+        self._bound: dict[int, tuple[Tidegate, BoundLimit]] = {}
 
     async def __call__(self, connection: HTTPConnection) -> None:
         scope = connection.scope
-        exchange: _Exchange | None = scope.get(NAME)
+        exchange: _StarletteExchange | None = scope.get(NAME)
         if exchange is None:
             raise ConfigError("RateLimit has no limiter: attach one with Tidegate(app, store=…)")
         tidegate = exchange.tidegate
-        known = self._guards.get(id(tidegate))
+        known = self._bound.get(id(tidegate))
         if known is None or known[0] is not tidegate:
-            policy, options = self._given
-            rule = Rule(policy, **{**tidegate._options, "scope": self._scope(scope), **options})
-            known = self._guards[id(tidegate)] = (tidegate, tidegate._guard(rule))
-        if exchange.defaulted:
-            # It was asked for before anybody could know of this limit, which takes its place.
-            exchange.defaulted = False
-            exchange.unfold()
-            defaults, exchange.tickets = exchange.tickets, ()
+            declared = tidegate._declare(self._policy, self._options, first_route_with(self, scope))
+            known = self._bound[id(tidegate)] = (tidegate, tidegate._bind(declared))
+        if exchange.checked_default:
+            # The default was checked before this limit was known, which replaces it.
+            exchange.checked_default = False
+            exchange.use_admissions()
+            defaults, exchange.admissions = exchange.admissions, ()
             for default in defaults:
                 default.release()
-                await arun(give_back(default.charges), tidegate.limiter)
-        ticket = await exchange.ask((known[1],))
-        if ticket is not None and ticket.denied:
-            for other in exchange.tickets:
-                if other is not ticket:
+                await run_steps_async(give_back(default.charges), tidegate.limiter)
+        admission = await exchange.check((known[1],))
+        if admission is not None and admission.denied:
+            for other in exchange.admissions:
+                if other is not admission:
                     other.release()
-                    await arun(give_back(other.charges), tidegate.limiter)
-            raise Denied(exchange, ticket)
-
-    def _scope(self, scope: Scope) -> str:
-        """One limit for all routes that have this object: named by the first, the same in every process."""
-        app = scope.get("app")
-        path: str = getattr(scope.get("route"), "path", "")
-        for route in getattr(app, "routes", ()):
-            for place in _places(route):
-                dependant = getattr(place, "dependant", None)
-                if dependant is not None and any(one.call is self for one in dependant.dependencies):
-                    methods = ",".join(sorted(getattr(place, "methods", None) or ()))
-                    return f"{methods} {getattr(place, 'path_format', path)}"
-        return path
+                    await run_steps_async(give_back(other.charges), tidegate.limiter)
+            raise Denied(exchange, admission)
 
 
-# FastAPI looks for names in annotations where functions keep them; an instance has none.
+# FastAPI resolves the names of annotations in the globals of a function; an instance has none.
 RateLimit.__call__.__annotations__["connection"] = HTTPConnection
 
 
-def _watched(handle: Any) -> Any:
-    """A route's way to its endpoint, by way of its limits.
+def _with_check(handle: Any) -> Any:
+    """The method by which a route handles a request, preceded by the check of its limits.
 
-    Starlette and FastAPI have changed how they find a route more than once; that the route found is handed the request
-    has not.
+    Starlette and FastAPI have changed more than once how they find a route. That the route is then called with the
+    request has not changed.
     """
 
     @functools.wraps(handle)
-    async def handled(self: BaseRoute, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange: _Exchange | None = scope.get(NAME)
+    async def handle_checked(self: BaseRoute, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange: _StarletteExchange | None = scope.get(NAME)
         if exchange is None:
-            if getattr(scope.get("endpoint"), MARK, None):
-                raise ConfigError(UNATTACHED.format(_name(scope["endpoint"])))
-        elif not exchange.asked and not await exchange.tidegate.before(scope, receive, exchange):
+            if getattr(scope.get("endpoint"), LIMITS, None):
+                raise ConfigError(UNATTACHED.format(name_of(scope["endpoint"])))
+        elif not exchange.checked and not await exchange.tidegate.check_route(scope, receive, exchange):
             return
         await handle(self, scope, receive, send)
 
-    handled.__tidegate__ = True  # type: ignore[attr-defined]
-    return handled
+    setattr(handle_checked, LIMITS, True)
+    return handle_checked
 
 
 for _class in (Route, WebSocketRoute, APIRoute):
-    if "handle" in vars(_class) and not hasattr(_class.handle, MARK):
-        _class.handle = _watched(_class.handle)  # type: ignore[method-assign]
+    if "handle" in vars(_class) and not hasattr(_class.handle, LIMITS):
+        _class.handle = _with_check(_class.handle)  # type: ignore[method-assign]

@@ -9,8 +9,8 @@
     def login(): ...
 
 Functions given as options get the request. `user()` is Flask-Login's `current_user` where that is in use, else
-`g.user`; `claim()` reads the verified claims from `g.claims`. Views are asked for right before they run, after all
-`before_request` functions. Views with a limit of their own are not asked for the default.
+`g.user`; `claim()` reads the verified claims from `g.claims`. A request is checked right before its view runs, after
+all `before_request` functions. The default does not apply to views with a limit of their own.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from flask.views import View
 
 from ._tidegate import Limiter
 from .errors import ConfigError
-from .web.admission import Ticket, admit, admit_simply, refund, settle
-from .web.answer import Answer
-from .web.environ import EnvironFace
-from .web.guard import Guard
+from .web.admission import Admission, admit, admit_in_one_call, refund, settle
+from .web.bound_limit import BoundLimit
+from .web.environ import EnvironAdapter
 from .web.keys import claim, client_ip, header, user
-from .web.layers import Within
-from .web.steps import run
+from .web.layers import RouteLimits
+from .web.refusal import Refusal
+from .web.steps import run_steps
 
 __all__ = ["Tidegate", "claim", "client_ip", "header", "user"]
 
-# Where a request carries its ticket, and an application its Tidegate.
+# The key under which an environ carries its admission, and an application its Tidegate.
 NAME = "tidegate"
-# Where a request carries the list of what its answer is to tell about limits.
+# The key under which an environ carries the header fields that its response is to announce.
 FIELDS = "tidegate.fields"
-# Where a view carries its limits: a list of (Tidegate, Guard); None instead of a Guard is exempt.
-MARK = "__tidegate__"
-# Who was asked for the view that runs.
-_ASKED: ContextVar[object] = ContextVar("tidegate.flask", default=None)
+# The attribute in which a view carries its limits: a list of (Tidegate, BoundLimit); None for a limit exempts the view.
+LIMITS = "__tidegate__"
+# How many routes and methods are remembered: a client may make up methods, a server has few.
+MAX_ROUTES = 100_000
+# The Tidegate that has checked the request whose view runs.
+_CHECKED_BY: ContextVar[object] = ContextVar("tidegate.flask", default=None)
 
-_current = flask.request._get_current_object  # type: ignore[attr-defined]
+_current_request = flask.request._get_current_object  # type: ignore[attr-defined]
 
 
-class _Face(EnvironFace):
-    """How a request of Flask is read."""
-
+class _FlaskAdapter(EnvironAdapter):
     def environ(self, request: flask.Request) -> Mapping[str, Any]:
         return request.environ
 
@@ -69,27 +69,26 @@ class _Face(EnvironFace):
         return claims
 
 
-FACE = _Face()
-
-
-class Tidegate(Within[Limiter, Flask]):
+class Tidegate(RouteLimits[Limiter, Flask]):
     """Limits of Flask applications.
 
     default: the policy of every view without a limit of its own.
-    key, cost, skip, on_denied, headers, refund_when, settle, methods: what limits have that say nothing else.
+    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
+    on_store_error, deny_cache, clock).
+    key, cost, skip, on_denied, headers, refund_when, settle, methods: the defaults of the options of all limits.
 
-    The limiter is `limiter`, or one made of `store` and the options of a limiter. `limit` decorates views, async views,
-    class views, their methods, and blueprints, whose limit is one for all of their views.
+    `limit` decorates views, async views, class views, their methods, and blueprints: all views of a blueprint share its
+    limit.
     """
 
-    _kind = Limiter
-    _face = FACE
+    _limiter_class = Limiter
+    _adapter = _FlaskAdapter()
 
-    def _begin(self, *args: Any, **shared: Any) -> None:
-        super()._begin(*args, **shared)
-        # The applications whose answers are listened to, since a limit of theirs has something to do then.
-        self._listens: list[Flask] = []
-        self._lock = threading.Lock()
+    def _configure(self, *args: Any) -> None:
+        super()._configure(*args)
+        # The applications with response hooks, which only some limits need.
+        self._hooked_apps: list[Flask] = []
+        self._hooks_lock = threading.Lock()
 
     def init_app(self, app: Flask) -> None:
         """Limits an application from now on."""
@@ -99,162 +98,161 @@ class Tidegate(Within[Limiter, Flask]):
             raise ConfigError("this application has a Tidegate already")
         app.extensions[NAME] = self
         self._apps.append(app)
-        # Not before_request: those who come after would not have told yet who the user is.
-        app.dispatch_request = self._asking(app, app.dispatch_request)  # type: ignore[method-assign]
-        # Not after_request: a response copies its headers once more, and looks at every one, when it is sent.
+        # Not before_request: functions that are registered later may still have to authenticate the user.
+        app.dispatch_request = self._checked_dispatch(app, app.dispatch_request)  # type: ignore[method-assign]
+        # Not after_request: with a changed response, Flask copies and inspects every header once more.
         app.wsgi_app = _announcing(app.wsgi_app)  # type: ignore[method-assign]
 
-    def _check_order(self, view: Any, decorator: str) -> None:
+    def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if not callable(view) and not isinstance(view, Blueprint):
             raise ConfigError(f"@tg.{decorator} is for views, class views and blueprints, not for {view!r}")
         if any(view is known for app in self._apps for known in app.view_functions.values()):
             raise ConfigError(
-                f"@tg.{decorator} stands above the route of {_name(view)}, which is registered without it: "
+                f"@tg.{decorator} stands above the route of {_name_of(view)}, which is registered without it: "
                 "put it below @app.get(…)"
             )
 
-    def _name(self, view: Any) -> str:
-        return _name(view)
+    def _scope_of(self, view: Any) -> str:
+        return _name_of(view)
 
-    def _marked(self, view: Any, guard: Guard | None) -> Any:
-        marks = [(self, guard)] if guard is None else [(self, guard), *getattr(view, MARK, ())]
-        setattr(view, MARK, marks)
+    def _with_limit(self, view: Any, bound: BoundLimit | None) -> Any:
+        limits = [(self, bound)] if bound is None else [(self, bound), *getattr(view, LIMITS, ())]
+        setattr(view, LIMITS, limits)
         if isinstance(view, Blueprint):
-            view.before_request(self._check_attached(view))
+            view.before_request(self._enforcement_check(view))
             return view
         if inspect.isclass(view):
             if issubclass(view, View):
-                view.dispatch_request = self._checking(view.dispatch_request)  # type: ignore[method-assign]
+                view.dispatch_request = self._enforced(view.dispatch_request)  # type: ignore[method-assign]
             return view
-        return self._checking(view)
+        return self._enforced(view)
 
-    def _checking(self, view: Any) -> Any:
-        """The view, which finds out whether anybody was asked. Limits nobody enforces are worse than none."""
-        check = self._check_attached(view)
+    def _enforced(self, view: Any) -> Any:
+        """The view; it raises when it runs and no Tidegate has checked its limits."""
+        check = self._enforcement_check(view)
         if inspect.iscoroutinefunction(view):
 
             @functools.wraps(view)
-            async def called(*args: Any, **kwargs: Any) -> Any:
+            async def enforced_async(*args: Any, **kwargs: Any) -> Any:
                 check()
                 return await view(*args, **kwargs)
 
-            return called
+            return enforced_async
 
         @functools.wraps(view)
-        def limited(*args: Any, **kwargs: Any) -> Any:
+        def enforced(*args: Any, **kwargs: Any) -> Any:
             check()
             return view(*args, **kwargs)
 
-        return limited
+        return enforced
 
-    def _check_attached(self, view: Any) -> Callable[[], None]:
+    def _enforcement_check(self, view: Any) -> Callable[[], None]:
         def check() -> None:
-            if _ASKED.get() is self:
+            if _CHECKED_BY.get() is self:
                 return
             try:
                 attached = flask.current_app.extensions.get(NAME)
             except RuntimeError:
-                return  # without an application it is a function that somebody calls, a test say
+                return  # without an application, a test calls the view as a function
             if attached is not self and flask.has_request_context():
                 raise ConfigError(
-                    f"{_name(view)} has a limit of a Tidegate that is not attached to the application that serves it: "
-                    "give it the application, Tidegate(app, …) or tg.init_app(app)"
+                    f"{_name_of(view)} has a limit of a Tidegate that is not attached to the application that serves "
+                    "it: give it the application, Tidegate(app, …) or tg.init_app(app)"
                 )
 
         return check
 
-    def _asking(self, app: Flask, dispatch: Callable[..., Any]) -> Callable[..., Any]:
+    def _checked_dispatch(self, app: Flask, dispatch: Callable[..., Any]) -> Callable[..., Any]:
         limiter = self.limiter
-        known: dict[tuple[str, str], tuple[Guard, ...]] = self._known.setdefault(id(app), {})
+        limits_by_route: dict[tuple[str, str], tuple[BoundLimit, ...]] = self._limits_by_route.setdefault(id(app), {})
 
         @functools.wraps(dispatch)
-        def asking(*args: Any) -> Any:
-            request: flask.Request = _current()
+        def checked(*args: Any) -> Any:
+            request: flask.Request = _current_request()
             rule = request.url_rule
             if rule is None:
                 return dispatch(*args)
             try:
-                guards = known[rule.endpoint, request.method]
+                limits = limits_by_route[rule.endpoint, request.method]
             except KeyError:
-                guards = self._guards(app, rule.endpoint, request)
-            if not guards:
+                limits = self._find_limits(app, rule.endpoint, request)
+            if not limits:
                 return dispatch(*args)
-            guard = guards[0]
-            told: list[tuple[str, str]] | Ticket | None
-            if guard.desk is not None and len(guards) == 1:
-                told = admit_simply(guard, guard.desk, request, limiter)
+            bound = limits[0]
+            answer: list[tuple[str, str]] | Admission | None
+            if bound.desk is not None and len(limits) == 1:
+                answer = admit_in_one_call(bound, bound.desk, request, limiter)
             else:
-                told = run(admit(guards, request, request.method), limiter)
-            if told is not None:
+                answer = run_steps(admit(limits, request, request.method), limiter)
+            if answer is not None:
                 environ = request.environ
-                if isinstance(told, Ticket):
-                    environ[NAME] = ticket = told
-                    told = ticket.guard.headers.text(*ticket.decisions)
-                    if ticket.denied:
-                        _announce(environ, told)
-                        return _refusal(app, request, ticket)
-                _announce(environ, told)
-            token = _ASKED.set(self)
+                if isinstance(answer, Admission):
+                    environ[NAME] = admission = answer
+                    answer = admission.bound.headers.text(*admission.decisions)
+                    if admission.denied:
+                        _announce(environ, answer)
+                        return _refuse(app, request, admission)
+                _announce(environ, answer)
+            token = _CHECKED_BY.set(self)
             try:
                 return dispatch(*args)
             finally:
-                _ASKED.reset(token)
+                _CHECKED_BY.reset(token)
 
-        return asking
+        return checked
 
-    def _listen(self, app: Flask) -> None:
-        """Hears from now on of an application's answers."""
-        with self._lock:
-            if app in self._listens:
+    def _hook_responses(self, app: Flask) -> None:
+        """Has `_after_request` and `_teardown_request` called from now on: they cost every request a microsecond."""
+        with self._hooks_lock:
+            if app in self._hooked_apps:
                 return
-            self._listens.append(app)
-            # First in the lists, so last of all; and the lists anew, since somebody may be going through them.
-            after, over = app.after_request_funcs, app.teardown_request_funcs
-            after[None] = [self._after, *after.get(None, ())]
-            over[None] = [_teardown, *over.get(None, ())]
+            self._hooked_apps.append(app)
+            # The first in a list runs last. The lists are replaced, since a request may be iterating over them.
+            after, teardown = app.after_request_funcs, app.teardown_request_funcs
+            after[None] = [self._after_request, *after.get(None, ())]
+            teardown[None] = [_teardown_request, *teardown.get(None, ())]
 
-    def _guards(self, app: Flask, endpoint: str, request: flask.Request) -> tuple[Guard, ...]:
+    def _find_limits(self, app: Flask, endpoint: str, request: flask.Request) -> tuple[BoundLimit, ...]:
         view, method = app.view_functions[endpoint], request.method
-        marks = list(getattr(view, MARK, ()))
+        found = list(getattr(view, LIMITS, ()))
         if (view_class := getattr(view, "view_class", None)) is not None:
-            marks += getattr(view_class, MARK, ())
-            marks += getattr(getattr(view_class, method.lower(), None), MARK, ())
-        exempt = any(guard is None for _, guard in marks)
+            found += getattr(view_class, LIMITS, ())
+            found += getattr(getattr(view_class, method.lower(), None), LIMITS, ())
+        exempt = any(bound is None for _, bound in found)
         for name in request.blueprints:
-            shared = getattr(app.blueprints[name], MARK, ())
-            # A blueprint that is exempt may still have views with a limit.
-            exempt = exempt or (not marks and any(guard is None for _, guard in shared))
-            marks += shared
+            shared = getattr(app.blueprints[name], LIMITS, ())
+            # A view of an exempt blueprint may still have a limit of its own.
+            exempt = exempt or (not found and any(bound is None for _, bound in shared))
+            found += shared
         automatic = method == "OPTIONS" and getattr(request.url_rule, "provide_automatic_options", False)
         if exempt or automatic:
-            guards: tuple[Guard, ...] = ()
+            limits: tuple[BoundLimit, ...] = ()
         else:
-            guards = tuple(guard for owner, guard in marks if owner is self and guard is not None) or self._default
-        if any(guard.later for guard in guards):
-            self._listen(app)
-        known = self._known[id(app)]
-        # A client may make up methods, a server has few.
-        if len(known) < 100_000:
-            known[endpoint, method] = guards
-        return guards
+            limits = tuple(bound for owner, bound in found if owner is self and bound is not None) or self._default
+        if any(bound.has_follow_up for bound in limits):
+            self._hook_responses(app)
+        limits_by_route = self._limits_by_route[id(app)]
+        if len(limits_by_route) < MAX_ROUTES:
+            limits_by_route[endpoint, method] = limits
+        return limits
 
-    def _after(self, response: flask.Response) -> flask.Response:
-        request: flask.Request = _current()
-        ticket: Ticket | None = request.environ.get(NAME)
-        if ticket is None:
+    def _after_request(self, response: flask.Response) -> flask.Response:
+        request: flask.Request = _current_request()
+        admission: Admission | None = request.environ.get(NAME)
+        if admission is None:
             return response
-        if ticket.refunds:
-            run(refund(ticket, request, response), self.limiter)
-        if ticket.holds or ticket.settles:
+        if admission.refunds:
+            run_steps(refund(admission, request, response), self.limiter)
+        if admission.holds or admission.settles:
             del request.environ[NAME]
 
             def end() -> None:
-                ticket.release()
-                if ticket.settles:
-                    run(settle(ticket, request, response), self.limiter)
+                admission.release()
+                if admission.settles:
+                    run_steps(settle(admission, request, response), self.limiter)
 
-            # What is no stream is done, and who has it all may come again. A stream ends with its last byte, or its
-            # reader.
+            # A stream ends with its last byte, or when its reader leaves. Any other response is complete: it ends
+            # before the client has it and may send the next request.
             if response.is_streamed:
                 response.call_on_close(end)
             else:
@@ -262,29 +260,29 @@ class Tidegate(Within[Limiter, Flask]):
         return response
 
 
-def _announcing(inner: Callable[..., Any]) -> Callable[..., Any]:
-    """Puts what is announced behind the headers of an answer."""
+def _announcing(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+    """The application; what `_announce` gives for a request is put behind the headers of the response."""
 
     def announcing(environ: Any, start_response: Callable[..., Any]) -> Any:
-        told: list[tuple[str, str]] = []
-        environ[FIELDS] = told
+        fields: list[tuple[str, str]] = []
+        environ[FIELDS] = fields
 
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-            return start_response(status, [*headers, *told], *error)
+            return start_response(status, [*headers, *fields], *error)
 
-        return inner(environ, start)
+        return wsgi_app(environ, start)
 
     return announcing
 
 
 def _announce(environ: Any, fields: list[tuple[str, str]]) -> None:
-    told: list[tuple[str, str]] | None = environ.get(FIELDS)
-    # There is none where somebody dispatches without a server: nothing is sent then.
-    if told is not None:
-        told.extend(fields)
+    announced: list[tuple[str, str]] | None = environ.get(FIELDS)
+    # A request that is dispatched without a server has none: nothing is sent.
+    if announced is not None:
+        announced.extend(fields)
 
 
-def _name(view: Any) -> str:
+def _name_of(view: Any) -> str:
     if isinstance(view, Blueprint):
         return f"blueprint {view.name}"
     name = getattr(view, "__qualname__", type(view).__name__)
@@ -292,18 +290,18 @@ def _name(view: Any) -> str:
     return f"{getattr(view, '__module__', '')}.{view.__name__ if name.endswith('as_view.<locals>.view') else name}"
 
 
-def _refusal(app: Flask, request: flask.Request, ticket: Ticket) -> Any:
-    """What the view would have returned; `on_denied` may return whatever a view may."""
-    if ticket.guard.on_denied is not None:
-        returned = app.ensure_sync(ticket.guard.on_denied)(request, ticket.decision)
+def _refuse(app: Flask, request: flask.Request, admission: Admission) -> Any:
+    """What the view would have returned. `on_denied` may return whatever a view may."""
+    if admission.bound.on_denied is not None:
+        returned = app.ensure_sync(admission.bound.on_denied)(request, admission.decision)
         if returned is not None:
             return returned
-    answer = Answer(ticket)
-    return app.response_class(answer.body, answer.status, answer.fields)
+    refusal = Refusal(admission)
+    return app.response_class(refusal.body, refusal.status, refusal.fields)
 
 
-def _teardown(_: BaseException | None) -> None:
-    """For a request that nobody answered."""
-    ticket: Ticket | None = flask.request.environ.get(NAME)
-    if ticket is not None:
-        ticket.release()
+def _teardown_request(_: BaseException | None) -> None:
+    """Gives back the holds of a request that has no response."""
+    admission: Admission | None = flask.request.environ.get(NAME)
+    if admission is not None:
+        admission.release()

@@ -23,7 +23,7 @@ from limits.limits import GRANULARITIES
 
 from ._tidegate import AsyncLimiter, Decision, Limit, Limiter, Policy
 from .errors import TidegateError
-from .web.steps import Steps, arun, run
+from .web.steps import Steps, run_steps, run_steps_async
 
 __all__ = ["AsyncTidegateStorage", "TidegateStorage"]
 
@@ -52,7 +52,7 @@ def _policy(algorithm: str, count: int, expiry: int) -> Policy:
     return Policy(Limit(algorithm, count, period=float(expiry)), name=f"limits.{algorithm}")
 
 
-class _Half:
+class _StorageSteps:
     """What both storages do, as steps."""
 
     def __init__(self) -> None:
@@ -142,13 +142,13 @@ class _Half:
         yield "clear", (_policy("sliding-counter", MOST, expiry), key)
 
 
-class TidegateStorage(_Half, storage.Storage, storage.MovingWindowSupport, storage.SlidingWindowCounterSupport):
+class TidegateStorage(_StorageSteps, storage.Storage, storage.MovingWindowSupport, storage.SlidingWindowCounterSupport):
     """Tidegate as a storage of `limits`."""
 
     STORAGE_SCHEME: ClassVar[list[str] | None] = SCHEMES  # type: ignore[misc]
 
     def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
-        _Half.__init__(self)
+        _StorageSteps.__init__(self)
         storage.Storage.__init__(self, uri, wrap_exceptions)
         self.limiter = Limiter(uri.removeprefix("tidegate+"), **options)
 
@@ -158,49 +158,49 @@ class TidegateStorage(_Half, storage.Storage, storage.MovingWindowSupport, stora
         return TidegateError
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return run(self._incr(key, expiry, amount), self.limiter)
+        return run_steps(self._incr(key, expiry, amount), self.limiter)
 
     def get(self, key: str) -> int:
-        return run(self._get(key), self.limiter)
+        return run_steps(self._get(key), self.limiter)
 
     def get_expiry(self, key: str) -> float:
-        return run(self._get_expiry(key), self.limiter)
+        return run_steps(self._get_expiry(key), self.limiter)
 
     def check(self) -> bool:
-        return run(self._check(), self.limiter)
+        return run_steps(self._check(), self.limiter)
 
     def reset(self) -> int | None:
-        return run(self._reset(), self.limiter)
+        return run_steps(self._reset(), self.limiter)
 
     def clear(self, key: str) -> None:
-        run(self._clear(key), self.limiter)
+        run_steps(self._clear(key), self.limiter)
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return run(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
+        return run_steps(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return run(self._moving(key, limit, expiry), self.limiter)
+        return run_steps(self._moving(key, limit, expiry), self.limiter)
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return run(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
+        return run_steps(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return run(self._sliding(key, expiry), self.limiter)
+        return run_steps(self._sliding(key, expiry), self.limiter)
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Forgets a sliding window counter."""
-        run(self._clear_sliding(key, expiry), self.limiter)
+        run_steps(self._clear_sliding(key, expiry), self.limiter)
 
 
 class AsyncTidegateStorage(
-    _Half, aio.storage.Storage, aio.storage.MovingWindowSupport, aio.storage.SlidingWindowCounterSupport
+    _StorageSteps, aio.storage.Storage, aio.storage.MovingWindowSupport, aio.storage.SlidingWindowCounterSupport
 ):
     """Tidegate as a storage of `limits.aio`."""
 
     STORAGE_SCHEME: ClassVar[list[str] | None] = [f"async+{scheme}" for scheme in SCHEMES]  # type: ignore[misc]
 
     def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
-        _Half.__init__(self)
+        _StorageSteps.__init__(self)
         # Some hand the URI over without its first part.
         aio.storage.Storage.__init__(self, uri, wrap_exceptions)
         self.limiter = AsyncLimiter(uri.removeprefix("async+").removeprefix("tidegate+"), **options)
@@ -211,35 +211,35 @@ class AsyncTidegateStorage(
         return TidegateError
 
     async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return await arun(self._incr(key, expiry, amount), self.limiter)
+        return await run_steps_async(self._incr(key, expiry, amount), self.limiter)
 
     async def get(self, key: str) -> int:
-        return await arun(self._get(key), self.limiter)
+        return await run_steps_async(self._get(key), self.limiter)
 
     async def get_expiry(self, key: str) -> float:
-        return await arun(self._get_expiry(key), self.limiter)
+        return await run_steps_async(self._get_expiry(key), self.limiter)
 
     async def check(self) -> bool:
-        return await arun(self._check(), self.limiter)
+        return await run_steps_async(self._check(), self.limiter)
 
     async def reset(self) -> int | None:
-        return await arun(self._reset(), self.limiter)
+        return await run_steps_async(self._reset(), self.limiter)
 
     async def clear(self, key: str) -> None:
-        await arun(self._clear(key), self.limiter)
+        await run_steps_async(self._clear(key), self.limiter)
 
     async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return await arun(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
+        return await run_steps_async(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
 
     async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return await arun(self._moving(key, limit, expiry), self.limiter)
+        return await run_steps_async(self._moving(key, limit, expiry), self.limiter)
 
     async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return await arun(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
+        return await run_steps_async(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
 
     async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return await arun(self._sliding(key, expiry), self.limiter)
+        return await run_steps_async(self._sliding(key, expiry), self.limiter)
 
     async def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Forgets a sliding window counter."""
-        await arun(self._clear_sliding(key, expiry), self.limiter)
+        await run_steps_async(self._clear_sliding(key, expiry), self.limiter)

@@ -15,33 +15,31 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from ._tidegate import Limiter
-from .web.admission import Ticket, admit, admit_simply, refund, settle
-from .web.answer import Answer
-from .web.environ import EnvironFace
+from .web.admission import Admission, admit, admit_in_one_call, refund, settle
+from .web.environ import EnvironAdapter
 from .web.keys import claim, client_ip, header, user
-from .web.layers import Around
-from .web.steps import run
+from .web.layers import AppLimits
+from .web.refusal import Refusal
+from .web.steps import run_steps
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 
 Environ: TypeAlias = dict[str, Any]
 App: TypeAlias = Callable[..., Iterable[bytes]]
 
-# Where an environ carries its ticket.
+# The key under which an environ carries its admission.
 NAME = "tidegate"
 
 
-class Response:
-    """What is known of an answer when it begins."""
+class WsgiResponse:
+    """The status and the headers of a response, for `refund_when` and `settle`."""
 
     def __init__(self, status: str, headers: Iterable[tuple[str, str]]) -> None:
         self.status_code = int(status.split(" ", 1)[0])
         self.headers = {name.lower(): value for name, value in headers}
 
 
-class _Face(EnvironFace):
-    """How an environ is read."""
-
+class _WsgiAdapter(EnvironAdapter):
     def environ(self, request: Environ) -> Environ:
         return request
 
@@ -52,75 +50,75 @@ class _Face(EnvironFace):
         return request.get("tidegate.claims")
 
 
-FACE = _Face()
+class TidegateMiddleware(AppLimits[Limiter, App]):
+    """Checks each request before the application is called; denied requests do not reach it.
 
+    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
+    on_store_error, deny_cache, clock).
+    key, cost, skip, on_denied, headers, refund_when, settle, methods: the options of the limit.
 
-class TidegateMiddleware(Around[Limiter, App]):
-    """Asks before the application is called; refused requests do not reach it.
-
-    The limiter is `limiter`, or one made of `store` and the options of a limiter. A policy with a "concurrency" limit
-    is held until the last byte of the answer, or until the server closes it.
+    A policy with a "concurrency" limit is held until the last byte of the response, or until the server closes it.
     """
 
-    _kind = Limiter
-    _face = FACE
+    _limiter_class = Limiter
+    _adapter = _WsgiAdapter()
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        guard = self._guards[0]
-        if guard.desk is not None:
-            told = admit_simply(guard, guard.desk, environ, self.limiter)
-            if isinstance(told, Ticket):
-                return self._refuse(told, environ, start_response)
-            return self.app(environ, _announcing(start_response, told))
-        ticket = run(admit(self._guards, environ, environ["REQUEST_METHOD"]), self.limiter)
-        if ticket is None:
+        bound = self._limits[0]
+        if bound.desk is not None:
+            answer = admit_in_one_call(bound, bound.desk, environ, self.limiter)
+            if isinstance(answer, Admission):
+                return self._refuse(answer, environ, start_response)
+            return self.app(environ, _with_fields(start_response, answer))
+        admission = run_steps(admit(self._limits, environ, environ["REQUEST_METHOD"]), self.limiter)
+        if admission is None:
             return self.app(environ, start_response)
-        if ticket.denied:
-            return self._refuse(ticket, environ, start_response)
-        environ[NAME] = ticket
-        announce = _announcing(start_response, ticket.guard.headers.text(*ticket.decisions))
-        answered: list[Response] = []
+        if admission.denied:
+            return self._refuse(admission, environ, start_response)
+        environ[NAME] = admission
+        start_with_fields = _with_fields(start_response, admission.bound.headers.text(*admission.decisions))
+        started: list[WsgiResponse] = []
 
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-            if ticket.refunds or ticket.settles:
-                answered.append(Response(status, headers))
-                run(refund(ticket, environ, answered[-1]), self.limiter)
-            return announce(status, headers, *error)
+            if admission.refunds or admission.settles:
+                started.append(WsgiResponse(status, headers))
+                run_steps(refund(admission, environ, started[-1]), self.limiter)
+            return start_with_fields(status, headers, *error)
 
         def end() -> None:
-            ticket.release()
-            if ticket.settles:
-                run(settle(ticket, environ, answered[-1] if answered else None), self.limiter)
+            admission.release()
+            if admission.settles:
+                run_steps(settle(admission, environ, started[-1] if started else None), self.limiter)
 
         try:
             body = self.app(environ, start)
         except BaseException:
             end()
             raise
-        if not (ticket.holds or ticket.settles):
+        if not (admission.holds or admission.settles):
             return body
         if isinstance(body, (list, tuple)):
-            # All of it is there; whoever has read it may come again.
+            # The work is done. It ends before the client has the response and may send the next request.
             end()
             return body
         return _Body(body, end)
 
-    def _refuse(self, ticket: Ticket, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """`on_denied` may return a WSGI application that answers."""
-        fields = ticket.guard.headers.text(*ticket.decisions)
-        if ticket.guard.on_denied is not None:
-            answer = ticket.guard.on_denied(environ, ticket.decision)
-            if answer is not None:
-                body: Iterable[bytes] = answer(environ, _announcing(start_response, fields))
+    def _refuse(self, admission: Admission, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Responds by the WSGI application that `on_denied` returns, or with a Refusal."""
+        fields = admission.bound.headers.text(*admission.decisions)
+        if admission.bound.on_denied is not None:
+            given = admission.bound.on_denied(environ, admission.decision)
+            if given is not None:
+                body: Iterable[bytes] = given(environ, _with_fields(start_response, fields))
                 return body
-        refusal = Answer(ticket)
+        refusal = Refusal(admission)
         phrase = HTTPStatus(refusal.status).phrase
         start_response(f"{refusal.status} {phrase}", [*refusal.fields, *fields])
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
 
 
-def _announcing(start_response: Callable[..., Any], fields: list[tuple[str, str]]) -> Callable[..., Any]:
-    """Puts these behind the headers of an answer."""
+def _with_fields(start_response: Callable[..., Any], fields: list[tuple[str, str]]) -> Callable[..., Any]:
+    """A `start_response` that puts these fields behind the headers of the response."""
 
     def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         return start_response(status, [*headers, *fields], *error)
@@ -129,7 +127,7 @@ def _announcing(start_response: Callable[..., Any], fields: list[tuple[str, str]
 
 
 class _Body:
-    """A body that tells when it was read, or given up."""
+    """A body that calls `end` once: after its last part, or when it is closed."""
 
     def __init__(self, body: Iterable[bytes], end: Callable[[], None]) -> None:
         self._body = body

@@ -1,4 +1,4 @@
-"""Asking for a request, and what is to be done when it is over."""
+"""Checks the limits of a request, and does what is left to do after the response: refunds, settlements, holds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from .._tidegate import Decision, Desk, Limiter
 from ..errors import CostError, KeyInvalid, RateLimited
-from .guard import Entry, Guard
+from .bound_limit import BoundLimit, LimitEntry
 from .keys import Request
-from .steps import Steps, waited
+from .steps import Steps, awaited
 
 Response: TypeAlias = Any
 
@@ -17,106 +17,112 @@ Response: TypeAlias = Any
 class Charge:
     """What one entry of an admitted request has consumed."""
 
-    __slots__ = ("cost", "entry", "guard", "key", "returned")
+    __slots__ = ("bound", "cost", "entry", "key", "returned")
 
-    def __init__(self, guard: Guard, entry: Entry, key: str, cost: int) -> None:
+    def __init__(self, bound: BoundLimit, entry: LimitEntry, key: str, cost: int) -> None:
         # Whether it was given back or settled.
         self.returned = False
-        self.guard = guard
+        self.bound = bound
         self.entry = entry
         self.key = key
         self.cost = cost
 
 
-class Ticket:
-    """What came of asking for a request: the Decision, and what is to be done when it is over."""
+class Admission:
+    """The result of checking the limits of a request, admitted or denied."""
 
-    __slots__ = ("_charges", "decision", "decisions", "denied", "guard", "holds", "refunds", "settles")
+    __slots__ = ("_charges", "bound", "decision", "decisions", "denied", "holds", "refunds", "settles")
 
     def __init__(
-        self, decision: Decision, guard: Guard, charges: Sequence[Charge] | None, holds: Sequence[Any] = ()
+        self, decision: Decision, bound: BoundLimit, charges: Sequence[Charge] | None, holds: Sequence[Any] = ()
     ) -> None:
         self.decision = decision
-        # All that the answer tells about.
+        # The Decisions that the header fields announce.
         self.decisions: Sequence[Decision] = (decision,)
         self.denied = not decision
-        self.guard = guard
+        # The limit that decided.
+        self.bound = bound
         self._charges = charges
         self.holds = holds
-        # Whether something is left to do when the answer is known, and when it is over.
+        # Whether `refund` and `settle` have something to do.
         if charges is None:
-            self.refunds, self.settles = guard.refunds, guard.settles
+            self.refunds, self.settles = bound.refunds, bound.settles
         else:
-            self.refunds = any(charge.guard.refunds for charge in charges)
-            self.settles = any(charge.guard.settles for charge in charges)
+            self.refunds = any(charge.bound.refunds for charge in charges)
+            self.settles = any(charge.bound.settles for charge in charges)
 
     @property
     def charges(self) -> Sequence[Charge]:
-        """What was charged; of a guard with a desk the Decision says it, should anybody ask."""
+        """What was charged. For a limit that was checked in one native call, the Decision says it."""
         if self._charges is None:
-            told = self.decision
-            self._charges = (Charge(self.guard, self.guard.entry, told.key, told.cost),) if told else ()
+            decision = self.decision
+            charge = Charge(self.bound, self.bound.entry, decision.key, decision.cost)
+            self._charges = (charge,) if decision else ()
         return self._charges
 
     def release(self) -> None:
-        """Gives back what is held while the request runs; nothing waits for it."""
+        """Gives back what is held while the request runs, without waiting for it."""
         holds, self.holds = self.holds, ()
         for hold in holds:
             released = hold.release()
             if released is not None:
-                # An async hold is on its way at once; the coroutine only says so.
+                # The release of an async hold has begun; its coroutine has nothing left to do.
                 released.close()
 
 
-def checked_key(entry: Entry, key: Any) -> str:
-    """The key, when it is one."""
+def checked_key(entry: LimitEntry, key: Any) -> str:
+    """Returns the key with the prefix of its entry; raises when it is no text."""
     if isinstance(key, str):
         return entry.prefix + key
-    told = "nothing (None)" if key is None else f"{key!r} ({type(key).__name__})"
-    raise KeyInvalid(f"the key function {entry.name} returned {told}: a key is text (str)")
+    found = "nothing (None)" if key is None else f"{key!r} ({type(key).__name__})"
+    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
 
 
-def checked_cost(entry: Entry, cost: Any) -> int:
-    """The cost, when it is one."""
+def checked_cost(entry: LimitEntry, cost: Any) -> int:
+    """Returns the cost; raises when it is no whole number."""
     if isinstance(cost, int) and not isinstance(cost, bool):
         return cost
     raise CostError(f"the cost of {entry.name} is {cost!r} ({type(cost).__name__}): it must be a whole number")
 
 
-def admit_simply(guard: Guard, desk: Desk, request: Request, limiter: Limiter) -> list[tuple[str, str]] | Ticket:
-    """The same as `admit` of one guard that has a desk, without its detours: the fields of the answer to one who may
-    go, or the ticket of one who was refused."""
-    who = guard.who(request)
-    if who:
-        told = desk.ask(limiter, who)
-        return told if isinstance(told, list) else Ticket(told, guard, None)
-    # A peer without an address, which is worth a word.
-    entry = guard.entry
+def admit_in_one_call(
+    bound: BoundLimit, desk: Desk, request: Request, limiter: Limiter
+) -> list[tuple[str, str]] | Admission:
+    """The same as `admit`, for one limit that has a PreparedCheck.
+
+    Returns the header fields of the response, or the Admission of a request that was denied.
+    """
+    identity = bound.identify(request)
+    if identity:
+        answer = desk.ask(limiter, identity)
+        return answer if isinstance(answer, list) else Admission(answer, bound, None)
+    # A peer without an address: its key function logs a warning.
+    entry = bound.entry
     decision = limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost)
-    return guard.headers.text(decision) if decision else Ticket(decision, guard, None)
+    return bound.headers.text(decision) if decision else Admission(decision, bound, None)
 
 
-def admit(guards: Sequence[Guard], request: Request, method: str | None) -> Steps[Ticket | None]:
-    """Asks for a request. None: nothing limits it."""
+def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) -> Steps[Admission | None]:
+    """Checks a request. None: no limit applies to it."""
     charges: list[Charge] = []
-    for guard in guards:
-        if guard.methods is not None and method not in guard.methods:
+    for bound in limits:
+        if bound.methods is not None and method not in bound.methods:
             continue
-        if guard.skip is not None and (yield from waited(guard.skip(request))):
+        if bound.skip is not None and (yield from awaited(bound.skip(request))):
             continue
-        for entry in guard.entries:
-            key = checked_key(entry, (yield from waited(entry.key(request))))
+        for entry in bound.entries:
+            key = checked_key(entry, (yield from awaited(entry.key(request))))
             cost = entry.cost
             if not isinstance(cost, int):
-                cost = checked_cost(entry, (yield from waited(cost(request))))
-            charges.append(Charge(guard, entry, key, cost))
+                cost = checked_cost(entry, (yield from awaited(cost(request))))
+            charges.append(Charge(bound, entry, key, cost))
     if not charges:
         return None
-    return (yield from _ask(charges))
+    return (yield from _check(charges))
 
 
-def _ask(charges: list[Charge]) -> Steps[Ticket]:
-    """All or nothing, in one round trip; what is held is asked for after what is charged."""
+def _check(charges: list[Charge]) -> Steps[Admission]:
+    """Charges all or nothing, in one round trip. Holds are taken after that."""
     plain = [charge for charge in charges if not charge.entry.holds]
     decision: Decision | None = None
     if len(plain) == 1:
@@ -124,7 +130,7 @@ def _ask(charges: list[Charge]) -> Steps[Ticket]:
     elif plain:
         decision = yield "check_all", ([(charge.entry.policy, charge.key, charge.cost) for charge in plain],)
     if decision is not None and not decision:
-        return Ticket(decision, _refuser(decision, plain), ())
+        return Admission(decision, _denying_limit(decision, plain), ())
     holds: list[Any] = []
     for charge in charges:
         if not charge.entry.holds:
@@ -132,66 +138,66 @@ def _ask(charges: list[Charge]) -> Steps[Ticket]:
         try:
             hold = yield "hold", (charge.entry.policy, charge.key, charge.cost)
         except RateLimited as denied:
-            ticket = Ticket(denied.decision, charge.guard, (), holds)
-            ticket.release()
+            admission = Admission(denied.decision, charge.bound, (), holds)
+            admission.release()
             yield from give_back(plain)
-            return ticket
+            return admission
         holds.append(hold)
         decision = hold.decision if decision is None else decision
     assert decision is not None
-    ticket = Ticket(decision, charges[0].guard, plain, holds)
-    ticket.decisions = [*([decision] if plain else []), *(hold.decision for hold in holds)]
+    admission = Admission(decision, charges[0].bound, plain, holds)
+    admission.decisions = [*([decision] if plain else []), *(hold.decision for hold in holds)]
     delay = max([decision.delay, *(hold.decision.delay for hold in holds)])
     if delay:
         try:
             yield "sleep", delay
         except BaseException:
-            ticket.release()
+            admission.release()
             raise
-    return ticket
+    return admission
 
 
-def _refuser(decision: Decision, charges: list[Charge]) -> Guard:
+def _denying_limit(decision: Decision, charges: list[Charge]) -> BoundLimit:
     for one, charge in zip(decision.decisions, charges, strict=False):
         if not one:
-            return charge.guard
-    return charges[0].guard
+            return charge.bound
+    return charges[0].bound
 
 
 def give_back(charges: Iterable[Charge]) -> Steps[None]:
-    """As if it had not been asked for."""
+    """Refunds charges in full."""
     for charge in charges:
         yield "refund", (charge.entry.policy, charge.key, charge.cost)
 
 
-def refund(ticket: Ticket, request: Request, response: Response) -> Steps[None]:
-    """When the answer is known: gives back what `refund_when` says."""
-    for charge in ticket.charges:
-        when = charge.guard.refund_when
-        if when is None or charge.returned or _decision(ticket, charge).shadow:
+def refund(admission: Admission, request: Request, response: Response) -> Steps[None]:
+    """Refunds the charges for which `refund_when` says so, as soon as the response is known."""
+    for charge in admission.charges:
+        when = charge.bound.refund_when
+        if when is None or charge.returned or _decision_of(admission, charge).shadow:
             continue
-        if (yield from waited(when(request, response))):
+        if (yield from awaited(when(request, response))):
             charge.returned = True
             yield from give_back((charge,))
 
 
-def settle(ticket: Ticket, request: Request, response: Response) -> Steps[None]:
-    """When the work is done: charges what it came to, as `settle` says. None leaves it as it is."""
-    for charge in ticket.charges:
-        actual = charge.guard.settle
-        if actual is None or charge.returned or _decision(ticket, charge).shadow:
+def settle(admission: Admission, request: Request, response: Response) -> Steps[None]:
+    """Charges what `settle` says that the request really cost, after the work. None leaves a charge as it is."""
+    for charge in admission.charges:
+        actual = charge.bound.settle
+        if actual is None or charge.returned or _decision_of(admission, charge).shadow:
             continue
         charge.returned = True
-        cost = yield from waited(actual(request, response))
+        cost = yield from awaited(actual(request, response))
         if cost is None:
             continue
         if checked_cost(charge.entry, cost) == 0:
             yield from give_back((charge,))
         elif cost != charge.cost:
-            yield "settle", (_decision(ticket, charge), cost)
+            yield "settle", (_decision_of(admission, charge), cost)
 
 
-def _decision(ticket: Ticket, charge: Charge) -> Decision:
-    if not ticket.decision.decisions:
-        return ticket.decision
-    return ticket.decision.decisions[ticket.charges.index(charge)]
+def _decision_of(admission: Admission, charge: Charge) -> Decision:
+    if not admission.decision.decisions:
+        return admission.decision
+    return admission.decision.decisions[admission.charges.index(charge)]

@@ -1,16 +1,16 @@
-"""How a WSGI environ is read, for the frameworks whose requests have one."""
+"""Reads a WSGI environ, for the frameworks whose requests have one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# These have no HTTP_ before their names.
-_BARE = {"CONTENT_TYPE", "CONTENT_LENGTH"}
+# These headers have no HTTP_ before their names.
+_WITHOUT_PREFIX = {"CONTENT_TYPE", "CONTENT_LENGTH"}
 
 
-class EnvironFace:
-    """What of a request is in its environ; whom it belongs to, each framework says in its own way."""
+class EnvironAdapter:
+    """The part of a RequestAdapter that reads the environ; each framework adds its own user and claims."""
 
     def environ(self, request: Any) -> Mapping[str, Any]:
         """The environ of a framework's request."""
@@ -21,11 +21,11 @@ class EnvironFace:
         return self.environ(request).get("REMOTE_ADDR")
 
     def header(self, request: Any, name: str) -> str | None:
-        """A header's value."""
+        """The value of a header."""
         field = name.upper().replace("-", "_")
-        return self.environ(request).get(field if field in _BARE else "HTTP_" + field)
+        return self.environ(request).get(field if field in _WITHOUT_PREFIX else "HTTP_" + field)
 
     def forwarded(self, request: Any) -> list[bytes]:
-        """X-Forwarded-For: a server joins the lines of one name, so there is one."""
+        """The lines of X-Forwarded-For. There is one at most: a server joins the lines of a header."""
         line = self.environ(request).get("HTTP_X_FORWARDED_FOR")
         return [] if line is None else [line.encode("latin-1")]

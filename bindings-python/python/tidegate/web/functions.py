@@ -1,4 +1,4 @@
-"""Functions that users give as options: called with as many arguments as they take."""
+"""Functions that users give as options: each is called with as many arguments as it takes."""
 
 from __future__ import annotations
 
@@ -8,33 +8,31 @@ from typing import Any
 
 from ..errors import ConfigError
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
-def adapted(function: Any, most: int, option: str) -> Callable[..., Any]:
-    """The function with exactly `most` arguments; one that wants fewer gets the last, or none."""
+
+def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
+    """Returns a function of exactly `arity` arguments; one that requires fewer gets the last one, or none."""
     if not callable(function):
         raise ConfigError(f"{option} is a function of the request, not {function!r}")
     try:
-        kinds = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
-    except (TypeError, ValueError):  # built-in functions do not always say
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return function  # type: ignore[no-any-return]
-    if any(one.kind is one.VAR_POSITIONAL for one in kinds):
+    required = [one for one in parameters if one.default is one.empty]
+    if any(one.kind is one.VAR_POSITIONAL for one in required):
         return function  # type: ignore[no-any-return]
-    wanted = [one for one in kinds if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    if any(one.kind is one.KEYWORD_ONLY for one in kinds) or len(wanted) > most:
-        raise ConfigError(f"{option} {name_of(function)} takes {len(kinds)} arguments: it is given {most}")
-    if len(wanted) == most:
+    positional = [one for one in required if one.kind in _POSITIONAL]
+    if any(one.kind is one.KEYWORD_ONLY for one in required) or len(positional) > arity:
+        raise ConfigError(f"{option} {name_of(function)} takes {len(required)} arguments: it is given {arity}")
+    if len(positional) == arity:
         return function  # type: ignore[no-any-return]
-    if not wanted:
-        # Whoever can take the request though it need not, takes it.
-        if any(
-            one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-            for one in inspect.signature(function).parameters.values()
-        ):
-            return function if most == 1 else lambda *given: function(given[-1])
-        return lambda *_: function()
-    return lambda *given: function(given[-1])
+    # A function whose arguments are all optional gets one as well.
+    if positional or any(one.kind in _POSITIONAL for one in parameters):
+        return function if arity == 1 else lambda *given: function(given[-1])
+    return lambda *_: function()
 
 
 def name_of(function: object) -> str:
-    """What a function is called, for messages."""
+    """The name of a function, for messages."""
     return str(getattr(function, "__qualname__", repr(function)))

@@ -1,4 +1,4 @@
-"""Whose request it is: what a framework tells of a request, and the keys that are made of it."""
+"""Keys that are made of requests, and what a framework must be able to read of a request for them."""
 
 from __future__ import annotations
 
@@ -9,44 +9,49 @@ from typing import Any, Protocol, TypeAlias
 
 from .._tidegate import ClientIp, anonymous, hashed
 from ..errors import KeyInvalid
-from .functions import adapted
+from .functions import with_arity
 
 log = logging.getLogger("tidegate.http")
 
 Request: TypeAlias = Any
-Read: TypeAlias = Callable[[Request], Any]
+ReadRequest: TypeAlias = Callable[[Request], Any]
 
 
-class Face(Protocol):
-    """How a framework's requests are read."""
+class RequestAdapter(Protocol):
+    """Reads the requests of a framework."""
 
     def peer(self, request: Request) -> str | None:
         """The address at the other end of the connection; None or "" when it has none."""
 
     def header(self, request: Request, name: str) -> str | None:
-        """A header's value."""
+        """The value of a header."""
 
     def forwarded(self, request: Request) -> list[bytes]:
         """The lines of X-Forwarded-For, in the order in which they came."""
 
     def user(self, request: Request) -> object:
-        """Whom the framework has authenticated: None, or a user of whatever class."""
+        """The user whom the framework has authenticated, an object of any class, or None."""
 
     def claims(self, request: Request) -> Mapping[str, Any] | None:
-        """The claims of a token that the application has verified, where it left them."""
+        """The claims of a token that the application has verified, from where it left them."""
 
 
 class Key:
-    """Says whose request it is, in any framework."""
+    """Makes the key of a request, in any framework."""
 
     def __init__(
-        self, name: str, bind: Callable[[Face], Read], *, plain: bool = False, ip: ClientIp | None = None
+        self,
+        name: str,
+        bind: Callable[[RequestAdapter], ReadRequest],
+        *,
+        plain: bool = False,
+        ip: ClientIp | None = None,
     ) -> None:
         self._name = name
         self.bind = bind
-        # Whether it only reads what a Face reads, at once: then there is a short way.
+        # Whether it calls nothing but the RequestAdapter. A PreparedCheck can use such a key.
         self.plain = plain
-        # What makes the key of the peer's address, when that is all it takes.
+        # Makes the key of the peer's address, when the key depends on nothing else.
         self.ip = ip
 
     def __repr__(self) -> str:
@@ -54,7 +59,7 @@ class Key:
 
 
 def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) -> Key:
-    """The client's address, the key when nothing is said.
+    """The client's address. This is the default key.
 
     `trusted_proxies` are addresses, networks ("10.0.0.0/8"), or the words "loopback", "linklocal", "uniquelocal" and
     "unix": X-Forwarded-For counts only through these. IPv6 addresses that share their first `ipv6_prefix` bits are one
@@ -62,18 +67,18 @@ def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) 
     """
     ip = ClientIp(trusted_proxies, ipv6_prefix)
 
-    def bind(face: Face) -> Read:
-        key, peer, forwarded = ip.key, face.peer, face.forwarded
+    def bind(adapter: RequestAdapter) -> ReadRequest:
+        key, peer, forwarded = ip.key, adapter.peer, adapter.forwarded
         if ip.reads_forwarded:
             return lambda request: key(peer(request), forwarded(request))
 
-        def direct(request: Request) -> str:
+        def peer_key(request: Request) -> str:
             client = key(peer(request))
             if client == "unix":
                 _warn_of_unix()
             return client
 
-        return direct
+        return peer_key
 
     return Key("client_ip()", bind, plain=True, ip=None if ip.reads_forwarded else ip)
 
@@ -86,17 +91,19 @@ def _warn_of_unix() -> None:
     )
 
 
-def _or_anonymous(name: str, otherwise: Key | None, read: Callable[[Face], Read], *, plain: bool = True) -> Key:
-    """A key that a request may lack; without it, it is known by its address."""
+def _with_fallback(
+    name: str, otherwise: Key | None, read: Callable[[RequestAdapter], ReadRequest], *, plain: bool = True
+) -> Key:
+    """A key that a request may lack. A request without it has the key `otherwise`, or its address."""
     fallback = otherwise or client_ip()
 
-    def bind(face: Face) -> Read:
-        known, unknown = read(face), fallback.bind(face)
+    def bind(adapter: RequestAdapter) -> ReadRequest:
+        read_key, read_fallback = read(adapter), fallback.bind(adapter)
         mark: Callable[[str], str] = (lambda key: key) if otherwise else anonymous
 
         def key(request: Request) -> str:
-            found: str | None = known(request)
-            return mark(unknown(request)) if found is None else found
+            found: str | None = read_key(request)
+            return mark(read_fallback(request)) if found is None else found
 
         return key
 
@@ -106,64 +113,67 @@ def _or_anonymous(name: str, otherwise: Key | None, read: Callable[[Face], Read]
 def header(name: str, *, otherwise: Key | None = None) -> Key:
     """The value of a header such as an API key, hashed before it is stored.
 
-    A request without it is known by its address, or by the key `otherwise`.
+    The key of a request without that header is `otherwise`, or the client's address.
     """
 
-    def read(face: Face) -> Read:
+    def read(adapter: RequestAdapter) -> ReadRequest:
         def value(request: Request) -> str | None:
-            found = face.header(request, name)
+            found = adapter.header(request, name)
             return hashed(found) if found else None
 
         return value
 
-    return _or_anonymous(f"header({name!r})", otherwise, read)
+    return _with_fallback(f"header({name!r})", otherwise, read)
 
 
 def user(*, otherwise: Key | None = None) -> Key:
-    """Whom the framework has authenticated; one who is not is known by the address, or by the key `otherwise`."""
+    """The user whom the framework has authenticated.
 
-    def read(face: Face) -> Read:
-        return lambda request: _identity(face.user(request))
+    The key of a request without a user is `otherwise`, or the client's address.
+    """
 
-    return _or_anonymous("user()", otherwise, read)
+    def read(adapter: RequestAdapter) -> ReadRequest:
+        return lambda request: _user_id(adapter.user(request))
+
+    return _with_fallback("user()", otherwise, read)
 
 
 def claim(
     name: str, *, of: Callable[[Request], Mapping[str, Any] | None] | None = None, otherwise: Key | None = None
 ) -> Key:
-    """A claim of a token that the application has verified, "sub" say.
+    """A claim of a token that the application has verified, such as "sub".
 
-    `of` is a function of the request that returns the verified claims; without it they are where the framework's
-    file says.
+    `of` is a function of the request that returns the verified claims. Without it they are read from where the module
+    of the framework says. The key of a request without the claim is `otherwise`, or the client's address.
     """
 
-    def read(face: Face) -> Read:
-        claims = adapted(of, 1, "of") if of is not None else face.claims
+    def read(adapter: RequestAdapter) -> ReadRequest:
+        claims = with_arity(of, 1, "of") if of is not None else adapter.claims
 
         def value(request: Request) -> str | None:
             found = claims(request)
-            held = None if found is None else found.get(name)
-            return None if held is None else str(held)
+            claimed = None if found is None else found.get(name)
+            return None if claimed is None else str(claimed)
 
         return value
 
-    return _or_anonymous(f"claim({name!r})", otherwise, read, plain=of is None)
+    return _with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
 
 
-def _identity(who: Any) -> str | None:
-    """What tells one user from another, whatever class they are of."""
-    if who is None or getattr(who, "is_authenticated", True) is False:
+def _user_id(given: Any) -> str | None:
+    """What distinguishes a user from all others, whatever class the users are of."""
+    if given is None or getattr(given, "is_authenticated", True) is False:
         return None
-    if isinstance(who, (str, int)):
-        return str(who) or None
+    if isinstance(given, (str, int)):
+        return str(given) or None
     for name in ("pk", "id", "identity", "username", "display_name"):
         try:
-            found = getattr(who, name, None)
+            found = getattr(given, name, None)
         except NotImplementedError:
             continue
         if found is not None and not callable(found):
             return str(found)
-    if callable(get_id := getattr(who, "get_id", None)):
+    if callable(get_id := getattr(given, "get_id", None)):
         found = get_id()
         return None if found is None else str(found)
-    raise KeyInvalid(f"user() cannot tell who {type(who).__name__} is: give a key function that can")
+    raise KeyInvalid(f"user() cannot tell who {type(given).__name__} is: give a key function that can")

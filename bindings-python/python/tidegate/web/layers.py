@@ -1,16 +1,20 @@
-"""What the web layers have in common: a layer has a limiter, and options for all limits that say nothing else."""
+"""The two kinds of layers: one limits a whole application, the other each of its routes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from .._tidegate import AsyncLimiter, Limiter, Policy
 from ..errors import ConfigError
-from .guard import Guard
-from .keys import Face, Key
-from .options import Rule
+from .bound_limit import BoundLimit
+from .declared_limit import DeclaredLimit
+from .keys import RequestAdapter
+from .options import LIMIT_OPTIONS, LayerOptions, LimitOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
 L = TypeVar("L", Limiter, AsyncLimiter)
@@ -19,7 +23,7 @@ Limited = TypeVar("Limited", bound=Any)
 
 
 def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
-    """The limiter that was given, else one of the options that a limiter has."""
+    """Returns the given limiter, as the kind that the framework needs, or makes one from the options."""
     if limiter is None:
         make: Any = kind
         made: T = make(store, **options)
@@ -35,31 +39,34 @@ def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store:
     return other
 
 
-class Layer(Generic[L]):
-    """A limiter, and how the requests of a framework are asked for."""
+class WebLayer(Generic[L]):
+    """A limiter, and the defaults of its limits."""
 
-    # The limiter that its framework can wait for, and how its requests are read.
-    _kind: ClassVar[type[Any]]
-    _face: ClassVar[Face]
+    # Set by each framework: the kind of limiter that it can wait for, and what reads its requests.
+    _limiter_class: ClassVar[type[Any]]
+    _adapter: ClassVar[RequestAdapter]
 
     limiter: L
 
-    def _begin(
-        self, limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any], **shared: Any
-    ) -> None:
-        self._make: Callable[[], L] = functools.partial(choose_limiter, self._kind, limiter, store, options)
+    def _configure(self, limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> None:
+        """Takes the options of limits as defaults, and makes the limiter from the others."""
+        self._defaults = {name: options.pop(name) for name in LIMIT_OPTIONS if name in options}
+        self._make: Callable[[], L] = functools.partial(choose_limiter, self._limiter_class, limiter, store, options)
         self.limiter = self._make()
-        # What somebody gave is theirs to close.
-        self._owns = limiter is None
-        self._options = shared
+        # The layer closes a limiter that it has made, and leaves open one that was given.
+        self._owns_limiter = limiter is None
 
-    def _guard(self, rule: Rule) -> Guard:
-        """The rule made ready."""
-        return Guard(rule, self.limiter, self._face)
+    def _declare(self, policy: str | Policy | Sequence[Any], options: Any = None, scope: str = "") -> DeclaredLimit:
+        """A limit with these options; those that are missing are the layer's."""
+        return DeclaredLimit(policy, **{**self._defaults, "scope": scope, **(options or {})})
+
+    def _bind(self, declared: DeclaredLimit) -> BoundLimit:
+        """The limit, prepared for the layer's limiter and framework."""
+        return BoundLimit(declared, self.limiter, self._adapter)
 
 
-class Around(Layer[L], Generic[L, A]):
-    """Stands around an application: one limit for all of its requests."""
+class AppLimits(WebLayer[L], Generic[L, A]):
+    """One limit for all requests of an application."""
 
     def __init__(
         self,
@@ -68,34 +75,15 @@ class Around(Layer[L], Generic[L, A]):
         *,
         limiter: Limiter | AsyncLimiter | None = None,
         store: str | Iterable[str] | None = None,
-        key: Key | Callable[..., Any] | None = None,
-        cost: int | Callable[..., Any] = 1,
-        skip: Callable[..., Any] | None = None,
-        on_denied: Callable[..., Any] | None = None,
-        headers: str = "both",
-        refund_when: Callable[..., Any] | None = None,
-        settle: Callable[..., Any] | None = None,
-        methods: Iterable[str] | None = None,
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
-        shared: dict[str, Any] = {
-            "key": key,
-            "cost": cost,
-            "skip": skip,
-            "on_denied": on_denied,
-            "headers": headers,
-            "refund_when": refund_when,
-            "settle": settle,
-            "methods": methods,
-        }
-        rule = Rule(policy, **shared)
-        self._begin(limiter, store, options, **shared)
+        self._configure(limiter, store, dict(options))
         self.app = app
-        self._guards = (self._guard(rule),)
+        self._limits = (self._bind(self._declare(policy)),)
 
 
-class Within(Layer[L], Generic[L, A]):
-    """Knows the views of an application: each may have limits of its own."""
+class RouteLimits(WebLayer[L], Generic[L, A]):
+    """Limits of the routes of an application: each may have its own, and all others have the default."""
 
     def __init__(
         self,
@@ -104,33 +92,13 @@ class Within(Layer[L], Generic[L, A]):
         limiter: Limiter | AsyncLimiter | None = None,
         store: str | Iterable[str] | None = None,
         default: str | Policy | Sequence[Any] | None = None,
-        key: Key | Callable[..., Any] | None = None,
-        cost: int | Callable[..., Any] = 1,
-        skip: Callable[..., Any] | None = None,
-        on_denied: Callable[..., Any] | None = None,
-        headers: str = "both",
-        refund_when: Callable[..., Any] | None = None,
-        settle: Callable[..., Any] | None = None,
-        methods: Iterable[str] | None = None,
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
-        self._begin(
-            limiter,
-            store,
-            options,
-            key=key,
-            cost=cost,
-            skip=skip,
-            on_denied=on_denied,
-            headers=headers,
-            refund_when=refund_when,
-            settle=settle,
-            methods=methods,
-        )
-        self._default = () if default is None else (self._guard(Rule(default, **self._options)),)
+        self._configure(limiter, store, dict(options))
+        self._default = () if default is None else (self._bind(self._declare(default)),)
         self._apps: list[A] = []
-        # The guards of a place: known when it is first asked for.
-        self._known: dict[Any, Any] = {}
+        # The limits of each route, found with its first request.
+        self._limits_by_route: dict[Any, Any] = {}
         if app is not None:
             self.init_app(app)
 
@@ -138,35 +106,37 @@ class Within(Layer[L], Generic[L, A]):
         """Limits an application from now on."""
         raise NotImplementedError
 
-    def limit(self, policy: str | Policy | Sequence[Any], **options: Any) -> Callable[[Limited], Limited]:
-        """A decorator that limits; it stands below `@app.get(…)`. The options are those of Tidegate."""
+    def limit(
+        self, policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions]
+    ) -> Callable[[Limited], Limited]:
+        """A decorator that limits a view; it stands below `@app.get(…)`. Missing options are those of this Tidegate."""
         if callable(policy):
             raise ConfigError('write @tg.limit("5/minute"): @tg.limit alone has no policy')
-        rule = Rule(policy, **{**self._options, **options})
+        declared = self._declare(policy, options)
 
-        def mark(view: Limited) -> Limited:
-            self._check_order(view, "limit")
-            rule.scope = rule.scope or self._name(view)
-            # A policy that makes no sense is told here, not at the first request.
-            marked: Limited = self._marked(view, self._guard(rule))
-            return marked
+        def decorate(view: Limited) -> Limited:
+            self._check_decorator_order(view, "limit")
+            declared.scope = declared.scope or self._scope_of(view)
+            # Binding raises for a policy that is wrong: here, and not with the first request.
+            limited: Limited = self._with_limit(view, self._bind(declared))
+            return limited
 
-        return mark
+        return decorate
 
     def exempt(self, view: Limited) -> Limited:
-        """A decorator for what nothing of this Tidegate limits."""
-        self._check_order(view, "exempt")
-        marked: Limited = self._marked(view, None)
-        return marked
+        """A decorator for a view that no limit of this Tidegate applies to."""
+        self._check_decorator_order(view, "exempt")
+        exempted: Limited = self._with_limit(view, None)
+        return exempted
 
-    def _check_order(self, view: Any, decorator: str) -> None:
-        """Raises when the decorator stands where it can do nothing."""
+    def _check_decorator_order(self, view: Any, decorator: str) -> None:
+        """Raises when the decorator stands where it has no effect."""
         raise NotImplementedError
 
-    def _name(self, view: Any) -> str:
-        """The name that a limit written in place is known by: the same in every process."""
+    def _scope_of(self, view: Any) -> str:
+        """The name under which a notation written at this view is counted: the same in every process."""
         raise NotImplementedError
 
-    def _marked(self, view: Any, guard: Guard | None) -> Any:
-        """The view with a limit more; None is exempt."""
+    def _with_limit(self, view: Any, bound: BoundLimit | None) -> Any:
+        """The view with one more limit; None exempts it."""
         raise NotImplementedError

@@ -1,4 +1,8 @@
-"""One text of the rules for threads and event loops: what they ask for while they run, as steps."""
+"""Rules that are written once for threads and for event loops.
+
+Such a rule is a generator. It yields what it needs, a call of the limiter or an awaitable, and receives the result.
+`run_steps` carries that out on a thread, `run_steps_async` on an event loop.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,13 @@ from ..errors import ConfigError
 from .functions import name_of
 
 T = TypeVar("T")
-# What a rule asks for, and what it gets: a call of the limiter by name, or an awaitable to wait for.
+# A method of the limiter with its arguments, or "sleep" or "wait" with what to wait for.
 Step: TypeAlias = "tuple[str, Any]"
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def run(steps: Steps[T], limiter: Limiter) -> T:
-    """Takes the steps on the calling thread."""
+def run_steps(steps: Steps[T], limiter: Limiter) -> T:
+    """Runs the steps on the calling thread."""
     try:
         name, given = next(steps)
         while True:
@@ -27,7 +31,7 @@ def run(steps: Steps[T], limiter: Limiter) -> T:
                 if name == "sleep":
                     time.sleep(given)
                 elif name == "wait":
-                    _refuse_async(given)
+                    _refuse_awaitable(given)
                 else:
                     result = getattr(limiter, name)(*given)
             except Exception as error:
@@ -38,8 +42,8 @@ def run(steps: Steps[T], limiter: Limiter) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-async def arun(steps: Steps[T], limiter: AsyncLimiter) -> T:
-    """Takes the steps on an event loop."""
+async def run_steps_async(steps: Steps[T], limiter: AsyncLimiter) -> T:
+    """Runs the steps on an event loop."""
     try:
         name, given = next(steps)
         while True:
@@ -59,15 +63,15 @@ async def arun(steps: Steps[T], limiter: AsyncLimiter) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-def _refuse_async(given: Any) -> NoReturn:
+def _refuse_awaitable(given: Any) -> NoReturn:
     close = getattr(given, "close", None)
     if close is not None:
         close()
     raise ConfigError(f"{name_of(given)} is async: this framework calls key, cost, skip and the like on a thread")
 
 
-def waited(given: Any) -> Steps[Any]:
-    """What was given, awaited where that is needed."""
+def awaited(given: Any) -> Steps[Any]:
+    """Returns the value, after waiting for it if it is awaitable."""
     if isinstance(given, Awaitable):
         given = yield "wait", given
     return given
