@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::algorithm::{Rule, State};
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::{Entry, Memory, Operation, Store};
@@ -22,7 +23,7 @@ impl Keyed {
     /// A store of at most that many keys.
     #[must_use]
     pub fn new(policy: &Policy, max_keys: usize) -> Self {
-        Self { store: Memory::new(max_keys), plan: policy.plan() }
+        Self { store: Memory::new(max_keys), plan: plan_of(policy) }
     }
 
     /// Whether a key is admitted.
@@ -45,18 +46,18 @@ impl Ruled {
     /// A fresh state.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
-        let rule = Rule::new(&policy.limits()[0]);
+        let rule = plan_of(policy).rules[0].clone();
         Self { state: rule.fresh(), rule }
     }
 
     /// Whether a unit is admitted at a moment.
     pub fn check(&mut self, now: u64) -> bool {
-        if let Some((meter, state)) = self.rule.bare(&mut self.state) {
-            return meter.try_add(state, now, 1).is_some();
+        if let Some((meter, state)) = self.rule.as_meter(&mut self.state) {
+            return meter.try_charge(state, now, 1).is_some();
         }
         let admits = self.rule.admits(&self.state, now, 1);
         if admits {
-            self.rule.add(&mut self.state, now, 1, 0);
+            self.rule.charge(&mut self.state, now, 1, 0);
         }
         admits
     }
@@ -65,7 +66,7 @@ impl Ruled {
 /// Writes checks of these keys as one command; the bytes on the wire.
 #[must_use]
 pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
-    let plan = policy.plan();
+    let plan = plan_of(policy);
     let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, operation: CHECK });
     Batch::new("tg".into(), None, Grouping::Independent, keys.iter().map(request).collect())
         .command()
@@ -84,7 +85,7 @@ impl Heard {
     /// Nothing is known yet.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
-        let (plan, time) = (policy.plan(), crate::clock::Steady::default());
+        let (plan, time) = (plan_of(policy), crate::clock::Steady::default());
         let answer = Memory::new(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, Some(time.micros()));
         Self { known: Default::default(), plan, time, answer: answer.unwrap_or_default() }
     }

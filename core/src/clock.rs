@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-use crate::algorithm::MAX;
+use crate::algorithm::MAX_SAFE_INTEGER;
 
 /// A clock for tests: give it to a limiter, and its time decides instead of the store's.
 ///
@@ -115,7 +115,7 @@ impl Steady {
 
 fn bounded(now: Duration) -> u64 {
     // Half of the largest number, so that every moment a rule computes stays below it.
-    u64::try_from(now.as_micros()).unwrap_or(MAX).min(MAX / 2)
+    u64::try_from(now.as_micros()).unwrap_or(MAX_SAFE_INTEGER).min(MAX_SAFE_INTEGER / 2)
 }
 
 /// Wakes whoever waits for a change, a thread or a task.

@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::plan::Plan;
+use crate::policy::Policy;
 
 /// Handles that one thread keeps: enough for a thread that checks several policies in turn.
 const SLOTS: usize = 8;
@@ -45,6 +46,12 @@ pub(crate) fn handle(plan: &Arc<Plan>) -> Arc<Plan> {
     // The cache of a thread that is ending is gone.
     let cached = CACHE.try_with(|cache| cache.take(plan)).ok().flatten();
     cached.filter(|cached| Arc::ptr_eq(cached, plan)).unwrap_or_else(|| Arc::clone(plan))
+}
+
+/// A handle of a policy's plan.
+#[inline]
+pub(crate) fn plan_of(policy: &Policy) -> Arc<Plan> {
+    handle(Plan::of(policy))
 }
 
 /// A handle that goes to the cache of the thread on which it is dropped.
@@ -84,13 +91,12 @@ impl Drop for PlanHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
 
     #[test]
     fn a_handle_is_reused_within_its_thread_and_never_for_another_plan() {
-        let plan = Policy::parse("5/minute").expect("a policy").plan();
+        let plan = plan_of(&Policy::parse("5/minute").expect("a policy"));
         // The same name, so the same slot, but another plan.
-        let other = Policy::parse("5/minute").expect("a policy").plan();
+        let other = plan_of(&Policy::parse("5/minute").expect("a policy"));
         let before = Arc::strong_count(&plan);
         drop(PlanHandle::new(handle(&plan)));
         assert_eq!(Arc::strong_count(&plan), before + 1, "the cached handle");

@@ -1,18 +1,38 @@
-//! `calendar-window`: at most n units in a window of the UTC calendar.
+//! `calendar-window`: at most n units in each window of the UTC calendar.
+//!
+//! **Rule.** As `fixed-window`, but windows begin where the calendar says: at midnight, on Mondays, on the first of a
+//! month. Windows are numbered; a window of months or years has as many days as the calendar gives it. A check is
+//! admitted when `used + c <= n` in the window that holds t. **State:** the window's number and `used`. **Cost:** O(1).
+//!
+//! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
-use super::{MAX, View};
-use crate::policy::{DAY, Limit, Unit};
+use super::{MAX_SAFE_INTEGER, View};
 
+/// Microseconds of a day.
+const DAY: u64 = 86_400 * 1_000_000;
 /// The UTC calendar begins on a Thursday; weeks begin on the Monday four days later.
 const FIRST_MONDAY: u64 = 4 * DAY;
 
 /// How instants are numbered into windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grid {
-    /// Windows of one length; `shift` is where one of them begins.
-    Even { length: u64, shift: u64 },
+    /// Windows of one length; one of them begins `shift` before 1970.
+    Uniform { length: u64, shift: u64 },
     /// Windows of that many real months, counted from January 1970.
     Months(u64),
+}
+
+impl Grid {
+    /// Windows of one length, of which one begins with 1970.
+    pub(crate) const fn uniform(length: u64) -> Self {
+        Self::Uniform { length, shift: 0 }
+    }
+
+    /// Windows of one length, a whole number of weeks, that begin on Mondays.
+    pub(crate) const fn weeks(length: u64) -> Self {
+        // The shift of whole windows keeps numbers from going below zero.
+        Self::Uniform { length, shift: length - FIRST_MONDAY }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,38 +50,26 @@ pub(crate) struct State {
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        let period = limit.period();
-        let grid = match period.unit() {
-            Unit::Year => Grid::Months(12 * period.multiple()),
-            Unit::Month => Grid::Months(period.multiple()),
-            // Shifted forward by whole windows so that numbers never go below zero.
-            Unit::Week => Grid::Even { length: period.micros(), shift: period.micros() - FIRST_MONDAY },
-            _ => Grid::Even { length: period.micros(), shift: 0 },
-        };
-        Self { count: limit.count(), grid }
-    }
-
-    /// The number of the window that holds `now`, never earlier than the stored one.
+    /// The state at `now`. Its window is never earlier than the stored one.
     #[inline]
-    fn at(&self, state: &State, now: u64) -> State {
+    fn state_at(&self, state: &State, now: u64) -> State {
         let index = index_of(self.grid, now);
         if state.used > 0 && index <= state.index { *state } else { State { index, used: 0 } }
     }
 
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.at(state, now).used + cost <= self.count
+        self.state_at(state, now).used + cost <= self.count
     }
 
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
-        let State { index, used } = self.at(state, now);
-        *state = State { index, used: (used + cost).min(MAX) };
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        let State { index, used } = self.state_at(state, now);
+        *state = State { index, used: (used + cost).min(MAX_SAFE_INTEGER) };
     }
 
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        let State { index, used } = self.at(state, now);
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        let State { index, used } = self.state_at(state, now);
         *state = match used.saturating_sub(cost) {
             0 => State::default(),
             used => State { index, used },
@@ -70,12 +78,12 @@ impl Rule {
 
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
-        if state.used == 0 { 0 } else { index_starts(self.grid, state.index + 1) }
+        if state.used == 0 { 0 } else { start_of(self.grid, state.index + 1) }
     }
 
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let State { index, used } = self.at(state, now);
-        let closes = if used == 0 { now } else { index_starts(self.grid, index + 1) };
+        let State { index, used } = self.state_at(state, now);
+        let closes = if used == 0 { now } else { start_of(self.grid, index + 1) };
         View {
             remaining: self.count.saturating_sub(used),
             admits_at: (cost <= self.count).then_some(if used + cost <= self.count { now } else { closes }),
@@ -88,15 +96,15 @@ impl Rule {
 /// The number of the window that holds an instant.
 pub(crate) fn index_of(grid: Grid, now: u64) -> u64 {
     match grid {
-        Grid::Even { length, shift } => (now + shift) / length,
+        Grid::Uniform { length, shift } => (now + shift) / length,
         Grid::Months(months) => month_of(now / DAY) / months,
     }
 }
 
-/// The instant a window begins.
-pub(crate) fn index_starts(grid: Grid, index: u64) -> u64 {
+/// The instant at which a window begins.
+pub(crate) fn start_of(grid: Grid, index: u64) -> u64 {
     match grid {
-        Grid::Even { length, shift } => (index * length).saturating_sub(shift),
+        Grid::Uniform { length, shift } => (index * length).saturating_sub(shift),
         Grid::Months(months) => day_of(index * months) * DAY,
     }
 }
@@ -126,7 +134,19 @@ fn day_of(month: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{day_of, month_of};
+    use super::{DAY, Grid, Rule, State, day_of, month_of};
+
+    #[test]
+    fn the_example_of_this_file() {
+        let (rule, mut state) = (Rule { count: 2, grid: Grid::uniform(DAY) }, State::default());
+        // 1 January 2026 is day 20,454.
+        let midnight = 20_454 * DAY;
+        let before = midnight - DAY / 24;
+        rule.charge(&mut state, before, 1);
+        rule.charge(&mut state, before, 1);
+        assert_eq!(rule.view(&state, before, 1).admits_at, Some(midnight));
+        assert!(rule.admits(&state, midnight, 2));
+    }
 
     #[test]
     fn months_begin_on_their_first_day() {

@@ -1,11 +1,17 @@
-//! `concurrency`: at most n units in progress; a hold that is not renewed within its ttl is given back.
+//! `concurrency`: at most n units in progress at the same time.
 //!
-//! Holds are kept in the order they expire. A check that is no hold takes one that nobody renews.
+//! **Rule.** An admitted check takes a hold of c units. Closing the hold gives them back; renewing it makes it last
+//! another ttl; a hold that is not renewed within its ttl expires. A check is admitted when the units of all live holds
+//! and c are at most n. A plain check takes a hold that has no id, which cannot be renewed: it always expires.
+//! **State:** the holds in the order in which they expire, and the sum of their units. **Cost:** O(n) in space, and in
+//! time for operations that look for a hold.
+//!
+//! **Example,** 2 with a ttl of 30 s: holds A at 0 s and B at 10 s are admitted, a third is refused until A expires at
+//! 30 s. When B is renewed at 20 s, it expires at 50 s instead of 40 s. When A is closed at 25 s, a third is admitted.
 
-use super::View;
-use crate::policy::Limit;
+use super::{MAX_SAFE_INTEGER, View};
 
-/// Names a hold; 0 is a hold that nobody renews.
+/// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
 pub(crate) type HoldId = u64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +21,7 @@ pub(crate) struct Rule {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct StoredHold {
     pub(crate) expires: u64,
     pub(crate) id: HoldId,
     pub(crate) units: u64,
@@ -23,79 +29,77 @@ pub(crate) struct Hold {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct State {
-    /// When it was last touched.
+    /// The moment of the last change.
     pub(crate) touched: u64,
-    /// Units of all holds that are stored, expired ones included.
+    /// Units of all stored holds, expired ones included.
     pub(crate) total: u64,
     /// The holds, the first to expire first.
-    pub(crate) holds: Vec<Hold>,
+    pub(crate) holds: Vec<StoredHold>,
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        Self { count: limit.count(), ttl: limit.period().micros() }
-    }
-
     /// How many holds have expired at `now`, and the units of the others.
-    fn live(&self, state: &State, now: u64) -> (usize, u64) {
+    fn count_live(&self, state: &State, now: u64) -> (usize, u64) {
         let now = now.max(state.touched);
-        let gone = state.holds.partition_point(|hold| hold.expires <= now);
-        let expired: u64 = state.holds[..gone].iter().map(|hold| hold.units).sum();
-        (gone, state.total - expired)
+        let expired_holds = state.holds.partition_point(|hold| hold.expires <= now);
+        let expired_units: u64 = state.holds[..expired_holds].iter().map(|hold| hold.units).sum();
+        (expired_holds, state.total - expired_units)
     }
 
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.live(state, now).1 + cost <= self.count
+        self.count_live(state, now).1 + cost <= self.count
     }
 
-    fn roll(&self, state: &mut State, now: u64) {
-        let (gone, used) = self.live(state, now);
-        state.holds.drain(..gone);
+    /// Removes the expired holds.
+    fn drop_expired(&self, state: &mut State, now: u64) {
+        let (expired_holds, used) = self.count_live(state, now);
+        state.holds.drain(..expired_holds);
         state.total = used;
         state.touched = now.max(state.touched);
     }
 
-    fn insert(state: &mut State, hold: Hold) {
+    fn insert(state: &mut State, hold: StoredHold) {
         let index = state.holds.partition_point(|other| other.expires <= hold.expires);
         state.holds.insert(index, hold);
         state.total += hold.units;
     }
 
-    /// Takes a live hold out; without one nothing changes.
-    fn remove(&self, state: &mut State, now: u64, id: HoldId) -> Option<Hold> {
-        let (gone, _) = self.live(state, now);
-        let index = gone + state.holds[gone..].iter().position(|hold| hold.id == id)?;
+    /// Removes a live hold; without one nothing changes.
+    fn remove(&self, state: &mut State, now: u64, id: HoldId) -> Option<StoredHold> {
+        let (expired_holds, _) = self.count_live(state, now);
+        let index = expired_holds + state.holds[expired_holds..].iter().position(|hold| hold.id == id)?;
         let hold = state.holds.remove(index);
         state.total -= hold.units;
-        self.roll(state, now);
+        self.drop_expired(state, now);
         Some(hold)
     }
 
+    /// Takes a hold of `cost` units.
     pub(crate) fn open(&self, state: &mut State, now: u64, cost: u64, id: HoldId) {
-        self.roll(state, now);
-        let units = cost.min(super::MAX - state.total);
-        Self::insert(state, Hold { expires: state.touched + self.ttl, id, units });
+        self.drop_expired(state, now);
+        let units = cost.min(MAX_SAFE_INTEGER - state.total);
+        Self::insert(state, StoredHold { expires: state.touched + self.ttl, id, units });
     }
 
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
         self.open(state, now, cost, 0);
     }
 
-    /// Makes a hold last another ttl; says whether it was still there.
+    /// Makes a hold last another ttl; false when it has expired or was closed.
     pub(crate) fn renew(&self, state: &mut State, now: u64, id: HoldId) -> bool {
         let Some(hold) = self.remove(state, now, id) else { return false };
-        Self::insert(state, Hold { expires: state.touched + self.ttl, ..hold });
+        Self::insert(state, StoredHold { expires: state.touched + self.ttl, ..hold });
         true
     }
 
-    /// Gives a hold back; says whether it was still there.
+    /// Gives a hold back; false when it has expired or was closed.
     pub(crate) fn close(&self, state: &mut State, now: u64, id: HoldId) -> bool {
         self.remove(state, now, id).is_some()
     }
 
-    /// Gives back units of holds that nobody renews, the last to expire first.
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        self.roll(state, now);
+    /// Gives back units of holds without an id, the last to expire first.
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        self.drop_expired(state, now);
         let mut left = cost;
         for hold in state.holds.iter_mut().rev().filter(|hold| hold.id == 0) {
             let taken = left.min(hold.units);
@@ -111,13 +115,13 @@ impl Rule {
     }
 
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let (gone, used) = self.live(state, now);
+        let (expired_holds, used) = self.count_live(state, now);
         let admits_at = if cost > self.count {
             None
         } else {
             let mut excess = (used + cost).saturating_sub(self.count);
             let mut moment = now;
-            for hold in &state.holds[gone..] {
+            for hold in &state.holds[expired_holds..] {
                 if excess == 0 {
                     break;
                 }
@@ -128,5 +132,26 @@ impl Rule {
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
         View { remaining: self.count.saturating_sub(used), admits_at, resets_at, delay: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rule, State};
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn the_example_of_this_file() {
+        let (rule, mut state) = (Rule { count: 2, ttl: 30 * SECOND }, State::default());
+        let (a, b) = (1, 2);
+        rule.open(&mut state, 0, 1, a);
+        rule.open(&mut state, 10 * SECOND, 1, b);
+        assert_eq!(rule.view(&state, 10 * SECOND, 1).admits_at, Some(30 * SECOND));
+        assert!(rule.renew(&mut state, 20 * SECOND, b));
+        assert_eq!(rule.ends(&state), 50 * SECOND);
+        assert!(rule.close(&mut state, 25 * SECOND, a));
+        assert!(rule.admits(&state, 25 * SECOND, 1));
+        assert!(!rule.close(&mut state, 50 * SECOND, b), "expired");
     }
 }

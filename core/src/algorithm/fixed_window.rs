@@ -1,7 +1,14 @@
-//! `fixed-window`: at most n units in the window that the first admitted check opened.
+//! `fixed-window`: at most n units in a window of length p that the first admitted check opens.
+//!
+//! **Rule.** A window that opened at t0 covers [t0, t0 + p). A check of cost c at time t is admitted when
+//! `used + c <= n`, where `used` counts the units that were charged in the open window; without an open window `used`
+//! is 0 and the check opens one at t. **State:** t0 and `used`. **Cost:** O(1) in time and space.
+//!
+//! **Example,** 3 per 10 s: checks at 0 s, 4 s and 9 s are admitted; one at 9.5 s is refused until 10 s. The first check
+//! after that, at 12 s, opens the window [12 s, 22 s). Around the end of a window up to 2n - 1 units pass within less
+//! than p: one at 0 s, two at 9.9 s and three at 10 s are all admitted.
 
-use super::{MAX, View};
-use crate::policy::Limit;
+use super::{MAX_SAFE_INTEGER, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -13,15 +20,11 @@ pub(crate) struct Rule {
 pub(crate) struct State {
     /// When the window opened.
     pub(crate) opened: u64,
-    /// Units charged in it; none means that no window is open.
+    /// Units charged in it; 0 means that no window is open.
     pub(crate) used: u64,
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        Self { count: limit.count(), period: limit.period().micros() }
-    }
-
     #[inline]
     fn used(&self, state: &State, now: u64) -> u64 {
         if now < state.opened + self.period { state.used } else { 0 }
@@ -33,14 +36,14 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
         match self.used(state, now) {
             0 => *state = State { opened: now, used: cost },
-            used => state.used = (used + cost).min(MAX),
+            used => state.used = (used + cost).min(MAX_SAFE_INTEGER),
         }
     }
 
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
         match self.used(state, now).saturating_sub(cost) {
             0 => *state = State::default(),
             used => state.used = used,
@@ -62,5 +65,23 @@ impl Rule {
             resets_at: closes,
             delay: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rule, State};
+
+    #[test]
+    fn the_example_of_this_file() {
+        let (rule, mut state) = (Rule { count: 3, period: 10_000 }, State::default());
+        for now in [0, 4_000, 9_000] {
+            assert!(rule.admits(&state, now, 1));
+            rule.charge(&mut state, now, 1);
+        }
+        assert!(!rule.admits(&state, 9_500, 1));
+        assert_eq!(rule.view(&state, 9_500, 1).admits_at, Some(10_000));
+        rule.charge(&mut state, 12_000, 1);
+        assert_eq!(rule.ends(&state), 22_000);
     }
 }

@@ -1,24 +1,42 @@
-//! What the three buckets share: units that drain away at an exact, steady rate.
+//! What the three buckets share: the leaky bucket as a meter, exact to the microsecond.
 //!
-//! A meter holds `units` whole units as of a moment and drains one every p/n. The moment may lie up to one unit's
-//! time in the past: the part of a unit that has drained since is kept there, as time, so that nothing is rounded. It
-//! has a fraction when p/n is no whole number of microseconds. The count is no part of the state, so a changed count
-//! leaves what was used as it was and drains it at the new rate.
+//! **Rule.** A meter holds units that drain at a steady rate, one every *emission interval* T = p/n. A check of cost c is
+//! admitted when the units in the meter and c are at most the *burst*. Each bucket reads it its own way:
+//!
+//! | bucket | a unit in the meter is | the meter is empty |
+//! |---|---|---|
+//! | `gcra` | one T until the *theoretical arrival time* | at TAT |
+//! | `token-bucket` | a token that is missing | when the bucket is full |
+//! | `leaky-bucket` | a unit that waits in the queue | when the queue is empty |
+//!
+//! **State.** TAT alone, rounded to a microsecond, would admit too much or too little where T is no whole number of
+//! microseconds. So a meter stores whole units as of a moment, and
+//!
+//! ```text
+//! TAT = moment + units·T,   moment = since + fraction / interval_units
+//! ```
+//!
+//! The moment may lie up to one T in the past: the part of a unit that has drained since then is kept as time, so that
+//! nothing is rounded. The moment has a fraction only when T has one. The burst is no part of the state, nor is T: after a
+//! change of the count, what was used stays used and drains at the new rate. **Cost:** O(1); two or three numbers.
+//!
+//! **Example,** 3 per 10 s, burst 3: T = 10/3 s. Three units at 0 s fill the meter: since 0, units 3, so TAT = 10 s. At
+//! 4 s one unit has drained, at 3 1/3 s: since 3,333,333 µs, fraction 1/3 µs, units 2, and TAT is still exactly 10 s.
 
-use super::{Added, MAX, View};
-use crate::policy::Limit;
+use super::{Admitted, MAX_SAFE_INTEGER, View};
 
-/// The longest a debt may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
-const LONGEST_DEBT: u128 = 1 << 52;
+/// The longest that a meter may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
+const LONGEST_DRAIN: u128 = 1 << 52;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meter {
+    /// The burst: the most units that are admitted at once.
     pub(crate) capacity: u64,
-    /// One unit takes `rise / run` microseconds to drain, in lowest terms.
-    pub(crate) rise: u64,
-    pub(crate) run: u64,
-    /// The most units it can owe.
-    pub(crate) ceiling: u64,
+    /// The emission interval T is `interval_micros / interval_units` microseconds, in lowest terms.
+    pub(crate) interval_micros: u64,
+    pub(crate) interval_units: u64,
+    /// The most units that it holds, after charges beyond the limit too.
+    pub(crate) max_units: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,147 +45,171 @@ pub(crate) struct State {
     pub(crate) since: u64,
     /// … the units that were in the meter then …
     pub(crate) units: u64,
-    /// … and the moment's fraction, in parts of `run`.
-    pub(crate) part: u64,
+    /// … and the moment's fraction of a microsecond, in parts of `interval_units`.
+    pub(crate) fraction: u64,
 }
 
 impl Meter {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        Self::of(limit.count().max(1), limit.period().micros(), limit.capacity())
+    /// A meter that drains `count` units in `period` microseconds. A count of 0 admits nothing; its burst is 0 too.
+    pub(crate) fn new(count: u64, period: u64, burst: u64) -> Self {
+        let count = count.max(1);
+        let divisor = greatest_common_divisor(count, period);
+        let (interval_micros, interval_units) = (period / divisor, count / divisor);
+        let max_units = (LONGEST_DRAIN * u128::from(interval_units) / u128::from(interval_micros))
+            .min(u128::from(MAX_SAFE_INTEGER));
+        Self { capacity: burst, interval_micros, interval_units, max_units: max_units as u64 }
     }
 
-    fn of(count: u64, period: u64, capacity: u64) -> Self {
-        let common = gcd(count, period);
-        let (rise, run) = (period / common, count / common);
-        let ceiling = (LONGEST_DEBT * u128::from(run) / u128::from(rise)).min(u128::from(MAX));
-        Self { capacity, rise, run, ceiling: ceiling as u64 }
-    }
-
-    /// Reads what a meter of another count left. What was over then stays over; of the rest the units stay what they
-    /// are, and a fraction of a microsecond that has no place in the new numbers is waited for.
-    pub(crate) fn refit(&self, state: &mut State, (period, count): (u64, u64), now: u64) {
-        let old = Self::of(count, period, 0);
+    /// Converts a state that a meter of another count in the same period wrote. What had drained by then counts as
+    /// drained; the other units stay what they are. A fraction of a microsecond that the new interval cannot express is
+    /// rounded up: the meter drains that much later.
+    pub(crate) fn rescale(&self, state: &mut State, (count, period): (u64, u64), now: u64) {
+        let old = Self::new(count, period, 0);
         let ends = old.ends(state);
         if ends <= now {
-            *state = State { since: state.since.max(ends), units: 0, part: 0 };
-        } else if state.part > 0 && old.run != self.run {
-            (state.since, state.part) = (state.since + 1, 0);
+            *state = State { since: state.since.max(ends), units: 0, fraction: 0 };
+        } else if state.fraction > 0 && old.interval_units != self.interval_units {
+            (state.since, state.fraction) = (state.since + 1, 0);
         }
-        state.units = state.units.min(self.ceiling);
+        state.units = state.units.min(self.max_units);
     }
 
-    /// Whole units drained between the state's moment and `now`, and the parts (of `run`) left over.
+    /// Whole units drained between the state's moment and `now`, and what is left over, in parts of a microsecond
+    /// (`interval_units` of them).
     #[inline]
     fn drained(&self, state: &State, now: u64) -> (u128, u128) {
         let Some(elapsed) = now.checked_sub(state.since) else { return (0, 0) };
         // Nearly always everything fits into 64 bits, where a division costs a tenth.
-        if let Some(parts) = elapsed.checked_mul(self.run) {
-            let parts = parts.saturating_sub(state.part);
-            if parts < self.rise {
+        if let Some(parts) = elapsed.checked_mul(self.interval_units) {
+            let parts = parts.saturating_sub(state.fraction);
+            if parts < self.interval_micros {
                 return (0, u128::from(parts));
             }
-            return (u128::from(parts / self.rise), u128::from(parts % self.rise));
+            return (u128::from(parts / self.interval_micros), u128::from(parts % self.interval_micros));
         }
-        let parts = (u128::from(elapsed) * u128::from(self.run)).saturating_sub(u128::from(state.part));
-        (parts / u128::from(self.rise), parts % u128::from(self.rise))
+        let parts = (u128::from(elapsed) * u128::from(self.interval_units)).saturating_sub(u128::from(state.fraction));
+        (parts / u128::from(self.interval_micros), parts % u128::from(self.interval_micros))
     }
 
-    /// The meter as it stands at `now`.
+    /// The state at `now`.
     #[inline]
-    pub(crate) fn at(&self, state: &State, now: u64) -> State {
+    pub(crate) fn state_at(&self, state: &State, now: u64) -> State {
         if state.units == 0 {
-            return State { since: now.max(state.since), units: 0, part: 0 };
+            return State { since: now.max(state.since), units: 0, fraction: 0 };
         }
         let (units, rest) = self.drained(state, now);
         if units >= u128::from(state.units) {
-            return State { since: now, units: 0, part: 0 };
+            return State { since: now, units: 0, fraction: 0 };
         }
         if units == 0 {
             return *state;
         }
-        // Fits: fewer than `state.units`, and less than `rise`.
+        // Both fit: fewer than `state.units`, and less than `interval_micros`.
         let (units, rest) = (units as u64, rest as u64);
-        let (whole, parts) = (rest / self.run, rest % self.run);
-        let (since, part) = if parts == 0 { (now - whole, 0) } else { (now - whole - 1, self.run - parts) };
-        State { since, units: state.units - units, part }
+        let (whole, parts) = (rest / self.interval_units, rest % self.interval_units);
+        let (since, fraction) =
+            if parts == 0 { (now - whole, 0) } else { (now - whole - 1, self.interval_units - parts) };
+        State { since, units: state.units - units, fraction }
     }
 
-    /// The meter that is empty at `ends`, as it stood at `at`.
-    pub(crate) fn ending(&self, at: u64, ends: u64) -> State {
-        let (left, rise, run) = (u128::from(ends.saturating_sub(at)), u128::from(self.rise), u128::from(self.run));
-        // The fewest that take so long, to the microsecond.
-        let units = if left == 0 { 0 } else { ((left - 1) * run / rise + 1).min(u128::from(self.ceiling)) };
-        let takes = units * rise / run;
-        // 0 would be a bucket never seen.
-        State { since: ends.saturating_sub(takes as u64).max(1), units: units as u64, part: 0 }
+    /// The state at `at` of a meter that is empty at `ends`.
+    pub(crate) fn state_ending_at(&self, ends: u64, at: u64) -> State {
+        let (micros, units) = (u128::from(self.interval_micros), u128::from(self.interval_units));
+        let left = u128::from(ends.saturating_sub(at));
+        // The fewest units that take so long, to the microsecond.
+        let held = if left == 0 { 0 } else { ((left - 1) * units / micros + 1).min(u128::from(self.max_units)) };
+        let drains_in = held * micros / units;
+        // A `since` of 0 would be a bucket never seen.
+        State { since: ends.saturating_sub(drains_in as u64).max(1), units: held as u64, fraction: 0 }
     }
 
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.at(state, now).units + cost <= self.capacity
+        self.state_at(state, now).units + cost <= self.capacity
     }
 
-    /// Asks, charges and tells in one step: what `admits`, `add`, `ends` and `view` would, one after the other. `None` is
-    /// a refusal, and changes nothing.
+    /// Asks, charges and answers in one step: the same as `admits`, `charge`, `ends` and `view` one after the other.
+    /// `None` is a refusal, and changes nothing.
     #[inline(always)]
-    pub(crate) fn try_add(&self, state: &mut State, now: u64, cost: u64) -> Option<Added> {
-        let mut current = self.at(state, now);
+    pub(crate) fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Option<Admitted> {
+        let mut current = self.state_at(state, now);
         current.units += cost;
         if current.units > self.capacity {
             return None;
         }
         *state = current;
         let ends = self.ends(&current);
-        Some(Added { ends, view: self.shown(&current, ends, now, cost) })
+        Some(Admitted { ends, view: self.view_of(&current, ends, now, cost) })
     }
 
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.at(state, now);
-        state.units = (state.units + cost).min(self.ceiling);
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.state_at(state, now);
+        state.units = (state.units + cost).min(self.max_units);
     }
 
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.at(state, now);
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.state_at(state, now);
         state.units = state.units.saturating_sub(cost);
     }
 
-    /// The first whole microsecond at which `units` more have drained since the state's moment.
+    /// The first whole microsecond at which `units` units have drained since the state's moment.
     #[inline]
-    pub(crate) fn moment(&self, state: &State, units: u64) -> u64 {
-        if let Some(parts) = units.checked_mul(self.rise).and_then(|parts| parts.checked_add(state.part)) {
-            return state.since + if self.run == 1 { parts } else { parts.div_ceil(self.run) };
+    pub(crate) fn drained_at(&self, state: &State, units: u64) -> u64 {
+        if let Some(parts) = units.checked_mul(self.interval_micros).and_then(|parts| parts.checked_add(state.fraction))
+        {
+            return state.since + if self.interval_units == 1 { parts } else { parts.div_ceil(self.interval_units) };
         }
-        let parts = u128::from(units) * u128::from(self.rise) + u128::from(state.part);
-        state.since + parts.div_ceil(u128::from(self.run)) as u64
+        let parts = u128::from(units) * u128::from(self.interval_micros) + u128::from(state.fraction);
+        state.since + parts.div_ceil(u128::from(self.interval_units)) as u64
     }
 
+    /// TAT, rounded up to a whole microsecond; 0 for a meter that is empty.
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
-        if state.units == 0 { 0 } else { self.moment(state, state.units) }
+        if state.units == 0 { 0 } else { self.drained_at(state, state.units) }
     }
 
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let state = self.at(state, now);
-        self.shown(&state, self.ends(&state), now, cost)
+        let state = self.state_at(state, now);
+        self.view_of(&state, self.ends(&state), now, cost)
     }
 
-    /// The view of a state that stands at `now`.
+    /// The view of the state at `now`.
     #[inline(always)]
-    fn shown(&self, state: &State, ends: u64, now: u64, cost: u64) -> View {
+    fn view_of(&self, state: &State, ends: u64, now: u64, cost: u64) -> View {
         let wanted = state.units + cost;
         let admits_at = if cost > self.capacity {
             None
         } else if wanted <= self.capacity {
             Some(now)
         } else {
-            Some(self.moment(state, wanted - self.capacity))
+            Some(self.drained_at(state, wanted - self.capacity))
         };
         View { remaining: self.capacity.saturating_sub(state.units), admits_at, resets_at: ends.max(now), delay: 0 }
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Meter, State};
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn the_example_of_this_file() {
+        let meter = Meter::new(3, 10 * SECOND, 3);
+        assert_eq!((meter.interval_micros, meter.interval_units), (10 * SECOND, 3));
+        let mut state = State::default();
+        meter.charge(&mut state, 0, 3);
+        assert_eq!(meter.ends(&state), 10 * SECOND);
+        let later = meter.state_at(&state, 4 * SECOND);
+        assert_eq!(later, State { since: 3_333_333, units: 2, fraction: 1 });
+        assert_eq!(meter.ends(&later), 10 * SECOND);
+    }
 }

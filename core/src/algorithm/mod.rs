@@ -1,10 +1,12 @@
 //! Every algorithm as pure integer rules over (state, now, cost): no clock, no I/O, no floating point.
 //!
-//! Each file has a `Rule` (a limit's numbers, made once) and a `State` (what is stored), and the same five
-//! functions: `admits` and `view` look, `add` charges, `take` gives back, `ends` says when the state is as good as
-//! none. The Lua file of the same name holds the same rules for Redis; the differential test holds the two together.
+//! Each file has a `Rule` (a limit's numbers, made once) and a `State` (what is stored), and the same functions: `admits`
+//! and `view` read, `charge` and `refund` write, `ends` says from when on the state means the same as no state. A file
+//! begins with its rule, its state, its cost and an example; below, n is the count, p the period, c the cost of a check
+//! and t its time. The Lua file of the same name holds the same rule for Redis; the differential test compares the two.
 //!
-//! Time for a state never runs backwards: every rule reads the later of `now` and the moment it last knew.
+//! All moments and lengths are whole microseconds. Time for a state never runs backwards: every rule reads the later of
+//! `now` and the moment that it stored last.
 
 mod calendar_window;
 mod concurrency;
@@ -12,39 +14,37 @@ mod fixed_window;
 mod gcra;
 mod leaky_bucket;
 mod meter;
-mod recall;
+mod observed;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
 mod token_bucket;
 
 pub(crate) use calendar_window::Grid;
-pub(crate) use concurrency::{Hold, HoldId};
+pub(crate) use concurrency::{HoldId, StoredHold};
 pub(crate) use meter::Meter;
-pub(crate) use recall::Heard;
+pub(crate) use observed::Observed;
 
-use crate::policy::{Algorithm, Limit};
+/// The largest integer that Rust, Lua and JavaScript all hold exactly; every number stays at or below it.
+pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// Numbers stay at or below this, so that Lua and JavaScript agree with Rust.
-pub(crate) const MAX: u64 = (1 << 53) - 1;
-
-/// What one limit says after a call: everything a Decision tells about it.
+/// What a Decision tells of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct View {
-    /// Units that would be admitted right now.
+    /// Units that would be admitted now.
     pub(crate) remaining: u64,
-    /// The first moment the cost asked for would be admitted; `None` is never.
+    /// The first moment at which the same cost would be admitted; `None` is never.
     pub(crate) admits_at: Option<u64>,
     /// The moment from which the limit is as if unused.
     pub(crate) resets_at: u64,
-    /// `leaky-bucket`: how long the caller waits for its turn.
+    /// `leaky-bucket`: how long the caller has to wait before it goes on.
     pub(crate) delay: u64,
 }
 
-/// What a meter says of a check that it admitted and charged.
+/// A check that a meter admitted and charged.
 #[derive(Debug)]
-pub(crate) struct Added {
-    /// The moment from which the state is as good as none.
+pub(crate) struct Admitted {
+    /// See [`Rule::ends`].
     pub(crate) ends: u64,
     pub(crate) view: View,
 }
@@ -77,37 +77,68 @@ pub(crate) enum State {
     Concurrency(Box<concurrency::State>),
 }
 
-/// Runs one expression for whichever algorithm rule and state belong to.
-macro_rules! with {
-    ($rule:expr, $state:expr, |$r:ident, $s:ident| $run:expr) => {
+/// Evaluates one expression for the algorithm of a rule and its state.
+macro_rules! dispatch {
+    ($rule:expr, $state:expr, |$r:ident, $s:ident| $body:expr) => {
         match ($rule, $state) {
-            (Rule::FixedWindow($r), State::FixedWindow($s)) => $run,
-            (Rule::CalendarWindow($r), State::CalendarWindow($s)) => $run,
-            (Rule::SlidingLog($r), State::SlidingLog($s)) => $run,
-            (Rule::SlidingWindow($r), State::SlidingWindow($s)) => $run,
-            (Rule::SlidingCounter($r), State::SlidingCounter($s)) => $run,
-            (Rule::TokenBucket($r), State::TokenBucket($s)) => $run,
-            (Rule::Gcra($r), State::Gcra($s)) => $run,
-            (Rule::LeakyBucket($r), State::LeakyBucket($s)) => $run,
-            (Rule::Concurrency($r), State::Concurrency($s)) => $run,
-            _ => unreachable!("a state is only ever handed to the rule that made it"),
+            (Rule::FixedWindow($r), State::FixedWindow($s)) => $body,
+            (Rule::CalendarWindow($r), State::CalendarWindow($s)) => $body,
+            (Rule::SlidingLog($r), State::SlidingLog($s)) => $body,
+            (Rule::SlidingWindow($r), State::SlidingWindow($s)) => $body,
+            (Rule::SlidingCounter($r), State::SlidingCounter($s)) => $body,
+            (Rule::TokenBucket($r), State::TokenBucket($s)) => $body,
+            (Rule::Gcra($r), State::Gcra($s)) => $body,
+            (Rule::LeakyBucket($r), State::LeakyBucket($s)) => $body,
+            (Rule::Concurrency($r), State::Concurrency($s)) => $body,
+            _ => unreachable!("a state is given only to the rule that made it"),
         }
     };
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        match limit.algorithm() {
-            Algorithm::FixedWindow => Self::FixedWindow(fixed_window::Rule::new(limit)),
-            Algorithm::CalendarWindow => Self::CalendarWindow(calendar_window::Rule::new(limit)),
-            Algorithm::SlidingLog => Self::SlidingLog(sliding_log::Rule::new(limit)),
-            Algorithm::SlidingWindow => Self::SlidingWindow(sliding_window::Rule::new(limit)),
-            Algorithm::SlidingCounter => Self::SlidingCounter(sliding_counter::Rule::new(limit)),
-            Algorithm::TokenBucket => Self::TokenBucket(token_bucket::Rule::new(limit)),
-            Algorithm::Gcra => Self::Gcra(gcra::Rule::new(limit)),
-            Algorithm::LeakyBucket => Self::LeakyBucket(leaky_bucket::Rule::new(limit)),
-            Algorithm::Concurrency => Self::Concurrency(concurrency::Rule::new(limit)),
-        }
+    /// A window of `period` that the first admitted check opens.
+    pub(crate) const fn fixed_window(count: u64, period: u64) -> Self {
+        Self::FixedWindow(fixed_window::Rule { count, period })
+    }
+
+    /// Windows of the UTC calendar.
+    pub(crate) const fn calendar_window(count: u64, grid: Grid) -> Self {
+        Self::CalendarWindow(calendar_window::Rule { count, grid })
+    }
+
+    /// The exact sum over the last `period`.
+    pub(crate) const fn sliding_log(count: u64, period: u64) -> Self {
+        Self::SlidingLog(sliding_log::Rule { count, period })
+    }
+
+    /// The sum over the last `period` in granules of `period / precision`.
+    pub(crate) fn sliding_window(count: u64, period: u64, precision: u32) -> Self {
+        Self::SlidingWindow(sliding_window::Rule { count, period, granule: period / u64::from(precision) })
+    }
+
+    /// The estimate from two windows of `period`.
+    pub(crate) const fn sliding_counter(count: u64, period: u64) -> Self {
+        Self::SlidingCounter(sliding_counter::Rule { count, period })
+    }
+
+    /// `burst` tokens that refill at `count` per `period`, `initial` of them at the start, or all.
+    pub(crate) fn token_bucket(count: u64, period: u64, burst: u64, initial: Option<u64>) -> Self {
+        Self::TokenBucket(token_bucket::Rule::new(count, period, burst, initial))
+    }
+
+    /// The generic cell rate algorithm at `count` per `period`.
+    pub(crate) fn gcra(count: u64, period: u64, burst: u64) -> Self {
+        Self::Gcra(gcra::Rule::new(count, period, burst))
+    }
+
+    /// A queue of `burst` places that drains at `count` per `period`.
+    pub(crate) fn leaky_bucket(count: u64, period: u64, burst: u64) -> Self {
+        Self::LeakyBucket(leaky_bucket::Rule::new(count, period, burst))
+    }
+
+    /// `count` units in progress, in holds that expire after `ttl`.
+    pub(crate) const fn concurrency(count: u64, ttl: u64) -> Self {
+        Self::Concurrency(concurrency::Rule { count, ttl })
     }
 
     /// The state of a key that was never seen.
@@ -128,21 +159,21 @@ impl Rule {
     /// Whether a check of `cost` is admitted at `now`.
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        with!(self, state, |rule, state| rule.admits(state, now, cost))
+        dispatch!(self, state, |rule, state| rule.admits(state, now, cost))
     }
 
     /// Charges `cost`, admitted or not.
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) {
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) {
         match (self, state) {
             (Self::Concurrency(rule), State::Concurrency(state)) => rule.open(state, now, cost, hold),
-            (rule, state) => with!(rule, state, |rule, state| rule.add(state, now, cost)),
+            (rule, state) => dispatch!(rule, state, |rule, state| rule.charge(state, now, cost)),
         }
     }
 
-    /// The bare meter, of a rule and a state that are nothing else: it can ask, charge and tell in one step.
+    /// The meter, of a rule and a state that are nothing else: [`Meter::try_charge`] can serve them.
     #[inline(always)]
-    pub(crate) fn bare<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
+    pub(crate) fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
         match (self, state) {
             (Self::Gcra(meter), State::Gcra(state)) => Some((meter, state)),
             (Self::TokenBucket(rule), State::TokenBucket(state)) if rule.missing() == 0 => Some((rule.meter(), state)),
@@ -150,12 +181,12 @@ impl Rule {
         }
     }
 
-    /// Gives `cost` back, newest first, never above full.
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        with!(self, state, |rule, state| rule.take(state, now, cost));
+    /// Gives `cost` back, the newest units first; a limit never has more left than when it is unused.
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        dispatch!(self, state, |rule, state| rule.refund(state, now, cost));
     }
 
-    /// Makes a hold last another ttl; says whether it was there.
+    /// Makes a hold last another ttl; false when there is no such hold.
     pub(crate) fn renew(&self, state: &mut State, now: u64, hold: HoldId) -> bool {
         match (self, state) {
             (Self::Concurrency(rule), State::Concurrency(state)) => rule.renew(state, now, hold),
@@ -163,7 +194,7 @@ impl Rule {
         }
     }
 
-    /// Gives a hold back; says whether it was there.
+    /// Gives a hold back; false when there is no such hold.
     pub(crate) fn close(&self, state: &mut State, now: u64, hold: HoldId) -> bool {
         match (self, state) {
             (Self::Concurrency(rule), State::Concurrency(state)) => rule.close(state, now, hold),
@@ -171,11 +202,11 @@ impl Rule {
         }
     }
 
-    /// Stores the moment a key was first seen, for a rule to which that matters; says whether it did.
+    /// Starts a token bucket that does not start full and has not started; says whether it did.
     #[inline]
-    pub(crate) fn birth(&self, state: &mut State, now: u64) -> bool {
+    pub(crate) fn start(&self, state: &mut State, now: u64) -> bool {
         match (self, state) {
-            (Self::TokenBucket(rule), State::TokenBucket(state)) => rule.birth(state, now),
+            (Self::TokenBucket(rule), State::TokenBucket(state)) => rule.start(state, now),
             _ => false,
         }
     }
@@ -190,36 +221,36 @@ impl Rule {
         }
     }
 
-    /// Reads what the same bucket left when it had another count in the same period.
-    pub(crate) fn refit(&self, state: &mut State, was: (u64, u64), now: u64) {
+    /// Converts a state that a bucket of another count in the same period wrote: `was` is that count and the period.
+    pub(crate) fn rescale(&self, state: &mut State, was: (u64, u64), now: u64) {
         if let (Some(meter), State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state)) =
             (self.meter(), state)
         {
-            meter.refit(state, was, now);
+            meter.rescale(state, was, now);
         }
     }
 
-    /// How long the limit is to be remembered once everything about its key is over.
+    /// How long the state is kept after [`Rule::ends`]; only for a bucket that does not start full.
     pub(crate) fn grace(&self) -> u64 {
         if let Self::TokenBucket(rule) = self { rule.grace() } else { 0 }
     }
 
-    /// The moment from which the state is as good as none.
+    /// The moment from which on the state means the same as no state; 0 when it already does.
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
-        with!(self, state, |rule, state| rule.ends(state))
+        dispatch!(self, state, |rule, state| rule.ends(state))
     }
 
-    /// What the limit says at `now` to someone who asks for `cost`, of which `charged` was just charged.
+    /// What the limit says at `now` of a check of `cost`, of which `charged` units were just charged.
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
         match (self, state) {
-            (Self::LeakyBucket(rule), State::LeakyBucket(state)) => rule.queued(state, now, cost, charged),
-            (rule, state) => with!(rule, state, |rule, state| rule.view(state, now, cost)),
+            (Self::LeakyBucket(rule), State::LeakyBucket(state)) => rule.view_with_delay(state, now, cost, charged),
+            (rule, state) => dispatch!(rule, state, |rule, state| rule.view(state, now, cost)),
         }
     }
 
-    /// The most units ever admitted at once.
+    /// The most units that are ever admitted at once.
     #[inline]
     pub(crate) fn capacity(&self) -> u64 {
         match self {

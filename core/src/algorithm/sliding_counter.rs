@@ -1,7 +1,15 @@
-//! `sliding-counter`: two counters over aligned windows and the usual estimate between them.
+//! `sliding-counter`: the two-counter estimate of a sliding window.
+//!
+//! **Rule.** Units are counted in aligned windows of length p. The units of the last p are estimated as if those of the
+//! previous window were spread evenly over it: `floor(previous * (p - elapsed) / p) + current`, where `elapsed` is the
+//! time since the current window began. A check is admitted when this estimate and c are at most n. **State:** the two
+//! counters and the moment of the last charge. **Cost:** O(1). It is an estimate: after a burst at the end of a window,
+//! more than n units may pass within p.
+//!
+//! **Example,** 10 per 60 s: 10 units in the window [0 s, 60 s), none since. At 75 s the estimate is
+//! floor(10 * 45 / 60) = 7, so 3 units are admitted. The estimate is 1 until 114 s, and 0 after that.
 
-use super::{MAX, View};
-use crate::policy::Limit;
+use super::{MAX_SAFE_INTEGER, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -13,18 +21,15 @@ pub(crate) struct Rule {
 pub(crate) struct State {
     /// When it was last charged; `current` belongs to the window of this moment.
     pub(crate) touched: u64,
+    /// Units charged in the window before that.
     pub(crate) previous: u64,
     pub(crate) current: u64,
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        Self { count: limit.count(), period: limit.period().micros() }
-    }
-
-    /// The counters as they stand at `now`.
+    /// The counters at `now`.
     #[inline]
-    fn at(&self, state: &State, now: u64) -> State {
+    fn state_at(&self, state: &State, now: u64) -> State {
         let touched = now.max(state.touched);
         match touched / self.period - state.touched / self.period {
             0 => State { touched, ..*state },
@@ -43,17 +48,17 @@ impl Rule {
 
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.estimate(&self.at(state, now)) + cost <= self.count
+        self.estimate(&self.state_at(state, now)) + cost <= self.count
     }
 
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.at(state, now);
-        state.current = (state.current + cost).min(MAX);
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.state_at(state, now);
+        state.current = (state.current + cost).min(MAX_SAFE_INTEGER);
     }
 
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.at(state, now);
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.state_at(state, now);
         let older = cost.saturating_sub(state.current);
         state.current = state.current.saturating_sub(cost);
         state.previous = state.previous.saturating_sub(older);
@@ -62,8 +67,8 @@ impl Rule {
         }
     }
 
-    /// When what was counted in the window before the one that begins at `start` weighs at most `most` units.
-    fn fades(&self, start: u64, counted: u64, most: u64) -> u64 {
+    /// When the estimate of the window before the one that begins at `start`, which counted `counted`, falls to `most`.
+    fn falls_to(&self, start: u64, counted: u64, most: u64) -> u64 {
         if counted <= most {
             return start;
         }
@@ -72,13 +77,13 @@ impl Rule {
         start + self.period - left as u64
     }
 
-    /// The most that the window before may have counted, when all of what weighs `used` at `at` was counted there; that is
-    /// so when it is over by the end of this window.
-    pub(crate) fn faded(&self, used: u64, at: u64, ends: u64) -> Option<u64> {
+    /// The most that the previous window can have counted when the estimate at `at` is `used` and falls to 0 at `ends`.
+    /// `None` when that is later than the end of this window: then the units were counted in this window.
+    pub(crate) fn largest_previous(&self, used: u64, at: u64, ends: u64) -> Option<u64> {
         let left = self.period - at % self.period;
         let rest = (at + left).checked_sub(ends)?;
-        let weighs = (u128::from(used) + 1) * u128::from(self.period);
-        let by_weight = u64::try_from(weighs.div_ceil(u128::from(left)) - 1).ok()?;
+        let weight = (u128::from(used) + 1) * u128::from(self.period);
+        let by_weight = u64::try_from(weight.div_ceil(u128::from(left)) - 1).ok()?;
         Some((self.period - 1).checked_div(rest).map_or(by_weight, |by_end| by_end.clamp(used, by_weight)))
     }
 
@@ -86,9 +91,9 @@ impl Rule {
     pub(crate) fn ends(&self, state: &State) -> u64 {
         let start = state.touched - state.touched % self.period;
         if state.current > 0 {
-            self.fades(start + self.period, state.current, 0)
+            self.falls_to(start + self.period, state.current, 0)
         } else if state.previous > 0 {
-            self.fades(start, state.previous, 0)
+            self.falls_to(start, state.previous, 0)
         } else {
             0
         }
@@ -96,7 +101,7 @@ impl Rule {
 
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let state = self.at(state, now);
+        let state = self.state_at(state, now);
         let used = self.estimate(&state);
         let start = state.touched - state.touched % self.period;
         let admits_at = if cost > self.count {
@@ -104,10 +109,27 @@ impl Rule {
         } else if used + cost <= self.count {
             Some(now)
         } else if state.current + cost <= self.count {
-            Some(self.fades(start, state.previous, self.count - cost - state.current))
+            Some(self.falls_to(start, state.previous, self.count - cost - state.current))
         } else {
-            Some(self.fades(start + self.period, state.current, self.count - cost))
+            Some(self.falls_to(start + self.period, state.current, self.count - cost))
         };
         View { remaining: self.count.saturating_sub(used), admits_at, resets_at: self.ends(&state).max(now), delay: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rule, State};
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn the_example_of_this_file() {
+        let (rule, mut state) = (Rule { count: 10, period: 60 * SECOND }, State::default());
+        rule.charge(&mut state, 59 * SECOND, 10);
+        assert_eq!(rule.view(&state, 75 * SECOND, 1).remaining, 3);
+        assert!(rule.admits(&state, 75 * SECOND, 3) && !rule.admits(&state, 75 * SECOND, 4));
+        assert_eq!(rule.view(&state, 114 * SECOND, 1).remaining, 9);
+        assert_eq!(rule.view(&state, 114 * SECOND + 1, 1).remaining, 10);
     }
 }

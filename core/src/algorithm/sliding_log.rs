@@ -1,12 +1,16 @@
-//! `sliding-log`: the exact sum of the units admitted in (t - p, t].
+//! `sliding-log`: at most n units in any window of length p, exactly.
 //!
-//! Entries hold running totals, so that the units in any stretch are one subtraction and every search is a bisection.
-//! The totals wrap at 2^53; the units in the window stay below half of that, so differences are always right.
+//! **Rule.** The units that were admitted in (t - p, t] and c are at most n. **State:** a log with an entry for each
+//! admitted check: its moment and the running total after it. With running totals the units in any stretch of time are
+//! one subtraction, and every search is a bisection. Totals wrap at 2^53; a window counts less than half of that, so
+//! that a difference of two totals is unambiguous. **Cost:** O(log n) in time, O(n) in space.
+//!
+//! **Example,** 3 per 10 s: units at 0 s, 4 s and 9 s are admitted. A check of cost 1 at 9.5 s is refused until 10 s, when
+//! the unit of 0 s leaves the window; one of cost 2 is refused until 14 s.
 
 use std::collections::VecDeque;
 
-use super::{MAX, View};
-use crate::policy::Limit;
+use super::{MAX_SAFE_INTEGER, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -22,13 +26,13 @@ pub(crate) struct State {
     pub(crate) entries: VecDeque<(u64, u64)>,
 }
 
-/// The most units a window counts.
-const MOST: u64 = MAX / 2;
+/// The most units that a window counts.
+const MAX_UNITS: u64 = MAX_SAFE_INTEGER / 2;
 
-/// The units between two running totals.
+/// The units between two running totals, which wrap.
 #[inline]
 fn between(before: u64, after: u64) -> u64 {
-    after.wrapping_sub(before) & MAX
+    after.wrapping_sub(before) & MAX_SAFE_INTEGER
 }
 
 impl State {
@@ -42,27 +46,23 @@ impl State {
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        Self { count: limit.count(), period: limit.period().micros() }
-    }
-
     /// How many entries have left the window at `now`, and the running total before those that have not.
     #[inline]
-    fn gone(&self, state: &State, now: u64) -> (usize, u64) {
+    fn expired(&self, state: &State, now: u64) -> (usize, u64) {
         let now = now.max(state.touched());
-        let gone = state.entries.partition_point(|&(at, _)| at + self.period <= now);
-        (gone, if gone == 0 { state.base } else { state.entries[gone - 1].1 })
+        let expired = state.entries.partition_point(|&(at, _)| at + self.period <= now);
+        (expired, if expired == 0 { state.base } else { state.entries[expired - 1].1 })
     }
 
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        between(self.gone(state, now).1, state.total()) + cost <= self.count
+        between(self.expired(state, now).1, state.total()) + cost <= self.count
     }
 
-    /// Drops the entries that have left the window.
-    fn roll(&self, state: &mut State, now: u64) {
-        let (gone, base) = self.gone(state, now);
-        state.entries.drain(..gone);
+    /// Removes the entries that have left the window.
+    fn drop_expired(&self, state: &mut State, now: u64) {
+        let (expired, base) = self.expired(state, now);
+        state.entries.drain(..expired);
         state.base = base;
         if state.entries.is_empty() {
             state.base = 0;
@@ -70,25 +70,25 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
         let now = now.max(state.touched());
-        self.roll(state, now);
+        self.drop_expired(state, now);
         let used = between(state.base, state.total());
-        let total = (state.total() + cost.min(MOST - used)) & MAX;
+        let total = (state.total() + cost.min(MAX_UNITS - used)) & MAX_SAFE_INTEGER;
         match state.entries.back_mut() {
             Some(entry) if entry.0 == now => entry.1 = total,
             _ => state.entries.push_back((now, total)),
         }
     }
 
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        self.roll(state, now);
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        self.drop_expired(state, now);
         let base = state.base;
         let left = between(base, state.total()).saturating_sub(cost);
         while let Some((at, _)) = state.entries.pop_back() {
             let before = between(base, state.total());
             if before < left {
-                state.entries.push_back((at, (base + left) & MAX));
+                state.entries.push_back((at, (base + left) & MAX_SAFE_INTEGER));
                 return;
             }
             if before == left && left > 0 {
@@ -105,7 +105,7 @@ impl Rule {
 
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let (_, before) = self.gone(state, now);
+        let (_, before) = self.expired(state, now);
         let used = between(before, state.total());
         let admits_at = if cost > self.count {
             None
@@ -118,5 +118,21 @@ impl Rule {
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
         View { remaining: self.count.saturating_sub(used), admits_at, resets_at, delay: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rule, State};
+
+    #[test]
+    fn the_example_of_this_file() {
+        let (rule, mut state) = (Rule { count: 3, period: 10_000 }, State::default());
+        for now in [0, 4_000, 9_000] {
+            assert!(rule.admits(&state, now, 1));
+            rule.charge(&mut state, now, 1);
+        }
+        assert_eq!(rule.view(&state, 9_500, 1).admits_at, Some(10_000));
+        assert_eq!(rule.view(&state, 9_500, 2).admits_at, Some(14_000));
     }
 }

@@ -1,13 +1,17 @@
-//! `sliding-window`: the sum over the last period in granules of p/precision.
+//! `sliding-window`: at most n units in any window of length p, counted in granules of p/precision.
 //!
-//! A granule counts until its last instant has left the window, so no window of length p ever holds more than n, and
-//! room comes back at most one granule late. Granules are stored by their last instant, so that a changed precision
-//! reads them as they are.
+//! **Rule.** Time is divided into granules of one length g = p/precision, and units are counted by granule. A granule
+//! counts until its last instant has left the window (t - p, t]. So no window of length p ever holds more than n units,
+//! and units come back at most g late. **State:** the count of each granule in the window, and their sum. A granule is
+//! stored with its last instant, so that a changed precision reads it as it is. **Cost:** O(min(n, precision)).
+//!
+//! **Example,** 3 per 10 s with a precision of 10, so g = 1 s: units at 0.2 s, 4 s and 9 s are admitted. A check at
+//! 9.5 s is refused until the granule [0 s, 1 s) has left the window, at 10.999999 s; `sliding-log` would admit it at
+//! 10.2 s.
 
 use std::collections::VecDeque;
 
-use super::{MAX, View};
-use crate::policy::Limit;
+use super::{MAX_SAFE_INTEGER, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -17,40 +21,38 @@ pub(crate) struct Rule {
     pub(crate) granule: u64,
 }
 
+/// The most granules that [`Rule::compacted`] keeps apart; it counts further ones as leaving together, at the end.
+const COMPACTED_GRANULES: usize = 32;
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct State {
-    /// When it was last touched; the newest granule is the one of this moment.
+    /// The moment of the last change; the newest granule is the one of this moment.
     pub(crate) touched: u64,
     /// Units in the newest granule.
     pub(crate) newest: u64,
     /// Units in all granules, the newest included.
     pub(crate) total: u64,
-    /// The granules before, oldest first: their last instant and their units.
+    /// The granules before the newest, oldest first: their last instant and their units.
     pub(crate) older: VecDeque<(u64, u64)>,
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        let period = limit.period().micros();
-        Self { count: limit.count(), period, granule: period / u64::from(limit.precision()) }
-    }
-
     /// The last instant of the granule that holds a moment.
     #[inline]
     fn last_instant(&self, moment: u64) -> u64 {
         moment - moment % self.granule + self.granule - 1
     }
 
-    /// How many of the older granules have left the window at `now`, and the units still in it.
+    /// How many of the older granules have left the window at `now`, and the units that are still in it.
     #[inline]
-    fn live(&self, state: &State, now: u64) -> (usize, u64) {
+    fn count_live(&self, state: &State, now: u64) -> (usize, u64) {
         if self.last_instant(state.touched) + self.period <= now {
             return (state.older.len(), 0);
         }
         let mut used = state.total;
-        for (gone, &(last, units)) in state.older.iter().enumerate() {
+        for (expired, &(last, units)) in state.older.iter().enumerate() {
             if last + self.period > now {
-                return (gone, used);
+                return (expired, used);
             }
             used -= units;
         }
@@ -60,15 +62,15 @@ impl Rule {
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         let now = now.max(state.touched);
-        self.live(state, now).1 + cost <= self.count
+        self.count_live(state, now).1 + cost <= self.count
     }
 
-    /// Drops what has left the window and makes the granule of `now` the newest.
+    /// Removes what has left the window and makes the granule of `now` the newest.
     #[inline]
-    fn roll(&self, state: &mut State, now: u64) {
+    fn advance_to(&self, state: &mut State, now: u64) {
         let now = now.max(state.touched);
-        let (gone, used) = self.live(state, now);
-        state.older.drain(..gone);
+        let (expired, used) = self.count_live(state, now);
+        state.older.drain(..expired);
         state.total = used;
         let last = self.last_instant(state.touched);
         if used == 0 {
@@ -84,15 +86,15 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
-        self.roll(state, now);
-        let cost = cost.min(MAX - state.total);
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        self.advance_to(state, now);
+        let cost = cost.min(MAX_SAFE_INTEGER - state.total);
         state.newest += cost;
         state.total += cost;
     }
 
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        self.roll(state, now);
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        self.advance_to(state, now);
         let mut left = cost.min(state.total);
         state.total -= left;
         let newest = left.min(state.newest);
@@ -111,11 +113,11 @@ impl Rule {
         }
     }
 
-    /// The state for looks before `until`, small: what stays in the window until then is put together.
-    pub(crate) fn kept(&self, mut state: State, until: u64) -> State {
-        let goes = |&&(last, _): &&(u64, u64)| last + self.period <= until;
-        let going = state.older.iter().take(super::recall::GRANULES).take_while(goes).count();
-        state.newest += state.older.drain(going..).map(|(_, units)| units).sum::<u64>();
+    /// A smaller state with the same answers before `until`: granules that stay in the window until then become one.
+    pub(crate) fn compacted(&self, mut state: State, until: u64) -> State {
+        let leaves = |&&(last, _): &&(u64, u64)| last + self.period <= until;
+        let leaving = state.older.iter().take(COMPACTED_GRANULES).take_while(leaves).count();
+        state.newest += state.older.drain(leaving..).map(|(_, units)| units).sum::<u64>();
         state.older.shrink_to_fit();
         state
     }
@@ -131,13 +133,13 @@ impl Rule {
 
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let (gone, used) = self.live(state, now.max(state.touched));
+        let (expired, used) = self.count_live(state, now.max(state.touched));
         let admits_at = if cost > self.count {
             None
         } else {
             let mut excess = (used + cost).saturating_sub(self.count);
             let mut moment = now;
-            for &(last, units) in state.older.range(gone..) {
+            for &(last, units) in state.older.range(expired..) {
                 if excess == 0 {
                     break;
                 }
@@ -148,5 +150,23 @@ impl Rule {
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
         View { remaining: self.count.saturating_sub(used), admits_at, resets_at, delay: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rule, State};
+
+    const MILLISECOND: u64 = 1_000;
+
+    #[test]
+    fn the_example_of_this_file() {
+        let rule = Rule { count: 3, period: 10_000 * MILLISECOND, granule: 1_000 * MILLISECOND };
+        let mut state = State::default();
+        for now in [200, 4_000, 9_000] {
+            assert!(rule.admits(&state, now * MILLISECOND, 1));
+            rule.charge(&mut state, now * MILLISECOND, 1);
+        }
+        assert_eq!(rule.view(&state, 9_500 * MILLISECOND, 1).admits_at, Some(10_999_999));
     }
 }

@@ -1,27 +1,31 @@
-//! `token-bucket`: `burst` tokens, refilled continuously at n/p; starts full, or with `initial` tokens.
+//! `token-bucket`: a bucket of `burst` tokens that refills continuously at n/p.
 //!
-//! A meter counts the tokens that are missing. With `initial`, a full bucket differs from one never seen: the
-//! key is remembered for as long as it takes to fill once nothing else is to be remembered, and the first call stores
-//! the moment the bucket began, also when that call is denied (the tokens it waits for would never come otherwise).
+//! **Rule.** A check of cost c is admitted when the bucket has c tokens, and takes them. A bucket starts full, or with
+//! `initial` tokens. **State:** a meter of the tokens that are missing ([`meter`](super::meter)). **Cost:** O(1).
+//!
+//! With `initial`, a key that was never seen differs from one whose bucket is full. So the first call stores the moment
+//! at which the bucket started, also when that call is refused: otherwise the tokens it waits for would never come. And
+//! a full bucket is remembered for a *grace period*, the time it takes to fill, once nothing else of its key matters.
+//!
+//! **Example,** `token-bucket 5/s burst 10` with `initial: 2`: at 0 ms two units are admitted and a third is refused. A
+//! token comes every 200 ms, so the third is admitted at 200 ms; the bucket is full again at 2200 ms.
 
 use super::View;
 use super::meter::{Meter, State};
-use crate::policy::Limit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
     meter: Meter,
     pub(crate) capacity: u64,
-    /// Tokens missing at the start, when that is not none.
+    /// Tokens that are missing at the start; 0 for a bucket that starts full.
     missing: u64,
 }
 
 impl Rule {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        let meter = Meter::new(limit);
-        let capacity = meter.capacity;
-        let missing = limit.initial().map_or(0, |initial| capacity.saturating_sub(initial));
-        Self { meter, capacity, missing }
+    /// A bucket that refills `count` tokens in `period` microseconds and starts with `initial` tokens, or full.
+    pub(crate) fn new(count: u64, period: u64, burst: u64, initial: Option<u64>) -> Self {
+        let missing = initial.map_or(0, |initial| burst.saturating_sub(initial));
+        Self { meter: Meter::new(count, period, burst), capacity: burst, missing }
     }
 
     pub(crate) const fn meter(&self) -> &Meter {
@@ -32,47 +36,48 @@ impl Rule {
         self.missing
     }
 
-    /// Whether the bucket was never seen.
+    /// Whether the bucket has not started.
     #[inline]
-    fn unknown(&self, state: &State) -> bool {
+    fn is_unstarted(&self, state: &State) -> bool {
         self.missing > 0 && state.since == 0
     }
 
-    /// How long the bucket is remembered once nothing else is to be: as long as it takes to fill, at least 1 µs. 0 for
-    /// a bucket that starts full, which need not be remembered.
+    /// The grace period: as long as the bucket takes to fill, at least 1 µs. 0 for a bucket that starts full.
     pub(crate) fn grace(&self) -> u64 {
-        if self.missing == 0 { 0 } else { self.meter.moment(&State::default(), self.capacity).max(1) }
+        if self.missing == 0 { 0 } else { self.meter.drained_at(&State::default(), self.capacity).max(1) }
     }
 
+    /// The state, of a bucket that starts now if it has not started.
     #[inline]
-    fn known(&self, state: &State, now: u64) -> State {
-        if self.unknown(state) { State { since: now, units: self.missing, part: 0 } } else { *state }
+    fn started(&self, state: &State, now: u64) -> State {
+        if self.is_unstarted(state) { State { since: now, units: self.missing, fraction: 0 } } else { *state }
     }
 
+    /// Starts a bucket that has not started; says whether it did.
     #[inline]
-    pub(crate) fn birth(&self, state: &mut State, now: u64) -> bool {
-        let unknown = self.unknown(state);
-        if unknown {
-            *state = self.known(state, now);
+    pub(crate) fn start(&self, state: &mut State, now: u64) -> bool {
+        let unstarted = self.is_unstarted(state);
+        if unstarted {
+            *state = self.started(state, now);
         }
-        unknown
+        unstarted
     }
 
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.meter.admits(&self.known(state, now), now, cost)
+        self.meter.admits(&self.started(state, now), now, cost)
     }
 
     #[inline]
-    pub(crate) fn add(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.known(state, now);
-        self.meter.add(state, now, cost);
+    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.started(state, now);
+        self.meter.charge(state, now, cost);
     }
 
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) {
-        // Nothing was charged to a bucket never seen: giving back must not fill it.
-        if !self.unknown(state) {
-            self.meter.take(state, now, cost);
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+        // Nothing was charged to a bucket that has not started: a refund must not fill it.
+        if !self.is_unstarted(state) {
+            self.meter.refund(state, now, cost);
         }
     }
 
@@ -81,12 +86,32 @@ impl Rule {
         match self.missing {
             0 => self.meter.ends(state),
             _ if state.since == 0 => 0,
-            _ => self.meter.moment(state, state.units),
+            _ => self.meter.drained_at(state, state.units),
         }
     }
 
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        self.meter.view(&self.known(state, now), now, cost)
+        self.meter.view(&self.started(state, now), now, cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rule, State};
+
+    const MILLISECOND: u64 = 1_000;
+
+    #[test]
+    fn the_example_of_this_file() {
+        let rule = Rule::new(5, 1_000 * MILLISECOND, 10, Some(2));
+        // A `since` of 0 would be a bucket that has not started.
+        let (mut state, start) = (State::default(), 1_000_000 * MILLISECOND);
+        assert!(rule.admits(&state, start, 2) && !rule.admits(&state, start, 3));
+        rule.charge(&mut state, start, 2);
+        assert_eq!(rule.view(&state, start, 1).admits_at, Some(start + 200 * MILLISECOND));
+        rule.charge(&mut state, start + 200 * MILLISECOND, 1);
+        assert_eq!(rule.ends(&state), start + 2_200 * MILLISECOND);
+        assert_eq!(rule.grace(), 2_000 * MILLISECOND);
     }
 }

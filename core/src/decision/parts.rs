@@ -3,7 +3,7 @@
 use super::Decision;
 use crate::algorithm::View;
 use crate::error::{Error, Result};
-use crate::plan_cache::PlanHandle;
+use crate::plan_cache::{PlanHandle, plan_of};
 use crate::policy::Policy;
 use crate::store::{Answer, Source};
 
@@ -66,7 +66,7 @@ impl Decision {
         let wrong = || Error::config(format!("{:?} are not the numbers of a Decision", parts.numbers));
         let (&[said, source, now, blocked_until, refused], views) =
             parts.numbers.split_first_chunk().ok_or_else(wrong)?;
-        let plan = parts.policy.plan();
+        let plan = plan_of(&parts.policy);
         if said > 3 || views.len() % EACH != 0 || views.len() / EACH > plan.rules.len() {
             return Err(wrong());
         }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use compact_str::CompactString;
 
-use crate::algorithm::MAX;
+use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::clock::{ManualClock, Watcher};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -111,7 +111,7 @@ impl Inner {
         let number = self.holds.fetch_add(1, Ordering::Relaxed);
         let mixed = blake3::hash(&[self.seed.to_le_bytes(), number.to_le_bytes()].concat());
         let (head, _) = mixed.as_bytes().split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
-        (u64::from_le_bytes(*head) & MAX).max(1)
+        (u64::from_le_bytes(*head) & MAX_SAFE_INTEGER).max(1)
     }
 
     fn closes(&self) {
@@ -175,7 +175,7 @@ impl Drop for Inner {
 /// A cost that a call may have.
 #[inline]
 fn valid_cost(cost: u64) -> Result<u64> {
-    if cost == 0 || cost > MAX {
+    if cost == 0 || cost > MAX_SAFE_INTEGER {
         return Err(Error::new(
             ErrorKind::CostInvalid,
             format!("a cost of {cost} is out of range: it must be a whole number from 1 to 2^53 - 1"),
@@ -237,7 +237,7 @@ impl AsyncLimiter {
 
 /// What `settle` has to do: nothing, charge or refund.
 fn difference(charged: u64, actual: u64) -> Result<Option<Operation>> {
-    if actual > MAX {
+    if actual > MAX_SAFE_INTEGER {
         valid_cost(actual)?;
     }
     Ok(match actual {

@@ -90,7 +90,7 @@ impl Policies {
     pub(super) fn find(&self, policy: PolicyRef<'_>) -> Result<Arc<Plan>> {
         match policy {
             PolicyRef::Text(text) => self.named(text),
-            PolicyRef::Policy(policy) => Ok(policy.plan()),
+            PolicyRef::Policy(policy) => Ok(plan_cache::plan_of(policy)),
         }
     }
 
@@ -132,7 +132,7 @@ impl Policies {
                 format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\""),
             )
         })?;
-        let plan = policy.plan();
+        let plan = plan_cache::plan_of(&policy);
         let mut notations = self.notations.write();
         if notations.len() < NOTATIONS {
             notations.insert(text.to_owned(), Arc::clone(&plan));
@@ -142,5 +142,5 @@ impl Policies {
 }
 
 fn plans(policies: &[Policy]) -> Plans {
-    policies.iter().map(|policy| (policy.name().to_owned(), policy.plan())).collect()
+    policies.iter().map(|policy| (policy.name().to_owned(), plan_cache::plan_of(policy))).collect()
 }

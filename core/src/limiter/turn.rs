@@ -62,7 +62,7 @@ impl Turn {
             let rest = u128::from(self.wanted - view.remaining - 1);
             u128::from(view.resets_at) + rest / count * period
         };
-        later.min(u128::from(crate::algorithm::MAX)) as u64
+        later.min(u128::from(crate::algorithm::MAX_SAFE_INTEGER)) as u64
     }
 }
 
@@ -71,6 +71,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::store::Views;
 
@@ -80,7 +81,7 @@ mod tests {
     /// What somebody is told who wants one unit behind so many, where each limit has so much left and admits what is
     /// asked in so many seconds.
     fn told(notation: &str, ahead: u64, views: &[(u64, u64)]) -> (Option<Duration>, Vec<bool>) {
-        let plan = Policy::parse(notation).expect("a policy").plan();
+        let plan = plan_of(&Policy::parse(notation).expect("a policy"));
         let views = views.iter().map(|(remaining, seconds)| {
             let at = NOW + seconds * SECOND;
             View { remaining: *remaining, admits_at: Some(at), resets_at: at, delay: 0 }

@@ -30,6 +30,45 @@ pub enum Algorithm {
     /// Tokens that refill continuously.
     TokenBucket,
     /// The generic cell rate algorithm.
+    ///
+    /// With n units per period p, the *emission interval* T = p/n is the time that one unit takes at the allowed rate. The
+    /// *theoretical arrival time* (TAT) is the moment at which all admitted units, one every T, have passed. A check of cost c
+    /// at time t is admitted when max(TAT, t) + c·T - t <= burst·T; then TAT becomes max(TAT, t) + c·T. In textbooks the
+    /// *burst tolerance* is (burst - 1)·T: how early a single unit may arrive.
+    ///
+    /// `gcra 5/s burst 3` has T = 200 ms and burst·T = 600 ms:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tidegate::{Limiter, ManualClock};
+    ///
+    /// let ms = Duration::from_millis;
+    /// let clock = Arc::new(ManualClock::new(Duration::from_secs(1_700_000_000)));
+    /// let limiter = Limiter::builder().clock(Arc::clone(&clock)).build()?;
+    /// let check = || limiter.check("gcra 5/s burst 3", "alice");
+    ///
+    /// // Three units at once; TAT moves to 200, 400 and 600 ms from now.
+    /// for tat in [200, 400, 600] {
+    ///     let decision = check()?;
+    ///     assert!(decision.allowed());
+    ///     assert_eq!(decision.reset_after(), ms(tat));
+    /// }
+    /// // The next unit would move it to 800 ms, which is more than burst·T: refused for 800 - 600 = 200 ms.
+    /// let denied = check()?;
+    /// assert!(!denied.allowed());
+    /// assert_eq!(denied.retry_after(), Some(ms(200)));
+    ///
+    /// // Then there is room for one unit, and TAT moves to 800 ms from the start, 600 ms from now.
+    /// clock.advance(ms(200));
+    /// assert_eq!(check()?.reset_after(), ms(600));
+    /// assert!(!check()?.allowed());
+    ///
+    /// // 800 ms later TAT is in the past: the key is as if unused, but for this unit.
+    /// clock.advance(ms(800));
+    /// assert_eq!(check()?.remaining(), 2);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
     Gcra,
     /// A queue that lets one unit go every period/count.
     LeakyBucket,

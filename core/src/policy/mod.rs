@@ -1,5 +1,6 @@
 //! What is limited and how: policies, limits, their notation and their file. Parsing and validation end here.
 
+mod derived;
 mod file;
 mod limit;
 mod lint;
@@ -12,17 +13,13 @@ pub use file::{Format, PolicyFile};
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
 pub use lint::{Warning, lint};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
-pub(crate) use period::DAY;
 pub use period::{Period, Unit};
 
+use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 
-use once_cell::sync::OnceCell;
-
+use self::derived::Derived;
 use crate::error::{Error, Result};
-use crate::plan::Plan;
-use crate::plan_cache;
 
 /// The most limits one policy may have.
 pub const MAX_LIMITS: usize = 15;
@@ -38,8 +35,7 @@ pub struct Policy {
     name: String,
     limits: Vec<Limit>,
     options: Options,
-    /// Made when it is first applied.
-    plan: OnceCell<Arc<Plan>>,
+    derived: Derived,
 }
 
 impl PartialEq for Policy {
@@ -64,7 +60,7 @@ impl Policy {
         }
         options.validate()?;
         let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
-        Ok(Self { name, limits, options, plan: OnceCell::new() })
+        Ok(Self { name, limits, options, derived: Derived::default() })
     }
 
     /// The policy that a notation such as `20/minute; 5/3s` means.
@@ -87,15 +83,15 @@ impl Policy {
                 name.len()
             )));
         }
-        (self.name, self.plan) = (name, OnceCell::new());
+        (self.name, self.derived) = (name, Derived::default());
         Ok(self)
     }
 
-    /// The policy, ready to be applied.
+    /// What another module derives from the policy: made from a copy by the first call, then kept with the policy and its
+    /// clones.
     #[inline]
-    pub(crate) fn plan(&self) -> Arc<Plan> {
-        let bare = || Self { plan: OnceCell::new(), ..self.clone() };
-        plan_cache::handle(self.plan.get_or_init(|| Arc::new(Plan::new(bare()))))
+    pub(crate) fn derived<T: Any + Send + Sync>(&self, derive: impl FnOnce(Self) -> T) -> &T {
+        self.derived.get_or_init(|| derive(Self { derived: Derived::default(), ..self.clone() }))
     }
 
     /// The name, or the canonical notation when no name was given.

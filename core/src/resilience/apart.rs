@@ -169,7 +169,7 @@ impl Asked {
         let fresh = |entry: &Entry<'_>| Answer {
             applied: true,
             now,
-            views: entry.plan.unseen(now, entry.operation.cost()),
+            views: entry.plan.unused_views(now, entry.operation.cost()),
             ..Answer::default()
         };
         let answers = self.answers.drain(..).zip(entries);

@@ -318,6 +318,7 @@ impl Drop for Breaker {
 mod tests {
     use super::super::stub::Stub;
     use super::*;
+    use crate::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::store::{Operation, submit_to};
 
@@ -325,7 +326,7 @@ mod tests {
     fn failures_of_before_the_way_back_do_not_count_after_it() {
         let (stub, signals) = (Arc::new(Stub::default()), Arc::new(Signals::default()));
         let breaker = Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", SOON, Arc::clone(&signals));
-        let plan = Policy::parse("1/hour").expect("a policy").plan();
+        let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
         for _ in 0..20 {
             assert!(submit_to(&breaker, &entry, None, None, |_| None).is_none());

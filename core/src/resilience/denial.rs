@@ -60,7 +60,7 @@ impl Denial {
             return None;
         }
         let renews = if lasts > longest { until - longest / RENEWAL } else { until };
-        let kept = |(rule, state): (&Rule, _)| rule.kept(state, answer.now + (until - heard));
+        let kept = |(rule, state): (&Rule, _)| rule.compacted(state, answer.now + (until - heard));
         Some(Self {
             plan: Arc::clone(entry.plan),
             key: entry.key.into(),

@@ -213,6 +213,7 @@ mod tests {
     use super::*;
     use crate::algorithm::{Rule, View};
     use crate::plan::Plan;
+    use crate::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::store::{Store, submit_to};
 
@@ -240,7 +241,13 @@ mod tests {
             let stub = Arc::new(Stub::default());
             let cache = Arc::new(DenyCache::new(Duration::from_secs(1)));
             let store = Layered::around(Arc::clone(&cache), Arc::clone(&stub) as Arc<dyn Store>);
-            Self { stub, cache, store, plan: Policy::parse("1/hour").expect("a policy").plan(), said: Arc::default() }
+            Self {
+                stub,
+                cache,
+                store,
+                plan: plan_of(&Policy::parse("1/hour").expect("a policy")),
+                said: Arc::default(),
+            }
         }
 
         fn submit(&self, operation: Operation) {

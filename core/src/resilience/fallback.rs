@@ -266,7 +266,7 @@ impl Fallback {
 
 /// What a key never seen would be told.
 fn fresh(entry: &Entry<'_>, now: u64) -> Answer {
-    let views = entry.plan.unseen(now, entry.operation.cost());
+    let views = entry.plan.unused_views(now, entry.operation.cost());
     Answer { now, views, source: Source::Fallback, ..Answer::default() }
 }
 

@@ -9,7 +9,7 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use super::table::{Item, Table};
-use crate::algorithm::{Heard, HoldId};
+use crate::algorithm::{HoldId, Observed};
 use crate::plan::Plan;
 use crate::store::{Answer, Entry, States};
 
@@ -150,10 +150,10 @@ impl Key {
             };
             let from = if same { Some(index) } else { (0..old.len()).find(like) };
             match from.and_then(|index| old.get_mut(index)).and_then(Option::take) {
-                Some(&(used, ends)) => rule.resumed(Heard { used, at: self.at, ends }, now, holds),
+                Some(&(used, ends)) => rule.state_from(Observed { used, at: self.at, ends }, now, holds),
                 None => match rule {
                     crate::algorithm::Rule::Concurrency(_) => {
-                        rule.resumed(Heard { used: 0, at: self.at, ends: 0 }, now, holds)
+                        rule.state_from(Observed { used: 0, at: self.at, ends: 0 }, now, holds)
                     }
                     rule => rule.fresh(),
                 },
@@ -166,19 +166,20 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::store::Operation;
 
     #[test]
     fn a_million_keys_take_no_more_room_than_there_is() {
         let known = Known::default();
-        let plan = Policy::parse("5/hour").expect("a policy").plan();
+        let plan = plan_of(&Policy::parse("5/hour").expect("a policy"));
         let rule = &plan.rules[0];
         for number in 0..300_000_u64 {
             let key = format!("key {number}");
             let entry = Entry { plan: &plan, key: &key, operation: Operation::Peek { cost: 1 } };
             let mut state = rule.fresh();
-            rule.add(&mut state, number + 1, 1, 0);
+            rule.charge(&mut state, number + 1, 1, 0);
             let views = std::iter::once(rule.view(&state, number + 1, 1, 0)).collect();
             known.hear(&entry, &Answer { now: number + 1, views, ..Answer::default() }, number + 1, 0);
         }

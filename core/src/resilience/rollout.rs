@@ -72,6 +72,7 @@ mod tests {
     use super::super::stub::Stub;
     use super::*;
     use crate::error::ErrorKind;
+    use crate::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::store::{Operation, submit_to};
 
@@ -86,7 +87,7 @@ mod tests {
             .expect("a rollout");
         let rollout = Arc::new(rollout);
         let store: Arc<dyn Store> = Arc::<Rollout>::clone(&rollout);
-        let plan = Policy::parse("1/hour").expect("a policy").plan();
+        let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         for _ in 0..3 {
             let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
             assert!(submit_to(&store, &entry, None, None, |_| None).is_none());

@@ -123,8 +123,8 @@ impl Memory {
     pub(crate) fn put(&self, entry: &Entry<'_>, states: States, blocked_until: u64, now: u64) {
         let hash = self.hash(entry);
         let mut usage = Usage::new(entry, hash);
-        let (version, ..) = usage.kept();
-        usage.restore((version, states.into_iter().collect(), blocked_until));
+        let (format, ..) = usage.kept();
+        usage.restore((format, states.into_iter().collect(), blocked_until));
         usage.renew(entry.plan, now);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         if let Some(index) = shard.find(hash, entry) {
@@ -246,7 +246,7 @@ fn unknown(entry: &Entry<'_>, now: u64) -> Answer {
         _ => true,
     };
     let attempts = matches!(entry.operation, Operation::Journal).then(Box::default);
-    Answer { applied, now, views: entry.plan.unseen(now, cost), attempts, ..Answer::default() }
+    Answer { applied, now, views: entry.plan.unused_views(now, cost), attempts, ..Answer::default() }
 }
 
 impl Store for Memory {
@@ -293,6 +293,7 @@ impl Store for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan_cache::plan_of;
     use crate::policy::Policy;
 
     const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn a_flood_of_keys_stays_within_bounds_and_frees_nobody_who_is_denied() {
         let store = Memory::new(2_000);
-        let plan = Policy::parse("2/hour").expect("a policy").plan();
+        let plan = plan_of(&Policy::parse("2/hour").expect("a policy"));
         let check = |key: &str, now| {
             store.ask(&Entry { plan: &plan, key, operation: CHECK }, Some(now)).expect("an answer").applied
         };
@@ -325,7 +326,7 @@ mod tests {
     #[test]
     fn what_has_expired_is_swept_by_newcomers() {
         let store = Memory::new(1_000_000);
-        let plan = Policy::parse("5/1ms").expect("a policy").plan();
+        let plan = plan_of(&Policy::parse("5/1ms").expect("a policy"));
         for number in 0..20_000 {
             let key = format!("key {number}");
             store.ask(&Entry { plan: &plan, key: &key, operation: CHECK }, None).expect("an answer");

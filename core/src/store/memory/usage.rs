@@ -6,13 +6,13 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use super::super::{Answer, Attempt, Entry, Operation};
-use crate::algorithm::{Added, MAX, Rule, State, View};
+use crate::algorithm::{Admitted, MAX_SAFE_INTEGER, Rule, State, View};
 use crate::one_or_many::OneOrMany;
-use crate::plan::{Plan, Tag, Version};
+use crate::plan::{LimitTag, Plan, StateFormat};
 
 /// What is stored of one policy and key. Its size is what a store of many keys costs, in memory and in time.
 pub(super) struct Usage {
-    version: Arc<Version>,
+    format: Arc<StateFormat>,
     key: CompactString,
     states: States,
     /// When states and block have lost their meaning.
@@ -42,12 +42,12 @@ struct Journal {
 }
 
 /// The parts of a usage that calls change.
-pub(super) type Kept = (Arc<Version>, States, u64);
+pub(super) type Kept = (Arc<StateFormat>, States, u64);
 
 impl Usage {
     pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {
         Self {
-            version: Arc::clone(&entry.plan.version),
+            format: Arc::clone(&entry.plan.format),
             key: entry.key.into(),
             states: entry.plan.rules.iter().map(Rule::fresh).collect(),
             ends: 0,
@@ -59,8 +59,8 @@ impl Usage {
 
     #[inline]
     pub(super) fn is_of(&self, entry: &Entry<'_>) -> bool {
-        let version = &entry.plan.version;
-        (Arc::ptr_eq(&self.version, version) || self.version.identity == version.identity) && self.key == entry.key
+        let format = &entry.plan.format;
+        (Arc::ptr_eq(&self.format, format) || self.format.identity == format.identity) && self.key == entry.key
     }
 
     #[inline]
@@ -86,26 +86,25 @@ impl Usage {
     /// Takes over what another version of the policy left, limit by limit.
     #[inline]
     pub(super) fn adopt(&mut self, plan: &Plan, now: u64) {
-        if !Arc::ptr_eq(&self.version, &plan.version) {
+        if !Arc::ptr_eq(&self.format, &plan.format) {
             self.adopt_slowly(plan, now);
         }
     }
 
     #[cold]
     pub(super) fn adopt_slowly(&mut self, plan: &Plan, now: u64) {
-        if self.version.shape != plan.version.shape {
+        if self.format.tags != plan.format.tags {
             let states = self.states.iter().cloned();
-            let mut old: Vec<(&Tag, Option<State>)> =
-                self.version.shape.iter().zip(states).map(|(tag, state)| (tag, Some(state))).collect();
-            let limits = plan.version.shape.iter().zip(&plan.rules).zip(plan.policy.limits());
+            let mut old: Vec<(&LimitTag, Option<State>)> =
+                self.format.tags.iter().zip(states).map(|(tag, state)| (tag, Some(state))).collect();
+            let limits = plan.format.tags.iter().zip(&plan.rules).zip(plan.policy.limits());
             let taken = limits.map(|((tag, rule), limit)| {
-                let same =
-                    old.iter_mut().find(|(other, state)| state.is_some() && other.0 == tag.0 && other.1 == tag.1);
+                let same = old.iter_mut().find(|(other, state)| state.is_some() && other.is_same_limit(tag));
                 match same {
                     Some((other, state)) => match state.take() {
                         Some(mut state) => {
-                            if other.2 != tag.2 {
-                                rule.refit(&mut state, (limit.period().micros(), other.2), now);
+                            if other.bucket_count != tag.bucket_count {
+                                rule.rescale(&mut state, (other.bucket_count, limit.period().micros()), now);
                             }
                             state
                         }
@@ -116,7 +115,7 @@ impl Usage {
             });
             self.states = taken.collect();
         }
-        self.version = Arc::clone(&plan.version);
+        self.format = Arc::clone(&plan.format);
     }
 
     #[inline]
@@ -145,7 +144,7 @@ impl Usage {
             self.block(0);
         }
         for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
-            rule.add(state, now, cost, hold);
+            rule.charge(state, now, cost, hold);
         }
     }
 
@@ -169,9 +168,9 @@ impl Usage {
         let mut changed = options.count_denied;
         for (rule, state) in plan.rules.iter().zip(&mut self.states) {
             if options.count_denied {
-                rule.add(state, now, cost, hold);
+                rule.charge(state, now, cost, hold);
             } else if !blocked {
-                changed |= rule.birth(state, now);
+                changed |= rule.start(state, now);
             }
         }
         if let (false, Some(period)) = (blocked, options.block_for) {
@@ -240,7 +239,7 @@ impl Usage {
     }
 
     pub(super) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
-        if !Arc::ptr_eq(&self.version, &entry.plan.version) || entry.plan.grace > 0 {
+        if !Arc::ptr_eq(&self.format, &entry.plan.format) || entry.plan.grace > 0 {
             return self.apply_to_other(entry, now);
         }
         self.apply_to_own(entry, now).0
@@ -255,11 +254,11 @@ impl Usage {
         else {
             return None;
         };
-        if !Arc::ptr_eq(&self.version, &plan.version) || plan.grace > 0 || plan.policy.options().journal > 0 {
+        if !Arc::ptr_eq(&self.format, &plan.format) || plan.grace > 0 || plan.policy.options().journal > 0 {
             return None;
         }
-        let (meter, state) = rule.bare(state)?;
-        let Added { ends, view } = meter.try_add(state, now, *cost)?;
+        let (meter, state) = rule.as_meter(state)?;
+        let Admitted { ends, view } = meter.try_charge(state, now, *cost)?;
         // Later than now: a unit that was just charged has not drained.
         self.ends = ends;
         Some(view)
@@ -282,12 +281,12 @@ impl Usage {
     }
 
     pub(super) fn kept(&self) -> Kept {
-        (Arc::clone(&self.version), self.states.clone(), self.blocked_until())
+        (Arc::clone(&self.format), self.states.clone(), self.blocked_until())
     }
 
     pub(super) fn restore(&mut self, kept: Kept) {
         let blocked_until;
-        (self.version, self.states, blocked_until) = kept;
+        (self.format, self.states, blocked_until) = kept;
         self.block(blocked_until);
     }
 
@@ -338,8 +337,10 @@ impl Usage {
         let rules = entry.plan.rules.iter().zip(&mut self.states);
         match *operation {
             Operation::Charge { .. } => self.charge(entry, now),
-            Operation::Refund { cost } => rules.for_each(|(rule, state)| rule.take(state, now, cost)),
-            Operation::Block { micros } => self.block(if micros == 0 { 0 } else { (now + micros).min(MAX) }),
+            Operation::Refund { cost } => rules.for_each(|(rule, state)| rule.refund(state, now, cost)),
+            Operation::Block { micros } => {
+                self.block(if micros == 0 { 0 } else { (now + micros).min(MAX_SAFE_INTEGER) })
+            }
             Operation::Renew { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found);
             }

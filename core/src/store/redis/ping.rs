@@ -12,6 +12,7 @@ use super::pool::Pools;
 use super::script::{Grouping, Request};
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::{Entry, Operation};
 
@@ -19,7 +20,7 @@ use crate::store::{Entry, Operation};
 const TRIES: u32 = 65_536;
 
 static PLAN: Lazy<Arc<Plan>> =
-    Lazy::new(|| Policy::parse("fixed-window 1000000/s").expect("a policy that is right").plan());
+    Lazy::new(|| plan_of(&Policy::parse("fixed-window 1000000/s").expect("a policy that is right")));
 
 /// A charge of a key of nobody's.
 pub(super) fn request(prefix: &str, number: u32) -> Request {

@@ -175,7 +175,7 @@ impl Batch {
     fn is_plain(&self) -> bool {
         let request = &self.requests[0];
         let checks = matches!(request.operation, Operation::Check { .. }) && self.grouping == Grouping::Independent;
-        checks && !request.remembers_refusals() && !request.plan.keeps_lists()
+        checks && !request.remembers_refusals() && !request.plan.has_lists()
     }
 
     fn has_companions(&self) -> bool {
@@ -314,20 +314,20 @@ fn written(request: &Request) -> Vec<u8> {
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4;
-    let ask = &plan.ask;
-    let mut out = Vec::with_capacity(ask.form.len() + ask.rest.len() + ask.limits.len() + meta.len() + 40);
+    let ask = &plan.script_arguments;
+    let mut out = Vec::with_capacity(ask.compact_form.len() + ask.slow_path.len() + ask.limits.len() + meta.len() + 40);
     let double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, ask.slots]);
     double(&mut out, cost);
-    out.extend_from_slice(&ask.form);
+    out.extend_from_slice(&ask.compact_form);
     out.extend_from_slice(&ask.limits);
-    out.extend_from_slice(&(ask.rest.len() as u16 + 34).to_le_bytes());
+    out.extend_from_slice(&(ask.slow_path.len() as u16 + 34).to_le_bytes());
     double(&mut out, block);
     double(&mut out, hold);
     out.extend_from_slice(&(options.journal as u16).to_le_bytes());
     double(&mut out, plan.journal_life() / 1_000 + 500);
     double(&mut out, plan.grace);
-    out.extend_from_slice(&ask.rest);
+    out.extend_from_slice(&ask.slow_path);
     out.extend_from_slice(meta);
     out
 }
@@ -352,7 +352,7 @@ fn answer(request: &Request, now: u64, applied: bool, stands: bool, item: Value)
             answer.states = repeats.then(Box::default);
             let states = answer.states.as_deref_mut();
             (answer.views, answer.blocked_until) = match operation {
-                Operation::Clear => (request.plan.unseen(now, 1), 0),
+                Operation::Clear => (request.plan.unused_views(now, 1), 0),
                 _ => stored_value::read(&request.plan, &bytes, asked, states)
                     .ok_or_else(|| garbled("a state that cannot be read"))?,
             };

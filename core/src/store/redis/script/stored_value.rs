@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Hold, Rule, State, View};
-use crate::plan::{Field, MOMENT, Plan};
+use crate::algorithm::{Rule, State, StoredHold, View};
+use crate::plan::{Field, MOMENT_WIDTH, Plan};
 use crate::store::{States, Views};
 
 /// Bytes that the script adds for each `sliding-log`: units used, when the cost is admitted, the end, as doubles.
@@ -32,7 +32,7 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&
         if let Some(states) = states {
             states.extend(plan.rules.iter().map(Rule::fresh));
         }
-        return Some((plan.unseen(asked.now, asked.cost), 0));
+        return Some((plan.unused_views(asked.now, asked.cost), 0));
     }
     let (full, mut fields) = match value.strip_prefix(plan.header.as_slice()) {
         Some(rest) => (false, rest),
@@ -42,11 +42,11 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&
     for layout in &plan.layouts {
         let mut slots = [0; 4];
         for (slot, field) in slots.iter_mut().zip(&layout.fields) {
-            *slot = number(&mut fields, field.width(if full { MOMENT } else { layout.width }))?;
+            *slot = number(&mut fields, field.width(if full { MOMENT_WIDTH } else { layout.count_width }))?;
         }
         numbers.push(slots);
     }
-    let blocked = if full { number(&mut fields, MOMENT)? } else { 0 };
+    let blocked = if full { number(&mut fields, MOMENT_WIDTH)? } else { 0 };
     let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
         let layout = &plan.layouts[index];
@@ -98,7 +98,7 @@ fn state(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
         State::CalendarWindow(state) => (state.index, state.used) = (a, b),
         State::SlidingCounter(state) => (state.touched, state.previous, state.current) = (a, b, c),
         State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
-            (state.since, state.units, state.part) = (a, b, c);
+            (state.since, state.units, state.fraction) = (a, b, c);
         }
         State::SlidingWindow(state) => {
             (state.touched, state.newest, state.total) = (a, b, c);
@@ -106,7 +106,7 @@ fn state(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
         }
         State::Concurrency(state) => {
             (state.touched, state.total) = (a, b);
-            state.holds = items::<3>(list)?.map(|[expires, id, units]| Hold { expires, id, units }).collect();
+            state.holds = items::<3>(list)?.map(|[expires, id, units]| StoredHold { expires, id, units }).collect();
         }
         State::SlidingLog(_) => return None,
     }
@@ -115,12 +115,12 @@ fn state(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
 
 /// A list's items, each of `N` numbers of seven bytes.
 fn items<const N: usize>(list: &[u8]) -> Option<impl Iterator<Item = [u64; N]> + '_> {
-    let width = N * usize::from(MOMENT);
+    let width = N * usize::from(MOMENT_WIDTH);
     list.len().is_multiple_of(width).then(|| {
         list.chunks_exact(width).map(|mut item| {
             let mut numbers = [0; N];
             for slot in &mut numbers {
-                *slot = number(&mut item, MOMENT).unwrap_or_default();
+                *slot = number(&mut item, MOMENT_WIDTH).unwrap_or_default();
             }
             numbers
         })

@@ -1,0 +1,99 @@
+//! A policy made ready to be applied: its rules, and the layout of its stored value.
+
+mod layout;
+mod rule;
+mod script_arguments;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Rule, View};
+use crate::one_or_many::OneOrMany;
+use crate::policy::{Period, Policy};
+
+pub(crate) use layout::{Field, Layout, LimitTag, MOMENT_WIDTH};
+pub(crate) use script_arguments::ScriptArguments;
+
+/// What usage in memory belongs to, and how its states are read: plans that agree in both share it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StateFormat {
+    /// See [`Plan::identity`].
+    pub(crate) identity: u128,
+    /// The identities of the limits, in order.
+    pub(crate) tags: Box<[LimitTag]>,
+}
+
+/// A policy, its rules and its layout; made once, shared by every call.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) policy: Policy,
+    pub(crate) rules: SmallVec<[Rule; 2]>,
+    /// Marks usage in memory as this policy's.
+    pub(crate) format: Arc<StateFormat>,
+    pub(crate) layouts: Vec<Layout>,
+    pub(crate) header: Vec<u8>,
+    pub(crate) full_header: Vec<u8>,
+    /// Whether a denial may change what is stored.
+    pub(crate) denial_writes: bool,
+    /// How long a key is kept after all its states have ended; only for buckets with `initial`.
+    pub(crate) grace: u64,
+    pub(crate) script_arguments: ScriptArguments,
+    /// Identifies the policy in stores: a digest of its name.
+    pub(crate) identity: u128,
+}
+
+impl Plan {
+    /// The plan of a policy. It is made once and kept with the policy and its clones.
+    #[inline]
+    pub(crate) fn of(policy: &Policy) -> &Arc<Self> {
+        policy.derived(|policy| Arc::new(Self::new(policy)))
+    }
+
+    fn new(policy: Policy) -> Self {
+        let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(rule::rule_of).collect();
+        let tags: Box<[LimitTag]> = policy.limits().iter().map(LimitTag::of).collect();
+        let layouts: Vec<Layout> = rules.iter().zip(&tags).map(|(rule, tag)| Layout::of(rule, tag)).collect();
+        let header = layout::header(&tags, &layouts, false);
+        let full_header = layout::header(&tags, &layouts, true);
+        let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
+        let options = policy.options();
+        let denial_writes = grace > 0 || options.count_denied || options.block_for.is_some();
+        let script_arguments = ScriptArguments::new(&rules, &tags, &layouts, &header, &full_header);
+        let digest = blake3::hash(policy.name().as_bytes());
+        let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
+        let format = Arc::new(StateFormat { identity, tags });
+        Self { policy, rules, format, layouts, header, full_header, denial_writes, grace, script_arguments, identity }
+    }
+
+    /// Whether the state of a limit has a list beside its fields.
+    pub(crate) fn has_lists(&self) -> bool {
+        self.layouts.iter().any(Layout::has_list)
+    }
+
+    /// What the limits say at `now` of a check of `cost` on an unused key.
+    pub(crate) fn unused_views(&self, now: u64, cost: u64) -> OneOrMany<View> {
+        self.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect()
+    }
+
+    /// Whether a key has two Redis keys beside its value: the chunks of a log, and a journal.
+    pub(crate) fn has_companions(&self) -> bool {
+        self.policy.options().journal > 0 || self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)))
+    }
+
+    /// Whether a denial may be repeated until its moment without a call to the store: the call would change nothing, and
+    /// no unit comes back before that moment without notice.
+    pub(crate) fn repeats_denials(&self) -> bool {
+        let options = self.policy.options();
+        !options.count_denied
+            && options.journal == 0
+            && !self.rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)))
+    }
+
+    /// How long a journal keeps an attempt: as long as it can matter to a limit or a block.
+    pub(crate) fn journal_life(&self) -> u64 {
+        let limits = self.policy.limits().iter().map(|limit| limit.period().micros());
+        let block = self.policy.options().block_for.map(Period::micros);
+        limits.chain(block).max().unwrap_or(0)
+    }
+}
