@@ -8,6 +8,7 @@ pub mod proxy;
 pub mod random;
 pub mod said;
 pub mod servers;
+pub mod sockets;
 pub mod speaker;
 pub mod threads;
 pub mod vectors;
