@@ -40,7 +40,7 @@ test: setup ## Run all tests of all languages
 soak: setup ## Ten minutes of random faults against an exact model
 	@TIDEGATE_SOAK=$${TIDEGATE_SOAK:-600} cargo test --release --locked -p tidegate-tests --test soak -- --nocapture
 
-check: toolchain ## Check format, lints, types, licenses and advisories
+check: setup ## Check formats, lints, types, documentation and licenses
 	@scripts/check.sh
 
 bench: setup ## Measure rules, stores and scripts on this machine

@@ -1,7 +1,7 @@
 //! The core for Node. What is exported here is private to the npm package: the public interface is written by hand, in `lib`.
 //!
 //! Every call converts its arguments, calls the core, and converts the answer. Errors travel as values: the TypeScript side
-//! throws a [`failure::Failure`] as the class its code belongs to. Answers travel as numbers (see [`answer_record`]), many at
+//! throws a [`failure::Failure`] as the class its code belongs to. Answers travel as numbers (see `answer_record`), many at
 //! a time.
 
 mod answer_record;
