@@ -55,7 +55,6 @@ part "Node: the addon" npm run --silent build:native
 part "Node: the package, and its types" npm run --silent build:lib
 if [ "${#failed[@]}" -eq "$built" ]; then
     part "Node: the committed bindings are what the addon says" generated_agree
-    part "Node: lints and format" npm run --silent lint
     part "Node: the package's tests" node --test --test-reporter=spec tests/node/*.test.mjs
     part "Node: the web adapters" node --test --test-reporter=spec tests/node/web/*.test.mjs
     part "Python and Node on one Redis" node --test --test-reporter=spec tests/cross/*.test.mjs
