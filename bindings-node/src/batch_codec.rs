@@ -5,10 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use napi::bindgen_prelude::{Float64Array, Uint16Array};
-use tidegate::{
-    AsyncLimiter, Call, Charged, CheckOptions, Decision, Error, ErrorKind, Hold, Inbox, Outcome, Posted, Result, Row,
-    Task,
+use tidegate::host::{
+    BatchGuard, Call, ChargedUnits, CompletionQueue, HostAsyncLimiter, Outcome, Started, Task, post_begun,
 };
+use tidegate::{AsyncLimiter, CheckOptions, Decision, Error, ErrorKind, Hold, Result};
 
 use crate::answer_record;
 use crate::loop_reader::LoopReader;
@@ -43,7 +43,7 @@ pub(crate) struct BatchCall {
 pub(crate) struct BatchCodec {
     pub(crate) limiter: AsyncLimiter,
     pub(crate) completions: Arc<NodeCompletions>,
-    pub(crate) inbox: Arc<dyn Inbox>,
+    pub(crate) inbox: Arc<dyn CompletionQueue>,
     calls: Float64Array,
     text: Uint16Array,
     answers: Float64Array,
@@ -102,16 +102,20 @@ impl BatchCodec {
     }
 
     /// Makes one call; `None` when the answer will be delivered.
-    fn ask(&mut self, ask: [f64; CALL_FIELDS], key_start: usize) -> Option<Result<Outcome>> {
+    fn ask(&mut self, ask: [f64; CALL_FIELDS], key_start: usize, batch: &BatchGuard) -> Option<Result<Outcome>> {
         let [ticket, policy_ref, what, cost, units, charged] = ask;
         let text = self.text.get(key_start..key_start + units as usize).unwrap_or_default();
         if let Err(error) = read_key(text, &mut self.key) {
             return Some(Err(error));
         }
-        self.post(&BatchCall { ticket: ticket as u64, policy_ref, what: what as u8, cost, charged }, &self.key)
+        self.post(
+            &BatchCall { ticket: ticket as u64, policy_ref, what: what as u8, cost, charged },
+            &self.key,
+            Some(batch),
+        )
     }
 
-    pub(crate) fn post(&self, call: &BatchCall, key: &str) -> Option<Result<Outcome>> {
+    pub(crate) fn post(&self, call: &BatchCall, key: &str, batch: Option<&BatchGuard>) -> Option<Result<Outcome>> {
         let BatchCall { ticket, policy_ref, what, .. } = *call;
         let made = self.policy_ref(policy_ref).and_then(|policy_ref| Ok((policy_ref, number::cost(call.cost)?)));
         let (policy_ref, cost) = match made {
@@ -124,12 +128,13 @@ impl BatchCodec {
             CHARGE => Call::Charge(cost),
             REFUND => Call::Refund(cost),
             _ => {
-                let charged = Charged { units: call.charged as u64, source: answer_record::source_of(what - SETTLE) };
-                let done = self.limiter.post_settle(policy_ref, key, charged, cost, ticket, &self.inbox)?;
+                let charged =
+                    ChargedUnits { units: call.charged as u64, source: answer_record::source_of(what - SETTLE) };
+                let done = self.limiter.post_settle(policy_ref, key, charged, cost, ticket, &self.inbox, batch)?;
                 return Some(done.map(|()| Outcome::Nothing));
             }
         };
-        Some(self.limiter.post(policy_ref, key, &call, ticket, &self.inbox)?.map(Outcome::Decision))
+        Some(self.limiter.post(policy_ref, key, &call, ticket, &self.inbox, batch)?.map(Outcome::Decision))
     }
 
     pub(crate) fn answer(&mut self, ticket: u64, outcome: Result<Outcome>) -> i32 {
@@ -144,13 +149,13 @@ impl BatchCodec {
         F: Future<Output = Result<Outcome>> + Send + 'static,
     {
         let ticket = ticket as u64;
-        let posted = task(&self.limiter).and_then(|task| AsyncLimiter::post_begun(ticket, &self.inbox, task));
+        let posted = task(&self.limiter).and_then(|task| post_begun(ticket, &self.inbox, task));
         match posted {
-            Ok(Posted::Waits(task)) => {
+            Ok(Started::Waits(task)) => {
                 self.tasks.insert(ticket, task);
                 0
             }
-            Ok(Posted::Done(outcome)) => self.answer(ticket, outcome),
+            Ok(Started::Done(outcome)) => self.answer(ticket, outcome),
             Err(error) => self.answer(ticket, Err(error)),
         }
     }
@@ -173,11 +178,11 @@ impl BatchCodec {
     /// Makes as many calls of `calls` as its last number says. What is answered at once is in `answers` when this returns: so many
     /// numbers, or -1 when they are in `overflow`.
     pub(crate) fn send(&mut self) -> i32 {
-        Row::default().hold(|| self.post_all());
+        self.post_all(&BatchGuard::default());
         self.hand_over()
     }
 
-    fn post_all(&mut self) {
+    fn post_all(&mut self, batch: &BatchGuard) {
         self.records.clear();
         let count = self.calls.last().copied().unwrap_or_default() as usize;
         let mut key_start = 0;
@@ -187,7 +192,7 @@ impl BatchCodec {
             else {
                 break;
             };
-            let answer = self.ask(ask, key_start);
+            let answer = self.ask(ask, key_start, batch);
             key_start += ask[4] as usize;
             match answer {
                 None => {}

@@ -11,6 +11,7 @@ mod platform {
     use napi::Env;
     use napi::bindgen_prelude::FunctionRef;
     use tidegate::AsyncLimiter;
+    use tidegate::host::HostAsyncLimiter;
 
     use crate::batch_codec::BatchCodec;
     use crate::uv::{Poll, call_back};
@@ -28,14 +29,14 @@ mod platform {
             env: &Env,
             wake_callback: FunctionRef<i32, ()>,
         ) -> Option<Self> {
-            let watch = limiter.watch()?;
+            let watch = limiter.reply_poller()?;
             let codec = Rc::downgrade(codec);
             let file = watch.as_fd().as_raw_fd();
             let poll = Poll::start(env, file, move |env| {
                 let Some(codec) = codec.upgrade() else { return };
                 codec.borrow().completions.expect_collect();
                 // What is asked in the callback leaves with those who wait already.
-                let _row = watch.look();
+                let _batch = watch.poll_replies();
                 let numbers = codec.borrow_mut().collect();
                 if numbers != 0 {
                     // It fails where JavaScript can no longer run.

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array, Uint16Array};
 use napi_derive::napi;
-use tidegate::{AsyncLimiter, Call, CheckOptions, Outcome, Result};
+use tidegate::host::{Call, HostAsyncLimiter, Outcome, post_task};
+use tidegate::{AsyncLimiter, CheckOptions, HoldAnswer, Result};
 
 use crate::batch_codec::{BatchCall, BatchCodec};
 use crate::counters::Counters;
@@ -189,7 +190,7 @@ impl NativeLimiter {
         let asked = number::cost(cost).and_then(|cost| {
             let call = Call::Check(CheckOptions { cost, meta: Some(meta.to_vec()) });
             let policy_ref = codec.policy_ref(f64::from(policy_ref))?;
-            codec.limiter.post(policy_ref, &key, &call, ticket as u64, &codec.inbox).transpose()
+            codec.limiter.post(policy_ref, &key, &call, ticket as u64, &codec.inbox, None).transpose()
         });
         match asked.transpose() {
             None => 0,
@@ -202,7 +203,7 @@ impl NativeLimiter {
     pub fn long(&self, ticket: f64, policy_ref: u32, key: String, what: u8, cost: f64, charged: f64) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
         let call = BatchCall { ticket: ticket as u64, policy_ref: f64::from(policy_ref), what, cost, charged };
-        match codec.post(&call, &key) {
+        match codec.post(&call, &key, None) {
             None => 0,
             Some(outcome) => codec.answer(call.ticket, outcome),
         }
@@ -240,8 +241,8 @@ impl NativeLimiter {
         let cost = number::cost(cost);
         codec.about(ticket, policy_ref, key, |limiter, policy_ref, key| async move {
             Ok(match limiter.hold(&policy_ref, &key, cost?).await? {
-                Ok(hold) => Outcome::Hold(hold),
-                Err(denied) => Outcome::Decision(denied),
+                HoldAnswer::Held(hold) => Outcome::Hold(hold),
+                HoldAnswer::Denied(denied) => Outcome::Decision(denied),
             })
         })
     }
@@ -323,7 +324,7 @@ impl NativeLimiter {
         let codec = &mut *self.codec.borrow_mut();
         let limiter = codec.limiter.clone();
         let task = async move { limiter.reload().map(|()| Outcome::Nothing) };
-        match AsyncLimiter::post_task(ticket as u64, &codec.inbox, task) {
+        match post_task(ticket as u64, &codec.inbox, task) {
             Ok(task) => {
                 codec.tasks.insert(ticket as u64, task);
                 0

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
-use tidegate::{Attempt, Error, Hold, Inbox, Outcome, Result, Wake};
+use tidegate::host::{CompletionQueue, Outcome, Wake};
+use tidegate::{Attempt, Error, Hold, Result};
 
 use crate::answer_record;
 
@@ -102,7 +103,7 @@ impl Wake for NodeCompletions {
     }
 }
 
-impl Inbox for NodeCompletions {
+impl CompletionQueue for NodeCompletions {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
         let mut post = self.post.lock();
         if let Ok(Outcome::Decision(decision)) = &outcome {

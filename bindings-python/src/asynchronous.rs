@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use tidegate::{Call, CheckOptions, Outcome, Result};
+use tidegate::host::{Call, Outcome};
+use tidegate::{CheckOptions, HoldAnswer, Result};
 
 use crate::clock::ManualClock;
 use crate::convert::{OwnedPolicy, PolicyArgument, cost, entries, key, length, meta, patience, utf8};
@@ -207,8 +208,10 @@ impl AsyncLimiter {
     ) -> PyResult<Bound<'py, PyAny>> {
         // A hold that was asked for comes, also to one who was cancelled meanwhile: then it is given back at once.
         let pending = self.work(&policy, &key, Want::Hold, true, move |limiter, policy, key| async move {
-            let held = limiter.hold(policy, &key, cost).await?;
-            Ok(held.map_or_else(Outcome::Decision, Outcome::Hold))
+            Ok(match limiter.hold(policy, &key, cost).await? {
+                HoldAnswer::Held(hold) => Outcome::Hold(hold),
+                HoldAnswer::Denied(decision) => Outcome::Decision(decision),
+            })
         })?;
         py.import("tidegate._hold")?.getattr("Holding")?.call1((pending,))
     }

@@ -165,7 +165,7 @@ impl Decision {
 
     #[pyo3(signature = () -> "tuple[object, ...]")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let parts = self.inner.parts();
+        let parts = tidegate::host::Parts::of(&self.inner);
         let policy = Policy { inner: parts.policy };
         let said =
             (policy, parts.key, parts.cost, parts.charged, PyTuple::new(py, parts.numbers)?, self.decisions(py)?);
@@ -211,10 +211,10 @@ pub(crate) fn again(
     numbers: Vec<u64>,
     decisions: Vec<Bound<'_, Decision>>,
 ) -> PyResult<Decision> {
-    let decisions = decisions.iter().map(|one| one.get().inner.parts()).collect();
+    let decisions = decisions.iter().map(|one| tidegate::host::Parts::of(&one.get().inner)).collect();
     let policy = policy.get().inner.clone();
-    let parts = tidegate::Parts { policy, key, cost, charged, numbers, decisions };
-    tidegate::Decision::from_parts(parts).map(Decision::from).map_err(raise)
+    let parts = tidegate::host::Parts { policy, key, cost, charged, numbers, decisions };
+    parts.into_decision().map(Decision::from).map_err(raise)
 }
 
 /// What one limit of a policy says in a Decision.

@@ -2,7 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
-use tidegate::{Call, CheckOptions};
+use tidegate::CheckOptions;
+use tidegate::host::{Call, HostLimiter};
 
 use crate::asynchronous::AsyncLimiter;
 use crate::convert::{PolicyArgument, cost};

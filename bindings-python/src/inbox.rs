@@ -11,7 +11,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
-use tidegate::{Outcome, Result, Row, Task, Wake};
+use tidegate::Result;
+use tidegate::host::{BatchGuard, CompletionQueue, Outcome, Task, Wake, post_task};
 
 use crate::attempt::Attempt;
 use crate::decision::Decision;
@@ -40,7 +41,7 @@ impl Wake for Letters {
     }
 }
 
-impl tidegate::Inbox for Letters {
+impl CompletionQueue for Letters {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
         let mut list = self.list.lock();
         if !list.unwanted.is_empty() && list.unwanted.remove(&ticket) {
@@ -140,26 +141,16 @@ impl Waiting {
     }
 }
 
-/// So many that are answered together ask again in two halves: Redis then works on one while the loop does on the other.
-const SPLIT: usize = 16;
-
-/// Those who were answered together mostly ask again in the same turn of the loop: they leave together, where the first
-/// would leave alone and the others wait for its answer.
-struct Company {
-    row: Row,
-    /// How many leave together, and how many have come.
-    size: usize,
-    come: usize,
-}
-
 /// See the module. Python sees it only as what a loop calls.
 #[pyclass(module = "tidegate", frozen, name = "_Inbox")]
 pub(crate) struct Inbox {
     letters: Arc<Letters>,
     /// The same, as the core takes it.
-    home: Arc<dyn tidegate::Inbox>,
+    home: Arc<dyn CompletionQueue>,
     waiting: Mutex<Waiting>,
-    company: Mutex<Option<Company>>,
+    /// Those who were answered together mostly ask again in the same turn of the loop: they leave together, where the first
+    /// would leave alone and the others wait for its answer.
+    company: Mutex<Option<BatchGuard>>,
     create_future: Py<PyAny>,
     call_soon: Py<PyAny>,
     generation: u64,
@@ -205,7 +196,7 @@ impl Inbox {
         let py = running.py();
         let make = |waker| {
             let letters = Arc::new(Letters { list: Mutex::default(), waker });
-            let home: Arc<dyn tidegate::Inbox> = letters.clone();
+            let home: Arc<dyn CompletionQueue> = letters.clone();
             let create_future = running.getattr("create_future")?.unbind();
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
             let (waiting, company) = (Mutex::default(), Mutex::default());
@@ -241,10 +232,10 @@ impl Inbox {
         py: Python<'_>,
         limiter: Arc<Reading>,
         want: Want,
-        ask: impl FnOnce(&tidegate::AsyncLimiter, u64, &Arc<dyn tidegate::Inbox>) -> Option<T>,
+        ask: impl FnOnce(&tidegate::AsyncLimiter, u64, &Arc<dyn CompletionQueue>, Option<&BatchGuard>) -> Option<T>,
     ) -> PyResult<Asked<T>> {
         let ticket = self.waiting.lock().reserve();
-        if let Some(answer) = self.in_company(|| ask(&limiter.limiter, ticket, &self.home)) {
+        if let Some(answer) = self.in_company(|batch| ask(&limiter.limiter, ticket, &self.home, batch)) {
             self.waiting.lock().take(ticket);
             return Ok(Asked::Answered(answer));
         }
@@ -256,27 +247,22 @@ impl Inbox {
     }
 
     #[inline]
-    fn in_company<R>(&self, ask: impl FnOnce() -> R) -> R {
-        let Some(mut company) = self.company.lock().take() else { return ask() };
-        let answer = company.row.hold(ask);
-        company.come += 1;
-        if company.come == company.size {
-            company.row.leave();
-            company.come = 0;
-        }
+    fn in_company<R>(&self, ask: impl FnOnce(Option<&BatchGuard>) -> R) -> R {
+        let Some(company) = self.company.lock().take() else { return ask(None) };
+        let answer = ask(Some(&company));
         *self.company.lock() = Some(company);
         answer
     }
 
     /// So many were answered: they may ask again in company until `_depart`, which the loop calls after them.
-    fn gather(slf: &Bound<'_, Self>, row: Row, count: usize) -> PyResult<()> {
+    fn gather(slf: &Bound<'_, Self>, company: BatchGuard, count: usize) -> PyResult<()> {
         let inbox = slf.get();
         if inbox.company.lock().is_none() {
             let depart = slf.getattr(intern!(slf.py(), "_depart"))?;
             inbox.call_soon.bind(slf.py()).call1((depart,))?;
         }
-        let size = if count < SPLIT { count } else { count / 2 };
-        let before = inbox.company.lock().replace(Company { row, size, come: 0 });
+        company.expect(count);
+        let before = inbox.company.lock().replace(company);
         drop(before);
         Ok(())
     }
@@ -292,7 +278,7 @@ impl Inbox {
         let (py, inbox) = (slf.py(), slf.get());
         let future = inbox.create_future.bind(py).call0()?;
         let ticket = inbox.waiting.lock().reserve();
-        let task = tidegate::AsyncLimiter::post_task(ticket, &inbox.home, task).map_err(raise)?;
+        let task = post_task(ticket, &inbox.home, task).map_err(raise)?;
         inbox.waiting.lock().put(ticket, Waiter { future: future.clone().unbind(), want, _limiter: None });
         let given_up = GivenUp { inbox: slf.clone().unbind(), ticket, task: (!must_end).then_some(task) };
         future.call_method1(intern!(py, "add_done_callback"), (Bound::new(py, given_up)?,))?;
@@ -304,8 +290,8 @@ impl Inbox {
         self.letters.waker.hush();
     }
 
-    /// Gives those who wait what has come. Who asks next leaves with the row.
-    pub(crate) fn settle_all(slf: &Bound<'_, Self>, row: Row) {
+    /// Gives those who wait what has come. Who asks next leaves with the batch.
+    pub(crate) fn settle_all(slf: &Bound<'_, Self>, batch: BatchGuard) {
         let (py, inbox) = (slf.py(), slf.get());
         inbox.letters.waker.looks_itself();
         let answers = std::mem::take(&mut inbox.letters.list.lock().answers);
@@ -318,7 +304,7 @@ impl Inbox {
             }
         }
         if count > 1
-            && let Err(error) = Self::gather(slf, row, count)
+            && let Err(error) = Self::gather(slf, batch, count)
         {
             error.write_unraisable(py, None);
         }
@@ -347,7 +333,7 @@ impl Inbox {
     /// Called by the loop when there are answers.
     fn _look(slf: &Bound<'_, Self>) {
         slf.get().letters.waker.looks();
-        Self::settle_all(slf, Row::default());
+        Self::settle_all(slf, BatchGuard::default());
     }
 
     /// Called by the loop when those who were answered together had their turn.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use tidegate::{Call, CheckOptions, Outcome, Wake};
+use tidegate::host::{Call, CompletionQueue, HostLimiter, Outcome, Wake, post_task};
+use tidegate::{CheckOptions, HoldAnswer};
 
 use crate::asynchronous::AsyncLimiter;
 use crate::clock::ManualClock;
@@ -104,7 +105,7 @@ impl Wake for Bell {
     fn wake(&self) {}
 }
 
-impl tidegate::Inbox for Bell {
+impl CompletionQueue for Bell {
     fn deliver(&self, _: u64, outcome: tidegate::Result<Outcome>) {
         // Whoever does not listen any more was interrupted.
         drop(self.0.lock().send(outcome));
@@ -258,11 +259,14 @@ impl Limiter {
         let (sender, outcome) = channel();
         // Only this thread uses it; the lock is what says so to the compiler.
         let outcome = Mutex::new(outcome);
-        let bell: Arc<dyn tidegate::Inbox> = Arc::new(Bell(Mutex::new(sender)));
+        let bell: Arc<dyn CompletionQueue> = Arc::new(Bell(Mutex::new(sender)));
         let (limiter, policy, key) = (self.inner.to_async(), crate::convert::OwnedPolicy::from(policy), key.to_owned());
-        let task = tidegate::AsyncLimiter::post_task(0, &bell, async move {
-            limiter.acquire(policy, &key, cost, timeout).await.map(Outcome::Decision)
-        });
+        let task =
+            post_task(
+                0,
+                &bell,
+                async move { limiter.acquire(policy, &key, cost, timeout).await.map(Outcome::Decision) },
+            );
         let task = task.map_err(told)?;
         loop {
             match py.detach(|| outcome.lock().recv_timeout(GLANCE)) {
@@ -289,8 +293,8 @@ impl Limiter {
         #[pyo3(from_py_with = cost)] cost: u64,
     ) -> PyResult<Hold> {
         match self.run(py, &policy, &key, |limiter, policy, key| limiter.hold(policy, key, cost))? {
-            Ok(hold) => Hold::new(py, hold),
-            Err(decision) => Err(RateLimited::new_err((Py::new(py, Decision::from(decision))?,))),
+            HoldAnswer::Held(hold) => Hold::new(py, hold),
+            HoldAnswer::Denied(decision) => Err(RateLimited::new_err((Py::new(py, Decision::from(decision))?,))),
         }
     }
 

@@ -9,7 +9,8 @@ use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration, PyType
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use tidegate::{Call, Outcome, Result};
+use tidegate::Result;
+use tidegate::host::{Call, HostAsyncLimiter, Outcome};
 
 use crate::asynchronous::AsyncLimiter;
 use crate::convert::{PolicyArgument, utf8};
@@ -84,9 +85,9 @@ impl Pending {
                 let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
                 let inbox = Inbox::of_running_loop(py)?;
                 limiter.asked_by(&inbox)?;
-                let asked = inbox
-                    .get()
-                    .ask(py, limiter, want, |limiter, ticket, home| limiter.post(policy, key, &call, ticket, home));
+                let asked = inbox.get().ask(py, limiter, want, |limiter, ticket, home, batch| {
+                    limiter.post(policy, key, &call, ticket, home, batch)
+                });
                 match asked? {
                     Asked::Answered(answer) => {
                         let decision = answer.map_err(|error| raise_about(error, policy.text()))?;

@@ -15,7 +15,8 @@ mod by_loop {
     use pyo3::intern;
     use pyo3::prelude::*;
     use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
-    use tidegate::{AsyncLimiter, Watch};
+    use tidegate::AsyncLimiter;
+    use tidegate::host::{HostAsyncLimiter, ReplyPoller};
 
     use crate::fork::generation;
     use crate::inbox::{Inbox, add_reader, running_loop};
@@ -60,13 +61,13 @@ mod by_loop {
             let before = self.place.lock().take();
             let other = before.filter(|place| place.generation == generation()).and_then(|place| place.open(py));
             // Also one that was closed may not have let go yet.
-            py.detach(|| self.limiter.unwatch());
+            py.detach(|| self.limiter.read_on_threads());
             if let Some((running, file)) = other {
                 // The answers of one loop are not to depend on when another finds the time to look.
                 leave(&running, file);
                 return Ok(());
             }
-            let Some(watch) = py.detach(|| self.limiter.watch()) else { return Ok(()) };
+            let Some(watch) = py.detach(|| self.limiter.reply_poller()) else { return Ok(()) };
             let running = running_loop(py)?;
             let place = Place {
                 running: PyWeakrefReference::new(&running)?.unbind(),
@@ -136,7 +137,7 @@ mod by_loop {
     /// What a loop calls when there is something to read. Only the loop holds it: who closes the loop ends the reading.
     #[pyclass(module = "tidegate", frozen, name = "_Watching")]
     struct Watching {
-        watch: Watch,
+        watch: ReplyPoller,
         inbox: Py<Inbox>,
     }
 
@@ -145,7 +146,7 @@ mod by_loop {
         fn _look(&self, py: Python<'_>) {
             let inbox = self.inbox.bind(py);
             inbox.get().reads();
-            Inbox::settle_all(inbox, self.watch.look());
+            Inbox::settle_all(inbox, self.watch.poll_replies());
         }
 
         fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {

@@ -8,8 +8,11 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::plan_cache::plan_of;
 use crate::policy::Policy;
+use crate::store::Store;
+use crate::store::call_context::CallContext;
+use crate::store::memory::Memory;
 use crate::store::redis::script::{Batch, Grouping, Request};
-use crate::store::{Entry, Memory, Operation, Store};
+use crate::store::request::{Answer, Entry, Operation};
 
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 
@@ -31,7 +34,7 @@ impl Keyed {
     /// # Errors
     /// None.
     pub fn check(&self, key: &str) -> Result<bool> {
-        let answer = self.store.ask(&Entry { plan: &self.plan, key, operation: CHECK }, None)?;
+        let answer = self.store.ask(&Entry { plan: &self.plan, key, operation: CHECK }, CallContext::default())?;
         Ok(black_box(answer).applied)
     }
 }
@@ -75,10 +78,10 @@ pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
 
 /// What the fallback remembers of answers, alone.
 pub struct Heard {
-    known: crate::resilience::Known,
+    known: crate::resilience::UsageSnapshots,
     plan: Arc<Plan>,
     time: crate::clock::Steady,
-    answer: crate::store::Answer,
+    answer: Answer,
 }
 
 impl Heard {
@@ -86,7 +89,8 @@ impl Heard {
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
         let (plan, time) = (plan_of(policy), crate::clock::Steady::default());
-        let answer = Memory::new(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, Some(time.micros()));
+        let answer =
+            Memory::new(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, CallContext::at(Some(time.micros())));
         Self { known: Default::default(), plan, time, answer: answer.unwrap_or_default() }
     }
 

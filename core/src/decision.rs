@@ -1,9 +1,5 @@
 //! The answer, as data.
 
-mod parts;
-
-pub use parts::Parts;
-
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +11,7 @@ use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::plan_cache::PlanHandle;
 use crate::policy::{Algorithm, Limit, Period};
-use crate::store::{Answer, Source};
+use crate::store::request::{Answer, Source};
 
 /// The answer to a check. A denial is a Decision, never an error.
 #[derive(Clone)]
@@ -59,9 +55,18 @@ impl Decision {
     pub(crate) fn of_all(decisions: Vec<Self>) -> Option<Self> {
         let first = decisions.iter().find(|decision| !decision.allowed());
         let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
-        let mut whole = first.or_else(tightest)?.clone();
-        whole.decisions = Some(decisions.into());
-        Some(whole)
+        let whole = first.or_else(tightest)?.clone();
+        Some(whole.with_decisions(decisions))
+    }
+
+    /// The same with one Decision for each entry of a `check_all`.
+    pub(crate) fn with_decisions(mut self, decisions: Vec<Self>) -> Self {
+        self.decisions = (!decisions.is_empty()).then(|| decisions.into());
+        self
+    }
+
+    pub(crate) const fn answer(&self) -> &Answer {
+        &self.answer
     }
 
     /// The units this call consumed: what `settle` starts from.

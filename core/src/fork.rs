@@ -1,5 +1,6 @@
-//! What a process must make anew after it was forked: threads do not survive, and connections are the parent's.
+//! What a process must make anew after it was forked: threads do not survive a fork, and connections belong to the parent.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,21 +10,42 @@ use crate::error::Result;
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// To be called in the child after a fork, before limiters made by the parent are used there. Python's module does so
-/// by itself; a Rust program that forks calls it.
+/// Call this in the child after a fork, before it uses limiters that its parent made. The Python module does so by itself;
+/// a Rust program that forks has to call it.
 pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Which process this is, counted from the first ancestor that said so.
+/// The number of this process: forks since the first ancestor.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Something made by its first use in each process. What a parent made is not touched in its child, not even dropped:
-/// a farewell from there would end the parent's connections.
+/// A value that each process makes on its first use. A child does not touch what its parent made and does not even drop
+/// it: closing the parent's connections from there would end them.
 pub(crate) struct PerProcess<T> {
-    made: ArcSwapOption<(u64, T)>,
+    current: ArcSwapOption<ProcessValue<T>>,
+}
+
+/// A value, and the process that made it.
+pub(crate) struct ProcessValue<T> {
+    generation: u64,
+    value: T,
+}
+
+impl<T> ProcessValue<T> {
+    fn is_current(&self) -> bool {
+        self.generation == generation()
+    }
+}
+
+impl<T> Deref for ProcessValue<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
+    }
 }
 
 impl<T> Default for PerProcess<T> {
@@ -34,47 +56,48 @@ impl<T> Default for PerProcess<T> {
 
 impl<T> PerProcess<T> {
     pub(crate) const fn new() -> Self {
-        Self { made: ArcSwapOption::const_empty() }
+        Self { current: ArcSwapOption::const_empty() }
     }
 
-    /// What was made in this process, if anything was.
-    pub(crate) fn get(&self) -> Option<Arc<(u64, T)>> {
-        self.made.load_full().filter(|made| made.0 == generation())
+    /// The value of this process, if it has made one.
+    pub(crate) fn get(&self) -> Option<Arc<ProcessValue<T>>> {
+        self.current.load_full().filter(|current| current.is_current())
     }
 
-    /// Runs with what was made in this process, made now where it is missing. Costs no count of references.
+    /// Runs with the value of this process, which is made now where it is missing. Counts no reference.
     #[inline]
     pub(crate) fn with<R>(&self, make: impl FnOnce() -> T, run: impl FnOnce(&T) -> R) -> R {
-        let current = self.made.load();
-        if let Some(made) = current.as_ref().filter(|made| made.0 == generation()) {
-            return run(&made.1);
+        let current = self.current.load();
+        if let Some(current) = current.as_ref().filter(|current| current.is_current()) {
+            return run(current);
         }
         drop(current);
-        run(&self.get_or_init(make).1)
+        run(&self.get_or_init(make))
     }
 
-    fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<(u64, T)> {
-        let current = self.made.load();
+    fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<ProcessValue<T>> {
+        let current = self.current.load();
         self.keep(&current, make())
     }
 
-    /// The same, made now where it is missing. When several make it at once, one of theirs is kept.
-    pub(crate) fn get_or_try_init(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<(u64, T)>> {
-        let current = self.made.load();
-        if let Some(made) = current.as_ref().filter(|made| made.0 == generation()) {
-            return Ok(Arc::clone(made));
+    /// The value of this process, which is made now where it is missing. When several threads make one at once, one of
+    /// theirs is kept.
+    pub(crate) fn get_or_try_init(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<ProcessValue<T>>> {
+        let current = self.current.load();
+        if let Some(current) = current.as_ref().filter(|current| current.is_current()) {
+            return Ok(Arc::clone(current));
         }
         Ok(self.keep(&current, make()?))
     }
 
-    fn keep(&self, current: &Guard<Option<Arc<(u64, T)>>>, made: T) -> Arc<(u64, T)> {
-        if let Some(others) = current.as_ref().filter(|others| others.0 == generation()) {
-            return Arc::clone(others);
+    fn keep(&self, current: &Guard<Option<Arc<ProcessValue<T>>>>, value: T) -> Arc<ProcessValue<T>> {
+        if let Some(other) = current.as_ref().filter(|other| other.is_current()) {
+            return Arc::clone(other);
         }
-        let made = Arc::new((generation(), made));
-        let before = self.made.compare_and_swap(current, Some(Arc::clone(&made)));
+        let made = Arc::new(ProcessValue { generation: generation(), value });
+        let before = self.current.compare_and_swap(current, Some(Arc::clone(&made)));
         match before.as_ref() {
-            Some(others) if others.0 == generation() => Arc::clone(others),
+            Some(other) if other.is_current() => Arc::clone(other),
             Some(parents) => {
                 // Never dropped: see above.
                 std::mem::forget(Arc::clone(parents));

@@ -8,6 +8,8 @@ mod clock;
 mod decision;
 mod error;
 mod fork;
+#[doc(hidden)]
+pub mod host;
 pub mod http;
 mod limiter;
 mod one_or_many;
@@ -16,17 +18,14 @@ mod plan_cache;
 pub mod policy;
 mod resilience;
 mod store;
-mod tasks;
 
 pub use clock::ManualClock;
-pub use decision::{Decision, LimitState, Parts};
+pub use decision::{Decision, LimitState};
 pub use error::{Error, ErrorKind, Result, SourceLocation};
 pub use fork::after_fork_in_child;
 pub use limiter::{
-    AsPolicy, AsyncLimiter, Builder, Call, Charged, CheckOptions, Hold, Inbox, Limiter, MAX_KEY, MAX_META, Outcome,
-    PolicyRef, Posted, Watch,
+    AsPolicy, AsyncLimiter, Builder, CheckOptions, Hold, HoldAnswer, Limiter, MAX_KEY, MAX_META, PolicyRef,
 };
 pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
 pub use resilience::{Counters, StoreChange, StoreState};
-pub use store::{Attempt, Row, Source, Wake};
-pub use tasks::Task;
+pub use store::request::{Attempt, Source};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate::{AsyncLimiter, Call, CheckOptions, Decision, Inbox, Limiter, Outcome, Result, Wake};
+use tidegate::host::{Call, CompletionQueue, HostAsyncLimiter, Outcome, Wake};
+use tidegate::{AsyncLimiter, CheckOptions, Decision, Limiter, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
 /// How long each is measured, in turns.
@@ -26,7 +27,7 @@ impl Wake for Loop {
     }
 }
 
-impl Inbox for Loop {
+impl CompletionQueue for Loop {
     fn deliver(&self, _: u64, outcome: Result<Outcome>) {
         drop(outcome.expect("an answer"));
         self.answered.fetch_add(1, Ordering::Relaxed);
@@ -47,13 +48,13 @@ fn cpu() -> f64 {
 fn run(limiter: &AsyncLimiter, policy: &str, flight: u64, keys: &[String]) -> (f64, f64) {
     let used = cpu();
     let inbox = Arc::new(Loop::default());
-    let to: Arc<dyn Inbox> = Arc::<Loop>::clone(&inbox);
+    let to: Arc<dyn CompletionQueue> = Arc::<Loop>::clone(&inbox);
     let call = Call::Check(CheckOptions::default());
     let (began, mut sent, mut at_once) = (Instant::now(), 0_u64, 0_u64);
     while began.elapsed() < TURN {
         while sent - at_once < inbox.answered.load(Ordering::Relaxed) + flight {
             let answer: Option<Result<Decision>> =
-                limiter.post(policy, &keys[sent as usize % keys.len()], &call, sent, &to);
+                limiter.post(policy, &keys[sent as usize % keys.len()], &call, sent, &to, None);
             at_once += u64::from(answer.is_some());
             sent += 1;
         }

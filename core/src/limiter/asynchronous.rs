@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::hold::Hold;
+use super::builder::Builder;
+use super::hold::{Hold, HoldAnswer};
+use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
 use super::patience::Patience;
+use super::policies::AsPolicy;
 use super::turn::Turn;
-use super::{
-    AsPolicy, Builder, CheckOptions, Inner, block_operation, check_operation, decided, decided_all, difference,
-    entries, valid_cost,
-};
+use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::{Answer, Attempt, Entry, Operation, WakeTarget, submit};
+use crate::store::call_context::CallContext;
+use crate::store::completion::WakeTarget;
+use crate::store::request::{Answer, Attempt, Entry, Operation};
+use crate::store::submit;
 
 /// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
 ///
@@ -32,7 +35,7 @@ use crate::store::{Answer, Attempt, Entry, Operation, WakeTarget, submit};
 /// ```
 #[derive(Clone)]
 pub struct AsyncLimiter {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) core: Arc<LimiterCore>,
 }
 
 impl AsyncLimiter {
@@ -46,7 +49,7 @@ impl AsyncLimiter {
 
     async fn answer(&self, plan: &Arc<Plan>, key: &str, operation: Operation) -> Result<Answer> {
         let mut answered = None;
-        let at_once = submit(&self.inner.store, &Entry { plan, key, operation }, self.inner.now(), || {
+        let at_once = submit(&self.core.store, &Entry { plan, key, operation }, self.core.context(), || {
             let (answer, awaited) = oneshot::channel();
             answered = Some(awaited);
             move |_, result| sent(answer, result)
@@ -59,7 +62,7 @@ impl AsyncLimiter {
     }
 
     async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, operation: Operation) -> Result<Decision> {
-        let plan = self.inner.plan(policy, key)?;
+        let plan = self.core.plan(policy, key)?;
         let answer = self.answer(&plan, key, operation.clone()).await?;
         Ok(decided(plan, key, &operation, answer))
     }
@@ -69,7 +72,7 @@ impl AsyncLimiter {
     /// # Errors
     /// `policy_unknown`, `policy_invalid` and `closed`.
     pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
-        Ok(self.inner.plan(&policy, "")?.policy.clone())
+        Ok(self.core.plan(&policy, "")?.policy.clone())
     }
 
     /// Asks and consumes one unit, in one atomic step.
@@ -118,7 +121,7 @@ impl AsyncLimiter {
     /// As [`AsyncLimiter::check_n`].
     pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? }).await?;
-        self.inner.lines.given_back(decision.plan(), key);
+        self.core.lines.given_back(decision.plan(), key);
         Ok(decision)
     }
 
@@ -127,15 +130,15 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
     pub async fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.inner.open()?;
+        self.core.open()?;
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(operation) = difference(decision.charged(), actual)? {
-                if self.inner.settles(decision, &operation) {
+                if self.core.settles(decision, &operation) {
                     continue;
                 }
-                self.answer(&self.inner.policies.current(decision.plan()), decision.key(), operation).await?;
-                self.inner.lines.given_back(decision.plan(), decision.key());
+                self.answer(&self.core.policies.current(decision.plan()), decision.key(), operation).await?;
+                self.core.lines.given_back(decision.plan(), decision.key());
             }
         }
         Ok(())
@@ -149,10 +152,11 @@ impl AsyncLimiter {
         &self,
         entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
     ) -> Result<Decision> {
-        let asked = super::asked(&self.inner, entries)?;
+        let entries = check_all::resolved(&self.core, entries)?;
         let answers =
-            awaited(|done| self.inner.store.submit_all(&self::entries(&asked), self.inner.now(), done)).await?;
-        decided_all(asked, answers)
+            awaited(|done| self.core.store.submit_all(&check_all::entries(&entries), self.core.context(), done))
+                .await?;
+        check_all::decided_all(entries, answers)
     }
 
     /// Waits until it is admitted, at most that long (`None`: as long as it takes); a denied Decision when it cannot be
@@ -168,7 +172,7 @@ impl AsyncLimiter {
         timeout: Option<Duration>,
     ) -> Result<Decision> {
         let operation = Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
-        let plan = self.inner.plan(&policy, key)?;
+        let plan = self.core.plan(&policy, key)?;
         self.wait(&plan, key, &operation, timeout).await
     }
 
@@ -179,8 +183,8 @@ impl AsyncLimiter {
         operation: &Operation,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key, operation.cost())?;
+        let patience = Patience::new(&self.core, timeout);
+        let ticket = self.core.lines.join(plan, key, operation.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
@@ -198,29 +202,29 @@ impl AsyncLimiter {
                 let Some(pause) = patience.pause(&decision) else { return Ok(decision) };
                 signal.wait_async(count, patience.sleep(Some(pause))).await;
             }
-            self.inner.open()?;
+            self.core.open()?;
         }
     }
 
     /// How many of this limiter's callers wait for a key in `acquire`; 0 for a policy that is none.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
-        self.inner.plan(&policy, key).map_or(0, |plan| self.inner.lines.waiting(&plan, key))
+        self.core.plan(&policy, key).map_or(0, |plan| self.core.lines.waiting(&plan, key))
     }
 
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`]. A policy that is full is no error: it answers with the denied Decision.
-    pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Result<Hold, Decision>> {
-        let plan = self.inner.plan(&policy, key)?;
-        let id = self.inner.hold_id();
+    pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
+        let plan = self.core.plan(&policy, key)?;
+        let id = self.core.hold_id();
         let operation = Operation::Check { cost: valid_cost(cost)?, hold: id, meta: None };
         let answer = self.answer(&plan, key, operation.clone()).await?;
         let decision = decided(plan, key, &operation, answer);
         if !decision.allowed() {
-            return Ok(Err(decision));
+            return Ok(HoldAnswer::Denied(decision));
         }
-        Ok(Ok(Hold::new(&self.inner, id, decision, false)))
+        Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, false)))
     }
 
     /// Denies the key for that long, whatever its usage.
@@ -237,7 +241,7 @@ impl AsyncLimiter {
     /// As [`AsyncLimiter::check`].
     pub async fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Block { micros: 0 }).await?;
-        self.inner.lines.given_back(decision.plan(), key);
+        self.core.lines.given_back(decision.plan(), key);
         Ok(())
     }
 
@@ -247,7 +251,7 @@ impl AsyncLimiter {
     /// As [`AsyncLimiter::check`].
     pub async fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Clear).await?;
-        self.inner.lines.given_back(decision.plan(), key);
+        self.core.lines.given_back(decision.plan(), key);
         Ok(())
     }
 
@@ -256,7 +260,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check`].
     pub async fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
-        let plan = self.inner.plan(&policy, key)?;
+        let plan = self.core.plan(&policy, key)?;
         if plan.policy.options().journal == 0 {
             return Ok(Vec::new());
         }
@@ -268,8 +272,8 @@ impl AsyncLimiter {
     /// # Errors
     /// Why it does not, in one sentence.
     pub async fn ping(&self) -> Result<()> {
-        self.inner.open()?;
-        awaited(|done| self.inner.store.submit_ping(done)).await
+        self.core.open()?;
+        awaited(|done| self.core.store.submit_ping(CallContext::default(), done)).await
     }
 
     /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
@@ -278,13 +282,13 @@ impl AsyncLimiter {
     /// # Errors
     /// `config_invalid` without a rollout, and for what is no percentage.
     pub fn set_rollout(&self, percent: f64) -> Result<()> {
-        self.inner.set_rollout(percent)
+        self.core.set_rollout(percent)
     }
 
     /// What was counted since the limiter was made; all zero for `memory://`.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.inner.counters()
+        self.core.counters()
     }
 
     /// Takes the changed policy file, as a whole or not at all.
@@ -292,12 +296,12 @@ impl AsyncLimiter {
     /// # Errors
     /// `policy_invalid` with file, line and column: then everything is as it was.
     pub fn reload(&self) -> Result<()> {
-        self.inner.reload()
+        self.core.reload()
     }
 
     /// Ends the limiter; every later call says so. What is held is given back by its own drop or its ttl.
     pub fn close(&self) {
-        self.inner.closes();
+        self.core.closes();
     }
 }
 

@@ -4,19 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::Hold;
+use super::builder::Builder;
+use super::hold::{Hold, HoldAnswer};
+use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
 use super::patience::Patience;
+use super::policies::AsPolicy;
 use super::turn::Turn;
-use super::{
-    AsPolicy, Builder, CheckOptions, Inner, block_operation, check_operation, decided, decided_all, difference,
-    entries, valid_cost,
-};
+use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::{Answer, Attempt, Entry, Operation};
+use crate::store::call_context::CallContext;
+use crate::store::request::{Answer, Attempt, Entry, Operation};
 
 /// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
 ///
@@ -35,7 +36,7 @@ use crate::store::{Answer, Attempt, Entry, Operation};
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) core: Arc<LimiterCore>,
 }
 
 impl Limiter {
@@ -55,19 +56,19 @@ impl Limiter {
 
     #[inline]
     fn answer(&self, plan: &Arc<Plan>, key: &str, operation: Operation) -> Result<Answer> {
-        self.inner.store.ask(&Entry { plan, key, operation }, self.inner.now())
+        self.core.store.ask(&Entry { plan, key, operation }, self.core.context())
     }
 
     #[inline]
-    pub(super) fn decide(
+    pub(crate) fn decide(
         &self,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         operation: Operation,
     ) -> Result<Decision> {
-        let plan = self.inner.plan(policy, key)?;
+        let plan = self.core.plan(policy, key)?;
         let entry = Entry { plan: &plan, key, operation };
-        let answer = self.inner.store.ask(&entry, self.inner.now())?;
+        let answer = self.core.store.ask(&entry, self.core.context())?;
         let Entry { operation, .. } = entry;
         Ok(decided(plan, key, &operation, answer))
     }
@@ -75,9 +76,9 @@ impl Limiter {
     /// What `decide` does with a plain check. The entry is written in place: a copy of what was only just written stalls.
     #[inline]
     fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
-        let plan = self.inner.plan(policy, key)?;
+        let plan = self.core.plan(policy, key)?;
         let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
-        let answer = self.inner.store.ask(&entry, self.inner.now())?;
+        let answer = self.core.store.ask(&entry, self.core.context())?;
         let charged = if answer.applied { cost } else { 0 };
         drop(entry);
         Ok(Decision::new(plan, key, cost, charged, answer))
@@ -88,7 +89,7 @@ impl Limiter {
     /// # Errors
     /// `policy_unknown`, `policy_invalid`, `closed`.
     pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
-        Ok(self.inner.plan(&policy, "")?.policy.clone())
+        Ok(self.core.plan(&policy, "")?.policy.clone())
     }
 
     /// Asks and consumes one unit, in one atomic step.
@@ -139,7 +140,7 @@ impl Limiter {
     /// As [`Limiter::check_n`].
     pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? })?;
-        self.inner.lines.given_back(decision.plan(), key);
+        self.core.lines.given_back(decision.plan(), key);
         Ok(decision)
     }
 
@@ -148,15 +149,15 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.inner.open()?;
+        self.core.open()?;
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(operation) = difference(decision.charged(), actual)? {
-                if self.inner.settles(decision, &operation) {
+                if self.core.settles(decision, &operation) {
                     continue;
                 }
-                self.answer(&self.inner.policies.current(decision.plan()), decision.key(), operation)?;
-                self.inner.lines.given_back(decision.plan(), decision.key());
+                self.answer(&self.core.policies.current(decision.plan()), decision.key(), operation)?;
+                self.core.lines.given_back(decision.plan(), decision.key());
             }
         }
         Ok(())
@@ -170,9 +171,9 @@ impl Limiter {
         &self,
         entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
     ) -> Result<Decision> {
-        let asked = super::asked(&self.inner, entries)?;
-        let answers = self.inner.store.ask_all(&self::entries(&asked), self.inner.now())?;
-        decided_all(asked, answers)
+        let entries = check_all::resolved(&self.core, entries)?;
+        let answers = self.core.store.ask_all(&check_all::entries(&entries), self.core.context())?;
+        check_all::decided_all(entries, answers)
     }
 
     /// Waits until it is admitted, at most that long (`None`: as long as it takes); a denied Decision when it cannot be
@@ -182,13 +183,13 @@ impl Limiter {
     /// As [`Limiter::check_n`].
     pub fn acquire(&self, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
         let operation = Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
-        let plan = self.inner.plan(&policy, key)?;
+        let plan = self.core.plan(&policy, key)?;
         self.wait(&plan, key, &operation, timeout)
     }
 
     fn wait(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, timeout: Option<Duration>) -> Result<Decision> {
-        let patience = Patience::new(&self.inner, timeout);
-        let ticket = self.inner.lines.join(plan, key, operation.cost())?;
+        let patience = Patience::new(&self.core, timeout);
+        let ticket = self.core.lines.join(plan, key, operation.cost())?;
         let signal = ticket.signal();
         patience.listen(signal);
         loop {
@@ -206,29 +207,29 @@ impl Limiter {
                 let Some(pause) = patience.pause(&decision) else { return Ok(decision) };
                 signal.wait(count, patience.sleep(Some(pause)));
             }
-            self.inner.open()?;
+            self.core.open()?;
         }
     }
 
     /// How many of this limiter's callers wait for a key in `acquire`; 0 for a policy that is none.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
-        self.inner.plan(&policy, key).map_or(0, |plan| self.inner.lines.waiting(&plan, key))
+        self.core.plan(&policy, key).map_or(0, |plan| self.core.lines.waiting(&plan, key))
     }
 
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors
     /// As [`Limiter::check_n`]. A policy that is full is no error: it answers with the denied Decision.
-    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Result<Hold, Decision>> {
-        let plan = self.inner.plan(&policy, key)?;
-        let id = self.inner.hold_id();
+    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
+        let plan = self.core.plan(&policy, key)?;
+        let id = self.core.hold_id();
         let operation = Operation::Check { cost: valid_cost(cost)?, hold: id, meta: None };
         let answer = self.answer(&plan, key, operation.clone())?;
         let decision = decided(plan, key, &operation, answer);
         if !decision.allowed() {
-            return Ok(Err(decision));
+            return Ok(HoldAnswer::Denied(decision));
         }
-        Ok(Ok(Hold::new(&self.inner, id, decision, true)))
+        Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, true)))
     }
 
     /// Denies the key for that long, whatever its usage.
@@ -245,7 +246,7 @@ impl Limiter {
     /// As [`Limiter::check`].
     pub fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Block { micros: 0 })?;
-        self.inner.lines.given_back(decision.plan(), key);
+        self.core.lines.given_back(decision.plan(), key);
         Ok(())
     }
 
@@ -255,7 +256,7 @@ impl Limiter {
     /// As [`Limiter::check`].
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Clear)?;
-        self.inner.lines.given_back(decision.plan(), key);
+        self.core.lines.given_back(decision.plan(), key);
         Ok(())
     }
 
@@ -264,7 +265,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
-        let plan = self.inner.plan(&policy, key)?;
+        let plan = self.core.plan(&policy, key)?;
         if plan.policy.options().journal == 0 {
             return Ok(Vec::new());
         }
@@ -276,8 +277,8 @@ impl Limiter {
     /// # Errors
     /// Why it does not, in one sentence.
     pub fn ping(&self) -> Result<()> {
-        self.inner.open()?;
-        self.inner.store.ping()
+        self.core.open()?;
+        self.core.store.ping(CallContext::default())
     }
 
     /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
@@ -286,13 +287,13 @@ impl Limiter {
     /// # Errors
     /// `config_invalid` without a rollout, and for what is no percentage.
     pub fn set_rollout(&self, percent: f64) -> Result<()> {
-        self.inner.set_rollout(percent)
+        self.core.set_rollout(percent)
     }
 
     /// What was counted since the limiter was made; all zero for `memory://`.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.inner.counters()
+        self.core.counters()
     }
 
     /// Takes the changed policy file, as a whole or not at all.
@@ -300,11 +301,11 @@ impl Limiter {
     /// # Errors
     /// `policy_invalid` with file, line and column: then everything is as it was.
     pub fn reload(&self) -> Result<()> {
-        self.inner.reload()
+        self.core.reload()
     }
 
     /// Ends the limiter; every later call says so. What is held is given back by its own drop or its ttl.
     pub fn close(&self) {
-        self.inner.closes();
+        self.core.closes();
     }
 }

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use super::LimiterCore;
 use super::hold::Keeper;
 use super::line::Lines;
 use super::policies::Policies;
-use super::{AsyncLimiter, Inner, Limiter};
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::policy::{OnStoreError, Policy, PolicyFile};
 use crate::resilience::{Breaker, LONGEST, Layers, Listener, Rollout, Shards, Signals, StoreChange, shown};
-use crate::store::{Endpoints, Lookout, MAX_ENTRIES, Memory, Redis, Store, StoreUrl};
+use crate::store::memory::Memory;
+use crate::store::redis::{Lookout, Redis};
+use crate::store::url::{Endpoints, StoreUrl};
+use crate::store::{MAX_ENTRIES, Store};
 
 /// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
@@ -103,7 +106,7 @@ impl Builder {
     }
 
     /// From an old store to a new one: `percent` of the keys use the new one, always the same ones. What was used in the
-    /// other store is not carried along. [`Limiter::set_rollout`] changes the share at run time.
+    /// other store is not carried along. [`Limiter::set_rollout`](crate::Limiter::set_rollout) changes the share at run time.
     #[must_use]
     pub fn rollout(mut self, old: impl Into<String>, new: impl Into<String>, percent: f64) -> Self {
         self = self.store(old);
@@ -199,24 +202,8 @@ impl Builder {
         self
     }
 
-    /// A limiter for threads.
-    ///
-    /// # Errors
-    /// `config_invalid` for the store, the prefix or the timeout.
-    pub fn build(self) -> Result<Limiter> {
-        Ok(Limiter { inner: self.inner()? })
-    }
-
-    /// A limiter for tasks.
-    ///
-    /// # Errors
-    /// As [`Builder::build`].
-    pub fn build_async(self) -> Result<AsyncLimiter> {
-        Ok(AsyncLimiter { inner: self.inner()? })
-    }
-
     /// The store, with layers around it where it is shared.
-    fn layers(&self, lookout: &Arc<PerProcess<Lookout>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
+    fn layers(&self, readers: &Arc<PerProcess<Lookout>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
         let signals = Arc::new(Signals::new(self.listener.clone()));
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
@@ -227,12 +214,12 @@ impl Builder {
         if let (true, [url]) = (self.bare, &*self.stores)
             && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
         {
-            return Ok((Arc::new(self.redis(*server, lookout)?), None));
+            return Ok((Arc::new(self.redis(*server, readers)?), None));
         }
-        let store = self.side(&self.stores, &signals, lookout)?;
+        let store = self.side(&self.stores, &signals, readers)?;
         let rollout = match &self.rollout {
             Some((new, percent)) => {
-                let new = self.side(std::slice::from_ref(new), &signals, lookout)?;
+                let new = self.side(std::slice::from_ref(new), &signals, readers)?;
                 Some(Rollout::new(Arc::clone(&store), new, *percent, self.timeout)?)
             }
             None => None,
@@ -241,8 +228,8 @@ impl Builder {
         Ok((layers.store(), Some(layers)))
     }
 
-    fn redis(&self, endpoints: Endpoints, lookout: &Arc<PerProcess<Lookout>>) -> Result<Redis> {
-        Redis::new(endpoints, &self.prefix, self.timeout, self.fold, Arc::clone(lookout))
+    fn redis(&self, endpoints: Endpoints, readers: &Arc<PerProcess<Lookout>>) -> Result<Redis> {
+        Redis::new(endpoints, &self.prefix, self.timeout, self.fold, Arc::clone(readers))
     }
 
     /// One store, or several that share the keys.
@@ -250,7 +237,7 @@ impl Builder {
         &self,
         urls: &[String],
         signals: &Arc<Signals>,
-        lookout: &Arc<PerProcess<Lookout>>,
+        readers: &Arc<PerProcess<Lookout>>,
     ) -> Result<Arc<dyn Store>> {
         if let [url] = urls
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
@@ -262,7 +249,7 @@ impl Builder {
                 StoreUrl::Memory { .. } => {
                     return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
                 }
-                StoreUrl::Redis(server) => Arc::new(self.redis(*server, lookout)?),
+                StoreUrl::Redis(server) => Arc::new(self.redis(*server, readers)?),
             };
             Ok((Breaker::around(store, url, self.timeout, Arc::clone(signals)), url.clone()))
         };
@@ -277,7 +264,7 @@ impl Builder {
         }
     }
 
-    fn inner(self) -> Result<Arc<Inner>> {
+    pub(super) fn core(self) -> Result<Arc<LimiterCore>> {
         if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || self.prefix.contains(['{', '}']) {
             return Err(Error::config(format!(
                 "the prefix {:?} cannot be used: it must have from 1 to {MAX_PREFIX} bytes and no braces",
@@ -296,10 +283,10 @@ impl Builder {
                 self.deny_cache
             )));
         }
-        let lookout = Arc::new(PerProcess::new());
-        let (store, layers) = self.layers(&lookout)?;
+        let readers = Arc::new(PerProcess::new());
+        let (store, layers) = self.layers(&readers)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
-        let inner = Arc::new(Inner {
+        let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(&self.policies),
             clock: self.clock,
@@ -311,12 +298,12 @@ impl Builder {
             seed,
             holds: AtomicU64::new(0),
             layers,
-            lookout,
+            readers,
         });
-        if let Some(clock) = &inner.clock {
-            let watcher = Arc::downgrade(&inner);
+        if let Some(clock) = &core.clock {
+            let watcher = Arc::downgrade(&core);
             clock.watch(watcher);
         }
-        Ok(inner)
+        Ok(core)
     }
 }

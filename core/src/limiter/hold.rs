@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::Inner;
+use super::LimiterCore;
+use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::fork::{self, PerProcess};
 use crate::plan::Plan;
 use crate::policy::Algorithm;
-use crate::store::{Entry, HoldId, Operation, submit_to, tell};
+use crate::store::completion::wake;
+use crate::store::request::{Entry, Operation};
+use crate::store::submit_then;
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
 const RENEWALS: u32 = 3;
@@ -20,7 +23,7 @@ const RENEWALS: u32 = 3;
 /// Units of a `concurrency` limit. Drop it to give them back.
 #[must_use = "the units are given back when the hold is dropped"]
 pub struct Hold {
-    inner: Arc<Inner>,
+    core: Arc<LimiterCore>,
     id: HoldId,
     decision: Decision,
     /// Whether dropping it may block the thread.
@@ -32,9 +35,9 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub(super) fn new(inner: &Arc<Inner>, id: HoldId, decision: Decision, blocking: bool) -> Self {
-        inner.keeper.keep(inner, id, decision.plan(), decision.key());
-        Self { inner: Arc::clone(inner), id, decision, blocking, told: None, process: fork::generation() }
+    pub(super) fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, blocking: bool) -> Self {
+        core.keeper.keep(core, id, decision.plan(), decision.key());
+        Self { core: Arc::clone(core), id, decision, blocking, told: None, process: fork::generation() }
     }
 
     /// The Decision that let it in.
@@ -65,25 +68,54 @@ impl Drop for Hold {
         if self.process != fork::generation() {
             return;
         }
-        self.inner.keeper.forget(self.id);
-        let (plan, key) = (&self.inner.policies.current(self.decision.plan()), self.decision.key());
+        self.core.keeper.forget(self.id);
+        let (plan, key) = (&self.core.policies.current(self.decision.plan()), self.decision.key());
         let entry = Entry { plan, key, operation: Operation::Close { hold: self.id } };
         // When the store cannot be reached the ttl gives it back.
         if self.blocking {
-            drop(self.inner.store.ask(&entry, self.inner.now()));
-            self.inner.lines.given_back(plan, key);
+            drop(self.core.store.ask(&entry, self.core.context()));
+            self.core.lines.given_back(plan, key);
         } else {
-            let (inner, plan, key) = (Arc::clone(&self.inner), Arc::clone(plan), Box::<str>::from(key));
+            let (core, plan, key) = (Arc::clone(&self.core), Arc::clone(plan), Box::<str>::from(key));
             let told = self.told.take();
             let done = move |_| {
-                inner.lines.given_back(&plan, &key);
+                core.lines.given_back(&plan, &key);
                 if let Some(told) = told {
                     // Whoever stopped waiting does not want to know.
                     let _ = told.send(());
                 }
                 None
             };
-            tell(submit_to(&self.inner.store, &entry, self.inner.now(), None, done));
+            wake(submit_then(&self.core.store, &entry, self.core.context(), done));
+        }
+    }
+}
+
+/// The answer to `hold`.
+#[derive(Debug)]
+#[must_use = "the units are given back when the hold is dropped"]
+pub enum HoldAnswer {
+    /// There was room: the units are held.
+    Held(Hold),
+    /// A limit refused.
+    Denied(Decision),
+}
+
+impl HoldAnswer {
+    /// The hold, if there was room.
+    pub fn held(self) -> Option<Hold> {
+        match self {
+            Self::Held(hold) => Some(hold),
+            Self::Denied(_) => None,
+        }
+    }
+
+    /// The Decision of the limits, in either case.
+    #[must_use]
+    pub const fn decision(&self) -> &Decision {
+        match self {
+            Self::Held(hold) => hold.decision(),
+            Self::Denied(decision) => decision,
         }
     }
 }
@@ -96,7 +128,7 @@ pub(super) struct Keeper {
     began: Instant,
 }
 
-type Shared = Arc<(Mutex<Kept>, Condvar)>;
+type Shared = (Mutex<Kept>, Condvar);
 
 impl Default for Keeper {
     fn default() -> Self {
@@ -120,36 +152,36 @@ struct Keep {
 }
 
 impl Keeper {
-    fn keep(&self, inner: &Arc<Inner>, id: HoldId, plan: &Arc<Plan>, key: &str) {
+    fn keep(&self, core: &Arc<LimiterCore>, id: HoldId, plan: &Arc<Plan>, key: &str) {
         let limits = plan.policy.limits().iter().filter(|limit| limit.algorithm() == Algorithm::Concurrency);
         // A policy without such a limit has nothing to renew.
         let Some(ttl) = limits.map(|limit| limit.period().micros()).min() else { return };
         let every = Duration::from_micros(ttl) / RENEWALS;
-        let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: self.time(inner) + every };
-        let Ok(shared) = self.shared.get_or_try_init(|| Ok(Arc::default())) else { return };
-        let (kept, changed) = &*shared.1;
+        let keep = Keep { plan: Arc::clone(plan), key: key.into(), every, next: self.time(core) + every };
+        let Ok(shared) = self.shared.get_or_try_init(|| Ok(Shared::default())) else { return };
+        let (kept, changed) = &**shared;
         let mut kept = kept.lock();
         kept.holds.insert(id, keep);
-        if !kept.running && !kept.stopped && inner.clock.is_none() {
-            let (inner, shared) = (Arc::downgrade(inner), Arc::clone(&shared.1));
+        if !kept.running && !kept.stopped && core.clock.is_none() {
+            let (core, shared) = (Arc::downgrade(core), Arc::clone(&shared));
             let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
             // Without the thread the holds end with their ttl, as they would if the process died.
-            kept.running = thread.spawn(move || run(&inner, &shared)).is_ok();
+            kept.running = thread.spawn(move || run(&core, &shared)).is_ok();
         }
         changed.notify_one();
     }
 
-    fn time(&self, inner: &Inner) -> Duration {
-        inner.clock.as_ref().map_or_else(|| self.began.elapsed(), |clock| clock.now())
+    fn time(&self, core: &LimiterCore) -> Duration {
+        core.clock.as_ref().map_or_else(|| self.began.elapsed(), |clock| clock.now())
     }
 
     /// Renews the holds that are due; says how long it is until the next is, if there is any.
-    pub(super) fn renew(&self, inner: &Inner) -> Option<Duration> {
+    pub(super) fn renew(&self, core: &LimiterCore) -> Option<Duration> {
         let shared = self.shared.get()?;
         loop {
-            let now = self.time(inner);
+            let now = self.time(core);
             let (id, plan, key) = {
-                let mut kept = shared.1.0.lock();
+                let mut kept = shared.0.lock();
                 let (id, keep) = kept.holds.iter_mut().min_by_key(|(_, keep)| keep.next)?;
                 if keep.next > now {
                     return Some(keep.next - now);
@@ -157,32 +189,32 @@ impl Keeper {
                 keep.next = now + keep.every;
                 (*id, Arc::clone(&keep.plan), keep.key.clone())
             };
-            let plan = inner.policies.current(&plan);
+            let plan = core.policies.current(&plan);
             let entry = Entry { plan: &plan, key: &key, operation: Operation::Renew { hold: id } };
             // A renewal that fails is tried again after a third of the ttl.
-            drop(inner.store.ask(&entry, inner.now()));
+            drop(core.store.ask(&entry, core.context()));
         }
     }
 
     fn forget(&self, id: HoldId) {
         if let Some(shared) = self.shared.get() {
-            shared.1.0.lock().holds.remove(&id);
+            shared.0.lock().holds.remove(&id);
         }
     }
 
     pub(super) fn stop(&self) {
         if let Some(shared) = self.shared.get() {
-            shared.1.0.lock().stopped = true;
-            shared.1.1.notify_one();
+            shared.0.lock().stopped = true;
+            shared.1.notify_one();
         }
     }
 }
 
-fn run(inner: &Weak<Inner>, (kept, changed): &(Mutex<Kept>, Condvar)) {
-    while let Some(inner) = inner.upgrade() {
-        let pause = inner.keeper.renew(&inner);
+fn run(core: &Weak<LimiterCore>, (kept, changed): &Shared) {
+    while let Some(core) = core.upgrade() {
+        let pause = core.keeper.renew(&core);
         // Asleep, the thread keeps no limiter alive.
-        drop(inner);
+        drop(core);
         let mut kept = kept.lock();
         match pause {
             _ if kept.stopped => return,

@@ -71,7 +71,7 @@ impl Lines {
     /// Takes a place in the line for a key.
     pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Ticket> {
         let lines = self.open.get_or_try_init(|| Ok(Open::default()))?;
-        let mut open = lines.1.lock();
+        let mut open = lines.lock();
         if open.len() > TIDY {
             open.retain(|_, line| line.strong_count() > 0);
         }
@@ -94,14 +94,14 @@ impl Lines {
     /// How many stand in the line for a key.
     pub(super) fn waiting(&self, plan: &Plan, key: &str) -> usize {
         let Some(lines) = self.open.get() else { return 0 };
-        let line = lines.1.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
+        let line = lines.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
         line.map_or(0, |line| line.waiting.lock().1.len())
     }
 
     /// Something was given back: the first in the line may ask again before its time.
     pub(super) fn given_back(&self, plan: &Plan, key: &str) {
         let Some(lines) = self.open.get() else { return };
-        let open = lines.1.lock();
+        let open = lines.lock();
         if open.is_empty() {
             return;
         }

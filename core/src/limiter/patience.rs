@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Inner;
+use super::LimiterCore;
 use crate::algorithm::Rule;
 use crate::clock::{ManualClock, Signal};
 use crate::decision::Decision;
@@ -14,7 +14,7 @@ const GLANCE: Duration = Duration::from_millis(250);
 
 /// A deadline, and the sleeps before it.
 pub(super) struct Patience<'a> {
-    inner: &'a Inner,
+    core: &'a LimiterCore,
     clock: Option<&'a Arc<ManualClock>>,
     began: Instant,
     began_manually: Duration,
@@ -22,10 +22,10 @@ pub(super) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    pub(super) fn new(inner: &'a Inner, timeout: Option<Duration>) -> Self {
-        let clock = inner.clock.as_ref();
+    pub(super) fn new(core: &'a LimiterCore, timeout: Option<Duration>) -> Self {
+        let clock = core.clock.as_ref();
         let began_manually = clock.map_or(Duration::ZERO, |clock| clock.now());
-        Self { inner, clock, began: Instant::now(), began_manually, timeout }
+        Self { core, clock, began: Instant::now(), began_manually, timeout }
     }
 
     /// A clock that moves by hand wakes who sleeps.
@@ -56,7 +56,7 @@ impl<'a> Patience<'a> {
         let concurrent = decision.plan().rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)));
         let wait = decision.retry_after()?;
         // Upward, so that it is never too early: up to a sixteenth, and no more than 5 ms.
-        let random = self.inner.holds.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.inner.seed;
+        let random = self.core.holds.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
         let jitter = random % (wait.as_micros() as u64 / 16 + 1).min(5_000);
         match self.left() {
             // A hold may come back before its ttl; nothing else comes early.

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use super::decided;
+use super::operations::decided;
+use crate::algorithm::View;
 use crate::decision::Decision;
 use crate::plan::Plan;
-use crate::store::{Answer, Operation, View};
+use crate::store::request::{Answer, Operation};
 
 /// What somebody wants, behind those who stand ahead.
 pub(super) struct Turn {
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
     use crate::plan_cache::plan_of;
     use crate::policy::Policy;
-    use crate::store::Views;
+    use crate::store::request::Views;
 
     const NOW: u64 = 1_800_000_000_000_000;
     const SECOND: u64 = 1_000_000;

@@ -5,6 +5,7 @@
 //! finds a server that is back while older questions are lost, and one that has all the time of a call finds a server that
 //! is far away. Error replies are answers: they open nothing, but are told when they begin and when they end.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -12,11 +13,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
-use super::layer::{Layer, Layered, Notes};
+use super::layer::{CallState, Layer, Layered};
 use super::signals::{Signals, StoreState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork;
-use crate::store::{Answer, Entry, Store};
+use crate::store::Store;
+use crate::store::call_context::CallContext;
+use crate::store::layer_states::LayerStates;
+use crate::store::request::{Answer, Entry};
 
 /// Failures in a row after which a store is given up for lost, and refusals after which it is said to refuse.
 const PATIENCE: u32 = 3;
@@ -107,9 +111,9 @@ impl Shared {
         (outage.process == fork::generation()).then(|| outage.error.clone())
     }
 
-    /// Counts operations that are about to be sent; notes to which era their answers belong, and whether they have time.
+    /// Counts operations that are about to be sent.
     #[inline]
-    fn sends(&self, operations: usize, notes: &mut Notes) -> Result<()> {
+    fn sends(&self, operations: usize, deadline: Option<Instant>) -> Result<Sent> {
         match self.lost() {
             Some(error) => {
                 self.signals.withheld.add(operations as u64);
@@ -117,8 +121,7 @@ impl Shared {
             }
             None => {
                 self.signals.asked.add(operations as u64);
-                (notes.era, notes.hurried) = (self.era.load(Ordering::Acquire), !self.is_fair(notes.by));
-                Ok(())
+                Ok(Sent { era: self.era.load(Ordering::Acquire), hurried: !self.is_fair(deadline) })
             }
         }
     }
@@ -129,11 +132,9 @@ impl Shared {
     }
 
     #[inline]
-    fn note(self: &Arc<Self>, notes: &Notes, error: Option<&Error>) {
+    fn note(self: &Arc<Self>, sent: Sent, error: Option<&Error>) {
         match error {
-            Some(error) if notes.hurried && error.kind() == ErrorKind::StoreTimeout => {
-                self.signals.failed(error.kind())
-            }
+            Some(error) if sent.hurried && error.kind() == ErrorKind::StoreTimeout => self.signals.failed(error.kind()),
             None => {
                 if self.failures.load(Ordering::Relaxed) != 0 {
                     self.failures.store(0, Ordering::Relaxed);
@@ -142,7 +143,7 @@ impl Shared {
                     self.accepted();
                 }
             }
-            Some(error) => self.failed(notes.era, error),
+            Some(error) => self.failed(sent.era, error),
         }
     }
 
@@ -179,7 +180,7 @@ impl Shared {
         let asks = self.probes(&outage, 0, move |shared| {
             // From here, so that no caller waits for a listener.
             shared.signals.gone(&shared.shown, StoreState::Lost, &told.cause, told.since);
-            shared.probe(&told, |store| store.ping_by(Instant::now() + SOON));
+            shared.probe(&told, |store| store.ping(CallContext::until(None, Instant::now() + SOON)));
         });
         if !asks {
             // With nobody to find out when the store is back, every call must.
@@ -187,7 +188,7 @@ impl Shared {
         }
         if self.timeout > SOON {
             let waits = Arc::clone(&outage);
-            self.probes(&outage, 1, move |shared| shared.probe(&waits, |store| store.ping()));
+            self.probes(&outage, 1, move |shared| shared.probe(&waits, |store| store.ping(CallContext::default())));
         }
     }
 
@@ -272,28 +273,59 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
-impl Layer for Breaker {
-    fn before(&self, _: &Entry<'_>, _: Option<u64>, notes: &mut Notes) -> Option<Result<Answer>> {
-        self.shared.sends(1, notes).err().map(Err)
+/// What the breaker remembers of a call that was sent.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sent {
+    /// The era it belongs to.
+    era: u64,
+    /// Whether it had too little time for a timeout to say anything about the store.
+    hurried: bool,
+}
+
+impl CallState for Sent {
+    const WORDS: usize = 2;
+
+    #[inline]
+    fn save(self, states: &mut LayerStates) {
+        states.push([self.era, self.hurried.into()]);
     }
 
-    fn after(&self, _: &Entry<'_>, _: Option<u64>, notes: &Notes, result: Result<Answer>) -> Result<Answer> {
-        self.shared.note(notes, result.as_ref().err());
+    #[inline]
+    fn load(states: &mut LayerStates) -> Self {
+        let [era, hurried] = states.next();
+        Self { era, hurried: hurried != 0 }
+    }
+}
+
+impl Layer for Breaker {
+    type State = Sent;
+
+    #[inline]
+    fn before(&self, _: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, Sent> {
+        match self.shared.sends(1, context.deadline) {
+            Ok(sent) => ControlFlow::Continue(sent),
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
+    }
+
+    #[inline]
+    fn after(&self, _: &Entry<'_>, _: Option<u64>, sent: Sent, result: Result<Answer>) -> Result<Answer> {
+        self.shared.note(sent, result.as_ref().err());
         result
     }
 
-    fn before_all(&self, entries: &[Entry<'_>], notes: &mut Notes) -> Result<()> {
-        self.shared.sends(entries.len(), notes)
+    fn before_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Sent> {
+        self.shared.sends(entries.len(), context.deadline)
     }
 
     fn after_all(
         &self,
         _: &[Entry<'_>],
         _: Option<u64>,
-        notes: &Notes,
+        sent: Sent,
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
-        self.shared.note(notes, result.as_ref().err());
+        self.shared.note(sent, result.as_ref().err());
         result
     }
 
@@ -320,7 +352,8 @@ mod tests {
     use super::*;
     use crate::plan_cache::plan_of;
     use crate::policy::Policy;
-    use crate::store::{Operation, submit_to};
+    use crate::store::request::Operation;
+    use crate::store::submit_then;
 
     #[test]
     fn failures_of_before_the_way_back_do_not_count_after_it() {
@@ -329,17 +362,17 @@ mod tests {
         let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
         for _ in 0..20 {
-            assert!(submit_to(&breaker, &entry, None, None, |_| None).is_none());
+            assert!(submit_then(&breaker, &entry, CallContext::default(), |_| None).is_none());
         }
         let fails = || stub.answer(Err(Error::new(ErrorKind::StoreUnavailable, "gone")));
         (0..3).for_each(|_| fails());
         assert_eq!(signals.counters().lost, 1);
         // The stub answers its ping, so it is back at once.
-        while breaker.try_immediate(&entry, None).is_some() {
+        while breaker.try_immediate(&entry, CallContext::default()).is_some() {
             std::thread::yield_now();
         }
         (0..17).for_each(|_| fails());
-        assert!(breaker.try_immediate(&entry, None).is_none());
+        assert!(breaker.try_immediate(&entry, CallContext::default()).is_none());
         assert_eq!(signals.counters().lost, 1, "twenty that failed together are one outage");
     }
 }

@@ -11,7 +11,7 @@ use compact_str::CompactString;
 use super::table::Item;
 use crate::algorithm::{Rule, State, View};
 use crate::plan::Plan;
-use crate::store::{Answer, Entry, Source, States};
+use crate::store::request::{Answer, Entry, Source, States};
 
 /// In the last so-many-th of its time one check goes through and renews a denial, while all others are still answered:
 /// else everybody who comes between its end and the next answer would ask.

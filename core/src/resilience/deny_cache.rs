@@ -1,14 +1,17 @@
 //! Repeats a denial without asking again, until the moment the store named.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::denial::{Denial, Times};
-use super::layer::{Layer, Notes};
+use super::layer::{CallState, Layer};
 use super::table::{Shard, Table};
 use crate::clock::Steady;
 use crate::error::Result;
 use crate::fork::PerProcess;
-use crate::store::{Answer, Entry, Operation, Source};
+use crate::store::call_context::CallContext;
+use crate::store::layer_states::LayerStates;
+use crate::store::request::{Answer, Entry, Operation, Source};
 
 /// The longest that a denial may be repeated.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
@@ -23,9 +26,9 @@ pub(crate) struct DenyCache {
     denials: PerProcess<Table<Denial>>,
 }
 
-/// What is known before a check is sent.
+/// What is known when a check is sent.
 #[derive(Clone, Copy)]
-pub(super) struct Ticket {
+pub(super) struct SentCheck {
     hash: u64,
     /// Changes of the shard; when there are more afterwards, the answer may be of before them.
     changes: u64,
@@ -34,9 +37,28 @@ pub(super) struct Ticket {
     known: bool,
 }
 
+/// Of a check from which the cache may learn.
+impl CallState for Option<SentCheck> {
+    const WORDS: usize = 4;
+
+    #[inline]
+    fn save(self, states: &mut LayerStates) {
+        states.push(match self {
+            Some(SentCheck { hash, changes, sent, known }) => [1 | u64::from(known) << 1, hash, changes, sent],
+            None => [0; 4],
+        });
+    }
+
+    #[inline]
+    fn load(states: &mut LayerStates) -> Self {
+        let [flags, hash, changes, sent] = states.next();
+        (flags != 0).then_some(SentCheck { hash, changes, sent, known: flags & 2 != 0 })
+    }
+}
+
 enum Look {
     Denied(Answer),
-    Ask(Ticket),
+    Ask(SentCheck),
     /// Nothing that is ever repeated.
     Other,
 }
@@ -87,26 +109,28 @@ impl DenyCache {
                 return Look::Denied(answer);
             }
             let known = found.is_some() || shard.find(hash, |denial| denial.is_of(entry)).is_some();
-            Look::Ask(Ticket { hash, changes: shard.changes, sent: now, known })
+            Look::Ask(SentCheck { hash, changes: shard.changes, sent: now, known })
         })
     }
 
     /// Takes over what came of a check.
-    fn learn(&self, ticket: Ticket, entry: &Entry<'_>, given: Option<u64>, answer: &mut Answer) {
+    fn learn(&self, sent_check: SentCheck, entry: &Entry<'_>, given: Option<u64>, answer: &mut Answer) {
         let states = answer.states.take();
         if answer.applied {
-            if ticket.known {
+            if sent_check.known {
                 // What others are denied, they are denied longer now.
-                self.with(|table| table.shard(ticket.hash).remove_all(ticket.hash, |denial| denial.is_of(entry)));
+                self.with(|table| {
+                    table.shard(sent_check.hash).remove_all(sent_check.hash, |denial| denial.is_of(entry))
+                });
             }
             return;
         }
         let Some(states) = states.filter(|_| answer.source == Source::Store) else { return };
         let heard = self.time(given);
-        let times = Times { sent: ticket.sent, heard, longest: self.longest };
-        let Some(denial) = Denial::new(entry, ticket.hash, answer, *states, &times) else { return };
+        let times = Times { sent: sent_check.sent, heard, longest: self.longest };
+        let Some(denial) = Denial::new(entry, sent_check.hash, answer, *states, &times) else { return };
         let until = denial.until;
-        if self.with(|table| keep(&mut table.shard(ticket.hash), ticket, entry, denial)) {
+        if self.with(|table| keep(&mut table.shard(sent_check.hash), sent_check, entry, denial)) {
             answer.denied_for = (until - heard) as u32;
         }
     }
@@ -123,11 +147,11 @@ impl DenyCache {
 }
 
 /// Keeps a denial, unless something was changed since it was asked for.
-fn keep(shard: &mut Shard<Denial>, ticket: Ticket, entry: &Entry<'_>, denial: Denial) -> bool {
-    if shard.changes != ticket.changes {
+fn keep(shard: &mut Shard<Denial>, sent_check: SentCheck, entry: &Entry<'_>, denial: Denial) -> bool {
+    if shard.changes != sent_check.changes {
         return false;
     }
-    let of_key = shard.all(ticket.hash, |other| other.is_of(entry));
+    let of_key = shard.all(sent_check.hash, |other| other.is_of(entry));
     let same = of_key.iter().find(|index| shard.get(**index).cost == denial.cost).copied();
     let soonest = || of_key.iter().min_by_key(|index| shard.get(**index).until).copied();
     match same.or_else(|| if of_key.len() >= COSTS { soonest() } else { None }) {
@@ -149,21 +173,29 @@ const fn changes(operation: &Operation) -> bool {
 }
 
 impl Layer for DenyCache {
+    type State = Option<SentCheck>;
+
     #[inline]
-    fn before(&self, entry: &Entry<'_>, now: Option<u64>, notes: &mut Notes) -> Option<Result<Answer>> {
-        match self.look(entry, now, true) {
-            Look::Denied(answer) => return Some(Ok(answer)),
-            Look::Ask(ticket) => notes.ticket = Some(ticket),
+    fn before(&self, entry: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, Option<SentCheck>> {
+        match self.look(entry, context.now, true) {
+            Look::Denied(answer) => return ControlFlow::Break(Ok(answer)),
+            Look::Ask(sent_check) => return ControlFlow::Continue(Some(sent_check)),
             Look::Other if changes(&entry.operation) => self.changed(entry),
             Look::Other => {}
         }
-        None
+        ControlFlow::Continue(None)
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, notes: &Notes, mut result: Result<Answer>) -> Result<Answer> {
-        if let (Some(ticket), Ok(answer)) = (notes.ticket, &mut result) {
-            self.learn(ticket, entry, now, answer);
+    fn after(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        sent_check: Option<SentCheck>,
+        mut result: Result<Answer>,
+    ) -> Result<Answer> {
+        if let (Some(sent_check), Ok(answer)) = (sent_check, &mut result) {
+            self.learn(sent_check, entry, now, answer);
         }
         // A peek that is admitted says that what is known is over.
         let admitted = || matches!((&entry.operation, &result), (Operation::Peek { .. }, Ok(answer)) if answer.applied);
@@ -179,7 +211,7 @@ impl Layer for DenyCache {
         &self,
         entries: &[Entry<'_>],
         _: Option<u64>,
-        _: &Notes,
+        _: Option<SentCheck>,
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
         if let Ok(answers) = &result {
@@ -215,7 +247,7 @@ mod tests {
     use crate::plan::Plan;
     use crate::plan_cache::plan_of;
     use crate::policy::Policy;
-    use crate::store::{Store, submit_to};
+    use crate::store::{Store, submit_then};
 
     const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
     /// The stub's clock is another one.
@@ -256,12 +288,12 @@ mod tests {
                 said.lock().push(result.expect("an answer"));
                 None
             };
-            submit_to(&self.store, &Entry { plan: &self.plan, key: "k", operation }, None, None, done);
+            submit_then(&self.store, &Entry { plan: &self.plan, key: "k", operation }, CallContext::default(), done);
         }
 
         fn try_immediate(&self) -> Option<Answer> {
             let entry = Entry { plan: &self.plan, key: "k", operation: CHECK };
-            self.store.try_immediate(&entry, None).map(|answer| answer.expect("an answer"))
+            self.store.try_immediate(&entry, CallContext::default()).map(|answer| answer.expect("an answer"))
         }
     }
 
@@ -324,8 +356,8 @@ mod tests {
         for number in 0..200_000 {
             let key = entry_of(number);
             let entry = Entry { plan: &asked.plan, key: &key, operation: CHECK };
-            let Look::Ask(ticket) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
-            asked.cache.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+            let Look::Ask(sent_check) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
+            asked.cache.learn(sent_check, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
         assert_eq!(asked.cache.with(|table| table.sum(Shard::len)), 65_536);
         // Whoever was forgotten is asked for again.
@@ -339,8 +371,8 @@ mod tests {
         for cost in 1..100 {
             let entry =
                 Entry { plan: &asked.plan, key: "costs", operation: Operation::Check { cost, hold: 0, meta: None } };
-            let Look::Ask(ticket) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
-            asked.cache.learn(ticket, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
+            let Look::Ask(sent_check) = asked.cache.look(&entry, Some(NOW), true) else { panic!("not known") };
+            asked.cache.learn(sent_check, &entry, Some(NOW), &mut denial(&asked.plan, 9_000_000));
         }
         let entry = Entry { plan: &asked.plan, key: "costs", operation: CHECK };
         let kept = asked.cache.with(|table| {

@@ -1,6 +1,7 @@
 //! What a check answers when the store fails: an error, yes, no, or what this process's own memory says.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,16 +10,19 @@ use compact_str::CompactString;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::known::Known;
-use super::layer::{Layer, Notes};
+use super::layer::Layer;
 use super::signals::Signals;
+use super::usage_snapshots::UsageSnapshots;
 use crate::algorithm::{HoldId, Rule};
 use crate::clock::Steady;
 use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::OnStoreError;
-use crate::store::{Answer, Entry, Memory, Operation, Source, Store};
+use crate::store::Store;
+use crate::store::call_context::CallContext;
+use crate::store::memory::Memory;
+use crate::store::request::{Answer, Entry, Operation, Source};
 
 /// The most keys that are enforced locally, not counting those that are being denied.
 const LOCAL_KEYS: usize = 1_000_000;
@@ -38,7 +42,7 @@ pub(crate) struct Fallback {
 /// What this process knows and enforces by itself.
 #[derive(Default)]
 struct Mind {
-    known: Known,
+    known: UsageSnapshots,
     local: ArcSwap<Local>,
     /// Holds that were taken from the store.
     holds: Mutex<HashMap<HoldId, Held>>,
@@ -106,7 +110,7 @@ impl Mind {
     /// The answer of this process's own memory, which goes on from what was known.
     fn enforce(&self, local: &Local, entry: &Entry<'_>, ours: u64) -> Answer {
         self.join(local, entry, ours);
-        let mut answer = immediate(local.memory.ask(entry, Some(ours)));
+        let mut answer = immediate(local.memory.ask(entry, CallContext::at(Some(ours))));
         answer.source = Source::Fallback;
         self.known.hear(entry, &answer, ours, local.outage);
         answer
@@ -114,7 +118,7 @@ impl Mind {
 
     fn enforce_all(&self, local: &Local, entries: &[Entry<'_>], ours: u64) -> Vec<Answer> {
         entries.iter().for_each(|entry| self.join(local, entry, ours));
-        let mut answers = local.memory.ask_all(entries, Some(ours)).unwrap_or_default();
+        let mut answers = local.memory.ask_all(entries, CallContext::at(Some(ours))).unwrap_or_default();
         for (entry, answer) in entries.iter().zip(&mut answers) {
             answer.source = Source::Fallback;
             self.known.hear(entry, answer, ours, local.outage);
@@ -279,12 +283,15 @@ fn unavailable(entry: &Entry<'_>, now: u64) -> Answer {
 }
 
 impl Layer for Fallback {
-    fn before(&self, _: &Entry<'_>, _: Option<u64>, _: &mut Notes) -> Option<Result<Answer>> {
-        None
+    type State = ();
+
+    #[inline]
+    fn before(&self, _: &Entry<'_>, _: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
+        ControlFlow::Continue(())
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, _: &Notes, result: Result<Answer>) -> Result<Answer> {
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
         let result = match result {
             Ok(answer) => {
                 if self.choice(entry.plan) == OnStoreError::Local {
@@ -305,7 +312,7 @@ impl Layer for Fallback {
         &self,
         entries: &[Entry<'_>],
         now: Option<u64>,
-        _: &Notes,
+        (): (),
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
         match result {

@@ -1,42 +1,48 @@
 //! What stands between a limiter and a store that others share, and that may fail: layers, each a store around a store.
 //! From the outside in: deny cache, fallback, rollout, shards, and around each server its breaker.
 
-mod apart;
 mod breaker;
 mod denial;
 mod deny_cache;
 mod digest;
 mod fallback;
-mod known;
 mod layer;
-mod owned;
+mod partitioned_store;
 mod rollout;
 mod shards;
 mod signals;
 #[cfg(test)]
 mod stub;
 mod table;
+mod usage_snapshots;
 
 pub(crate) use breaker::Breaker;
 pub(crate) use deny_cache::LONGEST;
-#[cfg(feature = "bench")]
-pub(crate) use known::Known;
-pub(crate) use layer::Notes;
-pub(crate) use owned::Owned;
 pub(crate) use rollout::Rollout;
 pub(crate) use shards::Shards;
 pub use signals::{Counters, StoreChange, StoreState};
 pub(crate) use signals::{Listener, Signals, shown};
+#[cfg(feature = "bench")]
+pub(crate) use usage_snapshots::UsageSnapshots;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::policy::OnStoreError;
-use crate::store::{Entry, Store};
+use crate::store::request::Entry;
+use crate::store::{Store, layer_states};
 use deny_cache::DenyCache;
 use fallback::Fallback;
-use layer::Layered;
+use layer::{CallState, Layer, Layered};
+
+/// The words of all layers that a call can pass: rollout and shards remember one each.
+const WORDS: usize = words::<DenyCache>() + words::<Fallback>() + 1 + 1 + words::<Breaker>();
+const _: () = assert!(WORDS <= layer_states::CAPACITY, "the layers remember more of a call than there is room for");
+
+const fn words<L: Layer>() -> usize {
+    L::State::WORDS
+}
 
 /// The layers of a limiter, where something is to be said to one of them.
 pub(crate) struct Layers {

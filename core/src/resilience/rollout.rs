@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::apart::Division;
 use super::digest;
+use super::partitioned_store::PartitionedStore;
 use crate::error::{Error, Result};
-use crate::store::{Entry, Store};
+use crate::store::Store;
+use crate::store::request::Entry;
 
 /// Parts of the whole: shares down to a ten-thousandth of a percent.
 const WHOLE: u32 = 1_000_000;
@@ -47,9 +48,7 @@ impl Rollout {
     }
 }
 
-impl Division for Rollout {
-    const DEPTH: usize = 0;
-
+impl PartitionedStore for Rollout {
     fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
         &self.stores
     }
@@ -74,7 +73,9 @@ mod tests {
     use crate::error::ErrorKind;
     use crate::plan_cache::plan_of;
     use crate::policy::Policy;
-    use crate::store::{Operation, submit_to};
+    use crate::store::call_context::CallContext;
+    use crate::store::request::Operation;
+    use crate::store::submit_then;
 
     #[test]
     fn an_answer_goes_back_by_the_store_that_gave_it() {
@@ -90,7 +91,7 @@ mod tests {
         let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         for _ in 0..3 {
             let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
-            assert!(submit_to(&store, &entry, None, None, |_| None).is_none());
+            assert!(submit_then(&store, &entry, CallContext::default(), |_| None).is_none());
         }
         // The key moves while its answers are under way.
         rollout.set(100.0).expect("a percentage");

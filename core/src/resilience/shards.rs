@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::apart::Division;
 use super::digest::{self, Digest};
+use super::partitioned_store::PartitionedStore;
 use crate::error::{Error, Result};
-use crate::store::{Entry, Store};
+use crate::store::Store;
+use crate::store::request::Entry;
 
 /// See the module.
 pub(crate) struct Shards {
@@ -36,9 +37,7 @@ impl Shards {
     }
 }
 
-impl Division for Shards {
-    const DEPTH: usize = 1;
-
+impl PartitionedStore for Shards {
     fn stores(&self) -> &Arc<[Arc<dyn Store>]> {
         &self.stores
     }

@@ -2,9 +2,12 @@
 
 use parking_lot::Mutex;
 
-use super::layer::Notes;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Answer, BatchCompletion, Completion, Entry, MakeCompletion, PingCompletion, Store, tell};
+use crate::store::Store;
+use crate::store::call_context::CallContext;
+use crate::store::completion::{BatchCompletion, Completion, MakeCompletion, PingCompletion, wake};
+use crate::store::layer_states::LayerStates;
+use crate::store::request::{Answer, Entry};
 
 /// See the module.
 #[derive(Default)]
@@ -13,52 +16,52 @@ pub(super) struct Stub {
 }
 
 impl Stub {
-    /// Answers whoever has waited longest.
+    /// Answers the call that has waited longest.
     pub(super) fn answer(&self, result: Result<Answer>) {
-        let done = self.waiting.lock().remove(0);
-        tell(done(result));
+        let completion = self.waiting.lock().remove(0);
+        wake(completion(result));
     }
 }
 
 fn never() -> Error {
-    Error::new(ErrorKind::StoreUnavailable, "this is not asked in the tests")
+    Error::new(ErrorKind::StoreUnavailable, "the tests do not call this")
 }
 
 impl Store for Stub {
-    fn ask(&self, _: &Entry<'_>, _: Option<u64>) -> Result<Answer> {
+    fn ask(&self, _: &Entry<'_>, _: CallContext<'_>) -> Result<Answer> {
         Err(never())
     }
 
-    fn ask_all(&self, _: &[Entry<'_>], _: Option<u64>) -> Result<Vec<Answer>> {
+    fn ask_all(&self, _: &[Entry<'_>], _: CallContext<'_>) -> Result<Vec<Answer>> {
         Err(never())
     }
 
     fn submit(
         &self,
         _: &Entry<'_>,
-        _: Option<u64>,
-        notes: &mut Notes,
-        done: MakeCompletion<'_>,
+        _: CallContext<'_>,
+        states: &mut LayerStates,
+        make: MakeCompletion<'_>,
     ) -> Option<Result<Answer>> {
-        self.waiting.lock().push(done(*notes));
+        self.waiting.lock().push(make(*states));
         None
     }
 
-    fn submit_all(&self, _: &[Entry<'_>], _: Option<u64>, done: BatchCompletion) {
-        tell(done(Err(never())));
+    fn submit_all(&self, _: &[Entry<'_>], _: CallContext<'_>, done: BatchCompletion) {
+        wake(done(Err(never())));
     }
 
-    fn ping(&self) -> Result<()> {
+    fn ping(&self, _: CallContext<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn submit_ping(&self, done: PingCompletion) {
-        tell(done(Ok(())));
+    fn submit_ping(&self, _: CallContext<'_>, done: PingCompletion) {
+        wake(done(Ok(())));
     }
 
     fn close(&self) {}
 
-    fn try_immediate(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, _: &Entry<'_>, _: CallContext<'_>) -> Option<Result<Answer>> {
         None
     }
 }

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::store::Entry;
+use crate::store::request::Entry;
 
 /// Shards of a table; more than the threads that ever run at once.
 const SHARDS: usize = 64;

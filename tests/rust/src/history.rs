@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, CheckOptions, Decision, Hold, Limit, Limiter, ManualClock, Options, Period, Policy};
+use tidegate::{
+    Algorithm, CheckOptions, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy,
+};
 
 /// A small, seeded stream of numbers (splitmix64): the same on every machine.
 #[derive(Clone, Debug)]
@@ -204,12 +206,12 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                 words(&limiter.check_all(entries[..dice.below(4) as usize + 1].iter().copied()).expect("a check_all"))
             }
             20 => match limiter.hold(&policy, key, cost.min(1 << 50)).expect("a hold") {
-                Ok(hold) => {
+                HoldAnswer::Held(hold) => {
                     let line = words(hold.decision());
                     holds.push(hold);
                     line
                 }
-                Err(decision) => words(&decision),
+                HoldAnswer::Denied(decision) => words(&decision),
             },
             21 if !holds.is_empty() => {
                 drop(holds.remove(dice.below(holds.len() as u64) as usize));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Decision, Hold, Limiter, Result};
+use tidegate::{AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Decision, HoldAnswer, Limiter, Result};
 use tokio::runtime::Runtime;
 
 /// A limiter for threads or one for tasks.
@@ -73,7 +73,7 @@ impl Speaker {
         both!(self, limiter => limiter.check_all(entries))
     }
 
-    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Result<Hold, Decision>> {
+    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
         both!(self, limiter => limiter.hold(policy, key, cost))
     }
 

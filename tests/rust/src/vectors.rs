@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate::policy::Format;
-use tidegate::{Builder, Decision, Error, Hold, ManualClock, Policy, PolicyFile};
+use tidegate::{Builder, Decision, Error, Hold, HoldAnswer, ManualClock, Policy, PolicyFile};
 
 use crate::model::Model;
 use crate::said::{Said, says};
@@ -286,13 +286,13 @@ impl Run {
                 Ok(hold) => {
                     let (said, number) = self.model.hold(&self.policy(&name)?, &key, cost);
                     match (hold, number) {
-                        (Ok(hold), Some(number)) => {
+                        (HoldAnswer::Held(hold), Some(number)) => {
                             let found = decided(hold.decision());
                             let label = step["as"].as_str().ok_or("a hold has a name")?.to_owned();
                             self.holds.insert(label, (hold, number, name, key));
                             Ok((found, Some(said.json())))
                         }
-                        (Err(decision), None) => Ok((decided(&decision), Some(said.json()))),
+                        (HoldAnswer::Denied(decision), None) => Ok((decided(&decision), Some(said.json()))),
                         (hold, _) => return Err(format!("said {hold:?}\nmodel {said:?}")),
                     }
                 }

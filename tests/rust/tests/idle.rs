@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use tidegate::Limiter;
+use tidegate::host::HostAsyncLimiter;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::threads;
 
@@ -23,7 +24,7 @@ async fn the_thread_sleeps_when_there_is_nothing_to_do() {
     let server = Servers::start(Kind::Single);
     let limiter = Limiter::builder().store(server.url()).build_async().expect("a limiter");
     for watched in [false, true] {
-        let _watch = watched.then(|| limiter.watch().expect("somebody may look"));
+        let _watch = watched.then(|| limiter.reply_poller().expect("somebody may look"));
         limiter.check("10/minute", "key").await.expect("a decision");
         // What the check left to be looked at is over after its timeout.
         tokio::time::sleep(Duration::from_millis(500)).await;

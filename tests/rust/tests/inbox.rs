@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use tidegate::{AsyncLimiter, Call, CheckOptions, Inbox, Limiter, ManualClock, Outcome, Result, Wake};
+use tidegate::host::{Call, CompletionQueue, HostAsyncLimiter, Outcome, Wake, post_task};
+use tidegate::{CheckOptions, Limiter, ManualClock, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
 #[derive(Default)]
@@ -23,7 +24,7 @@ impl Wake for Letters {
     }
 }
 
-impl Inbox for Letters {
+impl CompletionQueue for Letters {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
         assert!(
             self.delivered.lock().expect("no panic").insert(ticket, outcome).is_none(),
@@ -51,10 +52,11 @@ fn check() -> Call {
 fn memory_answers_at_hand() {
     let limiter = Limiter::builder().build_async().expect("a limiter");
     let letters = Arc::new(Letters::default());
-    let inbox: Arc<dyn Inbox> = letters.clone();
-    let allowed = || limiter.post("2/hour", "a", &check(), 1, &inbox).expect("an answer").expect("no error").allowed();
+    let inbox: Arc<dyn CompletionQueue> = letters.clone();
+    let allowed =
+        || limiter.post("2/hour", "a", &check(), 1, &inbox, None).expect("an answer").expect("no error").allowed();
     assert_eq!([allowed(), allowed(), allowed()], [true, true, false]);
-    let refused = limiter.post("2/hour", "a", &Call::Peek(0), 1, &inbox).expect("an answer");
+    let refused = limiter.post("2/hour", "a", &Call::Peek(0), 1, &inbox, None).expect("an answer");
     assert_eq!(refused.expect_err("a cost of 0").code(), "cost_invalid");
     assert_eq!(letters.woken.load(Ordering::Relaxed), 0);
 }
@@ -66,9 +68,9 @@ fn redis_delivers_each_once_and_wakes_once_for_many() {
     let limiter = Limiter::builder().store(server.url()).timeout(Duration::from_secs(20)).deny_cache(Duration::ZERO);
     let limiter = limiter.build_async().expect("one");
     let letters = Arc::new(Letters::default());
-    let inbox: Arc<dyn Inbox> = letters.clone();
+    let inbox: Arc<dyn CompletionQueue> = letters.clone();
     for ticket in 0..5_000 {
-        assert!(limiter.post("1000/hour", "a", &check(), ticket, &inbox).is_none());
+        assert!(limiter.post("1000/hour", "a", &check(), ticket, &inbox, None).is_none());
     }
     letters.wait_for(5_000);
     let allowed = |outcome: &Result<Outcome>| matches!(outcome, Ok(Outcome::Decision(decision)) if decision.allowed());
@@ -87,13 +89,11 @@ fn a_cancelled_task_leaves_the_line() {
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
     let limiter = Limiter::builder().clock(Arc::clone(&clock)).build_async().expect("a limiter");
     let letters = Arc::new(Letters::default());
-    let inbox: Arc<dyn Inbox> = letters.clone();
+    let inbox: Arc<dyn CompletionQueue> = letters.clone();
     let acquire = |ticket| {
         let limiter = limiter.clone();
-        AsyncLimiter::post_task(ticket, &inbox, async move {
-            limiter.acquire("1/hour", "a", 1, None).await.map(Outcome::Decision)
-        })
-        .expect("a task")
+        post_task(ticket, &inbox, async move { limiter.acquire("1/hour", "a", 1, None).await.map(Outcome::Decision) })
+            .expect("a task")
     };
     let _first = acquire(1);
     letters.wait_for(1);

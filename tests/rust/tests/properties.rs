@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use tidegate::{Algorithm, CheckOptions, Hold, Limiter, ManualClock, Policy};
+use tidegate::{Algorithm, CheckOptions, Hold, HoldAnswer, Limiter, ManualClock, Policy};
 use tidegate_tests::model::{Model, Noted};
 use tidegate_tests::random::{self, Deed};
 use tidegate_tests::said::Said;
@@ -116,11 +116,13 @@ fn agree(policy: &Policy, deeds: &[(i64, Deed)]) -> Result<(), TestCaseError> {
             Deed::Hold(cost) => {
                 let (said, number) = model.hold(&policy, "key", *cost);
                 match (limiter.hold(&policy, "key", *cost).expect("a hold"), number) {
-                    (Ok(hold), Some(number)) => {
+                    (HoldAnswer::Held(hold), Some(number)) => {
                         prop_assert_eq!(Said::of(hold.decision()), said, "{}: {:?}", index, deed);
                         holds.push((hold, number, policy.clone()));
                     }
-                    (Err(decision), None) => prop_assert_eq!(Said::of(&decision), said, "{}: {:?}", index, deed),
+                    (HoldAnswer::Denied(decision), None) => {
+                        prop_assert_eq!(Said::of(&decision), said, "{}: {:?}", index, deed)
+                    }
                     (found, _) => prop_assert!(false, "{}: {:?} gave {:?}, not {:?}", index, deed, found, said),
                 }
             }

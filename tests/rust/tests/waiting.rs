@@ -143,11 +143,11 @@ fn a_hold_is_given_back_when_it_is_dropped_also_by_a_panic() {
         let clock = clock();
         let limiter = limiter(&url, &clock);
         let policy = "concurrency 2 ttl 30s; fixed-window 100/hour";
-        let first = limiter.hold(policy, "k", 1).expect("an answer").expect("room");
+        let first = limiter.hold(policy, "k", 1).expect("an answer").held().expect("room");
         let holder = limiter.clone();
         let panicked = std::thread::spawn(move || {
-            let _second = holder.hold(policy, "k", 1).expect("an answer").expect("room");
-            assert!(holder.hold(policy, "k", 1).expect("an answer").is_err(), "it is full");
+            let _second = holder.hold(policy, "k", 1).expect("an answer").held().expect("room");
+            assert!(holder.hold(policy, "k", 1).expect("an answer").held().is_none(), "it is full");
             std::panic::panic_any("the holder dies");
         });
         assert!(panicked.join().is_err());
@@ -165,20 +165,23 @@ fn a_hold_renews_itself_and_one_that_nobody_renews_ends_with_its_ttl() {
     for url in urls {
         let clock = clock();
         let limiter = limiter(&url, &clock);
-        let hold = limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").expect("room");
+        let hold = limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").held().expect("room");
         // A check takes a hold that nobody renews, as if its process had died.
         limiter.check("concurrency 1 ttl 30s", "nobody's").expect("a decision");
         for _ in 0..12 {
             clock.advance(Duration::from_secs(10));
             assert!(
-                limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").is_err(),
+                limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").held().is_none(),
                 "still held ({url})"
             );
         }
-        let free = limiter.hold("concurrency 1 ttl 30s", "nobody's", 1).expect("an answer");
-        assert!(free.is_ok(), "its ttl is over ({url})");
+        let free = limiter.hold("concurrency 1 ttl 30s", "nobody's", 1).expect("an answer").held();
+        assert!(free.is_some(), "its ttl is over ({url})");
         drop(hold);
-        assert!(limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").is_ok(), "given back ({url})");
+        assert!(
+            limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").held().is_some(),
+            "given back ({url})"
+        );
     }
 }
 

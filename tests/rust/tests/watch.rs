@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
-use tidegate::{
-    AsyncLimiter, Call, CheckOptions, ErrorKind, Inbox, Limiter, OnStoreError, Outcome, Result, Wake, Watch,
-};
+use tidegate::host::{Call, CompletionQueue, HostAsyncLimiter, Outcome, ReplyPoller, Wake};
+use tidegate::{AsyncLimiter, CheckOptions, ErrorKind, Limiter, OnStoreError, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,7 +23,7 @@ impl Wake for Letters {
     fn wake(&self) {}
 }
 
-impl Inbox for Letters {
+impl CompletionQueue for Letters {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
         let before = self.0.lock().expect("no panic").insert(ticket, (outcome, std::thread::current().id()));
         assert!(before.is_none(), "{ticket} was delivered twice");
@@ -35,7 +34,7 @@ impl Inbox for Letters {
 struct Loop {
     limiter: AsyncLimiter,
     letters: Arc<Letters>,
-    inbox: Arc<dyn Inbox>,
+    inbox: Arc<dyn CompletionQueue>,
     next: u64,
 }
 
@@ -50,7 +49,7 @@ impl Loop {
     fn ask(&mut self, policy: &str, key: &str) -> u64 {
         self.next += 1;
         let call = Call::Check(CheckOptions::default());
-        let answer = self.limiter.post(policy, key, &call, self.next, &self.inbox);
+        let answer = self.limiter.post(policy, key, &call, self.next, &self.inbox, None);
         assert!(answer.is_none(), "{answer:?}");
         self.next
     }
@@ -60,14 +59,14 @@ impl Loop {
     }
 
     /// Looks whenever the file says so, until so many are answered; `then` runs when some are.
-    fn run(&mut self, watch: &Watch, count: usize, mut then: impl FnMut(&mut Self)) {
+    fn run(&mut self, watch: &ReplyPoller, count: usize, mut then: impl FnMut(&mut Self)) {
         let began = Instant::now();
         while self.answered() < count {
             assert!(began.elapsed() < PATIENCE, "{} of {count} are answered", self.answered());
             let mut files = [PollFd::new(watch, PollFlags::IN)];
             let length = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
             if poll(&mut files, Some(&length)).expect("a poll") > 0 {
-                let _row = watch.look();
+                let _batch = watch.poll_replies();
                 then(self);
             }
         }
@@ -94,8 +93,8 @@ impl Loop {
 
 fn drains(servers: &Servers, url: &str) {
     let mut events = Loop::new(url, PATIENCE);
-    let watch = events.limiter.watch().expect("somebody may look");
-    assert!(events.limiter.watch().is_none(), "a second one looks");
+    let watch = events.limiter.reply_poller().expect("somebody may look");
+    assert!(events.limiter.reply_poller().is_none(), "a second one looks");
     for key in 0..32 {
         events.ask("10/hour", &format!("warm {key}"));
     }
@@ -141,7 +140,7 @@ fn also_through_tls() {
 fn a_loop_that_does_not_look_loses_nothing() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), 3 * PATIENCE);
-    let watch = events.limiter.watch().expect("somebody may look");
+    let watch = events.limiter.reply_poller().expect("somebody may look");
     for count in 1..=20 {
         events.ask("100/hour", "k");
         events.wait(count);
@@ -157,7 +156,7 @@ fn a_loop_that_does_not_look_loses_nothing() {
     events.ask("100/hour", "k");
     events.wait(22);
     assert!((1..=22).all(|ticket| !events.is_ours(ticket)));
-    assert!(events.limiter.watch().is_some(), "nobody may look again");
+    assert!(events.limiter.reply_poller().is_some(), "nobody may look again");
 }
 
 /// The reading goes to and fro while somebody asks: nothing is left lying that only the thread could send or read.
@@ -166,7 +165,7 @@ fn who_looks_and_lets_go_leaves_nothing() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), 3 * PATIENCE);
     for round in 0..100 {
-        let watch = events.limiter.watch().expect("somebody may look");
+        let watch = events.limiter.reply_poller().expect("somebody may look");
         events.ask("1000000/hour", "k");
         events.wait(events.next as usize);
         // Until the thread has nothing to come for any more.
@@ -184,7 +183,7 @@ fn who_looks_and_lets_go_leaves_nothing() {
 fn a_server_that_goes_away_is_noticed_and_found_again() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), Duration::from_secs(2));
-    let watch = events.limiter.watch().expect("somebody may look");
+    let watch = events.limiter.reply_poller().expect("somebody may look");
     events.ask("100/hour", "k");
     events.run(&watch, 1, |_| {});
     servers.kill(0);
@@ -210,7 +209,7 @@ fn a_server_that_goes_away_is_noticed_and_found_again() {
 
 #[test]
 fn memory_is_nothing_to_look_for() {
-    assert!(Limiter::builder().build_async().expect("a limiter").watch().is_none());
+    assert!(Limiter::builder().build_async().expect("a limiter").reply_poller().is_none());
 }
 
 /// Another loop asks too: nobody's answer is to depend on when this one looks.
@@ -218,8 +217,8 @@ fn memory_is_nothing_to_look_for() {
 fn who_is_told_not_to_look_has_nothing_to_look_for() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), PATIENCE);
-    let watch = events.limiter.watch().expect("somebody may look");
-    let is_told = |watch: &Watch| {
+    let watch = events.limiter.reply_poller().expect("somebody may look");
+    let is_told = |watch: &ReplyPoller| {
         let mut files = [PollFd::new(watch, PollFlags::IN)];
         poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a poll") > 0
     };
@@ -238,14 +237,14 @@ fn who_is_told_not_to_look_has_nothing_to_look_for() {
         told
     };
     assert!(told(&mut events), "it is told, and the thread comes later");
-    events.limiter.unwatch();
+    events.limiter.read_on_threads();
     // The thread may hear of that after the next call.
     told(&mut events);
     assert!(!told(&mut events));
     // Somebody else may look now; who looked before changes nothing when it goes.
-    let other = events.limiter.watch().expect("nobody looks");
+    let other = events.limiter.reply_poller().expect("nobody looks");
     drop(watch);
-    assert!(events.limiter.watch().is_none());
+    assert!(events.limiter.reply_poller().is_none());
     let count = events.answered() + 1;
     let ticket = events.ask("1000/hour", "key");
     events.run(&other, count, |_| {});

@@ -17,10 +17,13 @@ mod usage;
 use shard::Shard;
 use usage::{Kept, Usage};
 
-use super::{Answer, BatchCompletion, Entry, MakeCompletion, Operation, PingCompletion, States, Store, tell};
+use super::Store;
+use super::call_context::CallContext;
+use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
+use super::layer_states::LayerStates;
+use super::request::{Answer, Entry, Operation, States};
 use crate::error::Result;
 use crate::one_or_many::OneOrMany;
-use crate::resilience::Notes;
 
 /// Entries a newcomer looks at for expired ones.
 const SWEPT: usize = 2;
@@ -251,42 +254,42 @@ fn unknown(entry: &Entry<'_>, now: u64) -> Answer {
 
 impl Store for Memory {
     #[inline]
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        let (now, swept) = self.time(now);
+    fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
+        let (now, swept) = self.time(context.now);
         Ok(self.run(entry, now, swept))
     }
 
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        let (now, swept) = self.time(now);
+    fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
+        let (now, swept) = self.time(context.now);
         Ok(self.run_all(entries, now, swept))
     }
 
     fn submit(
         &self,
         entry: &Entry<'_>,
-        now: Option<u64>,
-        _: &mut Notes,
+        context: CallContext<'_>,
+        _: &mut LayerStates,
         _: MakeCompletion<'_>,
     ) -> Option<Result<Answer>> {
-        Some(self.ask(entry, now))
+        Some(self.ask(entry, context))
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion) {
-        tell(done(self.ask_all(entries, now)));
+    fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
+        wake(done(self.ask_all(entries, context)));
     }
 
-    fn ping(&self) -> Result<()> {
+    fn ping(&self, _: CallContext<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn submit_ping(&self, done: PingCompletion) {
-        tell(done(Ok(())));
+    fn submit_ping(&self, _: CallContext<'_>, done: PingCompletion) {
+        wake(done(Ok(())));
     }
 
     fn close(&self) {}
 
-    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        Some(self.ask(entry, now))
+    fn try_immediate(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {
+        Some(self.ask(entry, context))
     }
 }
 
@@ -307,7 +310,10 @@ mod tests {
         let store = Memory::new(2_000);
         let plan = plan_of(&Policy::parse("2/hour").expect("a policy"));
         let check = |key: &str, now| {
-            store.ask(&Entry { plan: &plan, key, operation: CHECK }, Some(now)).expect("an answer").applied
+            store
+                .ask(&Entry { plan: &plan, key, operation: CHECK }, CallContext::at(Some(now)))
+                .expect("an answer")
+                .applied
         };
         let now = 1_800_000_000_000_000;
         let denied: Vec<String> = (0..50).map(|number| format!("denied {number}")).collect();
@@ -329,7 +335,7 @@ mod tests {
         let plan = plan_of(&Policy::parse("5/1ms").expect("a policy"));
         for number in 0..20_000 {
             let key = format!("key {number}");
-            store.ask(&Entry { plan: &plan, key: &key, operation: CHECK }, None).expect("an answer");
+            store.ask(&Entry { plan: &plan, key: &key, operation: CHECK }, CallContext::default()).expect("an answer");
             if number % 100 == 0 {
                 // Expiry is by the store's own clock, which tests cannot move.
                 let start = store.now();

@@ -2,8 +2,8 @@
 
 use hashbrown::HashTable;
 
-use super::super::Entry;
 use super::usage::Usage;
+use crate::store::request::Entry;
 
 /// Entries looked at for the one that matters least, when a shard is full.
 const WEIGHED: usize = 16;

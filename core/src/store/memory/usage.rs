@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
-use super::super::{Answer, Attempt, Entry, Operation};
 use crate::algorithm::{Admitted, MAX_SAFE_INTEGER, Rule, State, View};
 use crate::one_or_many::OneOrMany;
 use crate::plan::{LimitTag, Plan, StateFormat};
+use crate::store::request::{Answer, Attempt, Entry, Operation};
 
 /// What is stored of one policy and key. Its size is what a store of many keys costs, in memory and in time.
 pub(super) struct Usage {

@@ -19,7 +19,7 @@ use super::lookout::Reader;
 use super::survey::Survey;
 use super::{HOPS, PAUSE, REPLICAS, SURVEYS, Target, pool};
 use crate::error::{Error, ErrorKind};
-use crate::store::WakeSet;
+use crate::store::completion::WakeSet;
 use crate::store::url::Address;
 
 /// See the module.

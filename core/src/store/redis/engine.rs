@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::Target;
 use super::desk::Desk;
 use super::job::Job;
 use super::lane::Outcome;
 use super::lookout::{Lookout, Reader};
 use super::survey::Survey;
-use super::{Target, row};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{WakeSet, tell};
+use crate::store::batch_guard::{BatchGuard, Flush};
+use crate::store::completion::{WakeSet, wake};
 
 /// How long a thread that connects or asks for the chart stays for the next time.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
@@ -74,16 +75,18 @@ impl Engine {
         lookout.enroll(&self.shared);
     }
 
-    pub(super) fn enqueue(&self, job: Job) {
+    /// Queues a job and sends it, now or with its batch.
+    pub(super) fn enqueue(&self, job: Job, batch: Option<&BatchGuard>) {
         let mut queue = self.shared.queue.lock();
         if queue.closed {
             drop(queue);
-            return tell(job.fail(&closed()));
+            return wake(job.fail(&closed()));
         }
         queue.jobs.push_back(job);
         drop(queue);
-        if !row::waits(&self.shared) {
-            self.shared.serve();
+        match batch {
+            Some(batch) => batch.join(&self.shared),
+            None => self.shared.serve(),
         }
     }
 
@@ -91,6 +94,12 @@ impl Engine {
     pub(super) fn stop(&self) {
         self.shared.queue.lock().closed = true;
         self.shared.wake();
+    }
+}
+
+impl Flush for Shared {
+    fn flush(&self) {
+        self.serve();
     }
 }
 

@@ -5,7 +5,8 @@ use tokio::time::Instant;
 
 use super::script::{Grouping, Request};
 use crate::error::{Error, Result};
-use crate::store::{Answer, BatchCompletion, Completion, WakeTarget};
+use crate::store::completion::{BatchCompletion, Completion, WakeTarget};
+use crate::store::request::Answer;
 
 pub(super) enum Waiter {
     One(Completion),

@@ -26,7 +26,7 @@ use super::script::Batch;
 use super::verdict::Verdict;
 use super::wire::Server;
 use crate::error::Error;
-use crate::store::WakeSet;
+use crate::store::completion::WakeSet;
 use crate::store::url::Address;
 
 /// Calls of one slot in flight at once when they fold …

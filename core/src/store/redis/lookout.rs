@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 pub(crate) use set::Set;
 
 use super::engine::Shared;
-use super::row::{Held, Row};
+use crate::store::batch_guard::{BatchGuard, Flush};
 
 /// An event loop that watches a set, or a thread.
 pub(super) type Reader = Option<Arc<Set>>;
@@ -71,12 +71,12 @@ impl Lookout {
         }
     }
 
-    /// Reads what is there and gives it out, on this thread. Those who wait are in the row.
-    pub(crate) fn look(&self) -> Row {
+    /// Reads what is there and gives it out, on this thread. The jobs that are queued are in the batch.
+    pub(crate) fn look(&self) -> BatchGuard {
         // An answer may make a call that starts one more engine: not under the lock.
-        let engines: Held = self.0.lock().engines.iter().filter_map(Weak::upgrade).collect();
+        let engines: SmallVec<[Arc<Shared>; 1]> = self.0.lock().engines.iter().filter_map(Weak::upgrade).collect();
         engines.iter().for_each(|engine| engine.look());
-        Row::of(engines)
+        BatchGuard::of(engines.into_iter().map(|engine| engine as Arc<dyn Flush>))
     }
 }
 

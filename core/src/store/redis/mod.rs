@@ -14,7 +14,6 @@ mod party;
 mod ping;
 mod pool;
 mod resp;
-mod row;
 pub(crate) mod script;
 mod socket;
 mod survey;
@@ -28,11 +27,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::Store;
+use super::batch_guard::BatchGuard;
+use super::call_context::CallContext;
+use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
+use super::layer_states::LayerStates;
+use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
-use super::{Answer, BatchCompletion, Entry, MakeCompletion, Operation, PingCompletion, Store, tell};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fork::PerProcess;
-use crate::resilience::Notes;
+use crate::fork::{PerProcess, ProcessValue};
 use engine::Engine;
 use job::{Job, Ride};
 use party::Party;
@@ -41,7 +44,6 @@ use script::{Grouping, Request};
 use survey::Survey;
 
 pub(crate) use lookout::{Lookout, Set};
-pub use row::Row;
 
 /// How long a call waits before it asks a server again that could not serve it.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -108,7 +110,7 @@ impl Redis {
         self.survey.reads_replicas() && matches!(operation, Operation::Peek { .. })
     }
 
-    fn pools(&self) -> Result<Arc<(u64, Pools)>> {
+    fn pools(&self) -> Result<Arc<ProcessValue<Pools>>> {
         self.open()?;
         self.pools.get_or_try_init(|| Ok(Pools::new(Arc::clone(&self.survey), Arc::clone(&self.target.prefix))))
     }
@@ -124,10 +126,10 @@ impl Redis {
     ) -> Result<Vec<Result<Answer>>> {
         let pools = self.pools()?;
         let slot = requests.first().map_or(0, |request| self.slot(request));
-        pools.1.run(requests, grouping, now, slot, reads, deadline)
+        pools.run(requests, grouping, now, slot, reads, deadline)
     }
 
-    fn engine(&self) -> Result<Arc<(u64, Engine)>> {
+    fn engine(&self) -> Result<Arc<ProcessValue<Engine>>> {
         self.open()?;
         self.engine.get_or_try_init(|| {
             let engine = Engine::start(self.target.clone(), Arc::clone(&self.survey))?;
@@ -148,20 +150,26 @@ impl Redis {
                 let times = (deadline.into(), self.target.timeout);
                 Party::gather(engine, requests, slots, now, times, done);
             }
-            Err(error) => tell(done(Err(error))),
+            Err(error) => wake(done(Err(error))),
         }
     }
 
-    fn enqueue(&self, job: Job) {
+    fn enqueue(&self, job: Job, batch: Option<&BatchGuard>) {
         match self.engine() {
-            Ok(engine) => engine.1.enqueue(job),
-            Err(error) => tell(job.fail(&error)),
+            Ok(engine) => engine.enqueue(job, batch),
+            Err(error) => wake(job.fail(&error)),
         }
     }
 
     /// Of a call that begins now.
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.target.timeout
+    fn deadline(&self, context: CallContext<'_>) -> Instant {
+        context.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout)
+    }
+
+    /// A ping never takes longer than any other call.
+    fn ping_deadline(&self, context: CallContext<'_>) -> Instant {
+        let latest = Instant::now() + self.target.timeout;
+        context.deadline.map_or(latest, |deadline| deadline.min(latest))
     }
 
     fn silence(&self) -> Error {
@@ -170,34 +178,23 @@ impl Redis {
 }
 
 impl Store for Redis {
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.ask_by(entry, now, self.deadline())
-    }
-
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        self.ask_all_by(entries, now, self.deadline())
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion) {
-        self.submit_all_by(entries, now, self.deadline(), done);
-    }
-
-    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, deadline: Instant) -> Result<Answer> {
-        let answers =
-            self.run(vec![self.request(entry)], Grouping::Independent, now, self.reads(&entry.operation), deadline);
+    fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
+        let (requests, deadline) = (vec![self.request(entry)], self.deadline(context));
+        let answers = self.run(requests, Grouping::Independent, context.now, self.reads(&entry.operation), deadline);
         answers?.pop().unwrap_or_else(|| Err(self.silence()))
     }
 
-    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant) -> Result<Vec<Answer>> {
+    fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
+        let deadline = self.deadline(context);
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
         if self.is_of_one_slot(&requests) {
-            return self.run(requests, Grouping::AllOrNothing, now, false, deadline)?.into_iter().collect();
+            return self.run(requests, Grouping::AllOrNothing, context.now, false, deadline)?.into_iter().collect();
         }
         // Several nodes are asked at the same time, which the engine does.
         let (answer, answered) = std::sync::mpsc::channel();
         self.gather(
             requests,
-            now,
+            context.now,
             deadline,
             Box::new(move |result| {
                 // Nobody may be waiting any more.
@@ -213,60 +210,55 @@ impl Store for Redis {
     fn submit(
         &self,
         entry: &Entry<'_>,
-        now: Option<u64>,
-        notes: &mut Notes,
-        done: MakeCompletion<'_>,
+        context: CallContext<'_>,
+        states: &mut LayerStates,
+        make: MakeCompletion<'_>,
     ) -> Option<Result<Answer>> {
-        let deadline = notes.by.unwrap_or_else(|| self.deadline());
-        let ride = Ride::new(deadline.into(), self.reads(&entry.operation));
+        let ride = Ride::new(self.deadline(context).into(), self.reads(&entry.operation));
         let request = self.request(entry);
         let slot = self.slot(&request);
-        self.enqueue(Job::one(request, now, slot, ride, done(*notes)));
+        self.enqueue(Job::one(request, context.now, slot, ride, make(*states)), context.batch);
         None
     }
 
-    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, deadline: Instant, done: BatchCompletion) {
+    fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
+        let deadline = self.deadline(context);
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
         if !self.is_of_one_slot(&requests) {
-            return self.gather(requests, now, deadline, done);
+            return self.gather(requests, context.now, deadline, done);
         }
         let slot = requests.first().map_or(0, |request| self.slot(request));
-        self.enqueue(Job::all(requests, Grouping::AllOrNothing, now, slot, deadline.into(), done));
+        let job = Job::all(requests, Grouping::AllOrNothing, context.now, slot, deadline.into(), done);
+        self.enqueue(job, context.batch);
     }
 
-    fn ping(&self) -> Result<()> {
-        ping::all(&self.pools()?.1, self.deadline())
+    fn ping(&self, context: CallContext<'_>) -> Result<()> {
+        ping::all(&*self.pools()?, self.ping_deadline(context))
     }
 
-    fn ping_by(&self, by: Instant) -> Result<()> {
-        ping::all(&self.pools()?.1, by.min(self.deadline()))
-    }
-
-    fn submit_ping(&self, done: PingCompletion) {
+    fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
+        let deadline = self.ping_deadline(context);
         if !self.survey.has_slots() {
-            let (request, ride) = (
-                ping::request(&self.target.prefix, 0),
-                Ride::new((Instant::now() + self.target.timeout).into(), false),
-            );
-            return self.enqueue(Job::one(request, None, 0, ride, Box::new(|answer| done(answer.map(drop)))));
+            let (request, ride) = (ping::request(&self.target.prefix, 0), Ride::new(deadline.into(), false));
+            let job = Job::one(request, None, 0, ride, Box::new(|answer| done(answer.map(drop))));
+            return self.enqueue(job, context.batch);
         }
         // Every node is asked, which only the blocking way knows how to do.
-        let deadline = Instant::now() + self.target.timeout;
         let pools = match self.pools() {
             Ok(pools) => pools,
-            Err(error) => return tell(done(Err(error))),
+            Err(error) => return wake(done(Err(error))),
         };
         let done = Arc::new(parking_lot::Mutex::new(Some(done)));
         let answer = Arc::clone(&done);
         let finish = move |result| {
             let done = answer.lock().take();
             if let Some(done) = done {
-                tell(done(result));
+                wake(done(result));
             }
         };
         let run = {
             let finish = finish.clone();
-            move || finish(ping::all(&pools.1, deadline))
+            move || finish(ping::all(&pools, deadline))
         };
         if let Err(error) = std::thread::Builder::new().name("tidegate-ping".to_owned()).spawn(run) {
             finish(Err(engine::cannot_start(&error)));
@@ -276,14 +268,14 @@ impl Store for Redis {
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         if let Some(pools) = self.pools.get() {
-            pools.1.clear();
+            pools.clear();
         }
         if let Some(engine) = self.engine.get() {
-            engine.1.stop();
+            engine.stop();
         }
     }
 
-    fn try_immediate(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, _: &Entry<'_>, _: CallContext<'_>) -> Option<Result<Answer>> {
         None
     }
 }

@@ -14,11 +14,13 @@ use super::engine::Engine;
 use super::job::Job;
 use super::script::{Grouping, Request};
 use crate::error::Result;
-use crate::store::{Answer, BatchCompletion, WakeTarget};
+use crate::fork::ProcessValue;
+use crate::store::completion::{BatchCompletion, WakeTarget};
+use crate::store::request::Answer;
 
 /// See the module.
 pub(super) struct Party {
-    engine: Arc<(u64, Engine)>,
+    engine: Arc<ProcessValue<Engine>>,
     groups: Vec<Group>,
     entries: usize,
     now: Option<u64>,
@@ -60,7 +62,7 @@ enum Step {
 
 impl Party {
     pub(super) fn gather(
-        engine: Arc<(u64, Engine)>,
+        engine: Arc<ProcessValue<Engine>>,
         requests: Vec<Request>,
         slots: Vec<u16>,
         now: Option<u64>,
@@ -102,7 +104,7 @@ impl Party {
             let party = Arc::clone(self);
             let done = Box::new(move |reply| party.arrived(index, reply));
             let slot = self.groups[index].slot;
-            self.engine.1.enqueue(Job::all(requests, grouping, self.now, slot, deadline, done));
+            self.engine.enqueue(Job::all(requests, grouping, self.now, slot, deadline, done), None);
         }
     }
 

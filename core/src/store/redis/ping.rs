@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::plan_cache::plan_of;
 use crate::policy::Policy;
-use crate::store::{Entry, Operation};
+use crate::store::request::{Entry, Operation};
 
 /// Numbers that are tried to find a key of a shard. One that has fewer slots than that finds is not asked.
 const TRIES: u32 = 65_536;

@@ -17,7 +17,7 @@ use super::verdict::Verdict;
 use super::wire::{Server, Wire};
 use super::{HOPS, PAUSE, REPLICAS, SURVEYS};
 use crate::error::Result;
-use crate::store::Answer;
+use crate::store::request::Answer;
 use crate::store::url::Address;
 
 /// Connections to all servers of a place.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use self::stored_value::Asked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::store::{Answer, Attempt, Entry, Operation, Source};
+use crate::store::request::{Answer, Attempt, Entry, Operation, Source};
 
 /// The script: the same rules as `algorithm/`, file by file.
 static SOURCE: &str = concat!(

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Rule, State, StoredHold, View};
 use crate::plan::{Field, MOMENT_WIDTH, Plan};
-use crate::store::{States, Views};
+use crate::store::request::{States, Views};
 
 /// Bytes that the script adds for each `sliding-log`: units used, when the cost is admitted, the end, as doubles.
 const DIGEST: usize = 24;

@@ -8,18 +8,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::layer::Notes;
-use super::owned::{Owned, borrowed, owned};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{
-    Answer, BatchCompletion, Entry, MakeCompletion, Operation, PingCompletion, Store, WakeTarget, submit_to, tell,
-};
+use crate::store::call_context::CallContext;
+use crate::store::completion::{BatchCompletion, MakeCompletion, PingCompletion, WakeTarget, wake};
+use crate::store::layer_states::LayerStates;
+use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owned};
+use crate::store::{Store, submit_then};
 
 /// Which store has which keys.
-pub(super) trait Division: Send + Sync {
-    /// Where calls note which store it was. A rollout's stores may be divided themselves, but nothing else.
-    const DEPTH: usize;
-
+pub(super) trait PartitionedStore: Send + Sync {
     fn stores(&self) -> &Arc<[Arc<dyn Store>]>;
     /// What a call may take.
     fn timeout(&self) -> Duration;
@@ -31,63 +28,58 @@ pub(super) trait Division: Send + Sync {
     }
 }
 
-impl<T: Division> Store for T {
-    fn ask(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.store(entry).ask(entry, now)
+impl<T: PartitionedStore> Store for T {
+    fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
+        self.store(entry).ask(entry, context)
     }
 
-    fn ask_all(&self, entries: &[Entry<'_>], now: Option<u64>) -> Result<Vec<Answer>> {
-        self.ask_all_by(entries, now, Instant::now() + self.timeout())
+    fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
+        ask_all(self, entries, context)
     }
 
     fn submit(
         &self,
         entry: &Entry<'_>,
-        now: Option<u64>,
-        notes: &mut Notes,
-        done: MakeCompletion<'_>,
+        context: CallContext<'_>,
+        states: &mut LayerStates,
+        make: MakeCompletion<'_>,
     ) -> Option<Result<Answer>> {
         let store = self.store_of(entry);
-        notes.chosen[T::DEPTH] = store;
-        self.stores()[store].submit(entry, now, notes, done)
+        states.push([store as u64]);
+        self.stores()[store].submit(entry, context, states, make)
     }
 
-    /// By the store that was asked: the key may be another one's by now.
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, notes: &Notes, result: Result<Answer>) -> Result<Answer> {
-        self.stores()[notes.chosen[T::DEPTH]].after(entry, now, notes, result)
+    /// By the store that was asked: the key may belong to another store by now.
+    fn after(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        states: &mut LayerStates,
+        result: Result<Answer>,
+    ) -> Result<Answer> {
+        let [store] = states.next();
+        self.stores()[store as usize].after(entry, now, states, result)
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], now: Option<u64>, done: BatchCompletion) {
-        self.submit_all_by(entries, now, Instant::now() + self.timeout(), done);
-    }
-
-    fn ask_by(&self, entry: &Entry<'_>, now: Option<u64>, by: Instant) -> Result<Answer> {
-        self.store(entry).ask_by(entry, now, by)
-    }
-
-    fn ask_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
-        ask_all(self, entries, now, by)
-    }
-
-    fn submit_all_by(&self, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: BatchCompletion) {
-        submit_all(self, entries, now, by, done);
+    fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
+        submit_all(self, entries, context, done);
     }
 
     /// Whether all stores answer, and if not, why the first of those does not.
-    fn ping(&self) -> Result<()> {
-        self.stores().iter().try_for_each(|store| store.ping())
+    fn ping(&self, context: CallContext<'_>) -> Result<()> {
+        self.stores().iter().try_for_each(|store| store.ping(context))
     }
 
-    fn submit_ping(&self, done: PingCompletion) {
-        tell(submit_ping(Arc::clone(self.stores()), 0, done));
+    fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
+        wake(submit_ping(Arc::clone(self.stores()), 0, context.deadline, done));
     }
 
     fn close(&self) {
         self.stores().iter().for_each(|store| store.close());
     }
 
-    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        self.store(entry).try_immediate(entry, now)
+    fn try_immediate(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {
+        self.store(entry).try_immediate(entry, context)
     }
 }
 
@@ -113,10 +105,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(entries: &[Entry<'_>], division: &impl Division) -> Self {
+    fn new(entries: &[Entry<'_>], partitioned: &impl PartitionedStore) -> Self {
         let mut parts: Vec<Part> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
-            let store = division.store_of(entry);
+            let store = partitioned.store_of(entry);
             match parts.iter_mut().find(|part| part.store == store) {
                 Some(part) => part.entries.push(index),
                 None => parts.push(Part { store, entries: vec![index] }),
@@ -189,17 +181,23 @@ fn in_time(by: Instant) -> Result<()> {
 /// Gives back what was charged for a call that has no time left: nobody waits for it, so it has time of its own.
 fn later(store: &Arc<dyn Store>, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
     if let Operation::Refund { .. } = entry.operation {
-        tell(submit_to(store, entry, now, Some(Instant::now() + timeout), |_| None));
+        wake(submit_then(store, entry, CallContext::until(now, Instant::now() + timeout), |_| None));
     }
 }
 
 /// On the calling thread.
-fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant) -> Result<Vec<Answer>> {
-    let (stores, mut asked) = (division.stores(), Asked::new(entries, division));
+fn ask_all(
+    partitioned: &impl PartitionedStore,
+    entries: &[Entry<'_>],
+    context: CallContext<'_>,
+) -> Result<Vec<Answer>> {
+    let by = context.deadline.unwrap_or_else(|| Instant::now() + partitioned.timeout());
+    let context = CallContext { deadline: Some(by), ..context };
+    let (stores, mut asked) = (partitioned.stores(), Asked::new(entries, partitioned));
     for part in 0..asked.parts.len() {
         let mine = asked.of(part, entries);
         let store = &stores[asked.parts[part].store];
-        let result = in_time(by).and_then(|()| store.ask_all_by(&mine, now, by));
+        let result = in_time(by).and_then(|()| store.ask_all(&mine, context));
         let failed = match result.map(|answers| asked.take(part, entries, answers)) {
             Ok(true) => continue,
             Ok(false) => None,
@@ -209,9 +207,9 @@ fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by
             let entry = Entry { operation: mend.operation.clone(), ..entries[mend.entry].clone() };
             let store = &stores[mend.store];
             if in_time(by).is_ok() {
-                asked.mended(&mend, store.ask_by(&entry, now, by));
+                asked.mended(&mend, store.ask(&entry, context));
             } else {
-                later(store, &entry, now, division.timeout());
+                later(store, &entry, context.now, partitioned.timeout());
             }
         }
         if let Some(error) = failed {
@@ -225,7 +223,7 @@ fn ask_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by
 /// A whole that is asked without waiting.
 struct Run {
     stores: Arc<[Arc<dyn Store>]>,
-    entries: Vec<Owned>,
+    entries: Vec<OwnedEntry>,
     now: Option<u64>,
     by: Instant,
     timeout: Duration,
@@ -234,14 +232,24 @@ struct Run {
 }
 
 /// Without waiting.
-fn submit_all(division: &impl Division, entries: &[Entry<'_>], now: Option<u64>, by: Instant, done: BatchCompletion) {
-    let asked = Asked::new(entries, division);
+fn submit_all(
+    partitioned: &impl PartitionedStore,
+    entries: &[Entry<'_>],
+    context: CallContext<'_>,
+    done: BatchCompletion,
+) {
+    let by = context.deadline.unwrap_or_else(|| Instant::now() + partitioned.timeout());
+    let asked = Asked::new(entries, partitioned);
     if let [part] = &*asked.parts {
-        return division.stores()[part.store].submit_all_by(entries, now, by, done);
+        return partitioned.stores()[part.store].submit_all(
+            entries,
+            CallContext { deadline: Some(by), ..context },
+            done,
+        );
     }
-    let (stores, entries) = (Arc::clone(division.stores()), owned(entries));
-    let (asked, done, timeout) = (Mutex::new(asked), Mutex::new(Some(done)), division.timeout());
-    tell(Arc::new(Run { stores, entries, now, by, timeout, asked, done }).charge(0));
+    let (stores, entries) = (Arc::clone(partitioned.stores()), owned(entries));
+    let (asked, done, timeout) = (Mutex::new(asked), Mutex::new(Some(done)), partitioned.timeout());
+    wake(Arc::new(Run { stores, entries, now: context.now, by, timeout, asked, done }).charge(0));
 }
 
 impl Run {
@@ -256,7 +264,7 @@ impl Run {
         };
         let next = Arc::clone(&self);
         let done = Box::new(move |result| next.charged(part, result));
-        self.stores[store].submit_all_by(&mine, self.now, self.by, done);
+        self.stores[store].submit_all(&mine, CallContext::until(self.now, self.by), done);
         None
     }
 
@@ -292,7 +300,7 @@ impl Run {
         let Some(mend) = mends.pop_front() else { return self.finish(failed) };
         let next = Arc::clone(&self);
         let (entry, store) = (self.entries[mend.entry].with(mend.operation.clone()), &self.stores[mend.store]);
-        submit_to(store, &entry, self.now, Some(self.by), move |result| {
+        submit_then(store, &entry, CallContext::until(self.now, self.by), move |result| {
             next.asked.lock().mended(&mend, result);
             next.mend(failed, mends)
         })
@@ -306,11 +314,18 @@ impl Run {
 }
 
 /// Asks one after the other, from the one of that number.
-fn submit_ping(stores: Arc<[Arc<dyn Store>]>, at: usize, done: PingCompletion) -> WakeTarget {
+fn submit_ping(
+    stores: Arc<[Arc<dyn Store>]>,
+    at: usize,
+    deadline: Option<Instant>,
+    done: PingCompletion,
+) -> WakeTarget {
     let Some(store) = stores.get(at).cloned() else { return done(Ok(())) };
-    store.submit_ping(Box::new(move |result| match result {
-        Ok(()) => submit_ping(stores, at + 1, done),
+    let context = CallContext { deadline, ..CallContext::default() };
+    let next = move |result| match result {
+        Ok(()) => submit_ping(stores, at + 1, deadline, done),
         Err(error) => done(Err(error)),
-    }));
+    };
+    store.submit_ping(context, Box::new(next));
     None
 }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::table::{Item, Table};
 use crate::algorithm::{HoldId, Observed};
 use crate::plan::Plan;
-use crate::store::{Answer, Entry, States};
+use crate::store::request::{Answer, Entry, States};
 
 /// What a limit used, and when all of it is over.
 type Used = SmallVec<[(u64, u64); 1]>;
@@ -53,11 +53,11 @@ pub(super) struct Resumed {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct UsageSnapshots {
     keys: Table<Key>,
 }
 
-impl Known {
+impl UsageSnapshots {
     /// Takes over what an answer says. `ours` is this process's time of the answer, `outage` who gave it: 0 is the store.
     #[inline]
     pub(crate) fn hear(&self, entry: &Entry<'_>, answer: &Answer, ours: u64, outage: u64) {
@@ -168,11 +168,11 @@ mod tests {
     use super::*;
     use crate::plan_cache::plan_of;
     use crate::policy::Policy;
-    use crate::store::Operation;
+    use crate::store::request::Operation;
 
     #[test]
     fn a_million_keys_take_no_more_room_than_there_is() {
-        let known = Known::default();
+        let known = UsageSnapshots::default();
         let plan = plan_of(&Policy::parse("5/hour").expect("a policy"));
         let rule = &plan.rules[0];
         for number in 0..300_000_u64 {

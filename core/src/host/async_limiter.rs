@@ -1,0 +1,134 @@
+//! Calls whose answers are delivered to a completion queue instead of a waiting thread or task.
+
+use std::sync::Arc;
+
+use super::{BatchGuard, Call, CompletionQueue, Outcome, ReplyPoller};
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::limiter::{AsPolicy, AsyncLimiter, decided, difference};
+use crate::store::call_context::CallContext;
+use crate::store::completion::WakeTarget;
+use crate::store::request::{Entry, Operation, OwnedEntry, Source};
+use crate::store::submit;
+
+/// What `post_settle` needs to know of a Decision that the host did not keep.
+#[derive(Debug, Clone, Copy)]
+pub struct ChargedUnits {
+    /// The units it consumed.
+    pub units: u64,
+    /// What gave the answer.
+    pub source: Source,
+}
+
+/// What hosts call of an [`AsyncLimiter`].
+pub trait HostAsyncLimiter {
+    /// Makes a call. An answer that needs no waiting is returned; any other is delivered to the queue, once. With a batch
+    /// the call is sent together with the other calls of that batch, else at once.
+    fn post(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        call: &Call,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Decision>>;
+
+    /// Settles a check in the same way.
+    #[expect(clippy::too_many_arguments, reason = "what `post` takes, and the actual cost")]
+    fn post_settle(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        charged: ChargedUnits,
+        actual: u64,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<()>>;
+
+    /// For an event loop that can watch a file: from now on it reads the replies of the limiter's servers. `None` when
+    /// there are no servers, when another loop reads already, or when the system is not Linux.
+    #[must_use]
+    fn reply_poller(&self) -> Option<ReplyPoller>;
+
+    /// From now on threads of the limiter read the replies, even if an event loop did.
+    fn read_on_threads(&self);
+}
+
+impl HostAsyncLimiter for AsyncLimiter {
+    fn post(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        call: &Call,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Decision>> {
+        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| Ok((plan, call.operation()?))) {
+            Ok(made) => made,
+            Err(error) => return Some(Err(error)),
+        };
+        let refunds = matches!(operation, Operation::Refund { .. });
+        let entry = Entry { plan: &plan, key, operation };
+        let context = CallContext { batch, ..self.core.context() };
+        let answer = submit(&self.core.store, &entry, context, || {
+            let (core, queue) = (refunds.then(|| Arc::clone(&self.core)), Arc::clone(queue));
+            move |OwnedEntry { plan, key, operation }, answer: Result<_>| -> WakeTarget {
+                if let Some(core) = core {
+                    core.given_back(&plan, &key);
+                }
+                let decision = answer.map(|answer| Outcome::Decision(decided(plan, key, &operation, answer)));
+                queue.deliver(ticket, decision);
+                Some(queue)
+            }
+        })?;
+        if let Some(batch) = batch {
+            batch.skip();
+        }
+        if refunds {
+            self.core.given_back(&plan, key);
+        }
+        let operation = entry.operation;
+        Some(answer.map(|answer| decided(plan, key, &operation, answer)))
+    }
+
+    fn post_settle(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        charged: ChargedUnits,
+        actual: u64,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<()>> {
+        let operation = match self.core.open().and_then(|()| difference(charged.units, actual)) {
+            Ok(Some(operation)) => operation,
+            Ok(None) => return Some(Ok(())),
+            Err(error) => return Some(Err(error)),
+        };
+        if charged.source == Source::Fallback {
+            let plan = self.core.plan(&policy, key);
+            return Some(plan.map(|plan| self.core.settle_in_fallback(&plan, key, &operation)));
+        }
+        let call = match operation {
+            Operation::Charge { cost } => Call::Charge(cost),
+            Operation::Refund { cost } => Call::Refund(cost),
+            _ => return Some(Ok(())),
+        };
+        self.post(policy, key, &call, ticket, queue, batch).map(|answer| answer.map(drop))
+    }
+
+    fn reply_poller(&self) -> Option<ReplyPoller> {
+        self.core.layers.as_ref()?;
+        ReplyPoller::begin(&self.core.readers)
+    }
+
+    fn read_on_threads(&self) {
+        if let Some(readers) = self.core.readers.get() {
+            readers.close();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Calls on the thread of the caller.
+
+use super::Call;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::limiter::{AsPolicy, CheckOptions, Limiter, decided, valid_cost};
+use crate::store::request::{Entry, Operation};
+
+/// What hosts call of a [`Limiter`].
+pub trait HostLimiter {
+    /// Makes a call on this thread.
+    ///
+    /// # Errors
+    /// As [`Limiter::check_with`].
+    fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision>;
+
+    /// Makes a call whose answer needs no waiting. Nothing was done when there is no answer: then [`HostLimiter::call`]
+    /// waits for it, and a host with a lock of its own releases that meanwhile.
+    fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>>;
+
+    /// Whether calls may have to wait for a server.
+    #[must_use]
+    fn waits(&self) -> bool;
+}
+
+impl HostLimiter for Limiter {
+    fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        let decision = self.decide(&policy, key, call.operation()?)?;
+        if matches!(call, Call::Refund(_)) {
+            self.core.given_back(decision.plan(), key);
+        }
+        Ok(decision)
+    }
+
+    #[inline]
+    fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
+        if let Call::Check(CheckOptions { cost, meta: None }) = call {
+            return try_immediate_check(self, &policy, key, *cost);
+        }
+        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| Ok((plan, call.operation()?))) {
+            Ok(made) => made,
+            Err(error) => return Some(Err(error)),
+        };
+        let entry = Entry { plan: &plan, key, operation };
+        let answer = self.core.store.try_immediate(&entry, self.core.context())?;
+        let operation = entry.operation;
+        if matches!(operation, Operation::Refund { .. }) {
+            self.core.given_back(&plan, key);
+        }
+        Some(answer.map(|answer| decided(plan, key, &operation, answer)))
+    }
+
+    fn waits(&self) -> bool {
+        self.core.layers.is_some()
+    }
+}
+
+/// What `try_immediate` does with a plain check, as `Limiter::check` does it.
+#[inline]
+fn try_immediate_check(limiter: &Limiter, policy: &impl AsPolicy, key: &str, cost: u64) -> Option<Result<Decision>> {
+    let plan = match valid_cost(cost).and_then(|_| limiter.core.plan(policy, key)) {
+        Ok(plan) => plan,
+        Err(error) => return Some(Err(error)),
+    };
+    let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
+    let answer = match limiter.core.store.try_immediate(&entry, limiter.core.context())? {
+        Ok(answer) => answer,
+        Err(error) => return Some(Err(error)),
+    };
+    let charged = if answer.applied { cost } else { 0 };
+    drop(entry);
+    Some(Ok(Decision::new(plan, key, cost, charged, answer)))
+}

@@ -1,0 +1,20 @@
+//! What only the bindings to other languages use: calls as data, answers delivered to a queue of an event loop, and event
+//! loops that read replies themselves. No part of the public surface.
+
+mod async_limiter;
+mod call;
+mod completion_queue;
+mod limiter;
+mod parts;
+mod reply_poller;
+mod tasks;
+
+pub use crate::store::batch_guard::{BatchGuard, cohort_size};
+pub use crate::store::completion::Wake;
+pub use async_limiter::{ChargedUnits, HostAsyncLimiter};
+pub use call::Call;
+pub use completion_queue::{CompletionQueue, Outcome};
+pub use limiter::HostLimiter;
+pub use parts::Parts;
+pub use reply_poller::ReplyPoller;
+pub use tasks::{Started, Task, post_begun, post_task};

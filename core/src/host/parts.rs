@@ -1,0 +1,89 @@
+//! A Decision taken apart, for hosts that send Decisions to other processes.
+
+use crate::algorithm::View;
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::plan_cache::plan_of;
+use crate::policy::Policy;
+use crate::store::request::{Answer, Source};
+
+/// The values of a Decision. Only the same version of the crate knows what the numbers mean.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// The policy that was asked.
+    pub policy: Policy,
+    /// The key.
+    pub key: String,
+    /// The units that were asked for.
+    pub cost: u64,
+    /// The units it consumed.
+    pub charged: u64,
+    /// The answer.
+    pub numbers: Vec<u64>,
+    /// Of `check_all`: one for each entry.
+    pub decisions: Vec<Parts>,
+}
+
+const SOURCES: [Source; 4] = [Source::Store, Source::DenyCache, Source::Lease, Source::Fallback];
+/// How many numbers there are about each limit, after those about the whole answer.
+const NUMBERS_PER_LIMIT: usize = 4;
+/// Stands for a number that is absent.
+const ABSENT: u64 = u64::MAX;
+
+impl Parts {
+    /// Takes a Decision apart.
+    #[must_use]
+    pub fn of(decision: &Decision) -> Self {
+        let answer = decision.answer();
+        let source = SOURCES.iter().position(|source| *source == answer.source).unwrap_or_default();
+        let mut numbers = vec![
+            u64::from(answer.applied) | u64::from(answer.unavailable) << 1,
+            source as u64,
+            answer.now,
+            answer.blocked_until,
+            answer.refused.map_or(ABSENT, u64::from),
+        ];
+        for view in &answer.views {
+            numbers.extend([view.remaining, view.admits_at.unwrap_or(ABSENT), view.resets_at, view.delay]);
+        }
+        Self {
+            policy: decision.plan().policy.clone(),
+            key: decision.key().to_owned(),
+            cost: decision.cost(),
+            charged: decision.charged(),
+            numbers,
+            decisions: decision.decisions().iter().map(Self::of).collect(),
+        }
+    }
+
+    /// Puts the Decision together again: it says the same, and can be settled. Its denial is not repeated any more, since
+    /// the time that has passed is not known.
+    ///
+    /// # Errors
+    /// `config_invalid` for numbers that are no answer to the policy.
+    pub fn into_decision(self) -> Result<Decision> {
+        let wrong = || Error::config(format!("{:?} are not the numbers of a Decision", self.numbers));
+        let (&[flags, source, now, blocked_until, refused], views) =
+            self.numbers.split_first_chunk().ok_or_else(wrong)?;
+        let plan = plan_of(&self.policy);
+        if flags > 3 || views.len() % NUMBERS_PER_LIMIT != 0 || views.len() / NUMBERS_PER_LIMIT > plan.rules.len() {
+            return Err(wrong());
+        }
+        let some = |number: u64| (number != ABSENT).then_some(number);
+        let answer = Answer {
+            applied: flags & 1 == 1,
+            unavailable: flags >> 1 == 1,
+            source: usize::try_from(source).ok().and_then(|at| SOURCES.get(at)).copied().ok_or_else(wrong)?,
+            now,
+            blocked_until,
+            refused: some(refused).map(u16::try_from).transpose().map_err(|_| wrong())?,
+            views: views
+                .chunks_exact(NUMBERS_PER_LIMIT)
+                .map(|view| View { remaining: view[0], admits_at: some(view[1]), resets_at: view[2], delay: view[3] })
+                .collect(),
+            ..Answer::default()
+        };
+        let decisions = self.decisions.into_iter().map(Self::into_decision).collect::<Result<Vec<_>>>()?;
+        Ok(Decision::new(plan, self.key, self.cost, self.charged, answer).with_decisions(decisions))
+    }
+}

@@ -1,0 +1,47 @@
+//! The entries of a `check_all`, and its one Decision.
+
+use std::sync::Arc;
+
+use super::{AsPolicy, LimiterCore, valid_cost};
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
+use crate::store::MAX_ENTRIES;
+use crate::store::request::{Answer, Entry, Operation};
+
+/// The entries of a `check_all`.
+pub(super) type CheckAllEntries = Vec<(Arc<Plan>, String, u64)>;
+
+pub(super) fn resolved<P: AsPolicy>(
+    core: &LimiterCore,
+    entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
+) -> Result<CheckAllEntries> {
+    let resolved: CheckAllEntries = entries
+        .into_iter()
+        .map(|(policy, key, cost)| Ok((core.plan(&policy, key.as_ref())?, key.as_ref().to_owned(), valid_cost(cost)?)))
+        .collect::<Result<_>>()?;
+    if resolved.is_empty() || resolved.len() > MAX_ENTRIES {
+        return Err(Error::config(format!(
+            "check_all was given {} entries: give from 1 to {}",
+            resolved.len(),
+            MAX_ENTRIES
+        )));
+    }
+    Ok(resolved)
+}
+
+pub(super) fn entries(resolved: &CheckAllEntries) -> Vec<Entry<'_>> {
+    let operation = |cost: u64| Operation::Check { cost, hold: 0, meta: None };
+    resolved.iter().map(|(plan, key, cost)| Entry { plan, key, operation: operation(*cost) }).collect()
+}
+
+pub(super) fn decided_all(resolved: CheckAllEntries, answers: Vec<Answer>) -> Result<Decision> {
+    let stands =
+        resolved.iter().zip(&answers).all(|((plan, ..), answer)| answer.applied || plan.policy.options().shadow);
+    let decisions = resolved.into_iter().zip(answers).map(|((plan, key, cost), answer)| {
+        let charged = if stands && answer.applied { cost } else { 0 };
+        Decision::new(plan, &key, cost, charged, answer)
+    });
+    Decision::of_all(decisions.collect())
+        .ok_or_else(|| Error::new(ErrorKind::StoreRejected, "the store answered without an answer"))
+}

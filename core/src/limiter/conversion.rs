@@ -1,0 +1,29 @@
+//! The same limiter for threads and for tasks.
+
+use std::sync::Arc;
+
+use super::asynchronous::AsyncLimiter;
+use super::blocking::Limiter;
+
+impl Limiter {
+    /// The same limiter for tasks.
+    #[must_use]
+    pub fn to_async(&self) -> AsyncLimiter {
+        AsyncLimiter { core: Arc::clone(&self.core) }
+    }
+
+    /// In a few words what it is, without secrets: the store, and how many policies it has.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let closed = if self.core.open().is_ok() { "" } else { ", closed" };
+        format!("of {}, policies: {}{closed}", self.core.shown, self.core.policies.count())
+    }
+}
+
+impl AsyncLimiter {
+    /// The same limiter for threads.
+    #[must_use]
+    pub fn to_blocking(&self) -> Limiter {
+        Limiter { core: Arc::clone(&self.core) }
+    }
+}

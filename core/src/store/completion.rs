@@ -1,0 +1,57 @@
+//! What a store calls when the answer to a waiting call arrives, and what is woken then.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::layer_states::LayerStates;
+use super::request::Answer;
+use crate::error::Result;
+
+/// A collector of answers. It is woken once after all answers that arrived together.
+pub trait Wake: Send + Sync {
+    /// More answers have arrived. Called on the thread that received them.
+    fn wake(&self);
+}
+
+/// What to wake after a completion has run.
+pub(crate) type WakeTarget = Option<Arc<dyn Wake>>;
+
+/// Called once with the answer to a call, on the thread that received it.
+pub(crate) type Completion = Box<dyn FnOnce(Result<Answer>) -> WakeTarget + Send>;
+
+/// Makes the completion of a call from the states of its layers. A store calls it at most once, and only when the call has
+/// to wait.
+pub(crate) type MakeCompletion<'a> = &'a mut dyn FnMut(LayerStates) -> Completion;
+
+/// Called once with the answers to entries that are decided together.
+pub(crate) type BatchCompletion = Box<dyn FnOnce(Result<Vec<Answer>>) -> WakeTarget + Send>;
+
+/// Called once with the result of a ping.
+pub(crate) type PingCompletion = Box<dyn FnOnce(Result<()>) -> WakeTarget + Send>;
+
+/// Targets to wake, each once, when the set is dropped.
+#[derive(Default)]
+pub(crate) struct WakeSet(SmallVec<[Arc<dyn Wake>; 2]>);
+
+impl WakeSet {
+    #[inline]
+    pub(crate) fn add(&mut self, target: WakeTarget) {
+        if let Some(target) = target
+            && !self.0.iter().any(|known| Arc::ptr_eq(known, &target))
+        {
+            self.0.push(target);
+        }
+    }
+}
+
+impl Drop for WakeSet {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|target| target.wake());
+    }
+}
+
+/// Wakes the target of a single completion.
+pub(crate) fn wake(target: WakeTarget) {
+    WakeSet::default().add(target);
+}

@@ -1,0 +1,153 @@
+//! What is asked of a store, and what it answers.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use smallvec::SmallVec;
+
+use crate::algorithm::{HoldId, State, View};
+use crate::one_or_many::OneOrMany;
+use crate::plan::Plan;
+
+/// What the limits of a policy say, in order.
+pub(crate) type Views = OneOrMany<View>;
+
+/// What is stored of the limits of a policy, in order.
+pub(crate) type States = SmallVec<[State; 1]>;
+
+/// What to do with a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
+    Check { cost: u64, hold: HoldId, meta: Option<Arc<[u8]>> },
+    /// Ask.
+    Peek { cost: u64 },
+    /// Consume, admitted or not.
+    Charge { cost: u64 },
+    /// Give back.
+    Refund { cost: u64 },
+    /// Deny for that many microseconds from now; 0 ends a block.
+    Block { micros: u64 },
+    /// Make a hold last another ttl.
+    Renew { hold: HoldId },
+    /// Give a hold back.
+    Close { hold: HoldId },
+    /// Forget the usage.
+    Clear,
+    /// Return the newest attempts.
+    Journal,
+}
+
+impl Operation {
+    /// The cost a limit is asked about.
+    pub(crate) const fn cost(&self) -> u64 {
+        match self {
+            Self::Check { cost, .. } | Self::Peek { cost } => *cost,
+            _ => 1,
+        }
+    }
+}
+
+/// One operation on one key of one policy.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry<'a> {
+    pub(crate) plan: &'a Arc<Plan>,
+    pub(crate) key: &'a str,
+    pub(crate) operation: Operation,
+}
+
+/// An entry that outlives its call. Nearly every key is short enough to be stored inline.
+pub(crate) struct OwnedEntry {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) key: CompactString,
+    pub(crate) operation: Operation,
+}
+
+impl OwnedEntry {
+    /// Another operation on the same key.
+    pub(crate) fn with(&self, operation: Operation) -> Entry<'_> {
+        Entry { plan: &self.plan, key: &self.key, operation }
+    }
+
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        self.with(self.operation.clone())
+    }
+}
+
+impl From<&Entry<'_>> for OwnedEntry {
+    fn from(entry: &Entry<'_>) -> Self {
+        Self { plan: Arc::clone(entry.plan), key: entry.key.into(), operation: entry.operation.clone() }
+    }
+}
+
+/// Copies of entries that outlive their call.
+pub(crate) fn owned(entries: &[Entry<'_>]) -> Vec<OwnedEntry> {
+    entries.iter().map(OwnedEntry::from).collect()
+}
+
+pub(crate) fn borrowed(entries: &[OwnedEntry]) -> Vec<Entry<'_>> {
+    entries.iter().map(OwnedEntry::entry).collect()
+}
+
+/// One remembered attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// When, in microseconds since 1970.
+    pub at: u64,
+    /// Whether it was allowed.
+    pub allowed: bool,
+    /// The units it asked for.
+    pub cost: u64,
+    /// The metadata of the call.
+    pub meta: Option<Vec<u8>>,
+}
+
+/// What gave an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Source {
+    /// The store.
+    #[default]
+    Store,
+    /// This process, which knew that the key is still denied.
+    DenyCache,
+    /// This process, from a block of units it took in advance.
+    Lease,
+    /// `on_store_error`, because the store failed.
+    Fallback,
+}
+
+impl Source {
+    /// The word in Decisions.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::DenyCache => "deny-cache",
+            Self::Lease => "lease",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
+/// The result of an entry. For everything but a check and a peek, `applied` says whether there was something to do.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Answer {
+    pub(crate) applied: bool,
+    pub(crate) now: u64,
+    /// When a block ends; 0 is none.
+    pub(crate) blocked_until: u64,
+    pub(crate) views: Views,
+    /// The limits that refused when they were asked, one bit each. It is given where the views no longer show them: the
+    /// views are of the state after a denial that was charged, or after a `check_all` that was undone.
+    pub(crate) refused: Option<u16>,
+    pub(crate) source: Source,
+    /// Denied because the store failed, not because a limit refused.
+    pub(crate) unavailable: bool,
+    /// For how many microseconds the denial may be repeated without asking again.
+    pub(crate) denied_for: u32,
+    /// Of a denial that may be repeated: the states it was read from.
+    pub(crate) states: Option<Box<States>>,
+    #[expect(clippy::box_collection, reason = "nearly always absent: 8 bytes instead of 24 in every answer")]
+    pub(crate) attempts: Option<Box<Vec<Attempt>>>,
+}
