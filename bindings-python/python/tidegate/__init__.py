@@ -7,7 +7,7 @@
     if not decision:
         print(f"try again in {decision.retry_after} s")
 
-`AsyncLimiter` has the same calls for asyncio, `ManualClock` lets tests travel in time.
+`AsyncLimiter` has the same calls for asyncio. `ManualClock` is a clock for tests.
 """
 
 import os
@@ -71,6 +71,6 @@ __all__ = [
     "rollout",
 ]
 
-# Threads and connections do not survive a fork; a limiter made before it makes them anew in the child.
+# Threads and connections do not survive a fork: in the child, a limiter that was made before it starts new ones.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=after_fork_in_child)

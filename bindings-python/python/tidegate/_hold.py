@@ -1,16 +1,17 @@
-"""What `AsyncLimiter.hold` returns."""
+"""The result of `AsyncLimiter.hold`."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._tidegate import AsyncHold
+if TYPE_CHECKING:
+    from ._tidegate import AsyncHold
 
 
 class Holding:
-    """A hold to be taken: `async with limiter.hold(…) as hold`, or `hold = await limiter.hold(…)`."""
+    """A hold that is taken by `async with limiter.hold(…) as hold`, or by `hold = await limiter.hold(…)`."""
 
     __slots__ = ("_hold", "_pending")
 

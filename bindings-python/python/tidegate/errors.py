@@ -1,4 +1,4 @@
-"""Every exception of Tidegate. A denial is none: it is a Decision, and only `hold` and the decorator raise it."""
+"""The exceptions of Tidegate. A denial is a Decision, not an error; only `hold` and the decorator raise it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class TidegateError(Exception):
-    """The base of all others.
+    """The base class of all exceptions of Tidegate.
 
     `code` is stable and the same in Rust, Python and Node; `message` is one sentence that says what was wrong.
     """
@@ -34,11 +34,11 @@ class TidegateError(Exception):
         self.code = code
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions travel between processes, and the arguments of each class are its own.
-        return _again, (type(self), self.args, self.__dict__)
+        # `pickle` would call the class with the message, but each class has arguments of its own.
+        return _restore, (type(self), self.args, self.__dict__)
 
 
-def _again(kind: type[TidegateError], arguments: tuple[object, ...], fields: dict[str, object]) -> TidegateError:
+def _restore(kind: type[TidegateError], arguments: tuple[object, ...], fields: dict[str, object]) -> TidegateError:
     error = kind.__new__(kind, *arguments)
     error.args = arguments
     error.__dict__.update(fields)
@@ -46,10 +46,10 @@ def _again(kind: type[TidegateError], arguments: tuple[object, ...], fields: dic
 
 
 class PolicyError(TidegateError, ValueError):
-    """A policy, a limit, a notation or a policy file makes no sense (`policy_invalid`), or a name is no policy of the
-    limiter (`policy_unknown`).
+    """A policy, a limit, a notation or a policy file is wrong (`policy_invalid`), or the limiter has no policy of that
+    name (`policy_unknown`).
 
-    `line` and `column` count from 1 and say where, in `file` or in `text`; they are None where there is no place.
+    `line` and `column` say where in `file` or in `text`, counted from 1. They are None for an error without a position.
     """
 
     file: str | None
@@ -74,21 +74,21 @@ class PolicyError(TidegateError, ValueError):
 
 
 class CostError(TidegateError, ValueError):
-    """A cost is no whole number from 1 to 2^53 - 1 (`cost_invalid`)."""
+    """A cost is not a whole number from 1 to 2^53 - 1 (`cost_invalid`)."""
 
     def __init__(self, message: str, code: str = "cost_invalid") -> None:
         super().__init__(message, code)
 
 
 class KeyInvalid(TidegateError, ValueError):
-    """A key is no text, or too long (`key_invalid`)."""
+    """A key is not text, or too long (`key_invalid`)."""
 
     def __init__(self, message: str, code: str = "key_invalid") -> None:
         super().__init__(message, code)
 
 
 class ConfigError(TidegateError, ValueError):
-    """A store URL or an option makes no sense (`config_invalid`)."""
+    """A store URL or an option is wrong (`config_invalid`)."""
 
     def __init__(self, message: str, code: str = "config_invalid") -> None:
         super().__init__(message, code)
@@ -106,16 +106,16 @@ class StoreError(TidegateError):
 
 
 class ClosedError(TidegateError, RuntimeError):
-    """The limiter was closed before (`closed`)."""
+    """The limiter is closed (`closed`)."""
 
     def __init__(self, message: str, code: str = "closed") -> None:
         super().__init__(message, code)
 
 
 class RateLimited(TidegateError):
-    """Raised by `hold` and by decorated functions when the limit says no (`rate_limited`).
+    """Raised by `hold` and by decorated functions when a limit denies the call (`rate_limited`).
 
-    `decision` says everything: `decision.retry_after`, say.
+    `decision` is the Decision, with `decision.retry_after`.
     """
 
     decision: Decision

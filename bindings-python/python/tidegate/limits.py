@@ -1,15 +1,15 @@
-"""Storages for the `limits` package, so that what is built on it runs on Tidegate: Flask-Limiter, slowapi, and others.
+"""Storages for the `limits` package. Flask-Limiter, slowapi and others that are built on it then run on Tidegate.
 
     import tidegate.limits                                   # registers the schemes
 
     Limiter(get_remote_address, app=app, storage_uri="tidegate+redis://127.0.0.1:6379/0")
 
-The schemes are those of Tidegate after `tidegate+`, and after `async+tidegate+` for `limits.aio`. Storage options are
-those of a limiter: prefix, timeout, on_store_error, deny_cache. Fixed windows are `fixed-window`, moving windows
-`sliding-log`, and sliding window counters `sliding-counter`.
+A scheme is `tidegate+` and a scheme of Tidegate, and for `limits.aio` it begins with `async+tidegate+`. The storage
+options are those of a limiter: prefix, timeout, on_store_error, deny_cache. Fixed windows are `fixed-window`, moving
+windows `sliding-log`, and sliding window counters `sliding-counter`.
 
-What differs from the storages of `limits`: no clock but the store's decides, and `reset` clears the keys that this
-storage object has used, since nothing in Tidegate forgets everybody at once.
+Two things differ from the storages of `limits`: only the store's clock decides, and `reset` clears the keys that this
+storage object has used, since Tidegate has no call that clears all keys.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ SCHEMES = [
         "valkeys",
     )
 ]
-# Counts come back as what is left of the most there can be.
-MOST = 10**12
-# Keys whose expiry is remembered; that of others is read from the key.
-REMEMBERED = 100_000
+# A storage of `limits` counts without a limit: a count is what is missing from the largest limit there is.
+MAX_COUNT = 10**12
+# The number of keys whose expiry is remembered. The expiry of any other is read from the key.
+MAX_EXPIRIES = 100_000
 
 
 @functools.lru_cache(maxsize=1024)
 def _policy(algorithm: str, count: int, expiry: int) -> Policy:
-    # The numbers are no part of a limit's identity: what is asked with one count is told with another.
+    # The count is no part of a limit's identity: what is charged with one count is seen with another.
     return Policy(Limit(algorithm, count, period=float(expiry)), name=f"limits.{algorithm}")
 
 
 class _StorageSteps:
-    """What both storages do, as steps."""
+    """The calls of both storages, as steps."""
 
     def __init__(self) -> None:
         self._expiries: OrderedDict[str, int] = OrderedDict()
 
     def _remember(self, key: str, expiry: int) -> None:
         self._expiries[key] = expiry
-        if len(self._expiries) > REMEMBERED:
+        if len(self._expiries) > MAX_EXPIRIES:
             self._expiries.popitem(last=False)
 
     def _expiry(self, key: str) -> int | None:
-        """The expiry of a key; another process may have seen it first, but it ends in /amount/multiples/granularity."""
-        known = self._expiries.get(key)
-        if known is not None:
-            return known
+        """The expiry of a key. For one that only another process has used, its end says it: /count/multiples/unit."""
+        expiry = self._expiries.get(key)
+        if expiry is not None:
+            return expiry
         *_, multiples, name = ("", "", *key.split("/"))
         granularity = GRANULARITIES.get(name)
         if granularity is None or not multiples.isdigit():
@@ -76,19 +76,19 @@ class _StorageSteps:
 
     def _incr(self, key: str, expiry: int, amount: int) -> Steps[int]:
         self._remember(key, expiry)
-        decision: Decision = yield "charge", (_policy("fixed-window", MOST, expiry), key, amount)
-        return MOST - decision.remaining
+        decision: Decision = yield "charge", (_policy("fixed-window", MAX_COUNT, expiry), key, amount)
+        return MAX_COUNT - decision.remaining
 
     def _fixed(self, key: str) -> Steps[Decision | None]:
         expiry = self._expiry(key)
         if expiry is None:
             return None
-        decision: Decision = yield "peek", (_policy("fixed-window", MOST, expiry), key)
+        decision: Decision = yield "peek", (_policy("fixed-window", MAX_COUNT, expiry), key)
         return decision
 
     def _get(self, key: str) -> Steps[int]:
         decision = yield from self._fixed(key)
-        return 0 if decision is None else MOST - decision.remaining
+        return 0 if decision is None else MAX_COUNT - decision.remaining
 
     def _get_expiry(self, key: str) -> Steps[float]:
         decision = yield from self._fixed(key)
@@ -99,7 +99,7 @@ class _StorageSteps:
         if expiry is None:
             return
         for algorithm in ("fixed-window", "sliding-log", "sliding-counter"):
-            yield "clear", (_policy(algorithm, MOST, expiry), key)
+            yield "clear", (_policy(algorithm, MAX_COUNT, expiry), key)
 
     def _reset(self) -> Steps[int]:
         keys = list(self._expiries)
@@ -129,17 +129,17 @@ class _StorageSteps:
         used = limit - decision.remaining
         if used == 0:
             return now, 0
-        # The window began with its oldest entry: when that leaves there is room for one more.
+        # The window began with its oldest entry. One more unit is admitted when that entry leaves the window.
         more: Decision = yield "peek", (policy, key, decision.remaining + 1)
         return now + (more.retry_after or 0.0) - expiry, used
 
     def _sliding(self, key: str, expiry: int) -> Steps[tuple[int, float, int, float]]:
-        # The estimate as it is, all of it in the window that runs.
-        decision: Decision = yield "peek", (_policy("sliding-counter", MOST, expiry), key)
-        return 0, 0.0, MOST - decision.remaining, decision.reset_after
+        # The whole estimate is reported as the count of the current window.
+        decision: Decision = yield "peek", (_policy("sliding-counter", MAX_COUNT, expiry), key)
+        return 0, 0.0, MAX_COUNT - decision.remaining, decision.reset_after
 
     def _clear_sliding(self, key: str, expiry: int) -> Steps[None]:
-        yield "clear", (_policy("sliding-counter", MOST, expiry), key)
+        yield "clear", (_policy("sliding-counter", MAX_COUNT, expiry), key)
 
 
 class TidegateStorage(_StorageSteps, storage.Storage, storage.MovingWindowSupport, storage.SlidingWindowCounterSupport):
@@ -201,7 +201,7 @@ class AsyncTidegateStorage(
 
     def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
         _StorageSteps.__init__(self)
-        # Some hand the URI over without its first part.
+        # Some callers remove the first part of the URI.
         aio.storage.Storage.__init__(self, uri, wrap_exceptions)
         self.limiter = AsyncLimiter(uri.removeprefix("async+").removeprefix("tidegate+"), **options)
 
