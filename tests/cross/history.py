@@ -6,8 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
+from decision_fields import fields_of
 from tidegate import Limiter, ManualClock
-from words import said
 
 store, policies, start = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
 clock = ManualClock(now=start)
@@ -20,4 +20,4 @@ for line in sys.stdin:
     else:
         call = getattr(limiter, step["do"])
         decision = call(step["policy"], step["key"], cost=step["cost"])
-    print(json.dumps(said(decision)), flush=True)
+    print(json.dumps(fields_of(decision)), flush=True)

@@ -45,7 +45,7 @@ def test_a_function_keeps_its_name_and_signature(kind: Kind) -> None:
 
 
 @BOTH
-def test_an_async_function_stays_one(kind: Kind) -> None:
+def test_an_async_function_stays_async(kind: Kind) -> None:
     limiter = kind()
 
     @limiter.limit("2/hour", key=lambda user: user)
@@ -76,7 +76,7 @@ def test_an_async_function_of_a_blocking_limiter_does_not_block(redis_url: str, 
 
 
 @BOTH
-def test_methods_of_every_sort(kind: Kind) -> None:
+def test_methods_of_every_kind(kind: Kind) -> None:
     limiter = kind()
 
     class Service:
@@ -101,7 +101,7 @@ def test_methods_of_every_sort(kind: Kind) -> None:
 
 
 @BOTH
-def test_generators_of_every_sort(kind: Kind) -> None:
+def test_generators_of_every_kind(kind: Kind) -> None:
     limiter = kind(policies={"one": "concurrency 1", "many": "1/hour"})
 
     def stream(policy: str) -> Callable[[], Iterator[int]]:
@@ -175,7 +175,7 @@ def test_concurrency_is_held_while_the_function_runs(kind: Kind) -> None:
     asyncio.run(main())
 
 
-def test_cost_may_be_worked_out() -> None:
+def test_the_cost_may_be_a_function() -> None:
     limiter = Limiter(policies={"tokens": "10/hour"})
 
     @limiter.limit("tokens", key="k", cost=lambda text: len(text))
@@ -188,7 +188,7 @@ def test_cost_may_be_worked_out() -> None:
     assert limiter.peek("tokens", "k").remaining == 3
 
 
-def test_a_leaky_bucket_makes_it_wait_its_turn() -> None:
+def test_a_leaky_bucket_delays_the_function() -> None:
     limiter = Limiter(policies={"paced": "leaky-bucket 50/s"})
 
     @limiter.limit("paced", key="k")
@@ -206,13 +206,13 @@ def test_a_leaky_bucket_makes_it_wait_its_turn() -> None:
         assert times[3] - times[0] >= 0.055
 
 
-def test_a_shadow_policy_lets_everybody_in() -> None:
+def test_a_shadow_policy_admits_every_call() -> None:
     limiter = Limiter(clock=ManualClock())
     runs = [limiter.limit(Policy("1/hour", shadow=True), key="k")(lambda: True)() for _ in range(3)]
     assert runs == [True] * 3
 
 
-def test_wrong_use_is_loud() -> None:
+def test_wrong_use_raises() -> None:
     limiter = Limiter(policies={"mail": "5/minute"})
 
     with pytest.raises(TypeError, match=r"write @limiter\.limit"):

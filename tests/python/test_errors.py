@@ -12,7 +12,7 @@ import pytest
 
 import tidegate
 from client import Servers
-from places import ROOT
+from paths import ROOT
 from tidegate import (
     ClosedError,
     ConfigError,
@@ -79,7 +79,7 @@ def test_every_code_has_its_class(row: dict[str, str]) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_nothing_else_is_provoked_and_all_have_one_base() -> None:
+def test_every_exception_is_in_the_table_and_has_one_base() -> None:
     assert PROVOKED.keys() == {row["code"] for row in TABLE}
     known = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert {getattr(tidegate, row["python"]) for row in TABLE} | {RateLimited, TidegateError} == known
@@ -87,7 +87,7 @@ def test_nothing_else_is_provoked_and_all_have_one_base() -> None:
     assert {kind.__name__ for kind in known} == set(errors.__all__) <= set(tidegate.__all__)
 
 
-def test_a_policy_error_shows_the_place_in_a_text() -> None:
+def test_a_policy_error_has_the_position_in_a_text() -> None:
     for provoke in (tidegate.Policy, lambda text: Limiter().check(text, "k")):
         with pytest.raises(PolicyError) as caught:
             provoke("20/minute; 5/fortnight")
@@ -97,7 +97,7 @@ def test_a_policy_error_shows_the_place_in_a_text() -> None:
         assert "fortnight" in error.message
 
 
-def test_a_policy_error_shows_the_place_in_a_file(tmp_path: Path) -> None:
+def test_a_policy_error_has_the_position_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "tidegate.yaml"
     path.write_text("policies:\n  login: 20/minute\n  api: 5/fortnight\n")
     with pytest.raises(PolicyError) as caught:
@@ -107,7 +107,7 @@ def test_a_policy_error_shows_the_place_in_a_file(tmp_path: Path) -> None:
     assert error.column is not None and error.column > 1
 
 
-def test_errors_travel_between_processes() -> None:
+def test_errors_can_be_pickled_and_copied() -> None:
     with pytest.raises(PolicyError) as caught:
         tidegate.Policy("nonsense")
     for again in (pickle.loads(pickle.dumps(caught.value)), copy.copy(caught.value)):
@@ -130,12 +130,12 @@ def test_rate_limited_carries_the_decision() -> None:
 
 
 @pytest.mark.parametrize("policy", [5, None, b"1/s", ["1/s"]])
-def test_what_is_no_policy_is_told(policy: object) -> None:
+def test_a_wrong_policy_argument_raises(policy: object) -> None:
     with pytest.raises(TypeError, match="a policy is named by a str or given as a Policy"):
         Limiter().check(policy, "k")  # type: ignore[arg-type]
 
 
-def test_what_is_no_key_is_told() -> None:
+def test_a_wrong_key_raises() -> None:
     with pytest.raises(KeyInvalid, match=r"text \(str\), not 5 \(int\)"):
         Limiter().check("1/s", 5)  # type: ignore[arg-type]
     with pytest.raises(KeyInvalid, match="UTF-8"):
@@ -156,7 +156,7 @@ def test_what_is_no_key_is_told() -> None:
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_told(options: dict[str, object]) -> None:
+def test_wrong_options_raise(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         Limiter(**options)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tidegate
-from web import django_settings
+from web_django import django_settings
 
 # What the modules for frameworks share; applications do not import it.
 INTERNAL = {"web"}

@@ -85,7 +85,7 @@ def test_check_all_is_all_or_nothing(store: str, prefix: str) -> None:
             limiter.check_all(wrong)  # type: ignore[arg-type]
 
 
-def test_holds_come_back(store: str, prefix: str) -> None:
+def test_holds_are_given_back(store: str, prefix: str) -> None:
     limiter = Limiter(store, policies={"exports": "concurrency 2"}, prefix=prefix, timeout=5.0)
     with limiter.hold("exports", "a") as one:
         assert one.decision.remaining == 1 and not one.released
@@ -105,7 +105,7 @@ def test_holds_come_back(store: str, prefix: str) -> None:
     assert limiter.peek("exports", "a").remaining == 2
 
 
-def test_the_journal_gives_back_what_was_said(store: str, prefix: str) -> None:
+def test_the_journal_returns_the_metadata_of_checks(store: str, prefix: str) -> None:
     policies = {"login": Policy("2/hour", journal=10)}
     clock = ManualClock(now=1_700_000_000.0)
     limiter = Limiter(store, policies=policies, prefix=prefix, timeout=5.0, clock=clock)
@@ -121,7 +121,7 @@ def test_the_journal_gives_back_what_was_said(store: str, prefix: str) -> None:
         limiter.check("login", "a", meta=5)  # type: ignore[arg-type]
 
 
-def test_acquire_waits_its_turn(store: str, prefix: str) -> None:
+def test_acquire_waits_until_it_is_admitted(store: str, prefix: str) -> None:
     limiter = Limiter(store, policies={"api": "gcra 20/s burst 1"}, prefix=prefix, timeout=5.0)
     began = time.monotonic()
     assert all(limiter.acquire("api", "a", timeout=30.0) for _ in range(4))
@@ -152,7 +152,7 @@ def test_acquire_can_be_interrupted() -> None:
         time.sleep(0.001)
 
 
-def test_a_twenty_per_minute_test_takes_no_time() -> None:
+def test_a_manual_clock_replaces_waiting() -> None:
     clock = ManualClock()
     limiter = Limiter(policies={"login": "20/minute"}, clock=clock)
     assert all(limiter.check("login", "alice") for _ in range(20))
@@ -266,7 +266,7 @@ def test_policies_can_be_given_in_every_way(prefix: str) -> None:
         (("sliding-window", 1, 1), {"precision": 0}),
     ],
 )
-def test_limits_that_make_no_sense_are_told(arguments: tuple[object, ...], options: dict[str, int]) -> None:
+def test_wrong_limits_raise(arguments: tuple[object, ...], options: dict[str, int]) -> None:
     with pytest.raises(PolicyError):
         Limit(*arguments, **options)  # type: ignore[arg-type]
 

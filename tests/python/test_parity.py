@@ -38,7 +38,7 @@ def test_both_have_the_promised_calls_and_the_same_others() -> None:
     assert shared - PROMISED == {"policy", "set_rollout", "counters", "waiting"}
 
 
-def test_both_take_the_same() -> None:
+def test_both_take_the_same_arguments() -> None:
     for name in [*sorted(calls(Limiter) & calls(AsyncLimiter)), "__new__"]:
         ours, theirs = (inspect.signature(getattr(kind, name)) for kind in (Limiter, AsyncLimiter))
         if name != "__new__":
@@ -47,7 +47,7 @@ def test_both_take_the_same() -> None:
         assert str(ours) == str(theirs)
 
 
-def test_the_stubs_of_both_differ_in_nothing_but_awaiting() -> None:
+def test_the_stubs_of_both_differ_only_in_awaiting() -> None:
     blocking, waiting = stub("Limiter"), stub("AsyncLimiter")
     for name in calls(Limiter) & calls(AsyncLimiter) | {"__new__"}:
         assert ast.unparse(blocking[name].args) == ast.unparse(waiting[name].args), name

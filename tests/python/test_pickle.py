@@ -71,21 +71,21 @@ def told(decision: Decision) -> tuple[Any, ...]:
     return decision.as_dict(), repr(decision), bool(decision), hash(decision), decision.limits, decision.decisions
 
 
-def test_a_decision_says_the_same_wherever_it_is_sent(sent: Callable[[Any], Any]) -> None:
+def test_a_pickled_decision_is_equal(sent: Callable[[Any], Any]) -> None:
     for decision in decisions():
         again = sent(decision)
         assert type(again) is Decision
         assert again == decision and told(again) == told(decision)
 
 
-def test_a_denial_for_want_of_a_store_stays_one() -> None:
+def test_a_pickled_denial_without_a_store_stays_a_503() -> None:
     from tidegate._tidegate import status
 
     denied = Limiter("redis://127.0.0.1:1", on_store_error="closed").check("1/s", "k")
     assert status(denied) == status(pickle.loads(pickle.dumps(denied))) == 503
 
 
-def test_a_decision_that_was_sent_can_be_settled(sent: Callable[[Any], Any]) -> None:
+def test_a_pickled_decision_can_be_settled(sent: Callable[[Any], Any]) -> None:
     limiter = Limiter(policies={"api": "100/hour", "other": "10/hour"})
     limiter.settle(sent(limiter.check("api", "a", cost=10)), 3)
     assert limiter.peek("api", "a").remaining == 97
@@ -93,7 +93,7 @@ def test_a_decision_that_was_sent_can_be_settled(sent: Callable[[Any], Any]) -> 
     assert (limiter.peek("api", "b").remaining, limiter.peek("other", "b").remaining) == (99, 9)
 
 
-def test_what_is_no_decision_is_told() -> None:
+def test_wrong_numbers_of_a_decision_raise() -> None:
     told: Any = Limiter().check("5/s", "k").__reduce__()
     make, (*about, numbers, parts) = told
     for wrong in (numbers[:-1], (), (9, *numbers[1:]), (numbers[0], 9, *numbers[2:]), numbers + numbers[-4:] * 2):
@@ -115,7 +115,7 @@ ERRORS: list[TidegateError] = [
 
 
 @pytest.mark.parametrize("error", [*ERRORS, RateLimited(Limiter().check("0/s", "k"))], ids=lambda error: error.code)
-def test_an_exception_says_the_same_wherever_it_is_sent(error: TidegateError, sent: Callable[[Any], Any]) -> None:
+def test_a_pickled_exception_is_equal(error: TidegateError, sent: Callable[[Any], Any]) -> None:
     error.add_note("seen on the way") if hasattr(error, "add_note") else None
     again = sent(error)
     assert type(again) is type(error)
@@ -124,7 +124,7 @@ def test_an_exception_says_the_same_wherever_it_is_sent(error: TidegateError, se
 
 
 @pytest.mark.parametrize("value", [Limiter(), AsyncLimiter(), ManualClock()], ids=lambda value: type(value).__name__)
-def test_what_belongs_to_a_process_says_so(value: object, sent: Callable[[Any], Any]) -> None:
+def test_an_object_of_one_process_cannot_be_pickled(value: object, sent: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match=f"{type(value).__name__} cannot be pickled or copied"):
         sent(value)
 
@@ -137,7 +137,7 @@ def _refused(cost: int) -> None:
     raise RateLimited(_asked(cost))
 
 
-def test_they_come_back_from_a_pool() -> None:
+def test_decisions_and_exceptions_return_from_a_process_pool() -> None:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert [decision.remaining for decision in pool.map(_asked, [1, 2])] == [4, 3]
         with pytest.raises(RateLimited) as caught:

@@ -132,7 +132,7 @@ def script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "loop.close()", "del loop, tasks"])
-def test_the_interpreter_ends_cleanly_with_answers_on_their_way(redis_url: str, prefix: str, end: str) -> None:
+def test_the_interpreter_ends_cleanly_with_calls_in_flight(redis_url: str, prefix: str, end: str) -> None:
     ended = script(
         f"""
         import asyncio, sys, warnings
@@ -182,7 +182,7 @@ def test_a_thread_that_checks_does_not_outlive_the_interpreter(redis_url: str, p
     assert "panicked" not in ended.stderr and "Fatal" not in ended.stderr, ended.stderr
 
 
-def test_a_store_that_is_gone_is_an_error_in_a_child_too() -> None:
+def test_an_unreachable_store_raises_in_a_child_too() -> None:
     limiter = Limiter("redis://127.0.0.1:1", on_store_error="raise")
 
     def child() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from places import ROOT
+from paths import ROOT
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 

@@ -18,7 +18,7 @@ NOWHERE = "redis://127.0.0.1:1/0"
     ("choice", "answers"),
     [("open", [True, True, True]), ("closed", [False, False, False]), ("local", [True, True, False])],
 )
-def test_what_is_answered_when_the_store_is_gone(choice: str, answers: list[bool]) -> None:
+def test_on_store_error_decides_when_the_store_is_unreachable(choice: str, answers: list[bool]) -> None:
     limiter = Limiter(NOWHERE, policies={"api": "2/hour"}, on_store_error=choice)
     decisions = [limiter.check("api", "a") for _ in range(3)]
     assert [bool(one) for one in decisions] == answers
@@ -40,7 +40,7 @@ def test_a_policy_overrides_the_limiters_choice() -> None:
     assert caught.value.code == "store_unavailable"
 
 
-def test_a_denial_is_repeated_without_asking(redis_url: str, prefix: str) -> None:
+def test_a_denial_is_repeated_without_the_store(redis_url: str, prefix: str) -> None:
     for seconds, source in ((60, "deny-cache"), (0, "store")):
         limiter = Limiter(redis_url, policies={"api": "1/hour"}, prefix=f"{prefix}{seconds}", deny_cache=seconds)
         assert limiter.check("api", "a")
@@ -51,7 +51,7 @@ def test_a_denial_is_repeated_without_asking(redis_url: str, prefix: str) -> Non
             assert f"source='{source}'" in repr(denied)
 
 
-def test_what_happened_is_counted(redis_url: str, prefix: str) -> None:
+def test_counters_count_events(redis_url: str, prefix: str) -> None:
     with Limiter(redis_url, policies={"api": "1/hour"}, prefix=prefix) as limiter:
         for _ in range(4):
             limiter.check("api", "a")

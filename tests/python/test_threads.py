@@ -43,7 +43,7 @@ def test_sixteen_threads_get_exactly_the_limit(store: str, prefix: str, policy: 
     assert crowd(work) == 1_000
 
 
-def test_sixteen_threads_hold_no_more_than_there_are(store: str, prefix: str) -> None:
+def test_sixteen_threads_never_hold_more_than_the_limit(store: str, prefix: str) -> None:
     limiter = Limiter(store, policies={"exports": "concurrency 3"}, prefix=prefix, timeout=60.0)
     lock, running, most = threading.Lock(), 0, 0
 
@@ -69,7 +69,7 @@ def test_sixteen_threads_hold_no_more_than_there_are(store: str, prefix: str) ->
     assert limiter.peek("exports", "one").remaining == 3
 
 
-def test_threads_wait_in_line(store: str, prefix: str) -> None:
+def test_threads_acquire_one_after_the_other(store: str, prefix: str) -> None:
     limiter = Limiter(store, policies={"api": "gcra 200/s burst 1"}, prefix=prefix, timeout=60.0)
     assert crowd(lambda number: sum(bool(limiter.acquire("api", "one", timeout=60)) for _ in range(3))) == 48
 
@@ -80,7 +80,7 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_million_checks_do_not_grow() -> None:
+def test_a_million_checks_need_no_more_memory() -> None:
     limiter = Limiter(policies={"api": "gcra 100/s"})
     keys = [f"k{number}" for number in range(1_000)]
 
@@ -98,7 +98,7 @@ def test_a_million_checks_do_not_grow() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("kind", ["answered", "cancelled"])
-def test_awaited_checks_do_not_grow(redis_url: str, prefix: str, kind: str) -> None:
+def test_awaited_checks_need_no_more_memory(redis_url: str, prefix: str, kind: str) -> None:
     async def main() -> int:
         limiter = AsyncLimiter(redis_url, policies={"api": "gcra 100/s"}, prefix=prefix, timeout=60.0)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate import CostError, KeyInvalid, Limiter, ManualClock, Policy, PolicyError, TidegateError
 from tidegate.http import claim, client_ip, header
-from web import ADAPTERS, Adapter
+from web_adapters import ADAPTERS, Adapter
 
 QUOTA = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
@@ -26,7 +26,7 @@ def clock() -> ManualClock:
     return ManualClock(1_700_000_000.0)
 
 
-def test_a_limit_is_enforced_and_told(adapter: Adapter, clock: ManualClock) -> None:
+def test_a_limit_is_enforced_and_announced(adapter: Adapter, clock: ManualClock) -> None:
     made = adapter.make("login", policies={"login": "gcra 20/minute"}, clock=clock)
     seen = made.get()
     assert (seen.status, seen.body) == (200, b"ok")
@@ -164,7 +164,7 @@ def test_on_denied(adapter: Adapter) -> None:
     assert seen["Retry-After"] and seen.items("RateLimit")
 
 
-def test_on_denied_may_only_look(adapter: Adapter) -> None:
+def test_on_denied_may_return_nothing(adapter: Adapter) -> None:
     made = adapter.make("1/minute", on_denied=lambda decision: None)
     assert [made.get().status for _ in range(2)] == [200, 429]
 
@@ -265,7 +265,7 @@ def test_a_hold_and_other_policies(adapter: Adapter) -> None:
     assert limiter.peek("q", "203.0.113.9").remaining == 4
 
 
-def test_a_leaky_bucket_makes_wait(adapter: Adapter) -> None:
+def test_a_leaky_bucket_delays_requests(adapter: Adapter) -> None:
     import time
 
     made = adapter.make("leaky-bucket 20/s burst 10")
@@ -284,12 +284,12 @@ def test_a_missing_store_is_503_when_the_policy_says_closed(adapter: Adapter) ->
     assert "RateLimit" not in seen, "nobody knows"
 
 
-def test_a_missing_store_is_local_when_nothing_is_said(adapter: Adapter) -> None:
+def test_a_missing_store_is_replaced_by_memory_by_default(adapter: Adapter) -> None:
     made = adapter.make("1/minute", store="redis://127.0.0.1:1/0")
     assert [made.get().status for _ in range(2)] == [200, 429]
 
 
-def test_a_shadow_denies_nobody(adapter: Adapter) -> None:
+def test_a_shadow_policy_denies_no_request(adapter: Adapter) -> None:
     made = adapter.make(Policy("1/minute", shadow=True))
     for _ in range(3):
         seen = made.get()
@@ -297,7 +297,7 @@ def test_a_shadow_denies_nobody(adapter: Adapter) -> None:
 
 
 @pytest.mark.parametrize("key", [lambda request: None, lambda request: 7, lambda request: b"bytes"])
-def test_a_key_function_that_returns_nothing_is_loud(adapter: Adapter, key: Any) -> None:
+def test_a_key_function_that_returns_no_text_raises(adapter: Adapter, key: Any) -> None:
     made = adapter.make("1/minute", key=key)
     status: int | None = None
     try:
@@ -307,7 +307,7 @@ def test_a_key_function_that_returns_nothing_is_loud(adapter: Adapter, key: Any)
     assert status in (None, 500), "it is loud, and nobody passes"
 
 
-def test_a_cost_that_is_none_is_loud(adapter: Adapter) -> None:
+def test_a_cost_that_is_no_whole_number_raises(adapter: Adapter) -> None:
     made = adapter.make("1/minute", cost=lambda request: 1.5)
     try:
         assert made.get().status == 500
@@ -315,7 +315,7 @@ def test_a_cost_that_is_none_is_loud(adapter: Adapter) -> None:
         assert "whole number" in str(error)
 
 
-def test_wrong_options_are_loud_where_they_are_written(adapter: Adapter) -> None:
+def test_wrong_options_raise_where_they_are_written(adapter: Adapter) -> None:
     with pytest.raises(TidegateError, match="both, ietf, legacy, off"):
         adapter.make("1/minute", headers="all")
     with pytest.raises(TidegateError, match="trusts every address"):
@@ -330,7 +330,7 @@ def test_wrong_options_are_loud_where_they_are_written(adapter: Adapter) -> None
         adapter.make("1/minute", skip=True)
 
 
-def test_wrong_policies_are_loud(adapter: Adapter) -> None:
+def test_wrong_policies_raise(adapter: Adapter) -> None:
     with pytest.raises(PolicyError):
         # Django reads its settings with the first request.
         adapter.make("20 per fortnight").get()

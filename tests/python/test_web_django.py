@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tidegate import ConfigError, Limiter
-from web import Seen, call_asgi, call_wsgi, django_asgi, django_settings
+from web import SeenResponse, call_asgi, call_wsgi
+from web_django import django_asgi, django_settings
 
 settings = django_settings()
 
@@ -42,7 +43,7 @@ def serve() -> Iterator[Any]:
         handler = django_asgi() if asynchronous else WSGIHandler()
         call = call_asgi if asynchronous else call_wsgi
 
-        def get(place: str, method: str = "GET") -> Seen:
+        def get(place: str, method: str = "GET") -> SeenResponse:
             return call(handler, path=f"/{place}", method=method)
 
         return get
@@ -109,7 +110,7 @@ def test_class_views_in_every_way(serve: Any) -> None:
     assert [get("other", method="POST").status for _ in range(3)] == [200] * 3
 
 
-def test_decorators_of_others_above_and_below(serve: Any) -> None:
+def test_other_decorators_above_and_below(serve: Any) -> None:
     def other(request: Any) -> HttpResponse:
         return HttpResponse("other")
 
@@ -118,7 +119,7 @@ def test_decorators_of_others_above_and_below(serve: Any) -> None:
         assert [get(place).status for _ in range(2)] == [200, 429], place
 
 
-def test_settings_are_the_options_of_limits_that_say_nothing_else(serve: Any) -> None:
+def test_settings_are_the_defaults_of_limits(serve: Any) -> None:
     limiter = Limiter(policies={"p": "2/minute", "q": "1/minute"})
     get = serve(
         {"a": limit("p")(view), "b": limit("q", headers="both")(view)}, limiter=limiter, headers="off", key="fixed"
@@ -158,7 +159,7 @@ def test_users_and_claims(serve: Any) -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_without_the_middleware_it_is_loud(serve: Any, asynchronous: bool) -> None:
+def test_a_limit_without_the_middleware_raises(serve: Any, asynchronous: bool) -> None:
     class Whole(View):
         def get(self, request: Any) -> HttpResponse:
             return HttpResponse("get")
@@ -170,7 +171,7 @@ def test_without_the_middleware_it_is_loud(serve: Any, asynchronous: bool) -> No
             get(place)
 
 
-def test_what_makes_no_sense_is_loud(serve: Any) -> None:
+def test_wrong_use_raises(serve: Any) -> None:
     with pytest.raises(ConfigError, match="has no policy"):
         limit(view)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="views"):

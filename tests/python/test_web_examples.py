@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
+from paths import ROOT
 
 # Each in a process of its own: Django's settings hold for one.
 FLASK = """

@@ -1,35 +1,24 @@
-"""What only FastAPI and Starlette can show: dependencies, routers, websockets, mounts, and wrong use."""
+"""What is particular to FastAPI and Starlette: dependencies, routers, mounts, and kinds of endpoints."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 from typing import Any
 
-import pytest
-from fastapi import APIRouter, Depends, FastAPI, Request, WebSocket
+from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
-from starlette.responses import PlainTextResponse, StreamingResponse
-from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 
-from tidegate import ConfigError, KeyInvalid, Limiter
+from tidegate import Limiter
 from tidegate.fastapi import RateLimit, Tidegate, claim, user
-from web import acall, call_asgi
+from web import acall, call_asgi, plain_endpoint
 
 
 def statuses(app: Any, *paths: str, method: str = "GET") -> list[int]:
     return [call_asgi(app, path=path, method=method).status for path in paths]
-
-
-def plain() -> Any:
-    """An endpoint of its own: a limit belongs to the function it decorates."""
-
-    async def endpoint() -> str:
-        return "plain"
-
-    return endpoint
 
 
 def test_decorated_endpoints_with_and_without_a_request() -> None:
@@ -67,14 +56,14 @@ def test_decorated_endpoints_with_and_without_a_request() -> None:
 def test_dependencies_on_routes_routers_and_applications() -> None:
     app = FastAPI()
     Tidegate(app, default="1/minute")
-    app.get("/route", dependencies=[Depends(RateLimit("2/minute"))])(plain())
+    app.get("/route", dependencies=[Depends(RateLimit("2/minute"))])(plain_endpoint())
     inner = APIRouter(prefix="/router", dependencies=[Depends(RateLimit("3/minute"))])
-    inner.get("/a")(plain())
-    inner.get("/b")(plain())
+    inner.get("/a")(plain_endpoint())
+    inner.get("/b")(plain_endpoint())
     app.include_router(inner)
     included = APIRouter(prefix="/included")
-    included.get("/a")(plain())
-    included.get("/b")(plain())
+    included.get("/a")(plain_endpoint())
+    included.get("/b")(plain_endpoint())
     app.include_router(included, dependencies=[Depends(RateLimit("2/minute"))])
     assert statuses(app, "/route", "/route", "/route") == [200, 200, 429]
     assert statuses(app, "/router/a", "/router/b", "/router/a", "/router/b") == [200, 200, 200, 429]
@@ -82,9 +71,9 @@ def test_dependencies_on_routes_routers_and_applications() -> None:
 
     whole = FastAPI(dependencies=[Depends(RateLimit("2/minute"))])
     Tidegate(whole)
-    whole.get("/a")(plain())
+    whole.get("/a")(plain_endpoint())
     other = APIRouter(prefix="/r")
-    other.get("/b")(plain())
+    other.get("/b")(plain_endpoint())
     whole.include_router(other)
     assert statuses(whole, "/a", "/r/b", "/a") == [200, 200, 429]
 
@@ -112,7 +101,7 @@ def test_a_default_applies_to_routes_of_routers() -> None:
     app = FastAPI()
     tg = Tidegate(app, default="2/minute")
     router = APIRouter(prefix="/r")
-    router.get("/a")(plain())
+    router.get("/a")(plain_endpoint())
 
     @router.get("/free")
     @tg.exempt
@@ -131,7 +120,7 @@ def test_a_default_applies_to_routes_of_routers() -> None:
     assert statuses(app, "/o/r/a", "/o/r/a", "/o/r/a") == [200, 200, 429]
 
 
-def test_a_default_applies_to_what_is_no_route() -> None:
+def test_a_default_applies_to_requests_without_a_route() -> None:
     async def foreign(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"foreign"})
@@ -145,14 +134,14 @@ def test_an_application_that_is_mounted() -> None:
     inner = FastAPI()
     app = FastAPI()
     tg = Tidegate(app, default="2/minute")
-    inner.get("/a")(plain())
+    inner.get("/a")(plain_endpoint())
 
     @inner.get("/own")
     @tg.limit("1/minute")
     async def own() -> str:
         return "own"
 
-    inner.get("/depends", dependencies=[Depends(RateLimit("1/minute"))])(plain())
+    inner.get("/depends", dependencies=[Depends(RateLimit("1/minute"))])(plain_endpoint())
     app.mount("/inner", inner)
     assert statuses(app, "/inner/a", "/inner/a", "/inner/a") == [200, 200, 429]
     assert statuses(app, "/inner/own", "/inner/own") == [200, 429]
@@ -210,7 +199,7 @@ def test_users_and_claims() -> None:
     app = FastAPI()
     limiter = Limiter(policies={"p": "1/minute", "q": "1/minute"})
     tg = Tidegate(app, limiter=limiter)
-    app.get("/user")(tg.limit("p", key=user())(plain()))
+    app.get("/user")(tg.limit("p", key=user())(plain_endpoint()))
 
     @app.get("/claim")
     @tg.limit("q", key=claim("sub"))
@@ -238,186 +227,7 @@ def test_functions_may_be_async() -> None:
     async def on_denied(request: Request, decision: Any) -> PlainTextResponse:
         return PlainTextResponse(decision.policy, 418)
 
-    app.get("/")(tg.limit("1/minute", key=key, on_denied=on_denied)(plain()))
+    app.get("/")(tg.limit("1/minute", key=key, on_denied=on_denied)(plain_endpoint()))
     assert call_asgi(app, headers={"X-Who": "a"}).status == 200
     assert call_asgi(app, headers={"X-Who": "a"}).status == 418
     assert call_asgi(app, headers={"X-Who": "b"}).status == 200
-
-
-async def websocket(app: Any, extensions: Any = None) -> list[Any]:
-    """What a client of a websocket sees."""
-    seen: list[Any] = []
-    scope = {
-        "type": "websocket",
-        "path": "/ws",
-        "raw_path": b"/ws",
-        "root_path": "",
-        "scheme": "ws",
-        "query_string": b"",
-        "headers": [],
-        "client": ("203.0.113.9", 4711),
-        "server": ("testserver", 80),
-        "subprotocols": [],
-        "extensions": extensions or {},
-        "state": {},
-    }
-    requests = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}])
-
-    async def receive() -> Any:
-        return next(requests)
-
-    async def send(message: Any) -> None:
-        seen.append(message)
-
-    await app(scope, receive, send)
-    return seen
-
-
-@pytest.mark.parametrize("way", ["decorator", "depends", "starlette"])
-def test_websockets(way: str) -> None:
-    during: list[int] = []
-    limiter = Limiter(policies={"p": "2/minute", "held": "concurrency 1"})
-
-    async def endpoint(socket: WebSocket) -> None:
-        await socket.accept()
-        during.append(limiter.peek("held", "203.0.113.9").remaining)
-        await socket.send_text("hello")
-        await socket.close()
-
-    if way == "starlette":
-        app: Any = Starlette()
-        tg = Tidegate(app, limiter=limiter)
-        app.router.routes.append(WebSocketRoute("/ws", tg.limit(["p", "held"])(endpoint)))
-    else:
-        app = FastAPI()
-        tg = Tidegate(app, limiter=limiter)
-        if way == "decorator":
-            app.websocket("/ws")(tg.limit(["p", "held"])(endpoint))
-        else:
-            app.websocket("/ws", dependencies=[Depends(RateLimit(["p", "held"]))])(endpoint)
-    for _ in range(2):
-        seen = asyncio.run(websocket(app))
-        assert [message["type"] for message in seen] == ["websocket.accept", "websocket.send", "websocket.close"]
-        assert any(name == b"ratelimit" for name, _ in seen[0]["headers"])
-        assert limiter.peek("held", "203.0.113.9").remaining == 1
-    assert during == [0, 0]
-    (seen,) = asyncio.run(websocket(app))
-    assert (seen["type"], seen["code"]) == ("websocket.close", 1008)
-    start, body = asyncio.run(websocket(app, {"websocket.http.response": {}}))
-    assert (start["type"], start["status"]) == ("websocket.http.response.start", 429)
-    assert (b"content-type", b"application/problem+json") in start["headers"]
-    assert b"quota-exceeded" in body["body"]
-
-
-def test_a_stream_that_is_given_up_gives_back_its_hold() -> None:
-    app = FastAPI()
-    limiter = Limiter(policies={"p": "concurrency 1"})
-    tg = Tidegate(app, limiter=limiter)
-
-    @app.get("/")
-    @tg.limit("p", key="k")
-    async def stream() -> StreamingResponse:
-        async def parts() -> Any:
-            while True:
-                yield b"part"
-                await asyncio.sleep(0.01)
-
-        return StreamingResponse(parts())
-
-    async def leave() -> None:
-        task = asyncio.create_task(acall(app))
-        await asyncio.sleep(0.1)
-        assert limiter.peek("p", "k").remaining == 0
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(leave())
-    assert limiter.peek("p", "k").remaining == 1
-
-
-def test_a_decorator_in_the_wrong_order_is_loud() -> None:
-    app = FastAPI()
-    tg = Tidegate(app)
-    with pytest.raises(ConfigError, match="below @app"):
-
-        @tg.limit("1/minute")
-        @app.get("/")
-        async def endpoint() -> str:
-            return "wrong"
-
-
-def test_a_limiter_that_was_never_attached_is_loud() -> None:
-    app = FastAPI()
-    tg = Tidegate()
-
-    @app.get("/decorated")
-    @tg.limit("1/minute")
-    async def decorated() -> str:
-        return "decorated"
-
-    app.get("/depends", dependencies=[Depends(RateLimit("1/minute"))])(plain())
-    app.websocket("/ws")(decorated)
-    with pytest.raises(ConfigError, match="not attached"):
-        call_asgi(app, path="/decorated")
-    with pytest.raises(ConfigError, match="attach one"):
-        call_asgi(app, path="/depends")
-    with pytest.raises(ConfigError, match="not attached"):
-        asyncio.run(websocket(app))
-    other = FastAPI()
-    Tidegate(other)
-    other.get("/decorated")(decorated)
-    with pytest.raises(ConfigError, match="not attached"):
-        call_asgi(other, path="/decorated")
-
-
-def test_a_key_that_is_nothing_is_loud_in_a_dependency() -> None:
-    app = FastAPI()
-    Tidegate(app)
-    app.get("/", dependencies=[Depends(RateLimit("1/minute", key=lambda request: None))])(plain())
-    with pytest.raises(KeyInvalid, match="returned nothing"):
-        call_asgi(app)
-
-
-def test_what_makes_no_sense_is_loud() -> None:
-    app = FastAPI()
-    tg = Tidegate(app)
-    with pytest.raises(ConfigError, match="already"):
-        tg.init_app(app)
-    with pytest.raises(ConfigError, match="FastAPI or Starlette"):
-        Tidegate("app")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="has no policy"):
-        tg.limit(plain())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="before the first request"):
-        served = FastAPI()
-        call_asgi(served)
-        Tidegate(served)
-
-
-@pytest.mark.parametrize("limited", [False, True])
-def test_a_request_leaves_nothing_to_the_collector(limited: bool) -> None:
-    """What a request holds in a circle lives until the collector comes by, which then stops all of a busy server."""
-    app = FastAPI()
-    if limited:
-        Tidegate(app, default="1000/minute")
-
-    @app.get("/")
-    async def hello() -> str:
-        return "hello"
-
-    async def garbage(requests: int) -> int:
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(requests):
-                assert (await acall(app)).status == 200
-            return gc.collect()
-        finally:
-            gc.enable()
-
-    async def main() -> None:
-        await garbage(10)
-        few, many = await garbage(10), await garbage(210)
-        assert many - few < 100
-
-    asyncio.run(main())

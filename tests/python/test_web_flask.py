@@ -10,7 +10,7 @@ from flask.views import MethodView, View
 
 from tidegate import ConfigError, Limiter
 from tidegate.flask import Tidegate, claim, user
-from web import Seen, call_wsgi
+from web import SeenResponse, call_wsgi
 
 
 def statuses(app: Flask, *paths: str, method: str = "GET") -> list[int]:
@@ -48,7 +48,7 @@ def test_a_default_is_for_views_without_a_limit() -> None:
     assert statuses(app, *["/plain"] * 3, method="OPTIONS") == [200] * 3
 
 
-def test_a_factory_and_a_limiter_that_comes_first() -> None:
+def test_an_application_factory() -> None:
     tg = Tidegate(default="1/minute")
     app = Flask("app")
     app.add_url_rule("/", "index", named("index"))
@@ -107,7 +107,7 @@ def test_class_views() -> None:
     assert statuses(app, "/whole", "/whole") == [200, 429], "the class's, of which the POST took one"
 
 
-def test_several_decorators_are_asked_in_one_step() -> None:
+def test_several_decorators_are_checked_in_one_step() -> None:
     app = Flask("app")
     limiter = Limiter(policies={"tight": "1/minute", "wide": "10/minute"})
     tg = Tidegate(app, limiter=limiter)
@@ -129,7 +129,7 @@ def test_headers_are_on_errors_too() -> None:
     assert seen.status == 500 and seen.items("RateLimit")
 
 
-def test_the_user_is_known_when_it_is_asked() -> None:
+def test_the_user_is_authenticated_before_the_check() -> None:
     app = Flask("app")
     limiter = Limiter(policies={"p": "1/minute", "q": "1/minute"})
     tg = Tidegate(app, limiter=limiter)
@@ -146,7 +146,7 @@ def test_the_user_is_known_when_it_is_asked() -> None:
     assert limiter.peek("q", "bob").remaining == 0
 
 
-def test_a_stream_that_is_given_up_gives_back_its_hold() -> None:
+def test_an_aborted_stream_gives_back_its_hold() -> None:
     app = Flask("app")
     limiter = Limiter(policies={"p": "concurrency 1"})
     tg = Tidegate(app, limiter=limiter)
@@ -163,7 +163,7 @@ def test_a_stream_that_is_given_up_gives_back_its_hold() -> None:
     assert limiter.peek("p", "k").remaining == 1
 
 
-def test_a_decorator_in_the_wrong_order_is_loud() -> None:
+def test_a_decorator_in_the_wrong_order_raises() -> None:
     app = Flask("app")
     tg = Tidegate(app)
     for decorator in (tg.limit("1/minute"), tg.exempt):
@@ -171,7 +171,7 @@ def test_a_decorator_in_the_wrong_order_is_loud() -> None:
             decorator(app.route(f"/{id(decorator)}", endpoint=str(id(decorator)))(named("view")))
 
 
-def test_a_limiter_that_was_never_attached_is_loud() -> None:
+def test_a_tidegate_that_was_never_attached_raises() -> None:
     app = Flask("app")
     app.testing = True
     tg = Tidegate()
@@ -211,7 +211,7 @@ def test_a_limiter_that_was_never_attached_is_loud() -> None:
         lambda tg: Tidegate(limiter=tg.limiter, store="memory://"),
     ],
 )
-def test_what_makes_no_sense_is_loud(wrong: Any) -> None:
+def test_wrong_use_raises(wrong: Any) -> None:
     with pytest.raises((ConfigError, TypeError)):
         wrong(Tidegate(Flask("app")))
 
@@ -222,7 +222,7 @@ def test_a_refusal_is_not_cached() -> None:
     assert tg.limiter
     app.add_url_rule("/", "index", named("index"))
     call_wsgi(app)
-    seen: Seen = call_wsgi(app)
+    seen: SeenResponse = call_wsgi(app)
     assert (seen.status, seen["Cache-Control"]) == (429, "no-store")
     assert b"203.0.113" not in seen.body, "no key in a body"
 
@@ -236,7 +236,7 @@ def test_a_middleware_that_copies_the_environ_loses_nothing() -> None:
     assert [call_wsgi(app)["X-RateLimit-Remaining"] for _ in range(2)] == ["0", "0"]
 
 
-def test_a_view_is_asked_for_by_the_application_that_serves_it() -> None:
+def test_a_view_is_checked_by_the_application_that_serves_it() -> None:
     app, other = Flask("app"), Flask("other")
     tg = Tidegate(app)
     view = tg.limit("5/minute")(named("view"))
@@ -249,7 +249,7 @@ def test_a_view_is_asked_for_by_the_application_that_serves_it() -> None:
     assert statuses(app, "/") == [200]
 
 
-def test_answers_are_listened_to_once() -> None:
+def test_response_hooks_are_registered_once() -> None:
     app = Flask("app")
     limiter = Limiter(policies={"p": "5/minute"})
     tg = Tidegate(app, limiter=limiter)

@@ -89,7 +89,7 @@ def test_a_strategy(made: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_what_is_used_comes_back(made: Any, name: str) -> None:
+def test_used_units_return(made: Any, name: str) -> None:
     storage, kinds, wait = made
     limiter = kinds[name](storage)
     item = limits.RateLimitItemPerSecond(2)
@@ -113,7 +113,7 @@ def test_the_moving_window_begins_with_its_oldest_entry(made: Any) -> None:
     assert count == 2 and abs(began - before) < 0.15
 
 
-def test_another_process_knows_what_a_key_counts(store: str, prefix: str) -> None:
+def test_another_process_reads_the_same_counts(store: str, prefix: str) -> None:
     if store.startswith("memory"):
         pytest.skip("memory is one process's")
     one, other = (storage_from_string(f"tidegate+{store}", prefix=prefix) for _ in range(2))
@@ -126,7 +126,7 @@ def test_another_process_knows_what_a_key_counts(store: str, prefix: str) -> Non
     assert one.get(item.key_for("k")) == 0
 
 
-def test_a_store_that_is_gone_is_an_error_that_limits_can_wrap() -> None:
+def test_the_error_of_an_unreachable_store_can_be_wrapped() -> None:
     url = "tidegate+redis://127.0.0.1:1/0"
     gone = storage_from_string(url, on_store_error="raise")
     assert gone.check() is False

@@ -89,7 +89,7 @@ def served(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Itera
     served.close()
 
 
-def test_a_crowd_is_admitted_exactly(served: Served) -> None:
+def test_concurrent_requests_are_admitted_exactly_up_to_the_limit(served: Served) -> None:
     answers: list[tuple[int, dict[str, str], bytes]] = []
 
     def visit() -> None:
@@ -135,7 +135,7 @@ def test_the_times_in_headers_are_true(served: Served) -> None:
     assert status == 200, "whoever waits as told is admitted"
 
 
-def test_a_reader_who_leaves_gives_back_the_hold(served: Served) -> None:
+def test_a_client_that_disconnects_gives_back_the_hold(served: Served) -> None:
     limiter = Limiter(served.store, prefix=served.prefix, timeout=10.0, policies={"held": "concurrency 2"})
     reader: Any = socket.create_connection(("127.0.0.1", served.port))
     reader.sendall(b"GET /held HTTP/1.1\r\nHost: test\r\n\r\n")

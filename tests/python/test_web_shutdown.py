@@ -19,10 +19,10 @@ from tidegate.asgi import TidegateMiddleware
 from web import acall
 
 # An application, and who limits it.
-Made = tuple[Any, Any]
+LimitedApp = tuple[Any, Any]
 
 
-def in_fastapi(**options: Any) -> Made:
+def in_fastapi(**options: Any) -> LimitedApp:
     app = FastAPI()
     tg = tidegate.fastapi.Tidegate(app, default="5/minute", **options)
 
@@ -40,12 +40,12 @@ def starlette() -> Starlette:
     return Starlette(routes=[Route("/", index)])
 
 
-def in_starlette(**options: Any) -> Made:
+def in_starlette(**options: Any) -> LimitedApp:
     app = starlette()
     return app, tidegate.fastapi.Tidegate(app, default="5/minute", **options)
 
 
-def in_asgi(**options: Any) -> Made:
+def in_asgi(**options: Any) -> LimitedApp:
     app = TidegateMiddleware(starlette(), "5/minute", **options)
     return app, app
 
@@ -72,12 +72,12 @@ async def running(app: Any) -> AsyncIterator[None]:
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
-def way(request: pytest.FixtureRequest) -> Callable[..., Made]:
-    made: Callable[..., Made] = request.param
+def way(request: pytest.FixtureRequest) -> Callable[..., LimitedApp]:
+    made: Callable[..., LimitedApp] = request.param
     return made
 
 
-def test_what_it_made_is_closed(way: Callable[..., Made], store: str, prefix: str) -> None:
+def test_a_limiter_that_the_layer_made_is_closed(way: Callable[..., LimitedApp], store: str, prefix: str) -> None:
     async def main() -> None:
         app, tg = way(store=store, prefix=prefix)
         async with running(app):
@@ -91,7 +91,7 @@ def test_what_it_made_is_closed(way: Callable[..., Made], store: str, prefix: st
 
 
 @pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
-def test_what_it_was_given_stays_open(way: Callable[..., Made], kind: Any) -> None:
+def test_a_limiter_that_was_given_stays_open(way: Callable[..., LimitedApp], kind: Any) -> None:
     limiter = kind(policies={"p": "5/minute"})
 
     async def main() -> None:
@@ -105,7 +105,7 @@ def test_what_it_was_given_stays_open(way: Callable[..., Made], kind: Any) -> No
     assert (limiter if kind is Limiter else limiter.to_blocking()).peek("p", "k").remaining == 4
 
 
-def test_an_application_may_be_started_again_and_called_without(way: Callable[..., Made]) -> None:
+def test_an_application_may_be_started_again_and_called_without_a_start(way: Callable[..., LimitedApp]) -> None:
     async def main() -> None:
         app, _ = way()
         assert (await acall(app))["X-RateLimit-Remaining"] == "4"
@@ -138,7 +138,7 @@ def test_the_last_application_closes_what_several_share() -> None:
     asyncio.run(main())
 
 
-def test_an_application_that_fails_to_start_is_told_as_before(way: Callable[..., Made]) -> None:
+def test_the_failure_of_an_application_to_start_is_passed_on(way: Callable[..., LimitedApp]) -> None:
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         raise ZeroDivisionError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from places import ROOT
+from paths import ROOT
 from tidegate import Decision, Limiter, ManualClock, TidegateError
 from tidegate._tidegate import ClientIp, Headers, anonymous, hashed, problem, status
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
+from paths import ROOT
 
 PYTHONS = ["3.10", "3.12", "3.13"]
 EXAMPLES = sorted((ROOT / "examples").glob("python_*.py"))

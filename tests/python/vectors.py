@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from decision_fields import fields_of
 from tidegate import AsyncLimiter, Decision, Limiter, ManualClock, PolicyError, RateLimited, TidegateError
-from words import said
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
 START = 1_704_067_200_000_000
@@ -107,7 +107,7 @@ class Run:
         except RateLimited as full:
             # `hold` has no other way to say so.
             assert step["do"] == "hold"
-            return said(full.decision)
+            return fields_of(full.decision)
         if "as" in step:
             self.named[step["as"]] = answer
         if step["do"] == "journal":
@@ -118,7 +118,7 @@ class Run:
             return {"attempts": attempts}
         if step["do"] == "hold":
             answer = answer.decision
-        return said(answer) if isinstance(answer, Decision) else {}
+        return fields_of(answer) if isinstance(answer, Decision) else {}
 
     async def answer(self, step: dict[str, Any]) -> Any:
         do, limiter = step["do"], self.limiter

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from client import Servers
-from test_asyncio import LOOPS, run, until
+from loops import LOOPS, run, until
 from tidegate import AsyncLimiter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads read")
@@ -100,7 +100,7 @@ def limiter_of(url: str, prefix: str) -> AsyncLimiter:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_no_thread_stands_between(loop: str, redis_url: str, prefix: str) -> None:
+def test_the_loop_reads_replies_itself(loop: str, redis_url: str, prefix: str) -> None:
     async def main() -> bool:
         return await threads_answer(limiter_of(redis_url, prefix), 500)
 
@@ -152,7 +152,7 @@ def test_threads_read_for_two_loops(loop: str, redis_url: str, prefix: str) -> N
 
 
 @pytest.mark.parametrize("loop", READERS)
-def test_a_limiter_that_goes_leaves_nothing_in_the_loop(loop: str, redis_url: str, prefix: str) -> None:
+def test_a_dropped_limiter_leaves_nothing_in_the_loop(loop: str, redis_url: str, prefix: str) -> None:
     async def main() -> None:
         async def use() -> None:
             assert await limiter_of(redis_url, prefix).check(MUCH, "a")
@@ -168,7 +168,7 @@ def test_a_limiter_that_goes_leaves_nothing_in_the_loop(loop: str, redis_url: st
 
 
 @pytest.mark.parametrize("loop", READERS)
-def test_a_limiter_that_goes_on_another_thread(loop: str, redis_url: str, prefix: str) -> None:
+def test_a_limiter_may_be_dropped_on_another_thread(loop: str, redis_url: str, prefix: str) -> None:
     async def main() -> None:
         assert await limiter_of(redis_url, prefix).check(MUCH, "a")
         before = files()
@@ -185,7 +185,7 @@ def test_a_limiter_that_goes_on_another_thread(loop: str, redis_url: str, prefix
     run(main, loop)
 
 
-def test_a_loop_that_nobody_closed_is_collected_with_its_limiter(redis_url: str, prefix: str) -> None:
+def test_a_loop_that_was_not_closed_is_collected_with_its_limiter(redis_url: str, prefix: str) -> None:
     def use() -> None:
         limiter = limiter_of(redis_url, prefix)
         loop = asyncio.SelectorEventLoop()
@@ -207,7 +207,7 @@ def test_a_loop_that_nobody_closed_is_collected_with_its_limiter(redis_url: str,
 
 @pytest.mark.parametrize("loop", READERS)
 @pytest.mark.parametrize("tasks", [4, 8, 12])
-def test_who_was_answered_together_asks_together(loop: str, tasks: int, prefix: str) -> None:
+def test_calls_that_were_answered_together_send_their_next_calls_together(loop: str, tasks: int, prefix: str) -> None:
     rounds = 100
     with Servers("single") as servers:
 
@@ -234,7 +234,7 @@ def scripts(servers: Servers) -> int:
     return int(line.split("calls=")[1].split(",")[0])
 
 
-def test_a_task_that_stops_the_loop_does_not_keep_the_others(redis_url: str, prefix: str) -> None:
+def test_a_task_that_stops_the_loop_does_not_delay_other_tasks(redis_url: str, prefix: str) -> None:
     """What was to leave together leaves when the loop goes on, and another loop does not wait for it."""
     limiter = limiter_of(redis_url, prefix)
     loop = asyncio.new_event_loop()
@@ -265,7 +265,7 @@ def test_a_task_that_stops_the_loop_does_not_keep_the_others(redis_url: str, pre
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_nobodys_context_is_kept(loop: str, redis_url: str, prefix: str) -> None:
+def test_the_context_of_a_call_is_not_kept(loop: str, redis_url: str, prefix: str) -> None:
     class Request:
         """What a framework keeps in the context of whoever asks."""
 

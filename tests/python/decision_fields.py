@@ -12,7 +12,7 @@ def micros(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e6)
 
 
-def said(decision: Decision) -> dict[str, Any]:
+def fields_of(decision: Decision) -> dict[str, Any]:
     """Every field of a Decision."""
     return {
         "allowed": decision.allowed,
@@ -40,5 +40,5 @@ def said(decision: Decision) -> dict[str, Any]:
             }
             for limit in decision.limits
         ],
-        "decisions": [said(one) for one in decision.decisions],
+        "decisions": [fields_of(one) for one in decision.decisions],
     }

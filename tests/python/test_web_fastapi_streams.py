@@ -1,0 +1,109 @@
+"""Websockets, streams and requests of FastAPI and Starlette: what they hold, and when that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+from fastapi import Depends, FastAPI, WebSocket
+from starlette.applications import Starlette
+from starlette.responses import StreamingResponse
+from starlette.routing import WebSocketRoute
+
+from tidegate import Limiter
+from tidegate.fastapi import RateLimit, Tidegate
+from web import acall, websocket
+
+
+@pytest.mark.parametrize("way", ["decorator", "depends", "starlette"])
+def test_websockets(way: str) -> None:
+    during: list[int] = []
+    limiter = Limiter(policies={"p": "2/minute", "held": "concurrency 1"})
+
+    async def endpoint(socket: WebSocket) -> None:
+        await socket.accept()
+        during.append(limiter.peek("held", "203.0.113.9").remaining)
+        await socket.send_text("hello")
+        await socket.close()
+
+    if way == "starlette":
+        app: Any = Starlette()
+        tg = Tidegate(app, limiter=limiter)
+        app.router.routes.append(WebSocketRoute("/ws", tg.limit(["p", "held"])(endpoint)))
+    else:
+        app = FastAPI()
+        tg = Tidegate(app, limiter=limiter)
+        if way == "decorator":
+            app.websocket("/ws")(tg.limit(["p", "held"])(endpoint))
+        else:
+            app.websocket("/ws", dependencies=[Depends(RateLimit(["p", "held"]))])(endpoint)
+    for _ in range(2):
+        seen = asyncio.run(websocket(app))
+        assert [message["type"] for message in seen] == ["websocket.accept", "websocket.send", "websocket.close"]
+        assert any(name == b"ratelimit" for name, _ in seen[0]["headers"])
+        assert limiter.peek("held", "203.0.113.9").remaining == 1
+    assert during == [0, 0]
+    (seen,) = asyncio.run(websocket(app))
+    assert (seen["type"], seen["code"]) == ("websocket.close", 1008)
+    start, body = asyncio.run(websocket(app, {"websocket.http.response": {}}))
+    assert (start["type"], start["status"]) == ("websocket.http.response.start", 429)
+    assert (b"content-type", b"application/problem+json") in start["headers"]
+    assert b"quota-exceeded" in body["body"]
+
+
+def test_an_aborted_stream_gives_back_its_hold() -> None:
+    app = FastAPI()
+    limiter = Limiter(policies={"p": "concurrency 1"})
+    tg = Tidegate(app, limiter=limiter)
+
+    @app.get("/")
+    @tg.limit("p", key="k")
+    async def stream() -> StreamingResponse:
+        async def parts() -> Any:
+            while True:
+                yield b"part"
+                await asyncio.sleep(0.01)
+
+        return StreamingResponse(parts())
+
+    async def leave() -> None:
+        task = asyncio.create_task(acall(app))
+        await asyncio.sleep(0.1)
+        assert limiter.peek("p", "k").remaining == 0
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    assert limiter.peek("p", "k").remaining == 1
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_request_leaves_no_reference_cycles(limited: bool) -> None:
+    """What a request holds in a circle lives until the collector comes by, which then stops all of a busy server."""
+    app = FastAPI()
+    if limited:
+        Tidegate(app, default="1000/minute")
+
+    @app.get("/")
+    async def hello() -> str:
+        return "hello"
+
+    async def garbage(requests: int) -> int:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(requests):
+                assert (await acall(app)).status == 200
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    async def main() -> None:
+        await garbage(10)
+        few, many = await garbage(10), await garbage(210)
+        assert many - few < 100
+
+    asyncio.run(main())
