@@ -1,4 +1,4 @@
-"""What the Python tests share: one Redis for all that need one, and a prefix of its own for each test."""
+"""What the Python tests share: one Redis server, and for each test a prefix of its own."""
 
 from __future__ import annotations
 

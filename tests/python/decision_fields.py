@@ -1,4 +1,4 @@
-"""What a Decision says, in the words that the vectors and all languages share; times in whole microseconds."""
+"""The fields of a Decision, under the names that the vectors and all languages share. Times are whole microseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate import Decision
 
 
 def micros(seconds: float | None) -> int | None:
-    """Python counts in seconds."""
+    """A time in seconds, as Python has it, in microseconds."""
     return None if seconds is None else round(seconds * 1e6)
 
 
@@ -24,7 +24,7 @@ def fields_of(decision: Decision) -> dict[str, Any]:
         "remaining": decision.remaining,
         "retry_after": micros(decision.retry_after),
         "reset_after": micros(decision.reset_after),
-        # Milliseconds, cut off: a Date of JavaScript's knows no more.
+        # Truncated to milliseconds: a Date of JavaScript has no finer times.
         "reset_at": int(decision.reset_at * 1000 + 0.0005),
         "delay": micros(decision.delay),
         "source": decision.source,

@@ -83,7 +83,7 @@ def test_a_call_behaves_like_a_coroutine(store: str, prefix: str) -> None:
         await again
         with pytest.raises(RuntimeError, match="twice"):
             await again
-        # Nothing is asked before it is awaited.
+        # A call is not sent before it is awaited.
         later = limiter.check("api", "b")
         assert (await limiter.peek("api", "b")).remaining == 5
         await later
@@ -95,7 +95,7 @@ def test_a_call_behaves_like_a_coroutine(store: str, prefix: str) -> None:
         assert (await limiter.peek("api", "b")).remaining == 4
 
     run(main)
-    # A call is a whole program, too.
+    # `asyncio.run` takes a call.
     assert isinstance(asyncio.run(limiter.peek("api", "c")), Decision)
 
 
@@ -132,11 +132,11 @@ def test_wrong_arguments_raise_before_the_call_is_awaited() -> None:
 def test_an_immediate_answer_needs_no_loop_iteration() -> None:
     async def main() -> None:
         limiter = AsyncLimiter()
-        turned: list[bool] = []
-        asyncio.get_running_loop().call_soon(turned.append, True)
+        iterations: list[bool] = []
+        asyncio.get_running_loop().call_soon(iterations.append, True)
         for _ in range(100):
             await limiter.check("1000/s", "a")
-        assert not turned
+        assert not iterations
 
     run(main)
 
@@ -186,7 +186,7 @@ def test_a_limiter_works_in_one_loop_after_another(redis_url: str, prefix: str) 
         await asyncio.sleep(0)
         del waits
 
-    # A loop that is closed while answers are on their way leaves nothing behind that hurts.
+    # A loop may be closed while calls are in flight.
     loop = asyncio.new_event_loop()
     loop.run_until_complete(abandoned())
     for task in asyncio.all_tasks(loop):

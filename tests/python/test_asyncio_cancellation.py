@@ -29,7 +29,7 @@ def test_ten_thousand_in_flight_with_cancellations_count_exactly(loop: str, redi
         answered = [one for one in ended if isinstance(one, Decision)]
         cancelled = [one for one in ended if isinstance(one, asyncio.CancelledError)]
         assert len(answered) + len(cancelled) == calls and all(answered)
-        # Those that were cancelled on their way may have counted; everyone who was answered did, exactly once.
+        # Every call that was answered has counted exactly once. A cancelled call in flight may have counted.
         used = sum([limit - (await limiter.peek("api", f"k{n}")).remaining for n in range(50)])
         return len(answered), used, len(cancelled)
 

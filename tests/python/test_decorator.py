@@ -1,4 +1,4 @@
-"""`@limiter.limit` on everything that can be called, and loud where it is used wrongly."""
+"""`@limiter.limit` on everything that can be called; wrong use raises."""
 
 from __future__ import annotations
 

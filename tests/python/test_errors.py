@@ -1,4 +1,4 @@
-"""The table of errors that all languages share, and every exception by what provokes it."""
+"""The table of errors that all languages share, and for each a call that raises it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever asks `help()` is told something, whatever public name it is about."""
+"""Every public name has a docstring, and `help()` shows it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
     yield name, module
     for known in module.__all__:
         noun = getattr(module, known)
-        # Python 3.10 takes an alias of a class for one.
+        # Python 3.10 treats an alias of a class as a class.
         is_class = inspect.isclass(noun) and not isinstance(noun, types.GenericAlias)
         if not (is_class or inspect.isroutine(noun)):
             continue
         yield f"{name}.{known}", noun
         if not is_class:
             continue
-        # What every exception has is Python's to explain.
+        # The members that every exception has are documented by Python.
         inherited = set(dir(BaseException)) if issubclass(noun, BaseException) else set()
         for member in (one for one in dir(noun) if one[0] != "_" and one not in inherited):
             found = inspect.getattr_static(noun, member)
-            # Fields without code behind them say what they are in their class.
+            # Plain attributes are documented in their class.
             if callable(getattr(noun, member)) or isinstance(found, property) or inspect.isgetsetdescriptor(found):
                 yield f"{name}.{known}.{member}", found if inspect.isgetsetdescriptor(found) else getattr(noun, member)
 

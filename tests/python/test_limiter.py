@@ -1,4 +1,4 @@
-"""Every call of the blocking limiter, and the nouns it takes and gives."""
+"""Every call of the blocking limiter, and the objects that it takes and returns."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_all_calls(store: str, prefix: str) -> None:
 def test_check_all_is_all_or_nothing(store: str, prefix: str) -> None:
     policies = {"per-user": "5/hour", "per-ip": "2/hour", "global": "100/hour"}
     limiter = Limiter(store, policies=policies, prefix=prefix, timeout=5.0)
-    asked = [("per-user", "alice"), ("per-ip", "10.0.0.7"), ("global", "all", 3)]
-    assert [bool(limiter.check_all(asked)) for _ in range(3)] == [True, True, False]
-    denied = limiter.check_all(iter(asked))
+    entries = [("per-user", "alice"), ("per-ip", "10.0.0.7"), ("global", "all", 3)]
+    assert [bool(limiter.check_all(entries)) for _ in range(3)] == [True, True, False]
+    denied = limiter.check_all(iter(entries))
     assert (denied.policy, [one.allowed for one in denied.decisions]) == ("per-ip", [True, False, True])
     assert limiter.peek("global", "all").remaining == 94
     for wrong in (["ab"], [("per-user",)], [("per-user", "a", 1, 2)], [5], 5):
@@ -139,7 +139,7 @@ def test_acquire_can_be_interrupted() -> None:
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
-    # Whoever started this may have told it to ignore the signal, as shells tell what runs in the background.
+    # A shell starts its background jobs with this signal ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         thread.start()
@@ -176,8 +176,8 @@ def test_a_decision_is_plain_data() -> None:
     same, other = limiter.peek("it's", "a\nb"), limiter.check("it's", "a\nb")
     assert decision == same and decision != other and decision != 5
     assert hash(decision) == hash(same)
-    told = json.loads(json.dumps(decision.as_dict()))
-    assert told["allowed"] is True and told["limits"][1]["limit"] == 100 and "decisions" not in told
+    fields = json.loads(json.dumps(decision.as_dict()))
+    assert fields["allowed"] is True and fields["limits"][1]["limit"] == 100 and "decisions" not in fields
     assert decision.reset_at == 1_700_000_000.0 + decision.reset_after
     assert decision.limits[0] == limiter.check("it's", "c").limits[0]
     assert "algorithm='sliding-window'" in repr(decision.limits[0])

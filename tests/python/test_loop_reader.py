@@ -1,4 +1,4 @@
-"""The event loop that asks a limiter reads what Redis says, as long as it is the only one; nothing is left behind."""
+"""The event loop that uses a limiter reads the replies of Redis itself, as long as it is the only loop that does."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def file_writes() -> int:
 
 
 def files(kind: str = "") -> int:
-    """How many files are open, of a kind. Loops and what belongs to them go when the collector finds them."""
+    """The number of open files of a kind. The collector runs first, since it closes what loops have left."""
     gc.collect()
     found = 0
     for one in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the one that lists them
+        with contextlib.suppress(FileNotFoundError):  # the directory that is being listed
             found += kind in os.readlink(one)
     return found
 
@@ -140,12 +140,12 @@ def test_threads_read_for_two_loops(loop: str, redis_url: str, prefix: str) -> N
     first, second = LOOPS[loop](), LOOPS[loop]()
     assert not first.run_until_complete(threads_answer(limiter, 200))
     reading = files("eventpoll")
-    # The first is open and does not run: nobody may depend on it.
+    # The first loop is open but does not run: no answer may depend on it.
     assert second.run_until_complete(threads_answer(limiter, 200))
     assert first.run_until_complete(threads_answer(limiter, 200))
-    # It was told that it reads no more.
+    # The first loop no longer watches the limiter's file.
     assert files("eventpoll") == reading - 1
-    # The limiters that share connections share that too.
+    # Limiters that share connections also share who reads.
     assert first.run_until_complete(threads_answer(limiter.to_blocking().to_async(), 200))
     first.close()
     second.close()
@@ -161,7 +161,7 @@ def test_a_dropped_limiter_leaves_nothing_in_the_loop(loop: str, redis_url: str,
         before = files()
         for _ in range(50):
             await use()
-        # Their threads close the connections.
+        # The threads of the dropped limiters close their connections.
         await until(lambda: files() <= before)
 
     run(main, loop)
@@ -193,7 +193,7 @@ def test_a_loop_that_was_not_closed_is_collected_with_its_limiter(redis_url: str
         loop.limiter = limiter  # type: ignore[attr-defined]
 
     with warnings.catch_warnings():
-        # Of the loops, which are not closed.
+        # The loops are not closed, which Python warns of.
         warnings.simplefilter("ignore", ResourceWarning)
         use()
         before = files()
@@ -224,7 +224,7 @@ def test_calls_that_were_answered_together_send_their_next_calls_together(loop: 
             return scripts(servers) - before
 
         calls: int = run(main, loop)
-    # One alone and the others after it would be two in each round.
+    # One call alone and the others after it would be two in each round.
     assert calls <= rounds * 1.5
 
 
@@ -235,7 +235,7 @@ def scripts(servers: Servers) -> int:
 
 
 def test_a_task_that_stops_the_loop_does_not_delay_other_tasks(redis_url: str, prefix: str) -> None:
-    """What was to leave together leaves when the loop goes on, and another loop does not wait for it."""
+    """Calls that wait for their batch are sent when the loop goes on, and another loop does not wait for them."""
     limiter = limiter_of(redis_url, prefix)
     loop = asyncio.new_event_loop()
 
@@ -267,7 +267,7 @@ def test_a_task_that_stops_the_loop_does_not_delay_other_tasks(redis_url: str, p
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_context_of_a_call_is_not_kept(loop: str, redis_url: str, prefix: str) -> None:
     class Request:
-        """What a framework keeps in the context of whoever asks."""
+        """What a framework keeps in the context of a task."""
 
     current: contextvars.ContextVar[Request] = contextvars.ContextVar("current")
 

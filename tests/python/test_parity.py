@@ -1,4 +1,4 @@
-"""The blocking limiter, the async one and the stubs say the same; and so do the names they promise."""
+"""The blocking limiter, the async limiter and the stubs have the same calls, and all that the contract names."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 import tidegate
 from tidegate import AsyncLimiter, Limiter
 
-# What the contract names in section 6, for both limiters.
-PROMISED = {
+# The calls that section 6 of the contract names for both limiters.
+CONTRACT = {
     "acquire", "block", "charge", "check", "check_all", "clear", "close", "from_file", "hold", "journal", "limit",
     "peek", "ping", "refund", "reload", "settle", "unblock",
 }  # fmt: skip
-# Each can become the other.
+# Each makes the other.
 OWN = {Limiter: {"to_async"}, AsyncLimiter: {"to_blocking"}}
-# They ask nobody, so there is nothing to await.
-AT_ONCE = {"from_file", "limit", "policy", "set_rollout", "counters", "waiting"}
+# These need no store, so there is nothing to await.
+NOT_AWAITED = {"from_file", "limit", "policy", "set_rollout", "counters", "waiting"}
 STUB = ast.parse((Path(tidegate.__file__).with_name("_tidegate.pyi")).read_text())
 
 
@@ -31,11 +31,11 @@ def stub(kind: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
 
 
-def test_both_have_the_promised_calls_and_the_same_others() -> None:
+def test_both_have_the_calls_of_the_contract_and_the_same_others() -> None:
     shared = calls(Limiter) - OWN[Limiter]
     assert shared == calls(AsyncLimiter) - OWN[AsyncLimiter]
-    assert shared >= PROMISED
-    assert shared - PROMISED == {"policy", "set_rollout", "counters", "waiting"}
+    assert shared >= CONTRACT
+    assert shared - CONTRACT == {"policy", "set_rollout", "counters", "waiting"}
 
 
 def test_both_take_the_same_arguments() -> None:
@@ -48,22 +48,22 @@ def test_both_take_the_same_arguments() -> None:
 
 
 def test_the_stubs_of_both_differ_only_in_awaiting() -> None:
-    blocking, waiting = stub("Limiter"), stub("AsyncLimiter")
+    blocking, awaitable = stub("Limiter"), stub("AsyncLimiter")
     for name in calls(Limiter) & calls(AsyncLimiter) | {"__new__"}:
-        assert ast.unparse(blocking[name].args) == ast.unparse(waiting[name].args), name
-        ours, theirs = blocking[name].returns, waiting[name].returns
+        assert ast.unparse(blocking[name].args) == ast.unparse(awaitable[name].args), name
+        ours, theirs = blocking[name].returns, awaitable[name].returns
         assert ours is not None and theirs is not None
         expected = ast.unparse(ours)
         if name == "hold":
             expected = "Holding"
-        elif name in AT_ONCE | {"__new__"}:
+        elif name in NOT_AWAITED | {"__new__"}:
             expected = re.sub(r"^Limiter$", "AsyncLimiter", expected)
         else:
             expected = f"Coroutine[Any, Any, {expected}]"
         assert ast.unparse(theirs) == expected, name
 
 
-def test_everything_promised_is_exported() -> None:
+def test_all_names_of_the_contract_are_exported() -> None:
     for name in tidegate.__all__:
         assert getattr(tidegate, name) is not None
     first_lines = (

@@ -1,4 +1,4 @@
-"""What travels between processes, and what stays in its own: `pickle` and `copy`."""
+"""`pickle` and `copy`: which objects they take, and which belong to one process."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ WAYS |= {"copy": copy.copy, "deepcopy": copy.deepcopy}
 
 
 @pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
-def sent(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+def restore(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     way: Callable[[Any], Any] = request.param
     return way
 
 
 def decisions() -> list[Decision]:
-    """One of every kind."""
+    """Decisions of every kind."""
     limiter = Limiter(
         policies={
             "login": "20/minute; 5/3s",
@@ -67,15 +67,15 @@ def decisions() -> list[Decision]:
     return made
 
 
-def told(decision: Decision) -> tuple[Any, ...]:
+def all_of(decision: Decision) -> tuple[Any, ...]:
     return decision.as_dict(), repr(decision), bool(decision), hash(decision), decision.limits, decision.decisions
 
 
-def test_a_pickled_decision_is_equal(sent: Callable[[Any], Any]) -> None:
+def test_a_pickled_decision_is_equal(restore: Callable[[Any], Any]) -> None:
     for decision in decisions():
-        again = sent(decision)
-        assert type(again) is Decision
-        assert again == decision and told(again) == told(decision)
+        copied = restore(decision)
+        assert type(copied) is Decision
+        assert copied == decision and all_of(copied) == all_of(decision)
 
 
 def test_a_pickled_denial_without_a_store_stays_a_503() -> None:
@@ -85,17 +85,17 @@ def test_a_pickled_denial_without_a_store_stays_a_503() -> None:
     assert status(denied) == status(pickle.loads(pickle.dumps(denied))) == 503
 
 
-def test_a_pickled_decision_can_be_settled(sent: Callable[[Any], Any]) -> None:
+def test_a_pickled_decision_can_be_settled(restore: Callable[[Any], Any]) -> None:
     limiter = Limiter(policies={"api": "100/hour", "other": "10/hour"})
-    limiter.settle(sent(limiter.check("api", "a", cost=10)), 3)
+    limiter.settle(restore(limiter.check("api", "a", cost=10)), 3)
     assert limiter.peek("api", "a").remaining == 97
-    limiter.settle(sent(limiter.check_all([("api", "b", 5), ("other", "b", 5)])), 1)
+    limiter.settle(restore(limiter.check_all([("api", "b", 5), ("other", "b", 5)])), 1)
     assert (limiter.peek("api", "b").remaining, limiter.peek("other", "b").remaining) == (99, 9)
 
 
 def test_wrong_numbers_of_a_decision_raise() -> None:
-    told: Any = Limiter().check("5/s", "k").__reduce__()
-    make, (*about, numbers, parts) = told
+    reduced: Any = Limiter().check("5/s", "k").__reduce__()
+    make, (*about, numbers, parts) = reduced
     for wrong in (numbers[:-1], (), (9, *numbers[1:]), (numbers[0], 9, *numbers[2:]), numbers + numbers[-4:] * 2):
         with pytest.raises(ConfigError, match="not the numbers of a Decision"):
             make(*about, wrong, parts)
@@ -115,31 +115,31 @@ ERRORS: list[TidegateError] = [
 
 
 @pytest.mark.parametrize("error", [*ERRORS, RateLimited(Limiter().check("0/s", "k"))], ids=lambda error: error.code)
-def test_a_pickled_exception_is_equal(error: TidegateError, sent: Callable[[Any], Any]) -> None:
-    error.add_note("seen on the way") if hasattr(error, "add_note") else None
-    again = sent(error)
-    assert type(again) is type(error)
-    assert (str(again), repr(again), again.args) == (str(error), repr(error), error.args)
-    assert vars(again) == vars(error)
+def test_a_pickled_exception_is_equal(error: TidegateError, restore: Callable[[Any], Any]) -> None:
+    error.add_note("a note") if hasattr(error, "add_note") else None
+    copied = restore(error)
+    assert type(copied) is type(error)
+    assert (str(copied), repr(copied), copied.args) == (str(error), repr(error), error.args)
+    assert vars(copied) == vars(error)
 
 
 @pytest.mark.parametrize("value", [Limiter(), AsyncLimiter(), ManualClock()], ids=lambda value: type(value).__name__)
-def test_an_object_of_one_process_cannot_be_pickled(value: object, sent: Callable[[Any], Any]) -> None:
+def test_an_object_of_one_process_cannot_be_pickled(value: object, restore: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match=f"{type(value).__name__} cannot be pickled or copied"):
-        sent(value)
+        restore(value)
 
 
-def _asked(cost: int) -> Decision:
+def _checked(cost: int) -> Decision:
     return Limiter().check("5/s", "k", cost)
 
 
 def _refused(cost: int) -> None:
-    raise RateLimited(_asked(cost))
+    raise RateLimited(_checked(cost))
 
 
 def test_decisions_and_exceptions_return_from_a_process_pool() -> None:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert [decision.remaining for decision in pool.map(_asked, [1, 2])] == [4, 3]
+        assert [decision.remaining for decision in pool.map(_checked, [1, 2])] == [4, 3]
         with pytest.raises(RateLimited) as caught:
             pool.submit(_refused, 9).result()
     assert caught.value.decision.cost == 9

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 def in_child(work: Callable[[], object]) -> None:
-    """Runs it in a forked child; what goes wrong there goes wrong here."""
+    """Runs the function in a forked child, and fails when it fails there."""
     process = os.fork()
     if process == 0:
         code = 1
@@ -32,25 +32,25 @@ def in_child(work: Callable[[], object]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
 
 
-def count(limiter: Limiter, asks: int) -> int:
-    return sum(bool(limiter.check("api", "one")) for _ in range(asks))
+def count(limiter: Limiter, checks: int) -> int:
+    return sum(bool(limiter.check("api", "one")) for _ in range(checks))
 
 
-async def count_async(limiter: AsyncLimiter, asks: int) -> int:
-    return sum(map(bool, await asyncio.gather(*[limiter.check("api", "one") for _ in range(asks)])))
+async def count_async(limiter: AsyncLimiter, checks: int) -> int:
+    return sum(map(bool, await asyncio.gather(*[limiter.check("api", "one") for _ in range(checks)])))
 
 
 def test_a_limiter_made_before_a_fork_works_in_the_children(redis_url: str, prefix: str) -> None:
     policies = {"api": "fixed-window 100/hour", "hold": "concurrency 2"}
     limiter = Limiter(redis_url, policies=policies, prefix=prefix, timeout=60.0)
-    waiting = limiter.to_async()
-    # With open connections and running threads of the parent's.
-    assert limiter.check("api", "one") and asyncio.run(count_async(waiting, 9)) == 9
+    awaitable = limiter.to_async()
+    # The parent now has open connections and running threads.
+    assert limiter.check("api", "one") and asyncio.run(count_async(awaitable, 9)) == 9
     with limiter.hold("hold", "one"):
 
         def child() -> None:
             assert count(limiter, 20) == 20
-            assert asyncio.run(count_async(waiting, 20)) == 20
+            assert asyncio.run(count_async(awaitable, 20)) == 20
             with limiter.hold("hold", "one"):
                 assert not limiter.peek("hold", "one")
             assert limiter.acquire("api", "one", timeout=5.0)
@@ -60,7 +60,7 @@ def test_a_limiter_made_before_a_fork_works_in_the_children(redis_url: str, pref
         assert limiter.peek("hold", "one").remaining == 1
     assert limiter.peek("api", "one").remaining == 100 - 10 - 2 * 41
     assert count(limiter, 10) == 8
-    assert asyncio.run(count_async(waiting, 5)) == 0
+    assert asyncio.run(count_async(awaitable, 5)) == 0
 
 
 def test_a_hold_of_the_parent_is_not_given_back_by_its_child(store: str, prefix: str) -> None:
@@ -79,7 +79,7 @@ def test_a_child_may_drop_what_its_parent_uses(redis_url: str, prefix: str) -> N
     asyncio.run(limiter.to_async().ping())
 
     def child() -> None:
-        # Threads that would have to be waited for, and connections to say goodbye on, are the parent's.
+        # Threads to join and connections to close are the parent's.
         nonlocal limiter
         held.clear()
         del limiter
@@ -100,9 +100,9 @@ def test_a_loop_made_before_a_fork_works_in_the_child(redis_url: str, prefix: st
 _limiter: Limiter | None = None
 
 
-def _count_here(asks: int) -> int:
+def _count_here(checks: int) -> int:
     assert _limiter is not None
-    return count(_limiter, asks)
+    return count(_limiter, checks)
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])

@@ -1,4 +1,4 @@
-"""What the README shows of Python runs."""
+"""The Python code in the README runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens around a store, as Python sees it: its failures, its caches, its shares, and what is logged."""
+"""Stores as Python sees them: failures, the deny cache, shards, rollouts, counters and logging."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from client import Servers
 from tidegate import AsyncLimiter, ConfigError, Limiter, Policy, StoreError, rollout
 
-NOWHERE = "redis://127.0.0.1:1/0"
+UNREACHABLE = "redis://127.0.0.1:1/0"
 
 
 @pytest.mark.parametrize(
@@ -19,21 +19,21 @@ NOWHERE = "redis://127.0.0.1:1/0"
     [("open", [True, True, True]), ("closed", [False, False, False]), ("local", [True, True, False])],
 )
 def test_on_store_error_decides_when_the_store_is_unreachable(choice: str, answers: list[bool]) -> None:
-    limiter = Limiter(NOWHERE, policies={"api": "2/hour"}, on_store_error=choice)
+    limiter = Limiter(UNREACHABLE, policies={"api": "2/hour"}, on_store_error=choice)
     decisions = [limiter.check("api", "a") for _ in range(3)]
     assert [bool(one) for one in decisions] == answers
     assert {one.source for one in decisions} == {"fallback"}
 
     async def main() -> list[bool]:
-        waiting = AsyncLimiter(NOWHERE, policies={"api": "2/hour"}, on_store_error=choice)
-        return [bool(await waiting.check("api", "a")) for _ in range(3)]
+        awaitable = AsyncLimiter(UNREACHABLE, policies={"api": "2/hour"}, on_store_error=choice)
+        return [bool(await awaitable.check("api", "a")) for _ in range(3)]
 
     assert asyncio.run(main()) == answers
 
 
 def test_a_policy_overrides_the_limiters_choice() -> None:
     policies = {"api": Policy("2/hour", on_store_error="raise"), "other": "2/hour"}
-    limiter = Limiter(NOWHERE, policies=policies, on_store_error="open")
+    limiter = Limiter(UNREACHABLE, policies=policies, on_store_error="open")
     assert limiter.check("other", "a")
     with pytest.raises(StoreError) as caught:
         limiter.check("api", "a")
@@ -59,7 +59,7 @@ def test_counters_count_events(redis_url: str, prefix: str) -> None:
         assert (counted["asked"], counted["deny_cache"], counted["lost"]) == (2, 2, 0)
 
     async def lose() -> dict[str, int]:
-        async with AsyncLimiter(NOWHERE, policies={"api": "1/hour"}, on_store_error="open") as gone:
+        async with AsyncLimiter(UNREACHABLE, policies={"api": "1/hour"}, on_store_error="open") as gone:
             for _ in range(5):
                 assert await gone.check("api", "a")
             return gone.counters()
@@ -97,7 +97,7 @@ def test_a_rollout_moves_a_share(prefix: str) -> None:
 def test_a_lost_store_is_logged_once_and_so_is_its_return(caplog: pytest.LogCaptureFixture, prefix: str) -> None:
     caplog.set_level(logging.INFO, logger="tidegate")
 
-    def told(level: int) -> int:
+    def logged(level: int) -> int:
         return sum(record.levelno == level for record in caplog.records)
 
     with Servers("single") as servers:
@@ -105,11 +105,11 @@ def test_a_lost_store_is_logged_once_and_so_is_its_return(caplog: pytest.LogCapt
         limiter.ping()
         servers.kill()
         end = time.monotonic() + 30
-        while not told(logging.WARNING) and time.monotonic() < end:
+        while not logged(logging.WARNING) and time.monotonic() < end:
             limiter.check("api", "a")
         servers.start()
-        while not told(logging.INFO) and time.monotonic() < end:
+        while not logged(logging.INFO) and time.monotonic() < end:
             limiter.check("api", "a")
             time.sleep(0.01)
-    assert (told(logging.WARNING), told(logging.INFO)) == (1, 1)
+    assert (logged(logging.WARNING), logged(logging.INFO)) == (1, 1)
     assert all(record.name == "tidegate" for record in caplog.records)

@@ -1,4 +1,4 @@
-"""Many threads on one limiter: nothing lost, nothing counted twice, no growth."""
+"""Many threads on one limiter: every check counts once, and memory does not grow."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidegate import AsyncLimiter, Limiter
 THREADS = 16
 
 
-def crowd(work: Callable[[int], int]) -> int:
-    """What 16 threads did together."""
+def on_threads(work: Callable[[int], int]) -> int:
+    """The sum of what the work returns on 16 threads."""
     done: list[int] = []
     barrier = threading.Barrier(THREADS)
 
@@ -40,7 +40,7 @@ def test_sixteen_threads_get_exactly_the_limit(store: str, prefix: str, policy: 
     def work(number: int) -> int:
         return sum(bool(limiter.check("api", "one")) for _ in range(100))
 
-    assert crowd(work) == 1_000
+    assert on_threads(work) == 1_000
 
 
 def test_sixteen_threads_never_hold_more_than_the_limit(store: str, prefix: str) -> None:
@@ -64,14 +64,14 @@ def test_sixteen_threads_never_hold_more_than_the_limit(store: str, prefix: str)
                     running -= 1
         return 1
 
-    crowd(work)
+    on_threads(work)
     assert 1 <= most <= 3
     assert limiter.peek("exports", "one").remaining == 3
 
 
 def test_threads_acquire_one_after_the_other(store: str, prefix: str) -> None:
     limiter = Limiter(store, policies={"api": "gcra 200/s burst 1"}, prefix=prefix, timeout=60.0)
-    assert crowd(lambda number: sum(bool(limiter.acquire("api", "one", timeout=60)) for _ in range(3))) == 48
+    assert on_threads(lambda number: sum(bool(limiter.acquire("api", "one", timeout=60)) for _ in range(3))) == 48
 
 
 def resident() -> int:

@@ -1,4 +1,4 @@
-"""What every web layer does alike, each asked the same."""
+"""What every web layer does, each run through the same tests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_limit_is_enforced_and_announced(adapter: Adapter, clock: ManualClock)
     assert seen.items("RateLimit") == {"login": {"r": 0, "t": 3}}
     problem = json.loads(seen.body)
     assert (problem["type"], problem["status"], problem["violated-policies"]) == (QUOTA, 429, ["login"])
-    # What the headers say is true.
+    # The times in the headers are right.
     clock.advance(3)
     assert made.get().status == 200
     assert made.get().status == 429
@@ -85,7 +85,7 @@ def test_the_helper_header_hashes(adapter: Adapter) -> None:
     assert made.get(headers={"X-API-Key": "tg_live_0123456789"}).status == 200
     assert limiter.peek("p", "tg_live_0123456789").remaining == 1
     assert limiter.peek("p", "6d72fc626396c0ae1e25873ad472ee79").remaining == 0
-    # Without a key it is the address that counts, and no key is made up.
+    # Without the header the address is the key.
     assert made.get().status == 200
     assert limiter.peek("p", "anonymous:203.0.113.9").remaining == 0
     assert made.get().status == 429
@@ -110,16 +110,16 @@ def test_the_helper_client_ip(adapter: Adapter) -> None:
 
 
 def test_a_peer_without_an_address_is_one_client(adapter: Adapter) -> None:
-    nobody: dict[str, Any] = {"REMOTE_ADDR": ""} if "wsgi" in made_of(adapter) else {"client": None}
+    peerless: dict[str, Any] = {"REMOTE_ADDR": ""} if "wsgi" in call_of(adapter) else {"client": None}
     limiter = Limiter(policies={"p": "2/minute"})
     made = adapter.make("p", limiter=limiter)
-    assert [made.get(**nobody).status for _ in range(3)] == [200, 200, 429]
+    assert [made.get(**peerless).status for _ in range(3)] == [200, 200, 429]
     assert limiter.peek("p", "unix").remaining == 0
     assert made.get().status == 200
 
 
-def made_of(adapter: Adapter) -> str:
-    """How it is served."""
+def call_of(adapter: Adapter) -> str:
+    """The name of the function that calls its application."""
     return adapter.make("1/minute").call.__name__
 
 
@@ -160,7 +160,7 @@ def test_on_denied(adapter: Adapter) -> None:
     seen = made.get(headers={"X-Who": "me"})
     assert (seen.status, seen.body) == (418, b"slow down")
     assert denied == [("me", False)]
-    # Headers are on every answer.
+    # Every response has the header fields.
     assert seen["Retry-After"] and seen.items("RateLimit")
 
 
@@ -187,26 +187,26 @@ def test_settle(adapter: Adapter) -> None:
 
     def actual(request: Any, response: Any) -> int | None:
         assert response.status_code == 200
-        said = adapter.header(request, "X-Actual")
-        return None if said is None else int(said)
+        given = adapter.header(request, "X-Actual")
+        return None if given is None else int(given)
 
     made = adapter.make("p", limiter=limiter, cost=10, settle=actual)
-    for said, remaining in (("30", 70), ("3", 67), ("0", 67), (None, 57)):
-        assert made.get(headers={} if said is None else {"X-Actual": said}).status == 200
+    for given, remaining in (("30", 70), ("3", 67), ("0", 67), (None, 57)):
+        assert made.get(headers={} if given is None else {"X-Actual": given}).status == 200
         assert limiter.peek("p", "203.0.113.9").remaining == remaining
 
 
 def test_several_policies_in_one_step(adapter: Adapter) -> None:
     limiter = Limiter(policies={"user": "2/minute", "all": "10/minute"})
-    who = lambda request: adapter.header(request, "X-Who")  # noqa: E731
-    made = adapter.make([("user", who), ("all", "everybody", 2)], limiter=limiter)
+    client = lambda request: adapter.header(request, "X-Who")  # noqa: E731
+    made = adapter.make([("user", client), ("all", "everybody", 2)], limiter=limiter)
     seen = made.get(headers={"X-Who": "a"})
     assert set(seen.items("RateLimit")) == set(seen.items("RateLimit-Policy")) == {"user", "all"}
     assert made.get(headers={"X-Who": "a"}).status == 200
     seen = made.get(headers={"X-Who": "a"})
     assert seen.status == 429
     assert json.loads(seen.body)["violated-policies"] == ["user"]
-    # All or nothing: what was refused by one is not charged to the other.
+    # All or nothing: a request that one policy denies is not charged to the other.
     assert limiter.peek("all", "everybody").remaining == 6
 
 
@@ -261,7 +261,7 @@ def test_a_hold_and_other_policies(adapter: Adapter) -> None:
     assert set(seen.items("RateLimit")) == {"p", "q"}
     with limiter.hold("p", "203.0.113.9"):
         assert made.get().status == 429
-    # The refusal by one is free for the other.
+    # A denial by one policy costs nothing of the other.
     assert limiter.peek("q", "203.0.113.9").remaining == 4
 
 
@@ -281,7 +281,7 @@ def test_a_missing_store_is_503_when_the_policy_says_closed(adapter: Adapter) ->
     assert seen["Content-Type"].startswith("application/problem+json")
     assert json.loads(seen.body)["type"] == "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
     assert int(seen["Retry-After"]) >= 1
-    assert "RateLimit" not in seen, "nobody knows"
+    assert "RateLimit" not in seen, "the store that knows is missing"
 
 
 def test_a_missing_store_is_replaced_by_memory_by_default(adapter: Adapter) -> None:
@@ -304,7 +304,7 @@ def test_a_key_function_that_returns_no_text_raises(adapter: Adapter, key: Any) 
         status = made.get().status
     except KeyInvalid as error:
         assert "key function" in str(error)
-    assert status in (None, 500), "it is loud, and nobody passes"
+    assert status in (None, 500), "it raises, and no request is admitted"
 
 
 def test_a_cost_that_is_no_whole_number_raises(adapter: Adapter) -> None:

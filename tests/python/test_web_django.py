@@ -1,4 +1,4 @@
-"""What only Django can show: class views, decorators of decorators, settings, and wrong use."""
+"""What is particular to Django: class views, decorators of decorators, settings, and wrong use."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tidegate.django import claim, exempt, limit, user  # noqa: E402
 
 @pytest.fixture
 def serve() -> Iterator[Any]:
-    """Serves views by path, with what TIDEGATE says."""
+    """Serves views by path, with these TIDEGATE settings."""
     changed: list[Any] = []
 
     def serving(views: dict[str, Any], asynchronous: bool = False, **more: Any) -> Any:
         urls = types.ModuleType("urls_of_a_test")
-        urls.urlpatterns = [path(place, view) for place, view in views.items()]  # type: ignore[attr-defined]
+        urls.urlpatterns = [path(route, view) for route, view in views.items()]  # type: ignore[attr-defined]
         sys.modules[urls.__name__] = urls
         clear_url_caches()
         middleware = more.pop("middleware", settings.MIDDLEWARE)
@@ -43,8 +43,8 @@ def serve() -> Iterator[Any]:
         handler = django_asgi() if asynchronous else WSGIHandler()
         call = call_asgi if asynchronous else call_wsgi
 
-        def get(place: str, method: str = "GET") -> SeenResponse:
-            return call(handler, path=f"/{place}", method=method)
+        def get(route: str, method: str = "GET") -> SeenResponse:
+            return call(handler, path=f"/{route}", method=method)
 
         return get
 
@@ -74,8 +74,8 @@ def test_a_default_is_for_views_without_a_limit(serve: Any, asynchronous: bool) 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_sync_and_async_views_in_both_handlers(serve: Any, asynchronous: bool) -> None:
     get = serve({"sync": limit("1/minute")(view), "async": limit("1/minute")(aview)}, asynchronous)
-    for place in ("sync", "async"):
-        assert [get(place).status for _ in range(2)] == [200, 429], place
+    for route in ("sync", "async"):
+        assert [get(route).status for _ in range(2)] == [200, 429], route
 
 
 def test_class_views_in_every_way(serve: Any) -> None:
@@ -105,8 +105,8 @@ def test_class_views_in_every_way(serve: Any) -> None:
             "outside": limit("1/minute")(Other.as_view()),
         }
     )
-    for place in ("decorated", "dispatched", "other"):
-        assert [get(place).status for _ in range(2)] == [200, 429], place
+    for route in ("decorated", "dispatched", "other"):
+        assert [get(route).status for _ in range(2)] == [200, 429], route
     assert [get("other", method="POST").status for _ in range(3)] == [200] * 3
 
 
@@ -115,8 +115,8 @@ def test_other_decorators_above_and_below(serve: Any) -> None:
         return HttpResponse("other")
 
     get = serve({"above": limit("1/minute")(require_GET(view)), "below": require_GET(limit("1/minute")(other))})
-    for place in ("above", "below"):
-        assert [get(place).status for _ in range(2)] == [200, 429], place
+    for route in ("above", "below"):
+        assert [get(route).status for _ in range(2)] == [200, 429], route
 
 
 def test_settings_are_the_defaults_of_limits(serve: Any) -> None:
@@ -130,7 +130,7 @@ def test_settings_are_the_defaults_of_limits(serve: Any) -> None:
 
 
 def test_users_and_claims(serve: Any) -> None:
-    class Someone:
+    class User:
         is_authenticated = True
         pk = 7
 
@@ -141,7 +141,7 @@ def test_users_and_claims(serve: Any) -> None:
             self.get_response = get_response
 
         def __call__(self, request: Any) -> Any:
-            request.user, request.claims = Someone(), {"sub": "bob"}
+            request.user, request.claims = User(), {"sub": "bob"}
             return self.get_response(request)
 
     module = types.ModuleType("authenticates_of_a_test")
@@ -166,9 +166,9 @@ def test_a_limit_without_the_middleware_raises(serve: Any, asynchronous: bool) -
 
     one = aview if asynchronous else view
     get = serve({"": limit("1/minute")(one), "c": limit("1/minute")(Whole).as_view()}, asynchronous, middleware=[])
-    for place in ("", "c"):
+    for route in ("", "c"):
         with pytest.raises(ConfigError, match="MIDDLEWARE"):
-            get(place)
+            get(route)
 
 
 def test_wrong_use_raises(serve: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from paths import ROOT
 
-# Each in a process of its own: Django's settings hold for one.
+# Each runs in a process of its own, since Django is configured once in a process.
 FLASK = """
 from python_flask import app
 from web import call_wsgi as call
@@ -31,7 +31,7 @@ assert call(app, path="/").items("RateLimit-Policy") == {"100/minute": {"q": 100
 assert "RateLimit" not in call(app, path="/health")
 seen = call(app, path="/complete")
 assert seen.status == 200 and seen.items("RateLimit")["tokens"]["r"] == 950
-assert call(app, path="/complete").items("RateLimit")["tokens"]["r"] == 947, "it came to three"
+assert call(app, path="/complete").items("RateLimit")["tokens"]["r"] == 947, "settled at three"
 assert [call(app, path="/api/things").status for _ in range(11)] == [200] * 10 + [429]
 """
 DJANGO = """

@@ -49,7 +49,7 @@ def test_decorated_endpoints_with_and_without_a_request() -> None:
 
     for path in ("/async", "/sync", "/async/1", "/sync/1"):
         assert statuses(app, path, path) == [200, 429], path
-    # A parameter makes no limit of its own.
+    # All values of a path parameter share one limit.
     assert statuses(app, "/async/2") == [429]
 
 
@@ -94,7 +94,7 @@ def test_dependencies_as_parameters_and_several() -> None:
     assert seen.status == 200 and set(seen.items("RateLimit")) == {"wide", "tight"}
     seen = call_asgi(app)
     assert seen.status == 429 and seen["Content-Type"] == "application/problem+json"
-    assert limiter.peek("wide", "203.0.113.9").remaining == 9, "a refusal is free"
+    assert limiter.peek("wide", "203.0.113.9").remaining == 9, "a denial costs nothing"
 
 
 def test_a_default_applies_to_routes_of_routers() -> None:
@@ -206,11 +206,11 @@ def test_users_and_claims() -> None:
     async def claimed() -> str:
         return "claimed"
 
-    class Someone:
+    class User:
         is_authenticated = True
         username = "alice"
 
-    assert call_asgi(app, path="/user", user=Someone()).status == 200
+    assert call_asgi(app, path="/user", user=User()).status == 200
     assert call_asgi(app, path="/claim", state={"claims": {"sub": "bob"}}).status == 200
     assert limiter.peek("p", "alice").remaining == 0
     assert limiter.peek("q", "bob").remaining == 0

@@ -82,7 +82,7 @@ def test_an_aborted_stream_gives_back_its_hold() -> None:
 
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_request_leaves_no_reference_cycles(limited: bool) -> None:
-    """What a request holds in a circle lives until the collector comes by, which then stops all of a busy server."""
+    """A reference cycle lives until the collector runs, which then stops a busy server."""
     app = FastAPI()
     if limited:
         Tidegate(app, default="1000/minute")

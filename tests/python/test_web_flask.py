@@ -1,4 +1,4 @@
-"""What only Flask can show: blueprints, class views, factories, defaults, and wrong use."""
+"""What is particular to Flask: blueprints, class views, factories, defaults, and wrong use."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_default_is_for_views_without_a_limit() -> None:
     assert statuses(app, "/own", "/own", "/plain", "/plain", "/plain") == [200, 429, 200, 200, 429]
     assert statuses(app, *["/free"] * 5) == [200] * 5
     assert statuses(app, "/nowhere") == [404]
-    # What Flask answers by itself is no view.
+    # The automatic OPTIONS responses of Flask are not limited.
     assert statuses(app, *["/plain"] * 3, method="OPTIONS") == [200] * 3
 
 
@@ -103,8 +103,8 @@ def test_class_views() -> None:
     app.add_url_rule("/whole", view_func=Whole.as_view("whole"))
     assert statuses(app, "/listed", "/listed") == [200, 429]
     assert statuses(app, "/whole", method="POST") == [200]
-    assert statuses(app, "/whole", method="POST") == [429], "the method's own"
-    assert statuses(app, "/whole", "/whole") == [200, 429], "the class's, of which the POST took one"
+    assert statuses(app, "/whole", method="POST") == [429], "the method's own limit"
+    assert statuses(app, "/whole", "/whole") == [200, 429], "the limit of the class, of which the POST used one"
 
 
 def test_several_decorators_are_checked_in_one_step() -> None:
@@ -136,7 +136,7 @@ def test_the_user_is_authenticated_before_the_check() -> None:
     app.add_url_rule("/", "index", tg.limit(["p"], key=user())(named("index")))
     app.add_url_rule("/claim", "claim", tg.limit("q", key=claim("sub"))(named("claim")))
 
-    # Registered after the limiter, as applications do.
+    # Applications register this after the Tidegate.
     @app.before_request
     def authenticate() -> None:
         g.user, g.claims = "alice", {"sub": "bob"}
@@ -198,7 +198,7 @@ def test_a_tidegate_that_was_never_attached_raises() -> None:
     for path in ("/", "/later", "/whole", "/api"):
         with pytest.raises(ConfigError, match="not attached"):
             call_wsgi(app, path=path)
-    assert index() == "index", "without a request it is a function like others"
+    assert index() == "index", "without a request it is a plain function"
 
 
 @pytest.mark.parametrize(

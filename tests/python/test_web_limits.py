@@ -1,4 +1,4 @@
-"""`tidegate.limits`: what `limits` promises of its storages, and the packages that are built on it."""
+"""`tidegate.limits`: the interface of storages in `limits`, and the packages that are built on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRATEGIES = ["fixed-window", "moving-window", "sliding-window-counter"]
 
 @pytest.fixture(params=["sync", "async"])
 def made(request: pytest.FixtureRequest, store: str, prefix: str) -> Any:
-    """A storage, and what waits for its answers where that is needed."""
+    """A storage, its strategies, and a function that awaits an answer if necessary."""
     scheme = "tidegate+" if request.param == "sync" else "async+tidegate+"
     storage = storage_from_string(scheme + store, prefix=prefix)
     loop = asyncio.new_event_loop()
@@ -68,24 +68,24 @@ def test_a_strategy(made: Any, name: str) -> None:
     storage, kinds, wait = made
     limiter = kinds[name](storage)
     item = limits.parse("10 per 2 hours")
-    who = (name, "alice")
-    assert wait(limiter.get_window_stats(item, *who)).remaining == 10
-    assert all(wait(limiter.hit(item, *who)) for _ in range(7))
-    stats = wait(limiter.get_window_stats(item, *who))
+    identity = (name, "alice")
+    assert wait(limiter.get_window_stats(item, *identity)).remaining == 10
+    assert all(wait(limiter.hit(item, *identity)) for _ in range(7))
+    stats = wait(limiter.get_window_stats(item, *identity))
     assert stats.remaining == 3
     assert 0 <= stats.reset_time - time.time() <= 7200 + 1
-    assert wait(limiter.test(item, *who, cost=3))
-    assert not wait(limiter.test(item, *who, cost=4))
-    assert not wait(limiter.hit(item, *who, cost=4)) or name == "fixed-window"
+    assert wait(limiter.test(item, *identity, cost=3))
+    assert not wait(limiter.test(item, *identity, cost=4))
+    assert not wait(limiter.hit(item, *identity, cost=4)) or name == "fixed-window"
     if name != "fixed-window":
-        assert wait(limiter.get_window_stats(item, *who)).remaining == 3, "a refusal is free"
-        assert wait(limiter.hit(item, *who, cost=3))
-    assert not wait(limiter.hit(item, *who))
-    assert not wait(limiter.test(item, *who))
+        assert wait(limiter.get_window_stats(item, *identity)).remaining == 3, "a denial costs nothing"
+        assert wait(limiter.hit(item, *identity, cost=3))
+    assert not wait(limiter.hit(item, *identity))
+    assert not wait(limiter.test(item, *identity))
     assert wait(limiter.hit(item, name, "bob"))
-    wait(limiter.clear(item, *who))
-    assert wait(limiter.get_window_stats(item, *who)).remaining == 10
-    assert not wait(limiter.hit(item, *who, cost=11))
+    wait(limiter.clear(item, *identity))
+    assert wait(limiter.get_window_stats(item, *identity)).remaining == 10
+    assert not wait(limiter.hit(item, *identity, cost=11))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -96,7 +96,7 @@ def test_used_units_return(made: Any, name: str) -> None:
     while wait(limiter.hit(item, "k")):
         pass
     moment = wait(limiter.get_window_stats(item, "k")).reset_time
-    # Two-counter estimates need two windows until all is back.
+    # A two-counter estimate needs two windows until all units have returned.
     time.sleep(max(0.0, moment - time.time()) + (1.2 if name == "sliding-window-counter" else 0.05))
     assert wait(limiter.hit(item, "k"))
 
@@ -115,7 +115,7 @@ def test_the_moving_window_begins_with_its_oldest_entry(made: Any) -> None:
 
 def test_another_process_reads_the_same_counts(store: str, prefix: str) -> None:
     if store.startswith("memory"):
-        pytest.skip("memory is one process's")
+        pytest.skip("a store in memory belongs to one process")
     one, other = (storage_from_string(f"tidegate+{store}", prefix=prefix) for _ in range(2))
     item = limits.parse("5 per 3 minutes")
     limiter = strategies.FixedWindowRateLimiter(one)

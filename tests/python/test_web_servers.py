@@ -1,4 +1,4 @@
-"""Real servers with several workers, hammered over HTTP."""
+"""Real servers with several workers, under concurrent requests."""
 
 from __future__ import annotations
 
@@ -98,20 +98,22 @@ def test_concurrent_requests_are_admitted_exactly_up_to_the_limit(served: Served
             try:
                 answers.append(served.get("/crowd", connection))
             except (http.client.RemoteDisconnected, ConnectionError):
-                # A server may end a connection that is idle: the request was not heard then.
+                # A server may close an idle connection; it has not read the request then.
                 connection.close()
         connection.close()
 
-    crowd = [threading.Thread(target=visit) for _ in range(10)]
-    for one in crowd:
-        one.start()
-    for one in crowd:
-        one.join()
+    threads = [threading.Thread(target=visit) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     admitted = [answer for answer in answers if answer[0] == 200]
     refused = [answer for answer in answers if answer[0] == 429]
     assert len(admitted) == 50 and len(admitted) + len(refused) == len(answers) > 150
     assert sorted(int(headers["x-ratelimit-remaining"]) for _, headers, _ in admitted) == list(range(50))
-    assert len({headers["x-ratelimit-reset"] for _, headers, _ in answers}) == 1, "the moment does not wobble"
+    assert len({headers["x-ratelimit-reset"] for _, headers, _ in answers}) == 1, (
+        "the reset time is the same in all responses"
+    )
     for _, headers, body in refused:
         assert json.loads(body)["violated-policies"] == ["crowd"]
         assert 0 < int(headers["retry-after"]) <= 3600
@@ -122,26 +124,26 @@ def test_concurrent_requests_are_admitted_exactly_up_to_the_limit(served: Served
 
 
 def test_the_times_in_headers_are_true(served: Served) -> None:
-    # Begins with a full window, wherever the last one stood.
+    # A request opens the window.
     status, headers, _ = served.get("/short")
     assert status == 200
     while status == 200:
         status, headers, _ = served.get("/short")
     assert status == 429
-    moment, wait = int(headers["x-ratelimit-reset"]), int(headers["retry-after"])
-    assert 0 <= moment - time.time() <= 3
+    reset, wait = int(headers["x-ratelimit-reset"]), int(headers["retry-after"])
+    assert 0 <= reset - time.time() <= 3
     time.sleep(wait)
     status, _, _ = served.get("/short")
-    assert status == 200, "whoever waits as told is admitted"
+    assert status == 200, "a client that waits for Retry-After is admitted"
 
 
 def test_a_client_that_disconnects_gives_back_the_hold(served: Served) -> None:
     limiter = Limiter(served.store, prefix=served.prefix, timeout=10.0, policies={"held": "concurrency 2"})
-    reader: Any = socket.create_connection(("127.0.0.1", served.port))
-    reader.sendall(b"GET /held HTTP/1.1\r\nHost: test\r\n\r\n")
-    assert reader.recv(4096)
+    client: Any = socket.create_connection(("127.0.0.1", served.port))
+    client.sendall(b"GET /held HTTP/1.1\r\nHost: test\r\n\r\n")
+    assert client.recv(4096)
     assert limiter.peek("held", "k").remaining == 1, "it lasts as long as the stream"
-    reader.close()
+    client.close()
     deadline = time.monotonic() + 30
     while limiter.peek("held", "k").remaining < 2:
         assert time.monotonic() < deadline, "the hold was not given back"

@@ -1,4 +1,4 @@
-"""What an adapter made it closes when its application is shut down; what it was given it leaves open."""
+"""A layer closes the limiter that it has made when its application is shut down, and leaves open one that was given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate import AsyncLimiter, ClosedError, Limiter
 from tidegate.asgi import TidegateMiddleware
 from web import acall
 
-# An application, and who limits it.
+# An application, and the layer that limits it.
 LimitedApp = tuple[Any, Any]
 
 
@@ -55,7 +55,7 @@ WAYS = [in_fastapi, in_starlette, in_asgi]
 
 @contextlib.asynccontextmanager
 async def running(app: Any) -> AsyncIterator[None]:
-    """As a server starts and ends an application."""
+    """Starts and shuts down an application as a server does."""
     received: asyncio.Queue[Any] = asyncio.Queue()
     sent: asyncio.Queue[Any] = asyncio.Queue()
     received.put_nowait({"type": "lifespan.startup"})
@@ -111,7 +111,7 @@ def test_an_application_may_be_started_again_and_called_without_a_start(way: Cal
         assert (await acall(app))["X-RateLimit-Remaining"] == "4"
         async with running(app):
             assert (await acall(app))["X-RateLimit-Remaining"] == "3"
-        # A store in memory ends with its limiter.
+        # A store in memory is gone with its limiter.
         assert (await acall(app))["X-RateLimit-Remaining"] == "4"
         async with running(app):
             assert (await acall(app))["X-RateLimit-Remaining"] == "3"

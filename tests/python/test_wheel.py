@@ -1,4 +1,4 @@
-"""The wheel in clean environments of every Python that is promised, and the examples there."""
+"""The wheel in clean environments of the supported Pythons, and the examples there."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EXAMPLES = sorted((ROOT / "examples").glob("python_*.py"))
 
 
 def interpreter(version: str) -> str | None:
-    """That Python, from PATH or pyenv."""
-    places = [shutil.which(f"python{version}")]
+    """The interpreter of a version, from PATH or pyenv."""
+    candidates = [shutil.which(f"python{version}")]
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    places += [str(path / "bin" / "python") for path in sorted(root.glob(f"{version}.*"))]
-    for place in places:
-        # pyenv puts programs in PATH that only say that the version is not chosen.
-        if place and subprocess.run([place, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return place
+    candidates += [str(path / "bin" / "python") for path in sorted(root.glob(f"{version}.*"))]
+    for candidate in candidates:
+        # pyenv puts programs into PATH that fail for versions that are not selected.
+        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
     return None
 
 
@@ -47,7 +47,7 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, version: str, tmp_p
     inside = str(tmp_path / "venv" / "bin" / "python")
     install = ["-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", str(wheel)]
     subprocess.run([inside, *install], check=True)
-    told = subprocess.run(
+    printed = subprocess.run(
         [inside, "-c", "import sys, tidegate; print(sys.version_info[:2], tidegate.__version__, tidegate.__file__)"],
         cwd=tmp_path,
         capture_output=True,
@@ -55,14 +55,14 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, version: str, tmp_p
         check=True,
     ).stdout
     major, minor = version.split(".")
-    assert told.startswith(f"({major}, {minor})") and str(tmp_path) in told
+    assert printed.startswith(f"({major}, {minor})") and str(tmp_path) in printed
     assert EXAMPLES
     for example in plain_examples():
         subprocess.run([inside, str(example)], cwd=tmp_path, check=True, timeout=120)
 
 
 def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> None:
-    """Built away from the checkout, with the dependencies that were compiled for the wheel."""
+    """It is built outside the checkout, with the dependencies that were compiled for the wheel."""
     programs = Path(sys.executable).parent
     environ = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     environ.setdefault("CARGO_TARGET_DIR", str(ROOT / "target"))
@@ -72,7 +72,7 @@ def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> No
     shutil.unpack_archive(sdist, tmp_path / "unpacked")
     (sources,) = (tmp_path / "unpacked").iterdir()
     for path in sources.rglob("*"):
-        # Else they are as old as cargo likes them, and what was made of the checkout's is taken.
+        # With their old timestamps, cargo would use what it has built from the checkout.
         path.touch()
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", tmp_path, sources], cwd=tmp_path, env=environ, check=True)
@@ -86,7 +86,7 @@ def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> No
 
 
 def plain_examples() -> list[Path]:
-    """Those that need nothing but the package."""
+    """The examples that need nothing but the package."""
     return [path for path in EXAMPLES if "Needs: nothing else" in path.read_text()]
 
 

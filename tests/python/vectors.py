@@ -1,4 +1,4 @@
-"""Runs `tests/vectors/*.json` through either limiter; see the README there for what the words mean."""
+"""Runs `tests/vectors/*.json` through either limiter; the README there explains their fields."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tidegate import AsyncLimiter, Decision, Limiter, ManualClock, PolicyError, 
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
 START = 1_704_067_200_000_000
-# Keys in Redis end in real time: a case that took longer than this and failed is run again.
-SURE = 0.25
+# Keys in Redis expire in real time: a case that fails after a longer run is repeated.
+MAX_SECONDS = 0.25
 
 _numbers = itertools.count()
 
 
 def cases() -> list[tuple[str, dict[str, Any]]]:
-    """Every case, with a name to find it by."""
+    """Every case and its name."""
     files = [path for path in sorted(FOLDER.glob("*.json")) if not path.name.endswith(".schema.json")]
     return [(f"{path.stem}: {case['name']}", case) for path in files for case in json.loads(path.read_text())["cases"]]
 
 
 def agrees(found: Any, wanted: Any) -> bool:
-    """Whether everything that is wanted was found; what is not wanted may be anything."""
+    """Whether everything that is wanted was found; all other fields may have any value."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             name in found and agrees(found[name], value) for name, value in wanted.items()
@@ -40,7 +40,7 @@ def agrees(found: Any, wanted: Any) -> bool:
 
 
 def literal(value: Any) -> Any:
-    """A text that is repeated, or a number that JSON cannot write."""
+    """The value; a repeated text, or a number that JSON cannot write, has a notation of its own."""
     if isinstance(value, dict) and "repeat" in value:
         return str(value["repeat"]) * int(value["times"])
     if isinstance(value, dict) and "float" in value:
@@ -59,14 +59,14 @@ async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], st
             try:
                 await Run(case, kind, store, Path(folder) / "policies.json").steps()
             except AssertionError:
-                if time.monotonic() - began < SURE or attempt == 10:
+                if time.monotonic() - began < MAX_SECONDS or attempt == 10:
                     raise
             else:
                 return
 
 
 class Run:
-    """One case on a limiter of its own."""
+    """A run of one case, on a limiter of its own."""
 
     def __init__(self, case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: str, path: Path) -> None:
         self.case = case
@@ -95,17 +95,17 @@ class Run:
                 column = error.column if isinstance(error, PolicyError) else None
                 found = {"error": error.code, "column": column, "message": str(error)}
             wanted = dict(step.get("expect", {}))
-            told = f"step {number}: {json.dumps(step)}\nfound {found}"
-            assert "error" in wanted or "error" not in found, told
+            context = f"step {number}: {json.dumps(step)}\nfound {found}"
+            assert "error" in wanted or "error" not in found, context
             words = wanted.pop("says", None)
-            assert words is None or words in found["message"], told
-            assert agrees(found, wanted), told
+            assert words is None or words in found["message"], context
+            assert agrees(found, wanted), context
 
     async def act(self, step: dict[str, Any]) -> dict[str, Any]:
         try:
             answer = await self.answer(step)
         except RateLimited as full:
-            # `hold` has no other way to say so.
+            # `hold` raises when it is denied.
             assert step["do"] == "hold"
             return fields_of(full.decision)
         if "as" in step:

@@ -1,4 +1,4 @@
-"""Every web layer behind one face: an application with one view, limited as a test says, and what a client sees."""
+"""Requests to WSGI and ASGI applications, as a server makes them, and the responses that a client sees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http_sfv import List
 
 @dataclass
 class SeenResponse:
-    """What a client sees of an answer."""
+    """A response as a client sees it."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -27,7 +27,7 @@ class SeenResponse:
         return any(known.lower() == name.lower() for known, _ in self.headers)
 
     def items(self, name: str) -> dict[str, dict[str, Any]]:
-        """A list field, as somebody else's parser understands it."""
+        """A list field, read by an independent parser."""
         parsed = List()
         parsed.parse(self[name].encode("ascii"))
         return {str(item.value): dict(item.params) for item in parsed}
@@ -36,7 +36,7 @@ class SeenResponse:
 def call_wsgi(
     app: Any, method: str = "GET", path: str = "/", headers: dict[str, str] | None = None, **more: Any
 ) -> SeenResponse:
-    """One request over WSGI, as a server makes it."""
+    """Makes one request over WSGI."""
     import io
 
     environ: dict[str, Any] = {
@@ -77,7 +77,7 @@ def call_wsgi(
 async def acall(
     app: Any, method: str = "GET", path: str = "/", headers: dict[str, str] | None = None, **more: Any
 ) -> SeenResponse:
-    """One request over ASGI, as a server makes it."""
+    """Makes one request over ASGI."""
     scope: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -106,7 +106,7 @@ async def acall(
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
-            assert seen.status == 0, "an answer begins once"
+            assert seen.status == 0, "a response starts once"
             seen.status = message["status"]
             seen.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]]
         else:
@@ -118,12 +118,12 @@ async def acall(
 
 
 def call_asgi(app: Any, *args: Any, **kwargs: Any) -> SeenResponse:
-    """The same from a test that is not async."""
+    """The same, from a test that is not async."""
     return asyncio.run(acall(app, *args, **kwargs))
 
 
 async def websocket(app: Any, extensions: Any = None) -> list[Any]:
-    """What a client of a websocket sees."""
+    """The messages that a client of a websocket receives."""
     seen: list[Any] = []
     scope = {
         "type": "websocket",
@@ -152,7 +152,7 @@ async def websocket(app: Any, extensions: Any = None) -> list[Any]:
 
 
 def plain_endpoint() -> Any:
-    """An endpoint of its own: a limit belongs to the function it decorates."""
+    """A new endpoint: a limit belongs to the function that it decorates."""
 
     async def endpoint() -> str:
         return "plain"

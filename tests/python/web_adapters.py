@@ -10,11 +10,11 @@ from typing import Any
 from web import SeenResponse, call_asgi, call_wsgi
 from web_django import django_asgi, django_settings
 
-# What is said to the limiter; the rest is said to the limit.
+# The options of the limiter; all others are options of the limit.
 LIMITER_OPTIONS = {"limiter", "store", "policies", "prefix", "timeout", "on_store_error", "deny_cache", "clock"}
 _numbers = itertools.count()
 
-# What the view of an application answers: a status, and a body or the parts of a stream.
+# A view returns a status, and a body or the parts of a stream.
 View = Callable[[], "tuple[int, bytes | list[Any]]"]
 
 
@@ -35,13 +35,13 @@ def simple() -> tuple[int, bytes]:
 
 
 class Adapter:
-    """How an application of a framework is made. `limited` is the way in which its view is limited."""
+    """Makes applications of one framework."""
 
     name = ""
-    # What a function of the request finds in it.
+    # How a function of the request reads it.
     header: Callable[[Any, str], str | None]
     method: Callable[[Any], str]
-    # What on_denied may return.
+    # A response that on_denied may return.
     denial: Callable[[], Any]
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
@@ -238,7 +238,7 @@ class DjangoAdapter(Adapter):
 
         from tidegate.django import limit
 
-        # Settings hold for a process; every application brings its own and takes them back.
+        # Django's settings hold for the process; each application replaces them.
         settings.TIDEGATE = {name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()}
 
         def answer() -> Any:

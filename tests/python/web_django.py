@@ -6,7 +6,7 @@ from typing import Any
 
 
 def django_settings() -> Any:
-    """Django's settings, with nothing but the middleware."""
+    """Django's settings, with the middleware only."""
     import django
     from django.conf import settings
 
@@ -23,7 +23,7 @@ def django_settings() -> Any:
 
 
 def django_asgi() -> Any:
-    """Django's ASGI handler; it leaves the body of a request open when a view fails and the error is not swallowed."""
+    """Django's ASGI handler. Django itself leaves the body of a request open when an error of a view is propagated."""
     from django.core.handlers.asgi import ASGIHandler
 
     class Handler(ASGIHandler):

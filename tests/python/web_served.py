@@ -1,4 +1,4 @@
-"""The applications that `test_web_servers.py` has served; the store comes from the environment."""
+"""The applications that `test_web_servers.py` serves. The store comes from the environment."""
 
 from __future__ import annotations
 
