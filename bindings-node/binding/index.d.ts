@@ -11,123 +11,124 @@ export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-was
 
 /** Derives keys from addresses. */
 export declare class ClientIp {
-  /** Whether `X-Forwarded-For` matters at all. */
+  /** Whether `X-Forwarded-For` is read. */
   readsForwarded(): boolean
   /** The key of a request. */
   key(peer: string | undefined | null, forwarded: Array<string>): string
 }
 
-/** A clock that moves when it is told to. */
+/** A clock that moves only by `set`. */
 export declare class Clock {
   /** A clock that stands at that many milliseconds since 1970. */
   static at(now: number): Clock
-  /** Sets it, also back. */
+  /** Sets the time, also to an earlier one. */
   set(now: number): void
 }
 
-/** A limit that was found valid. */
+/** A valid limit. */
 export declare class Limit {
-  /** What it says. */
-  numbers(): LimitProperties
+  /** Its properties. */
+  properties(): LimitProperties
 }
 
-/** The core's `Builder`. A step that fails says why; the others say nothing. */
+/** The core's `Builder`. A step that fails returns why. */
 export declare class LimiterBuilder {
-  /** A limiter of which nothing is said yet. */
-  static empty(): LimiterBuilder
-  /** What a policy file says. */
+  /** A builder with defaults only. */
+  static create(): LimiterBuilder
+  /** Takes everything from a policy file. */
   file(path: string): Failure | null
-  /** Where usage lives. */
+  /** The store; of several, each has a share of the keys. */
   store(urls: Array<string>): Failure | null
-  /** From an old store to a new one. */
+  /** A move from an old store to a new one. */
   rollout(oldUrl: string, newUrl: string, percent: number): Failure | null
-  /** Whether usage lives in this process, so that answers come at once. */
+  /** Whether usage lives in this process, so that every answer is immediate. */
   isLocal(): boolean
   /** A policy under a name. */
   policy(name: string, policy: Policy): Failure | null
-  /** What every key in Redis begins with. */
+  /** The prefix of every key in Redis. */
   prefix(prefix: string): Failure | null
   /** The longest a call may wait for the store. */
   timeout(length: number): Failure | null
   /** What a check answers when the store fails. */
   onStoreError(word: string): Failure | null
-  /** How long denials may be repeated without asking. */
+  /** How long a denial may be repeated without asking the store. */
   denyCache(length: number): Failure | null
-  /** Who is told when a store is lost or back. */
-  onChange(listener: (change: StoreChange) => void): void
+  /** A function that is called when a store is lost or back. */
+  onChange(onChange: (change: StoreChange) => void): void
   /** A clock for tests. */
   clock(clock: Clock): Failure | null
   /**
-   * Opens the limiter. Calls are read from `calls` and `text`, answers are written to `answers`; `wake_callback` is called
-   * when more answers are there.
+   * Opens the limiter. `layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with the
+   * number of numbers that stand in `answers`, or with nothing when they are still to be collected. `readsOnLoop` says
+   * whether the event loop can read the limiter's sockets.
    */
-  open(calls: Float64Array, text: Uint16Array, answers: Float64Array, wake_callback: (count?: number) => void, watches: boolean): NativeLimiter | Failure
+  build(calls: Float64Array, keyText: Uint16Array, answers: Float64Array, onAnswers: (count?: number) => void, readsOnLoop: boolean): NativeLimiter | Failure
 }
 
 /** An open limiter. */
 export declare class NativeLimiter {
-  /** Takes a name or a notation, or a policy, into the list that calls refer to. */
-  resolve(policy: string | Policy): ResolvedPolicy | Failure
-  /** The policy that a call would apply. */
-  policy(policyRef: number): Policy | Failure
-  /** How many wait for a key in `acquire`. */
-  waiting(policyRef: number, key: string): number
-  /** Gives another share of the keys to the new store of a rollout. */
-  setRollout(percent: number): Failure | null
-  /** What was counted. */
-  counters(): Counters
-  /** Forgets the list. */
-  forget(): void
-  /**
-   * The function that makes the calls that stand in `calls`: what is answered at once is in `answers` when it returns. So many numbers,
-   * or -1 when they are in `overflow`. A function of its own, since a method of an object costs four times as much.
-   */
-  sender(): () => number
-  /** The call that fetches what was delivered, in the same way. */
-  collector(): () => number
-  /** The answers that did not fit. */
-  overflow(): Float64Array
-  /** Takes the failure of that number. */
-  failure(number: number): Failure | null
-  /** Lets go of what nobody waits for any more; a hold is given back. */
-  discard(number: number): void
-  /** Takes the attempts of that number. */
-  attempts(number: number): Array<Attempt>
-  /** Asks what comes with metadata. */
-  note(ticket: number, policyRef: number, key: string, cost: number, meta: Uint8Array): number
-  /** Asks with a key too long for `text`. */
-  long(ticket: number, policyRef: number, key: string, what: number, cost: number, charged: number): number
-  /** Checks several, all or nothing. */
-  checkAll(ticket: number, policyRefs: Array<number>, keys: Array<string>, costs: Array<number>): number
-  /** Waits until it is admitted; without a timeout as long as it takes. */
-  acquire(ticket: number, policyRef: number, key: string, cost: number, timeout?: number | undefined | null): number
+  /** Checks several policies and keys, all or nothing. */
+  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>): number
+  /** Waits until the check is admitted; without a timeout as long as it takes. */
+  acquire(ticket: number, policy: number, key: string, cost: number, timeout?: number | undefined | null): number
   /** Takes units of a `concurrency` limit. */
-  hold(ticket: number, policyRef: number, key: string, cost: number): number
+  hold(ticket: number, policy: number, key: string, cost: number): number
   /** Keeps the hold of that number until it is given back. */
   keep(number: number): void
   /** Gives a hold back. */
   release(ticket: number, number: number): number
   /** Denies a key for that many milliseconds. */
-  block(ticket: number, policyRef: number, key: string, length: number): number
+  block(ticket: number, policy: number, key: string, length: number): number
   /** Ends a block. */
-  unblock(ticket: number, policyRef: number, key: string): number
+  unblock(ticket: number, policy: number, key: string): number
   /** Forgets a key's usage. */
-  clear(ticket: number, policyRef: number, key: string): number
+  clear(ticket: number, policy: number, key: string): number
   /** The newest attempts. */
-  journal(ticket: number, policyRef: number, key: string): number
+  journal(ticket: number, policy: number, key: string): number
   /** Whether the store answers. */
   ping(ticket: number): number
-  /** Reads the policy file again, on another thread: a disk may be slow. */
+  /** Reads the policy file again. On another thread, because a disk may be slow. */
   reload(ticket: number): number
-  /** Gives up what was begun under that ticket, or forgets that it is done. */
+  /** Cancels the task with that ticket, or forgets it when it is done. */
   cancel(ticket: number): void
-  /** Ends the limiter. Holds are given back; what waits for the store is answered. */
+  /** Adds a name, a notation or a policy to the list that calls refer to. */
+  resolve(policy: string | Policy): ResolvedPolicy | Failure
+  /** Empties that list. */
+  forgetPolicies(): void
+  /** The policy that a call would apply. */
+  policy(policy: number): Policy | Failure
+  /** How many callers wait for a key in `acquire`. */
+  waiting(policy: number, key: string): number
+  /** Gives another share of the keys to the new store of a rollout. */
+  setRollout(percent: number): Failure | null
+  /** What was counted. */
+  counters(): Counters
+  /**
+   * The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
+   * how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
+   */
+  sendFunction(): () => number
+  /** The function that fetches what was delivered. It returns the same. */
+  collectFunction(): () => number
+  /** The answers that did not fit into `answers`. */
+  overflow(): Float64Array
+  /** Takes the error of that number. */
+  failure(number: number): Failure | null
+  /** Takes the attempts of that number. */
+  attempts(number: number): Array<Attempt>
+  /** Drops the attachment of that number. A hold is given back. */
+  discard(number: number): void
+  /** Checks with metadata. */
+  checkWithMeta(ticket: number, policy: number, key: string, cost: number, meta: Uint8Array): number
+  /** Makes one call with a key that is too long for `key_text`. */
+  callWithLongKey(ticket: number, policy: number, key: string, kind: number, cost: number, charged: number): number
+  /** Ends the limiter. Holds are given back; calls that wait for the store are answered. */
   close(): void
 }
 
-/** A policy that was found valid. */
+/** A valid policy. */
 export declare class Policy {
-  /** The name; the canonical notation when none was given. */
+  /** Its name, or its canonical notation when it has no name. */
   name(): string
   /** The canonical notation of its limits. */
   notation(): string
@@ -137,27 +138,56 @@ export declare class Policy {
   options(): PolicyOptionValues
 }
 
-/** The names of the algorithms, in the order that records number them. */
+/** The factor of the period in [`LimitField::Kind`]: more than there are algorithms. */
+export declare const ALGORITHM_COUNT: number
+
+/** The names of the algorithms, in the order of their numbers in answers. */
 export declare function algorithms(): Array<string>
 
 /** How one limit is announced. */
 export interface Announced {
   /** Its item of `RateLimit-Policy`. */
   item: string
-  /** Whether its item of `RateLimit` says how long until there is more. */
+  /** Whether its item of `RateLimit` says when more units are available. */
   hasWindow: boolean
 }
 
-/** What of the fields depends on the policy alone. */
+/** The parts of the fields that depend on the policy alone. */
 export interface Announcement {
   /** The name as an item of both fields. */
   name: string
-  /** What each limit says when it is the one that binds. */
+  /** The parts of each limit, for answers in which it binds. */
   limits: Array<Announced>
 }
 
-/** The key of somebody who did not say who they are. */
+/** The key of an anonymous client. */
 export declare function anonymous(client: string): string
+
+/** Where the numbers of an answer stand in its record. */
+export declare enum AnswerField {
+  /** The ticket of the call. */
+  Ticket = 0,
+  /** What the answer is, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`]. */
+  Header = 1,
+  /** For an attachment its number; for a group the index of the entry whose Decision stands for the group. */
+  Value = 2,
+}
+
+/** What an answer is: the bits of its header below [`KIND_MASK`]. */
+export declare enum AnswerKind {
+  /** A Decision. */
+  Decision = 0,
+  /** The Decision of `checkAll`: the records of its entries follow. */
+  Group = 1,
+  /** A call that only had to be done is done. */
+  Nothing = 2,
+  /** An attachment: an error. */
+  Failure = 3,
+  /** An attachment: a hold. The record of its Decision follows. */
+  Hold = 4,
+  /** An attachment: the attempts of a journal. */
+  Attempts = 5,
+}
 
 /** One remembered attempt. */
 export interface Attempt {
@@ -165,62 +195,174 @@ export interface Attempt {
   at: number
   /** Whether it was allowed. */
   allowed: boolean
-  /** The units it asked for. */
+  /** The units that were asked for. */
   cost: number
-  /** What the caller said of it. */
+  /** The caller's metadata. */
   meta?: Uint8Array
 }
 
-/** Who believes these proxies, and takes addresses that begin with the same bits for one client. */
+/** The numbers of one call. */
+export declare const CALL_LENGTH: number
+
+/** Where the numbers of one call stand in `calls`. */
+export declare enum CallField {
+  /** Names the call; its answer has the same ticket. */
+  Ticket = 0,
+  /** The number of the policy. */
+  Policy = 1,
+  /** What to do: a [`CallKind`]. */
+  Kind = 2,
+  /** The cost. */
+  Cost = 3,
+  /** The length of the key in `key_text`. */
+  KeyLength = 4,
+  /** Only for `Settle`: the units that the check consumed. */
+  Charged = 5,
+}
+
+/** What a call does. */
+export declare enum CallKind {
+  /** Asks and consumes. */
+  Check = 0,
+  /** Asks without consuming. */
+  Peek = 1,
+  /** Consumes even past the limit. */
+  Charge = 2,
+  /** Gives back. */
+  Refund = 3,
+  /** Charges or refunds the difference to what a check consumed. The number of that check's source is added to this kind. */
+  Settle = 4,
+}
+
+/** Trusts these proxies, and takes IPv6 addresses with the same first bits for one client. */
 export declare function clientIp(trusted: Array<string>, prefix?: number | undefined | null): ClientIp | Failure
 
-/** Every code, so that the TypeScript side can prove that it has a class for each. */
+/** Every code. A test compares them with the classes of the TypeScript side. */
 export declare function codes(): Array<string>
+
+/** Where the number of limits, or of a group's entries, begins in a header. */
+export declare const COUNT_SHIFT: number
 
 /** What the layers have counted. */
 export interface Counters {
-  /** Operations that were sent to a store. */
+  /** Operations that were sent to a shared store. */
   asked: number
-  /** Denials that were repeated without asking. */
+  /** Denials that were repeated without asking the store. */
   denyCache: number
-  /** Answers of `open` … */
+  /** Answers that `open` gave because the store failed. */
   fallbackOpen: number
-  /** … of `closed` … */
+  /** Answers that `closed` gave. */
   fallbackClosed: number
-  /** … and of `local`. */
+  /** Answers that `local` gave. */
   fallbackLocal: number
-  /** How often a store was given up for lost. */
+  /** How many times a store was lost. */
   lost: number
   /** Operations that were not sent because the store was lost. */
   withheld: number
-  /** Operations that failed with `store_unavailable` … */
+  /** Operations that failed with `store_unavailable`. */
   storeUnavailable: number
-  /** … with `store_timeout` … */
+  /** Operations that failed with `store_timeout`. */
   storeTimeout: number
-  /** … and with `store_rejected`. */
+  /** Operations that failed with `store_rejected`. */
   storeRejected: number
 }
 
-/** Why something could not be done. */
+/** Where the numbers of a Decision stand, counted from its header. Times are in microseconds. */
+export declare enum DecisionField {
+  /** The header of the record. */
+  Header = 0,
+  /** The capacity of the limit that binds. */
+  Limit = 1,
+  /** What is left of it. */
+  Remaining = 2,
+  /** How long to wait; [`NEVER`] when waiting does not help. */
+  RetryAfter = 3,
+  /** How long until the limit is as if unused. */
+  ResetAfter = 4,
+  /** The same as a moment since 1970. */
+  ResetAt = 5,
+  /** How long to wait before going. */
+  Delay = 6,
+  /** The units that were consumed. */
+  Charged = 7,
+  /** How long the denial may be repeated without a call. */
+  DeniedFor = 8,
+  /** The store's time of the answer. */
+  At = 9,
+  /** The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
+  Limits = 10,
+}
+
+/** Flags in the header of a Decision. */
+export declare enum DecisionFlag {
+  /** It is allowed. */
+  Allowed = 16,
+  /** A shadow policy would have denied. */
+  Shadow = 32,
+  /** The only limit refused. Only with `Simple`. */
+  Exceeded = 64,
+  /** The policy has one limit, and the Decision says everything about it. */
+  Simple = 128,
+  /** It is denied because the store is missing. */
+  Unavailable = 4096,
+}
+
+/** An error of the core. */
 export interface Failure {
   /** The stable code. */
   code: string
-  /** The sentence. */
+  /** What is wrong, in one sentence. */
   message: string
-  /** Where it was found, for texts and files. */
+  /** Where it was found, for notations and policy files. */
   place?: SourceLocation
 }
+
+/**
+ * Tickets from here on belong to tasks, and TypeScript uses each of them once: a task that was cancelled may still be
+ * answered. Tickets below belong to calls and are used again.
+ */
+export declare const FIRST_TASK_TICKET: number
 
 /** A digest to use as a key instead of a secret. */
 export declare function hashed(secret: string): string
 
-/** Why that word is no choice of fields, if it is none. */
+/** Why that word is not a choice of fields; nothing if it is one. */
 export declare function headerChoice(word: string): Failure | null
 
-/** The limit that was described. */
+/** The bits of a header that hold the [`AnswerKind`]. */
+export declare const KIND_MASK: number
+
+/** Makes a limit. */
 export declare function limit(spec: LimitSpec): Limit | Failure
 
-/** A limit in numbers. */
+/** The numbers of one limit. */
+export declare const LIMIT_LENGTH: number
+
+/** Where the numbers of a limit stand. */
+export declare enum LimitField {
+  /** Period in microseconds times [`ALGORITHM_COUNT`], plus the number of the algorithm. */
+  Kind = 0,
+  /** The capacity. */
+  Limit = 1,
+  /** What is left. */
+  Remaining = 2,
+  /** How long to wait; [`NEVER`] when waiting does not help. */
+  RetryAfter = 3,
+  /** How long until the limit is as if unused. */
+  ResetAfter = 4,
+  /** Its [`LimitFlag`]s. */
+  Flags = 5,
+}
+
+/** Flags of a limit. */
+export declare enum LimitFlag {
+  /** It refused. */
+  Exceeded = 1,
+  /** It is the limit that binds. */
+  Binds = 2,
+}
+
+/** The properties of a valid limit. */
 export interface LimitProperties {
   /** The algorithm's name. */
   algorithm: string
@@ -228,11 +370,11 @@ export interface LimitProperties {
   count: number
   /** The period; the ttl of the holds for `concurrency`. */
   periodMs: number
-  /** The burst that was asked for. */
+  /** The burst, if one was given. */
   burst?: number
   /** The most it ever admits at once. */
   capacity: number
-  /** The tokens it starts with, if that was said. */
+  /** The tokens it starts with, if that was given. */
   initial?: number
   /** The granules of a sliding window. */
   precision?: number
@@ -240,7 +382,7 @@ export interface LimitProperties {
   notation: string
 }
 
-/** A limit as JavaScript says it. */
+/** A limit as JavaScript gives it. */
 export interface LimitSpec {
   /** The algorithm's name. */
   algorithm: string
@@ -248,9 +390,9 @@ export interface LimitSpec {
   count: number
   /** Milliseconds, or a text such as `10m`. */
   period?: number | string
-  /** Room for so many at once. */
+  /** How many units it admits at once. */
   burst?: number
-  /** Tokens to start with. */
+  /** The tokens it starts with. */
   initial?: number
   /** Granules of a sliding window. */
   precision?: number
@@ -259,26 +401,29 @@ export interface LimitSpec {
 /** Every warning about a policy file. */
 export declare function lint(path: string): Array<Warning> | Failure
 
-/** The policy that was described. */
+/** Stands for a wait that never ends. */
+export declare const NEVER: number
+
+/** Makes a policy. */
 export declare function policy(limits: Array<string | Limit>, spec: PolicySpec): Policy | Failure
 
-/** The options of a policy as they are. */
+/** The options of a valid policy. */
 export interface PolicyOptionValues {
   /** What a check answers when the store fails. */
   onStoreError?: string
-  /** Evaluated and counted, but never denied. */
+  /** Whether it is evaluated and counted, but never denies. */
   shadow: boolean
   /** Once denied, the key stays denied this long. */
   blockForMs?: number
-  /** Denied checks are charged too. */
+  /** Whether denied checks are charged too. */
   countDenied: boolean
-  /** So many attempts are remembered. */
+  /** How many attempts are remembered. */
   journal: number
 }
 
-/** The options of a policy as JavaScript says them. */
+/** The options of a policy as JavaScript gives them. */
 export interface PolicySpec {
-  /** What it is called. */
+  /** Its name. */
   name?: string
   /** What a check answers when the store fails. */
   onStoreError?: string
@@ -288,13 +433,13 @@ export interface PolicySpec {
   blockFor?: number | string
   /** Charge denied checks too. */
   countDenied?: boolean
-  /** Remember so many attempts. */
+  /** How many attempts to remember. */
   journal?: number
   /** Units one process takes in advance. */
   lease?: number | string
 }
 
-/** The body of a refusal; without a wait it is for ever. */
+/** The body of a refusal. Without a wait, waiting does not help. */
 export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>): string
 
 /** The media type of a problem. */
@@ -302,8 +447,8 @@ export declare function problemMediaType(): string
 
 /** A policy as calls name it from now on. */
 export interface ResolvedPolicy {
-  /** Its number. */
-  number: number
+  /** Its number in calls. */
+  id: number
   /** Its name. */
   name: string
   /** Whether it has units that are held and given back. */
@@ -312,7 +457,10 @@ export interface ResolvedPolicy {
   announcement?: Announcement
 }
 
-/** A place in a text or a file; lines and columns count from 1. */
+/** Where the number of the source begins in the header of a Decision: 4 bits, as [`KIND_MASK`]. */
+export declare const SOURCE_SHIFT: number
+
+/** A position in a text or a file. Lines and columns count from 1. */
 export interface SourceLocation {
   /** The file, when there is one. */
   file?: string
@@ -322,24 +470,30 @@ export interface SourceLocation {
   column: number
 }
 
+/** The names of the sources, in the order of their numbers. */
+export declare function sources(): Array<string>
+
 /** A store changed its state. */
 export interface StoreChange {
   /** The store, without secrets. */
   store: string
   /** `lost`, `refusing` or `back`. */
   state: string
-  /** What happened and why. */
+  /** What happened and why, in one sentence. */
   message: string
-  /** Since when it is or was away, in milliseconds since 1970. */
+  /** When it was lost, in milliseconds since 1970. */
   since: number
 }
 
-/** Something that probably does not do what it seems to. */
+/** What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them. */
+export declare const TOO_MANY: number
+
+/** A limit that probably does not do what its author meant. */
 export interface Warning {
   /** The policy's name. */
   policy: string
-  /** Where it stands in the file. */
+  /** Its position in the file. */
   place?: SourceLocation
-  /** What is odd, and what to do about it. */
+  /** What is suspicious, and what to do about it. */
   message: string
 }

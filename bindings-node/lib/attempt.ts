@@ -1,21 +1,30 @@
+import { ConfigError, describe } from './errors.js';
 import type { native } from './native.js';
 
-const text = new TextDecoder();
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
 
 /** One remembered attempt. */
 export interface Attempt {
   /** When it was, in milliseconds since 1970, to the microsecond. */
   readonly at: number;
   readonly allowed: boolean;
-  /** The units it asked for. */
+  /** The units that were asked for. */
   readonly cost: number;
-  /** What the caller said of it, as text. */
+  /** The metadata of the check, as text. */
   readonly meta: string | null;
   /** The same as bytes. */
   readonly metaBytes: Uint8Array | null;
 }
 
-/** What the core remembers, as users see it. */
-export function attempt({ at, allowed, cost, meta }: native.Attempt): Attempt {
-  return { at, allowed, cost, meta: meta === undefined ? null : text.decode(meta), metaBytes: meta ?? null };
+/** The metadata of a check as bytes. */
+export function encodedMeta(meta: string | Uint8Array): Uint8Array {
+  const bytes = typeof meta === 'string' ? encoder.encode(meta) : meta;
+  if (!(bytes instanceof Uint8Array)) throw new ConfigError(`meta cannot be ${describe(meta)}: give text or bytes`);
+  return bytes;
+}
+
+/** An attempt as users see it. */
+export function attemptFrom({ at, allowed, cost, meta }: native.Attempt): Attempt {
+  return { at, allowed, cost, meta: meta === undefined ? null : decoder.decode(meta), metaBytes: meta ?? null };
 }

@@ -1,42 +1,42 @@
-// What calls of a limiter take beside policy and key.
+// The options of a limiter's calls.
 
 import type { PolicyLike } from './policy.js';
 
-/** What a check may be told. */
+/** The options of `check`. */
 export interface CheckOptions {
-  /** Units it consumes; 1 when not said. */
+  /** Units it consumes. Default 1. */
   cost?: number | undefined;
-  /** What the journal remembers of it. */
+  /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
 }
 
-/** What other calls may be told. */
+/** The options of calls that only have a cost. */
 export interface CostOptions {
-  /** Units it is about; 1 when not said. */
+  /** Units it is about. Default 1. */
   cost?: number | undefined;
 }
 
-/** What `acquire` may be told. */
+/** The options of `acquire`. */
 export interface AcquireOptions extends CostOptions {
-  /** The longest to wait; as long as it takes when not said. */
+  /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
-  /** Gives the waiting up: the call then rejects with the signal's reason. */
+  /** Cancels the waiting: the call then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
-/** What `hold` may be told. */
+/** The options of `hold`. */
 export interface HoldOptions extends CostOptions {
-  /** Gives the waiting for the store up: the call then rejects with the signal's reason. */
+  /** Cancels the waiting for the store: the call then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
-/** An entry of `checkAll`: policy, key, and cost, 1 when not said. */
+/** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
 export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number];
 
-/** What `wrap` is told about the calls of a function. */
+/** The options of `wrap`. */
 export interface WrapOptions<A extends readonly unknown[]> {
-  /** The key, or what makes it of the arguments. */
+  /** The key, or a function that makes it from the arguments. */
   key: string | ((...args: A) => string);
-  /** Units each call consumes, or what makes them of the arguments; 1 when not said. */
+  /** Units each call consumes, or a function that makes them from the arguments. Default 1. */
   cost?: number | ((...args: A) => number);
 }

@@ -1,8 +1,8 @@
 import { ConfigError } from './errors.js';
 import { native } from './native.js';
 
-/** Whole microseconds, of which a double holds 270 years since 1970. */
-function time(ms: number, what: string): number {
+/** A time in milliseconds, rounded to a whole microsecond. A double holds 270 years of those since 1970. */
+function checkedTime(ms: number, what: string): number {
   const micros = Math.round(ms * 1000);
   if (typeof ms !== 'number' || !(micros >= 0 && micros <= Number.MAX_SAFE_INTEGER / 2)) {
     throw new ConfigError(`${what} cannot be ${String(ms)}: it must be a number of milliseconds, not negative`);
@@ -11,10 +11,10 @@ function time(ms: number, what: string): number {
 }
 
 /** The native clock behind a ManualClock. */
-export let clockOf: (clock: ManualClock) => native.Clock;
+export let nativeClockOf: (clock: ManualClock) => native.Clock;
 
 /**
- * A clock for tests: give it to a limiter, and its time decides instead of the store's.
+ * A clock for tests: a limiter that is given one uses its time instead of the store's.
  *
  * ```ts
  * const clock = new ManualClock(1_700_000_000_000);
@@ -27,9 +27,9 @@ export class ManualClock {
   readonly #clock: native.Clock;
   #now: number;
 
-  /** A clock that stands at that many milliseconds since 1970: in November 2023 when not said. */
+  /** A clock that stands at that many milliseconds since 1970. By default it is November 2023. */
   constructor(nowMs = 1_700_000_000_000) {
-    this.#now = time(nowMs, 'the time of a clock');
+    this.#now = checkedTime(nowMs, 'the time of a clock');
     this.#clock = native.Clock.at(this.#now);
   }
 
@@ -40,16 +40,16 @@ export class ManualClock {
 
   /** Moves it forward. */
   advance(ms: number): void {
-    this.set(this.#now + time(ms, 'what a clock advances by'));
+    this.set(this.#now + checkedTime(ms, 'what a clock advances by'));
   }
 
-  /** Sets it, also back. */
+  /** Sets the time, also to an earlier one. */
   set(nowMs: number): void {
-    this.#now = time(nowMs, 'the time of a clock');
+    this.#now = checkedTime(nowMs, 'the time of a clock');
     this.#clock.set(this.#now);
   }
 
   static {
-    clockOf = (clock) => clock.#clock;
+    nativeClockOf = (clock) => clock.#clock;
   }
 }

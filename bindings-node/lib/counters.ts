@@ -1,23 +1,23 @@
 /** What a limiter has counted since it was made; all zero for `memory://`. */
 export interface Counters {
-  /** Operations that were sent to a store that others share. */
+  /** Operations that were sent to a shared store. */
   readonly asked: number;
-  /** Denials that were repeated without asking. */
+  /** Denials that were repeated without asking the store. */
   readonly denyCache: number;
-  /** Answers of `onStoreError: 'open'` … */
+  /** Answers that `onStoreError: 'open'` gave because the store failed. */
   readonly fallbackOpen: number;
-  /** … of `'closed'` … */
+  /** Answers that `'closed'` gave. */
   readonly fallbackClosed: number;
-  /** … and of `'local'`. */
+  /** Answers that `'local'` gave. */
   readonly fallbackLocal: number;
-  /** How often a store was given up for lost. */
+  /** How many times a store was lost. */
   readonly lost: number;
   /** Operations that were not sent because the store was lost. */
   readonly withheld: number;
-  /** Operations that failed with `store_unavailable` … */
+  /** Operations that failed with `store_unavailable`. */
   readonly storeUnavailable: number;
-  /** … with `store_timeout` … */
+  /** Operations that failed with `store_timeout`. */
   readonly storeTimeout: number;
-  /** … and with `store_rejected`. */
+  /** Operations that failed with `store_rejected`. */
   readonly storeRejected: number;
 }

@@ -1,12 +1,44 @@
 import { inspect } from 'node:util';
 
+import {
+  ALGORITHM_COUNT,
+  ALLOWED,
+  CHARGED,
+  COUNT_SHIFT,
+  DELAY,
+  EXCEEDED,
+  HEADER,
+  KIND_MASK,
+  LIMIT,
+  LIMIT_BINDS,
+  LIMIT_EXCEEDED,
+  LIMIT_FLAGS,
+  LIMIT_KIND,
+  LIMIT_LENGTH,
+  LIMIT_LIMIT,
+  LIMIT_REMAINING,
+  LIMIT_RESET_AFTER,
+  LIMIT_RETRY_AFTER,
+  LIMITS,
+  REMAINING,
+  RESET_AFTER,
+  RESET_AT,
+  RETRY_AFTER,
+  SHADOW,
+  SIMPLE,
+  SOURCE_SHIFT,
+  UNAVAILABLE,
+} from './layout.js';
 import { native } from './native.js';
-import type { Algorithm, PolicyLike } from './policy.js';
+import type { Algorithm, PolicyRef } from './policy.js';
 
-/** Who answered: the store, this process from what it knew or had taken in advance, or nobody could. */
+/**
+ * What answered: the store, this process from a denial it remembered or from units it had taken in advance, or
+ * `onStoreError`, because the store could not be asked.
+ */
 export type Source = 'store' | 'deny-cache' | 'lease' | 'fallback';
 
-/** What one limit of the policy says. */
+/** The state of one limit of the policy. */
 export interface LimitState {
   readonly algorithm: Algorithm;
   /** The most units it ever admits at once. */
@@ -23,44 +55,8 @@ export interface LimitState {
   readonly exceeded: boolean;
 }
 
-/** A policy as the limiter knows it. */
-export interface PolicyRef {
-  /** What the native side calls it. */
-  readonly number: number;
-  readonly name: string;
-  /** Whether it has units that are held and given back. */
-  readonly holds: boolean;
-  /** How HTTP announces it, if it does. */
-  readonly announcement?: native.Announcement;
-  /** What the caller wrote. */
-  readonly given: PolicyLike;
-}
-
-// `bindings-node/src/record.rs` writes what is read here.
-export const ALLOWED = 1 << 4;
-export const SHADOW = 1 << 5;
-export const EXCEEDED = 1 << 6;
-export const SIMPLE = 1 << 7;
-export const SOURCE = 8;
-export const UNAVAILABLE = 1 << 12;
-export const COUNT = 16;
-
-// Where the numbers of a Decision stand; a record has its ticket before them.
-export const HEAD = 0;
-export const LIMIT = 1;
-export const REMAINING = 2;
-export const RETRY = 3;
-export const RESET = 4;
-export const RESET_AT = 5;
-export const DELAY = 6;
-export const CHARGED = 7;
-export const DENIED_FOR = 8;
-/** The store's time of the answer. */
-export const AT = 9;
-export const LIMITS = 10;
-
-/** The numbers of a Decision: those named above, and what the limits say. */
-export type Numbers = readonly [
+/** The numbers of a Decision, as `layout.ts` names them: the fixed ones, and those of the limits. */
+export type DecisionNumbers = readonly [
   number,
   number,
   number,
@@ -75,34 +71,58 @@ export type Numbers = readonly [
   ...number[],
 ];
 
-type OneLimit = [kind: number, limit: number, remaining: number, retry: number, reset: number, flags: number];
-
-/** Numbers of each limit, unless the Decision says all about the only one. */
-export const PER_LIMIT = 6;
-
-// Flags of one limit.
-const REFUSED = 1;
-const BINDS = 2;
-
-const SOURCES: readonly Source[] = ['store', 'deny-cache', 'lease', 'fallback'];
+const SOURCES = native.sources() as readonly Source[];
 const ALGORITHMS = native.algorithms() as readonly Algorithm[];
 
-/** Microseconds as milliseconds; `null` for what never happens. */
+/** How many numbers a Decision with that header has. */
+export function lengthOf(header: number): number {
+  return (header & SIMPLE) !== 0 ? LIMITS + 1 : LIMITS + LIMIT_LENGTH * (header >> COUNT_SHIFT);
+}
+
+/** Copies the numbers of a Decision out of the array of answers, which is used again. */
+export function numbersAt(answers: Float64Array, at: number, header: number): DecisionNumbers {
+  // An array literal is allocated in one step, with its doubles inside.
+  const numbers: [...DecisionNumbers] = [
+    header,
+    answers[at + 1] as number,
+    answers[at + 2] as number,
+    answers[at + 3] as number,
+    answers[at + 4] as number,
+    answers[at + 5] as number,
+    answers[at + 6] as number,
+    answers[at + 7] as number,
+    answers[at + 8] as number,
+    answers[at + 9] as number,
+    answers[at + 10] as number,
+  ];
+  const length = lengthOf(header);
+  for (let index = 11; index < length; index++) numbers.push(answers[at + index] as number);
+  return numbers;
+}
+
+/** Microseconds as milliseconds; `null` for a wait that never ends. */
 function wait(micros: number): number | null {
   return micros < 0 ? null : micros / 1000;
 }
 
-function limitsOf(numbers: Numbers): readonly LimitState[] {
-  const head = numbers[HEAD];
-  if ((head & SIMPLE) !== 0) {
-    const exceeded = (head & EXCEEDED) !== 0;
-    const retry = exceeded ? numbers[RETRY] : 0;
-    return [limitState(numbers[LIMITS], numbers[LIMIT], numbers[REMAINING], retry, numbers[RESET], exceeded)];
+function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {
+  const header = numbers[HEADER];
+  if ((header & SIMPLE) !== 0) {
+    const exceeded = (header & EXCEEDED) !== 0;
+    const retry = exceeded ? numbers[RETRY_AFTER] : 0;
+    return [limitState(numbers[LIMITS], numbers[LIMIT], numbers[REMAINING], retry, numbers[RESET_AFTER], exceeded)];
   }
-  return Array.from({ length: head >> COUNT }, (_, index) => {
-    const at = LIMITS + index * PER_LIMIT;
-    const [kind, limit, remaining, retry, reset, flags] = numbers.slice(at, at + PER_LIMIT) as OneLimit;
-    return limitState(kind, limit, remaining, retry, reset, (flags & REFUSED) !== 0);
+  return Array.from({ length: header >> COUNT_SHIFT }, (_, index) => {
+    const start = LIMITS + index * LIMIT_LENGTH;
+    const at = (field: number): number => numbers[start + field] as number;
+    return limitState(
+      at(LIMIT_KIND),
+      at(LIMIT_LIMIT),
+      at(LIMIT_REMAINING),
+      at(LIMIT_RETRY_AFTER),
+      at(LIMIT_RESET_AFTER),
+      (at(LIMIT_FLAGS) & LIMIT_EXCEEDED) !== 0,
+    );
   });
 }
 
@@ -110,71 +130,71 @@ function limitState(
   kind: number,
   limit: number,
   remaining: number,
-  retry: number,
-  reset: number,
+  retryAfter: number,
+  resetAfter: number,
   exceeded: boolean,
 ): LimitState {
   return {
-    algorithm: ALGORITHMS[kind % 16] as Algorithm,
+    algorithm: ALGORITHMS[kind % ALGORITHM_COUNT] as Algorithm,
     limit,
-    periodMs: Math.floor(kind / 16) / 1000,
+    periodMs: Math.floor(kind / ALGORITHM_COUNT) / 1000,
     remaining,
-    retryAfterMs: wait(retry),
-    resetAfterMs: reset / 1000,
+    retryAfterMs: wait(retryAfter),
+    resetAfterMs: resetAfter / 1000,
     exceeded,
   };
 }
 
-/** Which limit `limit` and `remaining` are of. */
+/** The index of the limit that `limit` and `remaining` are of. */
 export function bindingOf(decision: Decision): number {
   const numbers = numbersOf(decision);
-  const head = numbers[HEAD];
-  if ((head & SIMPLE) !== 0) return 0;
-  let index = (head >> COUNT) - 1;
-  while (index > 0 && ((numbers[LIMITS + index * PER_LIMIT + 5] as number) & BINDS) === 0) index--;
+  const header = numbers[HEADER];
+  if ((header & SIMPLE) !== 0) return 0;
+  let index = (header >> COUNT_SHIFT) - 1;
+  while (index > 0 && ((numbers[LIMITS + index * LIMIT_LENGTH + LIMIT_FLAGS] as number) & LIMIT_BINDS) === 0) index--;
   return index;
 }
 
-export let numbersOf: (decision: Decision) => Numbers;
+export let numbersOf: (decision: Decision) => DecisionNumbers;
 export let policyRefOf: (decision: Decision) => PolicyRef;
 export let chargedOf: (decision: Decision) => number;
-export let sourceOf: (decision: Decision) => number;
+export let sourceNumberOf: (decision: Decision) => number;
 
 /** The answer to a check. A denial is a Decision, never an error. */
 export class Decision {
-  /** The key that was asked about. */
+  /** The key of the check. */
   readonly key: string;
   /** The units that were asked for. */
   readonly cost: number;
   /** Of `checkAll`: one for each entry. Empty otherwise. */
   readonly decisions: readonly Decision[];
-  // Not `#private`: making those costs more than all else about a Decision.
-  private readonly _subject: PolicyRef;
-  private readonly _numbers: Numbers;
+  // Not `#private`: initialising private fields costs more than everything else in this constructor.
+  private readonly _policyRef: PolicyRef;
+  private readonly _numbers: DecisionNumbers;
 
   /** @internal */
   constructor(
     policyRef: PolicyRef,
     key: string,
     cost: number,
-    numbers: Numbers,
+    numbers: DecisionNumbers,
     decisions: readonly Decision[] = NONE,
   ) {
     this.key = key;
     this.cost = cost;
     this.decisions = decisions;
-    this._subject = policyRef;
+    this._policyRef = policyRef;
     this._numbers = numbers;
   }
 
-  /** May it go? */
+  /** Whether it is allowed. */
   get allowed(): boolean {
-    return (this._numbers[HEAD] & ALLOWED) !== 0;
+    return (this._numbers[HEADER] & ALLOWED) !== 0;
   }
 
   /** The policy's name; its canonical notation when it has none. */
   get policy(): string {
-    return this._subject.name;
+    return this._policyRef.name;
   }
 
   /** The most units that the limit that binds ever admits at once. */
@@ -188,19 +208,19 @@ export class Decision {
   }
 
   /**
-   * When the same check is admitted if nobody else touches the key, in milliseconds: 0 when allowed, `null` for never. It
-   * is exact to the microsecond, so round it up where whole milliseconds are needed.
+   * When the same check is admitted if nothing else uses the key, in milliseconds: 0 when allowed, `null` for never. It is
+   * exact to the microsecond, so round it up where whole milliseconds are needed.
    */
   get retryAfterMs(): number | null {
-    return wait(this._numbers[RETRY]);
+    return wait(this._numbers[RETRY_AFTER]);
   }
 
   /** Until the limit that binds is as if unused. */
   get resetAfterMs(): number {
-    return this._numbers[RESET] / 1000;
+    return this._numbers[RESET_AFTER] / 1000;
   }
 
-  /** The moment the limit that binds is as if unused; the same between calls. */
+  /** The moment at which the limit that binds is as if unused; the same between calls. */
   get resetAt(): Date {
     return new Date(this._numbers[RESET_AT] / 1000);
   }
@@ -210,32 +230,32 @@ export class Decision {
     return this._numbers[DELAY] / 1000;
   }
 
-  /** Who answered. */
+  /** What answered. */
   get source(): Source {
-    return SOURCES[(this._numbers[HEAD] >> SOURCE) & 15] ?? 'store';
+    return SOURCES[(this._numbers[HEADER] >> SOURCE_SHIFT) & KIND_MASK] ?? 'store';
   }
 
   /** Whether a shadow policy would have denied. */
   get shadow(): boolean {
-    return (this._numbers[HEAD] & SHADOW) !== 0;
+    return (this._numbers[HEADER] & SHADOW) !== 0;
   }
 
   /**
    * Whether it is denied because the store is missing (`onStoreError: 'closed'`), not because a limit refused: a web layer
-   * answers 503 then, and 429 otherwise.
+   * then answers 503, and 429 otherwise.
    */
   get unavailable(): boolean {
-    return (this._numbers[HEAD] & UNAVAILABLE) !== 0;
+    return (this._numbers[HEADER] & UNAVAILABLE) !== 0;
   }
 
-  /** What each limit says, in the order of the policy. */
+  /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
     return limitsOf(this._numbers);
   }
 
-  /** @internal The Decision of several, of which this one speaks for all. */
+  /** @internal The Decision of `checkAll`: a copy of this one, with those of all entries. */
   withParts(decisions: readonly Decision[]): Decision {
-    return new Decision(this._subject, this.key, this.cost, this._numbers, decisions);
+    return new Decision(this._policyRef, this.key, this.cost, this._numbers, decisions);
   }
 
   /** All fields, as a plain object. */
@@ -268,13 +288,13 @@ export class Decision {
 
   static {
     numbersOf = (decision) => decision._numbers;
-    policyRefOf = (decision) => decision._subject;
+    policyRefOf = (decision) => decision._policyRef;
     chargedOf = (decision) => decision._numbers[CHARGED];
-    sourceOf = (decision) => (decision._numbers[HEAD] >> SOURCE) & 15;
+    sourceNumberOf = (decision) => (decision._numbers[HEADER] >> SOURCE_SHIFT) & KIND_MASK;
   }
 }
 
-/** What a Decision says, as a plain object. */
+/** The fields of a Decision, as a plain object. */
 export interface DecisionFields {
   allowed: boolean;
   policy: string;
@@ -293,3 +313,10 @@ export interface DecisionFields {
 }
 
 const NONE: readonly Decision[] = Object.freeze([]);
+
+const NO_NUMBERS = Array.from({ length: LIMITS + 1 }, () => 0) as [...DecisionNumbers];
+
+/** The answer to a call that had nothing to do, as when a check is settled for what it consumed. No user sees it. */
+export function emptyDecision(policyRef: PolicyRef, key: string, cost: number): Decision {
+  return new Decision(policyRef, key, cost, NO_NUMBERS);
+}

@@ -1,58 +1,50 @@
 import { performance } from 'node:perf_hooks';
 
 import type { ManualClock } from './clock.js';
-import {
-  AT,
-  DELAY,
-  DENIED_FOR,
-  HEAD,
-  LIMITS,
-  type Numbers,
-  type PolicyRef,
-  RESET,
-  RETRY,
-  SIMPLE,
-  SOURCE,
-} from './decision.js';
+import type { DecisionNumbers } from './decision.js';
+import { AT, DENIED_FOR, HEADER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } from './layout.js';
+import { native } from './native.js';
+import type { PolicyRef } from './policy.js';
 
-/** Denials remembered at most; beyond that all are forgotten, which costs each one question. */
-const MOST = 65_536;
-/** The last tenth of its time a denial is left to the core, which lets one check through to renew it. */
-const OURS = 0.9;
+/** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
+const MAX_DENIALS = 65_536;
+/** The last tenth of a denial's time is left to the core, which lets one check through to renew it. */
+const SHARE_OF_TIME = 0.9;
 
-const FROM_DENY_CACHE = 1 << SOURCE;
+const FROM_DENY_CACHE = native.sources().indexOf('deny-cache') << SOURCE_SHIFT;
 
 interface Denial {
   readonly policyRef: PolicyRef;
-  /** When the answer was there: what it says is counted from then. */
-  readonly heard: number;
-  /** Counted from when the question was sent, which was before it was answered: so that no denial lasts too long. */
+  /** When the answer was received. Its waits are counted from then. */
+  readonly receivedAt: number;
+  /** When it ends. It is counted from the moment the call was sent, so that no denial lasts too long. */
   readonly until: number;
-  readonly numbers: Numbers;
+  readonly numbers: DecisionNumbers;
 }
 
 /**
- * Keys that are denied for some time to come. The core knows them too, and for how long; but asking it costs ten times as
- * much as looking here. So this only keeps what needs no rule to be repeated: one unit, of a policy with one limit. Nothing
- * is left of that, and the only thing that changes is how long it still takes.
+ * Denials that still hold. The core keeps them too, but a call into the core costs ten times as much as a look-up here. So
+ * this cache keeps only denials that can be repeated without knowing a rule: of one unit, by a policy with one limit. Nothing
+ * is left of such a limit, and only its waits change.
  *
- * By key only: whatever gives something back to a key ends its denials under all names a policy may go by.
+ * Denials are found by the key alone: a call that gives units back to a key ends its denials under all policies.
  */
 export class DenyCache {
   readonly #clock: ManualClock | undefined;
   readonly #denials = new Map<string, Denial>();
-  /** Keys that something was given back to, and when: answers to older questions are not remembered. */
-  readonly #touched = new Map<string, number>();
-  #floor = 0;
+  /** When units were last given back to a key: answers to calls that were sent before are not remembered. */
+  readonly #forgottenAt = new Map<string, number>();
+  /** The same for all keys. */
+  #allForgottenAt = 0;
   #repeated = 0;
 
   constructor(clock: ManualClock | undefined) {
     this.#clock = clock;
   }
 
-  /** The time in whole microseconds, since some moment. */
+  /** The time in whole microseconds, counted from any moment. */
   now(): number {
-    // The clock that is moved by hand stands at a whole microsecond, which its milliseconds may miss by a little.
+    // A manual clock stands at a whole microsecond, from which its milliseconds may differ by a rounding error.
     return this.#clock === undefined ? Math.floor(performance.now() * 1000) : Math.round(this.#clock.now() * 1000);
   }
 
@@ -61,46 +53,46 @@ export class DenyCache {
     return this.#repeated;
   }
 
-  /** Whether anything is known of a key. */
-  knows(key: string): boolean {
+  /** Whether there is a denial of a key. */
+  has(key: string): boolean {
     return this.#denials.has(key);
   }
 
-  /** The numbers of a Decision that is known without asking. */
-  find(policyRef: PolicyRef, key: string, cost: number): Numbers | undefined {
+  /** The numbers of a denial that still holds. */
+  find(policyRef: PolicyRef, key: string, cost: number): DecisionNumbers | undefined {
     const denial = this.#denials.get(key);
     if (denial === undefined || denial.policyRef !== policyRef || cost !== 1) return undefined;
     const now = this.now();
-    // A clock that was set back tells of a time of which the store said nothing.
-    if (now >= denial.until || now < denial.heard) {
+    // A clock that was set back shows a time about which the store said nothing.
+    if (now >= denial.until || now < denial.receivedAt) {
       this.#denials.delete(key);
       return undefined;
     }
     this.#repeated++;
-    return later(denial.numbers, now - denial.heard);
+    return later(denial.numbers, now - denial.receivedAt);
   }
 
-  /** Remembers a denial that answers a question sent then. */
-  remember(policyRef: PolicyRef, key: string, cost: number, sent: number, numbers: Numbers): void {
-    if (cost !== 1 || (numbers[HEAD] & SIMPLE) === 0) return;
-    if (sent < this.#floor || sent <= (this.#touched.get(key) ?? -1)) return;
-    if (this.#denials.size >= MOST) this.#denials.clear();
-    const until = sent + numbers[DENIED_FOR] * OURS;
-    this.#denials.set(key, { policyRef, heard: this.now(), until, numbers });
+  /** Remembers a denial, the answer to a call that was sent at `sentAt`. */
+  remember(policyRef: PolicyRef, key: string, cost: number, sentAt: number, numbers: DecisionNumbers): void {
+    if (cost !== 1 || (numbers[HEADER] & SIMPLE) === 0) return;
+    if (sentAt < this.#allForgottenAt || sentAt <= (this.#forgottenAt.get(key) ?? -1)) return;
+    if (this.#denials.size >= MAX_DENIALS) this.#denials.clear();
+    const until = sentAt + numbers[DENIED_FOR] * SHARE_OF_TIME;
+    this.#denials.set(key, { policyRef, receivedAt: this.now(), until, numbers });
   }
 
-  /** Something may have been given back to a key. */
+  /** Forgets a key, because units may have been given back to it. */
   forget(key: string): void {
     this.#denials.delete(key);
-    if (this.#touched.size >= MOST) this.forgetAll();
-    this.#touched.set(key, this.now());
+    if (this.#forgottenAt.size >= MAX_DENIALS) this.forgetAll();
+    this.#forgottenAt.set(key, this.now());
   }
 
-  /** Everything may be different. */
+  /** Forgets all keys. */
   forgetAll(): void {
     this.#denials.clear();
-    this.#touched.clear();
-    this.#floor = this.now();
+    this.#forgottenAt.clear();
+    this.#allForgottenAt = this.now();
   }
 }
 
@@ -109,19 +101,11 @@ function minus(wait: number, passed: number): number {
 }
 
 /** The same denial so many microseconds later. */
-function later(numbers: Numbers, passed: number): Numbers {
-  // A literal is made in one step, with its doubles inside.
-  return [
-    numbers[HEAD] | FROM_DENY_CACHE,
-    numbers[1],
-    numbers[2],
-    minus(numbers[RETRY], passed),
-    minus(numbers[RESET], passed),
-    numbers[5],
-    numbers[DELAY],
-    numbers[7],
-    numbers[8],
-    numbers[AT] + passed,
-    numbers[LIMITS],
-  ];
+function later(numbers: DecisionNumbers, passed: number): DecisionNumbers {
+  const copy = numbers.slice() as [...DecisionNumbers];
+  copy[HEADER] |= FROM_DENY_CACHE;
+  copy[RETRY_AFTER] = minus(copy[RETRY_AFTER], passed);
+  copy[RESET_AFTER] = minus(copy[RESET_AFTER], passed);
+  copy[AT] += passed;
+  return copy;
 }

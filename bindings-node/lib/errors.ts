@@ -11,8 +11,8 @@ export type ErrorCode =
   | 'closed'
   | 'rate_limited';
 
-/** Where in a file or a text an error was found; lines and columns count from 1. */
-export interface Place {
+/** The position of an error in a file or a text. Lines and columns count from 1. */
+export interface SourceLocation {
   /** The file, when there is one. */
   readonly file?: string;
   readonly line: number;
@@ -20,16 +20,16 @@ export interface Place {
   readonly column: number;
 }
 
-/** What the core says of an error. */
-export interface Fault {
+/** An error of the core, before it has its class. */
+export interface Failure {
   code: string;
   message: string;
-  place?: Place;
+  place?: SourceLocation;
 }
 
 /** The base of every error that Tidegate throws. */
 export class TidegateError extends Error {
-  /** The stable code: what programs look at. */
+  /** The stable code: programs should compare this, not the message. */
   readonly code: ErrorCode;
 
   constructor(message: string, code: ErrorCode) {
@@ -38,17 +38,17 @@ export class TidegateError extends Error {
   }
 
   static {
-    // On the prototypes, as JavaScript's own errors have it, so that it does not show as a field.
+    // On the prototypes, as JavaScript's own errors have it, so that it is not printed as a field.
     TidegateError.prototype.name = 'TidegateError';
   }
 }
 
-/** A policy, a limit, a notation or a policy file does not make sense, or the limiter has no policy of that name. */
+/** A policy, a limit, a notation or a policy file is not valid, or the limiter has no policy of that name. */
 export class PolicyError extends TidegateError {
-  /** Where it was found: in the policy file, or in the notation. */
-  readonly place: Place | undefined;
+  /** The position of the error in the policy file or in the notation. */
+  readonly place: SourceLocation | undefined;
 
-  constructor(message: string, code: ErrorCode = 'policy_invalid', place?: Place) {
+  constructor(message: string, code: ErrorCode = 'policy_invalid', place?: SourceLocation) {
     super(message, code);
     this.place = place;
   }
@@ -58,7 +58,7 @@ export class PolicyError extends TidegateError {
   }
 }
 
-/** A cost is no whole number from 1 to 2^53 - 1. */
+/** A cost is not a whole number from 1 to 2^53 - 1. */
 export class CostError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'cost_invalid') {
     super(message, code);
@@ -69,7 +69,7 @@ export class CostError extends TidegateError {
   }
 }
 
-/** A key is too long, or no text. */
+/** A key is too long, or not well-formed text. */
 export class KeyInvalid extends TidegateError {
   constructor(message: string, code: ErrorCode = 'key_invalid') {
     super(message, code);
@@ -81,26 +81,28 @@ export class KeyInvalid extends TidegateError {
 }
 
 /** A wrong value as messages show it. */
-export function shown(value: unknown): string {
+export function describe(value: unknown): string {
   return typeof value === 'object' && value !== null ? `a ${value.constructor?.name ?? 'object'}` : String(value);
 }
 
-/** A key that is a string and still no text. */
-export function noText(): KeyInvalid {
+/** The error for a string that is not well-formed text. */
+export function malformedKey(): KeyInvalid {
   return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
 }
 
-/** What was given as a key is none. */
-export function noKey(key: unknown): KeyInvalid {
-  return typeof key === 'string' ? noText() : new KeyInvalid(`a key cannot be ${shown(key)}: it must be a string`);
+/** The error for a value that cannot be a key. */
+export function invalidKey(key: unknown): KeyInvalid {
+  return typeof key === 'string'
+    ? malformedKey()
+    : new KeyInvalid(`a key cannot be ${describe(key)}: it must be a string`);
 }
 
-/** What was given as a cost is none. */
-export function noCost(cost: unknown): CostError {
-  return new CostError(`a cost cannot be ${shown(cost)}: it must be a whole number from 1 to 2^53 - 1`);
+/** The error for a value that cannot be a cost. */
+export function invalidCost(cost: unknown): CostError {
+  return new CostError(`a cost cannot be ${describe(cost)}: it must be a whole number from 1 to 2^53 - 1`);
 }
 
-/** A store URL or an option does not make sense. */
+/** A store URL or an option is not valid. */
 export class ConfigError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'config_invalid') {
     super(message, code);
@@ -122,7 +124,7 @@ export class StoreError extends TidegateError {
   }
 }
 
-/** The limiter was closed before. */
+/** The limiter is closed. */
 export class ClosedError extends TidegateError {
   constructor(message = 'the limiter is closed: make a new one', code: ErrorCode = 'closed') {
     super(message, code);
@@ -133,10 +135,10 @@ export class ClosedError extends TidegateError {
   }
 }
 
-type Class = new (message: string, code: ErrorCode, place?: Place) => TidegateError;
+type ErrorClass = new (message: string, code: ErrorCode, place?: SourceLocation) => TidegateError;
 
 /** The class of each code; `tests/errors.json` is the same table for all languages. */
-const CLASSES: Record<Exclude<ErrorCode, 'rate_limited'>, Class> = {
+const CLASSES: Record<Exclude<ErrorCode, 'rate_limited'>, ErrorClass> = {
   policy_invalid: PolicyError,
   policy_unknown: PolicyError,
   cost_invalid: CostError,
@@ -148,10 +150,12 @@ const CLASSES: Record<Exclude<ErrorCode, 'rate_limited'>, Class> = {
   closed: ClosedError,
 };
 
-/** The error that a fault stands for. */
-export function thrown(fault: Fault): TidegateError {
-  const known: Record<string, Class | undefined> = CLASSES;
-  const code = fault.code as ErrorCode;
-  const Known = known[code];
-  return Known === undefined ? new TidegateError(fault.message, code) : new Known(fault.message, code, fault.place);
+/** The error to throw for a failure, as the class of its code. */
+export function thrown(failure: Failure): TidegateError {
+  const classes: Record<string, ErrorClass | undefined> = CLASSES;
+  const code = failure.code as ErrorCode;
+  const Known = classes[code];
+  return Known === undefined
+    ? new TidegateError(failure.message, code)
+    : new Known(failure.message, code, failure.place);
 }

@@ -1,9 +1,9 @@
-// A store for express-rate-limit 8, for services that come from there.
+// A store for express-rate-limit 8, for services that use that package.
 //
 //     app.use(rateLimit({ windowMs: 60_000, limit: 100, store: new TidegateStore({ limiter }) }));
 //
-// express-rate-limit compares with its limit itself, which may be another for every request. So the store only counts: with
-// charges, which are admitted whatever the count.
+// express-rate-limit compares the count with its limit itself, and the limit may differ between requests. So the store only counts,
+// with charges, which are admitted whatever the count.
 
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
@@ -11,32 +11,32 @@ import { ConfigError, StoreError } from './errors.js';
 import { isLocal, Limiter } from './limiter.js';
 import { Limit, Policy } from './policy.js';
 
-/** What the store is told. */
+/** The options of the store. */
 export interface TidegateStoreOptions {
-  /** Who counts. */
+  /** The limiter that counts. */
   limiter: Limiter;
-  /** What keys begin with; each of several stores on one Redis needs its own. Default `erl:`. */
+  /** The prefix of its keys. Each of several stores on one Redis needs its own. Default `erl:`. */
   prefix?: string;
 }
 
-/** More hits than a window will see. */
-const MOST = 1_000_000_000;
+/** More hits than any window has. */
+const MAX_HITS = 1_000_000_000;
 /** express-rate-limit's own default. */
 const WINDOW_MS = 60_000;
 /** The longest period of a limit. */
-const LONGEST_MS = 10 * 360 * 86_400_000;
+const MAX_PERIOD_MS = 10 * 360 * 86_400_000;
 
 /** Counts the hits of clients. */
 export class TidegateStore implements Store {
   readonly prefix: string;
-  /** Whether other processes count by themselves. */
+  /** Whether each process counts for itself. */
   readonly localKeys: boolean;
   readonly #limiter: Limiter;
   #windowMs = WINDOW_MS;
   #hits = hitsPolicy(WINDOW_MS);
   #resets = resetsPolicy(WINDOW_MS);
-  /** What tells keys from those before the last `resetAll`, as this process last heard. */
-  #age = '';
+  /** Part of every key. Each `resetAll` changes it; this is the value that this process has last read. */
+  #generation = '';
 
   constructor(options: TidegateStoreOptions) {
     if (!(options?.limiter instanceof Limiter)) {
@@ -47,7 +47,7 @@ export class TidegateStore implements Store {
     this.localKeys = isLocal(options.limiter);
   }
 
-  /** Called by express-rate-limit, which does not wait for it: there is nothing to wait for. */
+  /** Called by express-rate-limit, which does not await it. */
   init(options: Pick<Options, 'windowMs'>): void {
     this.#windowMs = options.windowMs;
     this.#hits = hitsPolicy(options.windowMs);
@@ -56,54 +56,57 @@ export class TidegateStore implements Store {
 
   /** Counts a hit. */
   async increment(key: string): Promise<IncrementResponse> {
-    const hit = await this.#young((name) => this.#limiter.charge(this.#hits, name, 1), key);
+    const hit = await this.#inGeneration((name) => this.#limiter.charge(this.#hits, name, 1), key);
     return this.#info(hit);
   }
 
   /** Takes a hit back, down to none. */
   async decrement(key: string): Promise<void> {
-    await this.#young((name) => this.#limiter.refund(this.#hits, name, 1), key);
+    await this.#inGeneration((name) => this.#limiter.refund(this.#hits, name, 1), key);
   }
 
-  /** What is counted of a key; nothing when nothing is. */
+  /** The count of a key; undefined when it has no hits. */
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
-    const seen = await this.#young((name) => this.#limiter.peek(this.#hits, name), key);
-    return seen.remaining === seen.limit ? undefined : this.#info(seen);
+    const decision = await this.#inGeneration((name) => this.#limiter.peek(this.#hits, name), key);
+    return decision.remaining === decision.limit ? undefined : this.#info(decision);
   }
 
   /** Forgets a key. */
   async resetKey(key: string): Promise<void> {
-    await this.#young((name) => this.#limiter.clear(this.#hits, name), key);
+    await this.#inGeneration((name) => this.#limiter.clear(this.#hits, name), key);
   }
 
   /**
-   * Forgets all keys of this prefix, in every process. They are not looked for: from now on keys are other ones, and the old
-   * ones end with their windows.
+   * Forgets all keys of this prefix, in every process. It does not search for them: from now on keys have another name, and the
+   * old ones end with their windows.
    */
   async resetAll(): Promise<void> {
-    this.#age = ageOf(await this.#limiter.charge(this.#resets, this.prefix, 1));
+    this.#generation = generationOf(await this.#limiter.charge(this.#resets, this.prefix, 1));
   }
 
-  /** The limiter belongs to whoever made it, and stays open. */
+  /** Does nothing: the application made the limiter, and closes it. */
   shutdown(): void {}
 
-  /** Does something with a key, and again when that was the key of before a `resetAll`. Both questions travel as one. */
-  async #young<T>(call: (name: string) => Promise<T>, key: string): Promise<T> {
-    const age = this.#age;
-    const [resets, done] = await Promise.all([
+  /**
+   * Makes a call about a key, and makes it again when the key turns out to be of before a `resetAll`. The call and the question
+   * about the generation travel together.
+   */
+  async #inGeneration<T>(call: (name: string) => Promise<T>, key: string): Promise<T> {
+    const generation = this.#generation;
+    const [resets, result] = await Promise.all([
       this.#limiter.peek(this.#resets, this.prefix),
-      call(this.#name(age, key)),
+      call(this.#name(generation, key)),
     ]);
-    this.#age = ageOf(resets);
-    return this.#age === age ? done : call(this.#name(this.#age, key));
+    this.#generation = generationOf(resets);
+    return this.#generation === generation ? result : call(this.#name(this.#generation, key));
   }
 
-  #name(age: string, key: string): string {
-    return `${this.prefix}${age}:${key}`;
+  #name(generation: string, key: string): string {
+    return `${this.prefix}${generation}:${key}`;
   }
 
   #info(decision: Decision): ClientRateLimitInfo {
-    // Nobody could count: the policy for that says whether to go on.
+    // The hit could not be counted. express-rate-limit decides by `passOnStoreError` whether the request goes on.
     if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
     const totalHits = decision.limit - decision.remaining;
     if (totalHits > 0) return { totalHits, resetTime: decision.resetAt };
@@ -112,16 +115,16 @@ export class TidegateStore implements Store {
 }
 
 function hitsPolicy(windowMs: number): Policy {
-  return new Policy([new Limit('fixed-window', MOST, { period: windowMs })]);
+  return new Policy([new Limit('fixed-window', MAX_HITS, { period: windowMs })]);
 }
 
-/** Remembered until no hit is left of before the last one, and longer. */
+/** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */
 function resetsPolicy(windowMs: number): Policy {
-  return new Policy([new Limit('fixed-window', MOST, { period: Math.min(2 * windowMs, LONGEST_MS) })]);
+  return new Policy([new Limit('fixed-window', MAX_HITS, { period: Math.min(2 * windowMs, MAX_PERIOD_MS) })]);
 }
 
-/** Other after each reset: its window's end, and which it is in that window. Nothing when all hits of before are over. */
-function ageOf(resets: Decision): string {
+/** Differs after each reset: the end of the window of resets, and the count in it. Empty when no reset is remembered. */
+function generationOf(resets: Decision): string {
   const count = resets.limit - resets.remaining;
   return count === 0 ? '' : `${resets.resetAt.getTime()}.${count}`;
 }

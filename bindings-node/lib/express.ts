@@ -6,60 +6,61 @@ import { IncomingMessage } from 'node:http';
 
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
-import { type Admission, newest, RequestLimiter } from './http/admission.js';
+import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend } from './http/node-response.js';
+import { endWithResponse } from './http/node-response.js';
 import { expressTrust } from './http/proxy-trust.js';
 import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeRequestAdapter } from './http/request-adapter.js';
+import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
 
 declare global {
   namespace Express {
     interface Request {
-      /** What `rateLimit` of tidegate/express decided about this request. */
+      /** The Decision of `rateLimit` of tidegate/express about this request. */
       rateLimit?: Decision;
     }
   }
 }
 
-// Express 5 gives every request a shape of its own, so that a property more costs it as much as all else here: what is
-// known of a request is kept beside it, and found through the prototype that all requests have in common.
+// Express 5 gives each request an object shape of its own, so that one more property costs it as much as everything else here.
+// So the admissions of a request are kept beside it, and found through the prototype that all requests have in common.
 const adapter = nodeRequestAdapter<Request>('tidegate/express', {
   trusts: expressTrust,
   memory: (request) => request.rawHeaders ?? request,
 });
 
 /** Applications whose requests have a `rateLimit`. */
-const known = new WeakSet<object>();
+const prepared = new WeakSet<object>();
 
-/** Sees to it that a request says what was decided about it. */
-function tell(request: Request, decision: Decision | undefined): void {
+/** Makes `request.rateLimit` return the Decision. */
+function exposeDecision(request: Request, decision: Decision | undefined): void {
   const { app } = request;
-  if (app !== undefined && known.has(app)) return;
-  const requests = commonOf(request);
-  if (app === undefined || requests === undefined) {
+  if (app !== undefined && prepared.has(app)) return;
+  const prototype = commonPrototypeOf(request);
+  if (app === undefined || prototype === undefined) {
     if (decision !== undefined) request.rateLimit = decision;
     return;
   }
-  known.add(app);
-  if (Object.hasOwn(requests, 'rateLimit')) return;
-  Object.defineProperty(requests, 'rateLimit', {
+  prepared.add(app);
+  if (Object.hasOwn(prototype, 'rateLimit')) return;
+  Object.defineProperty(prototype, 'rateLimit', {
     configurable: true,
     get(this: Request): Decision | undefined {
-      let admission = newest<Request, Response>(adapter, this);
+      let admission = latestAdmission<Request, Response>(adapter, this);
       while (admission !== undefined && admission.decision === undefined) admission = admission.before;
       return admission?.decision;
     },
-    // Whoever assigns another has the last word.
+    // A value that the application assigns stays.
     set(this: Request, value: unknown) {
       Object.defineProperty(this, 'rateLimit', { value, configurable: true, enumerable: true, writable: true });
     },
   });
 }
 
-/** What the requests of all applications inherit from, before they are requests of Node; nothing when they do not. */
-function commonOf(request: Request): object | undefined {
+/** The prototype that the requests of all applications share, directly above Node's; undefined for other requests. */
+function commonPrototypeOf(request: Request): object | undefined {
   let common: object | undefined;
   for (let next: object | null = Object.getPrototypeOf(request); next !== null; next = Object.getPrototypeOf(next)) {
     if (next === IncomingMessage.prototype) return common;
@@ -78,44 +79,44 @@ type ExpressAdmission = Admission<Request, Response> | undefined;
 
 /** A middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions<Request, Response>): RequestHandler {
-  const requestLimiter = new RequestLimiter<Request, Response>(adapter, options);
+  const limiter = new RequestLimiter<Request, Response>(adapter, options);
   return (request, response, next) => {
     let admission: ExpressAdmission | Promise<ExpressAdmission>;
     try {
-      admission = requestLimiter.ask(request);
+      admission = limiter.admit(request);
     } catch (error) {
       next(error);
       return;
     }
-    // A promise more would cost every request as much as its check.
-    if (admission instanceof Promise) admission.then((admission) => pass(admission, request, response, next), next);
-    else pass(admission, request, response, next);
+    // Without `await`, because one more promise costs a request as much as its check.
+    if (admission instanceof Promise) admission.then((admission) => respond(admission, request, response, next), next);
+    else respond(admission, request, response, next);
   };
 }
 
-function pass(admission: ExpressAdmission, request: Request, response: Response, next: NextFunction): void {
+function respond(admission: ExpressAdmission, request: Request, response: Response, next: NextFunction): void {
   let delayMs = 0;
   try {
     if (admission !== undefined) {
-      tell(request, admission.decision);
-      admission.announce(put, response);
+      exposeDecision(request, admission.decision);
+      admission.announce(setHeader, response);
       if (!admission.admitted) {
         refuse(admission, response).catch(next);
         return;
       }
-      attend(admission, response, response);
+      endWithResponse(admission, response, response);
       delayMs = admission.delayMs;
     }
   } catch (error) {
     next(error);
     return;
   }
-  // Outside, so that what a handler throws is its own.
+  // Outside of the `try`, so that an error of a handler is not caught here.
   if (delayMs > 0) setTimeout(next, delayMs);
   else next();
 }
 
-function put(response: Response, name: string, value: string): void {
+function setHeader(response: Response, name: string, value: string): void {
   response.setHeader(name, value);
 }
 
@@ -123,7 +124,7 @@ async function refuse(admission: Admission<Request, Response>, response: Respons
   response.status(admission.status);
   const body = await admission.denied(response);
   if (response.headersSent) return;
-  // Not through send: it would add a charset, which JSON has not.
+  // Not through `send`, which would add a charset: JSON has none.
   if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(admission.problem());
   else response.send(body);
 }

@@ -6,23 +6,23 @@
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import type { Decision } from './decision.js';
 import { ConfigError } from './errors.js';
-import { RequestLimiter } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend, turn } from './http/node-response.js';
+import { endWithResponse, waitFor } from './http/node-response.js';
 import { fastifyTrust } from './http/proxy-trust.js';
 import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeRequestAdapter } from './http/request-adapter.js';
+import { RequestLimiter } from './http/request-limiter.js';
 
 type Options = RateLimitOptions<FastifyRequest, FastifyReply>;
 
-/** What a route says about its limits; it is laid over what the plugin was told. False: this route is not limited. */
+/** The options of a route, which override those of the plugin. False: the route is not limited. */
 export type RouteRateLimit = Partial<Options> | false;
 
-/** What the plugin is told. Without a policy only routes that name one are limited. */
+/** The options of the plugin. Without a policy only routes that name one are limited. */
 export interface FastifyRateLimitOptions extends Omit<Options, 'policy'> {
   policy?: Options['policy'];
-  /** When requests are asked about: after authentication, if the key is a user. Default `onRequest`. */
+  /** The hook in which requests are checked: one after authentication, if the key is a user. Default `onRequest`. */
   hook?: (typeof HOOKS)[number];
 }
 
@@ -32,7 +32,7 @@ declare module 'fastify' {
     rateLimit?: RouteRateLimit;
   }
   interface FastifyRequest {
-    /** What `tidegate/fastify` decided about this request. */
+    /** The Decision of `tidegate/fastify` about this request. */
     rateLimit: Decision | null;
   }
 }
@@ -52,51 +52,51 @@ type FastifyLimiter = RequestLimiter<FastifyRequest, FastifyReply>;
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, { hook = 'onRequest', ...common }) => {
   if (!HOOKS.includes(hook))
     throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
-  const requestLimiters = new Map<unknown, FastifyLimiter | undefined>();
-  const requestLimiterOf = (route: RouteRateLimit | undefined, place = ''): FastifyLimiter | undefined => {
-    const known = requestLimiters.get(route);
-    if (known !== undefined || requestLimiters.has(route)) return known;
-    const options = { ...common, ...route };
-    const limited = route !== false && (route !== undefined || common.policy !== undefined);
-    const requestLimiter = limited
-      ? new RequestLimiter<FastifyRequest, FastifyReply>(adapter, options as Options, place)
+  const limiters = new Map<unknown, FastifyLimiter | undefined>();
+  const limiterOf = (routeOptions: RouteRateLimit | undefined, route = ''): FastifyLimiter | undefined => {
+    const known = limiters.get(routeOptions);
+    if (known !== undefined || limiters.has(routeOptions)) return known;
+    const options = { ...common, ...routeOptions };
+    const limited = routeOptions !== false && (routeOptions !== undefined || common.policy !== undefined);
+    const limiter = limited
+      ? new RequestLimiter<FastifyRequest, FastifyReply>(adapter, options as Options, route)
       : undefined;
-    requestLimiters.set(route, requestLimiter);
-    return requestLimiter;
+    limiters.set(routeOptions, limiter);
+    return limiter;
   };
-  requestLimiterOf(undefined);
+  limiterOf(undefined);
   if (!app.hasRequestDecorator('rateLimit')) app.decorateRequest('rateLimit', null);
-  // What is wrong with a route is found when it is declared.
-  app.addHook('onRoute', ({ config, method, url }) => void requestLimiterOf(config?.rateLimit, `${method} ${url}`));
+  // Wrong options of a route are an error when the route is declared.
+  app.addHook('onRoute', ({ config, method, url }) => void limiterOf(config?.rateLimit, `${method} ${url}`));
   app.addHook(hook, async (request: FastifyRequest, reply: FastifyReply) => {
-    const requestLimiter = requestLimiterOf(request.routeOptions.config?.rateLimit);
-    return requestLimiter && pass(requestLimiter, request, reply);
+    const limiter = limiterOf(request.routeOptions.config?.rateLimit);
+    return limiter && respond(limiter, request, reply);
   });
 };
 
-async function pass(requestLimiter: FastifyLimiter, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  const admission = await requestLimiter.ask(request);
+async function respond(limiter: FastifyLimiter, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const admission = await limiter.admit(request);
   if (admission === undefined) return undefined;
   request.rateLimit = admission.decision ?? null;
-  admission.announce(put, reply);
+  admission.announce(setHeader, reply);
   if (admission.admitted) {
-    attend(admission, reply.raw, reply);
-    await turn(admission.delayMs);
+    endWithResponse(admission, reply.raw, reply);
+    await waitFor(admission.delayMs);
     return undefined;
   }
   reply.code(admission.status);
   const body = await admission.denied(reply);
   if (reply.sent) return reply;
   if (body !== undefined) return reply.send(body);
-  // As bytes: to a text Fastify would add a charset, which JSON has not.
+  // As bytes: to a string Fastify would add a charset, and JSON has none.
   return reply.type(MEDIA_TYPE).send(Buffer.from(admission.problem()));
 }
 
-function put(reply: FastifyReply, name: string, value: string): void {
+function setHeader(reply: FastifyReply, name: string, value: string): void {
   reply.header(name, value);
 }
 
-/** The plugin. It holds for the context it is registered in, not for one of its own. */
+/** The plugin. It applies to the context in which it is registered, not to a context of its own. */
 export const rateLimit = Object.assign(plugin, {
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'tidegate',

@@ -1,28 +1,34 @@
 import type { Decision } from './decision.js';
+import type { native } from './native.js';
+import { RateLimited } from './rate-limited.js';
+import type { CallTarget, Tasks } from './tasks.js';
 
 /** Units of a `concurrency` limit, renewed until they are given back: by `release`, by `await using`, or by `close`. */
 export class Hold implements AsyncDisposable {
-  /** The Decision that let it in. */
+  /** The Decision that admitted it. */
   readonly decision: Decision;
-  #back: (() => Promise<void>) | undefined;
+  #giveBack: (() => Promise<void>) | undefined;
   #released: Promise<void> | undefined;
 
   /** @internal */
-  constructor(decision: Decision, back: () => Promise<void>) {
+  constructor(decision: Decision, giveBack: () => Promise<void>) {
     this.decision = decision;
-    this.#back = back;
+    this.#giveBack = giveBack;
   }
 
   /** Whether the units were given back. */
   get released(): boolean {
-    return this.#back === undefined;
+    return this.#giveBack === undefined;
   }
 
-  /** Gives the units back; when the store cannot be reached they come back with their ttl. Again it does nothing. */
+  /**
+   * Gives the units back. When the store cannot be reached, they come back at the end of their ttl. A second call does
+   * nothing.
+   */
   release(): Promise<void> {
-    if (this.#back !== undefined) {
-      this.#released = this.#back();
-      this.#back = undefined;
+    if (this.#giveBack !== undefined) {
+      this.#released = this.#giveBack();
+      this.#giveBack = undefined;
     }
     return this.#released ?? Promise.resolve();
   }
@@ -30,5 +36,38 @@ export class Hold implements AsyncDisposable {
   /** What `await using` calls. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.release();
+  }
+}
+
+/** The holds of a limiter that were not given back. */
+export class Holds {
+  readonly #nativeLimiter: native.NativeLimiter;
+  readonly #tasks: Tasks;
+  readonly #open = new Set<Hold>();
+
+  constructor(nativeLimiter: native.NativeLimiter, tasks: Tasks) {
+    this.#nativeLimiter = nativeLimiter;
+    this.#tasks = tasks;
+  }
+
+  /** Takes units, or throws RateLimited when there is no room. */
+  async take(target: CallTarget, signal: AbortSignal | undefined): Promise<Hold> {
+    const { policyRef, key, cost } = target;
+    const start = (ticket: number): number => this.#nativeLimiter.hold(ticket, policyRef.id, key, cost);
+    const result = await this.#tasks.begin([target], start, signal);
+    const decision = result.decision as Decision;
+    const { hold: number } = result;
+    if (number === undefined) throw new RateLimited(decision);
+    const hold = new Hold(decision, async () => {
+      this.#open.delete(hold);
+      await this.#tasks.begin([], (ticket) => this.#nativeLimiter.release(ticket, number));
+    });
+    this.#open.add(hold);
+    return hold;
+  }
+
+  /** Gives all holds back. */
+  async releaseAll(): Promise<void> {
+    await Promise.allSettled(Array.from(this.#open, (hold) => hold.release()));
   }
 }

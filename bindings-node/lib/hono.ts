@@ -4,21 +4,22 @@
 
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Decision } from './decision.js';
-import { type Admission, newest, RequestLimiter } from './http/admission.js';
+import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { turn } from './http/node-response.js';
+import { waitFor } from './http/node-response.js';
 import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import type { RequestAdapter } from './http/request-adapter.js';
+import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
 
 declare module 'hono' {
   interface ContextVariableMap {
-    /** What `tidegate/hono` decided about this request. */
+    /** The Decision of `tidegate/hono` about this request. */
     rateLimit: Decision | undefined;
   }
 }
 
-/** What servers hand to Hono as `env`: Node's its two streams, Bun's itself, Deno's what it knows of the connection. */
+/** What servers give to Hono as `env`: Node its two streams, Bun the server, Deno the connection. */
 interface Env {
   readonly incoming?: { readonly socket?: { readonly remoteAddress?: string | undefined } };
   readonly outgoing?: NodeOutgoing;
@@ -57,33 +58,33 @@ export const claim: Keys<Context>['claim'] = keys.claim;
 
 /** A middleware that limits requests. The Decision is `context.get('rateLimit')`. */
 export function rateLimit(options: RateLimitOptions<Context, Response>): MiddlewareHandler {
-  const requestLimiter = new RequestLimiter<Context, Response>(adapter, options);
+  const limiter = new RequestLimiter<Context, Response>(adapter, options);
   return async (context, next) => {
-    const admission = await requestLimiter.ask(context);
+    const admission = await limiter.admit(context);
     if (admission === undefined) return next();
     context.set('rateLimit', admission.decision);
     if (!admission.admitted) return refuse(admission, context);
-    const over = (): void => admission.over(context.res);
-    const attended = !admission.pending || attend(context, over);
-    await turn(admission.delayMs);
+    const end = (): void => admission.end(context.res);
+    const endsByItself = !admission.needsEnd || endWithOutgoing(context, end);
+    await waitFor(admission.delayMs);
     try {
       await next();
     } catch (error) {
-      over();
+      end();
       throw error;
     }
-    // Only now: a handler that throws, or makes its own response, loses what was set before.
+    // After the handler: one that throws, or makes its own response, would lose fields that were set before.
     announce(context);
-    if (!attended) watch(context, over);
+    if (!endsByItself) endWithBody(context, end);
     return undefined;
   };
 }
 
 function announce(context: Context): void {
-  newest<Context, Response>(adapter, context)?.announce(put, context);
+  latestAdmission<Context, Response>(adapter, context)?.announce(setHeader, context);
 }
 
-function put(context: Context, name: string, value: string): void {
+function setHeader(context: Context, name: string, value: string): void {
   context.header(name, value);
 }
 
@@ -97,45 +98,45 @@ async function refuse(admission: Admission<Context, Response>, context: Context)
   return context.body(admission.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
 }
 
-/** Node tells when the last byte was handed over, or the client has gone; false where nobody does. */
-function attend(context: Context, over: () => void): boolean {
+/** Calls `end` when Node's response ends. Other runtimes have no such event: then it returns false. */
+function endWithOutgoing(context: Context, end: () => void): boolean {
   const env = (context.env ?? {}) as Env;
   const outgoing = (env.server ?? env).outgoing;
   if (outgoing === undefined) {
-    context.req.raw.signal.addEventListener('abort', over, { once: true });
+    context.req.raw.signal.addEventListener('abort', end, { once: true });
     return false;
   }
-  if (outgoing.writableFinished || outgoing.destroyed) over();
-  outgoing.once('finish', over);
-  outgoing.once('close', over);
+  if (outgoing.writableFinished || outgoing.destroyed) end();
+  outgoing.once('finish', end);
+  outgoing.once('close', end);
   return true;
 }
 
-/** Elsewhere the body tells: it was read to its end, or given up. */
-function watch(context: Context, over: () => void): void {
+/** Calls `end` when the body was read to its end or cancelled. */
+function endWithBody(context: Context, end: () => void): void {
   const response = context.res;
-  // Nobody reads the body of an answer to HEAD.
-  if (response.body === null || context.req.method === 'HEAD') over();
-  else context.res = new Response(watched(response.body, over), response);
+  // The body of an answer to HEAD is not read.
+  if (response.body === null || context.req.method === 'HEAD') end();
+  else context.res = new Response(withEnd(response.body, end), response);
 }
 
-/** The same bytes, and a word when there are no more, or nobody wants them. */
-function watched(body: ReadableStream<Uint8Array>, over: () => void): ReadableStream<Uint8Array> {
+/** The same bytes; `end` is called after the last one, or when the stream is cancelled. */
+function withEnd(body: ReadableStream<Uint8Array>, end: () => void): ReadableStream<Uint8Array> {
   const reader = body.getReader();
   return new ReadableStream({
     async pull(controller) {
       try {
         const { done, value } = await reader.read();
         if (!done) return controller.enqueue(value);
-        over();
+        end();
         controller.close();
       } catch (error) {
-        over();
+        end();
         controller.error(error);
       }
     },
     cancel(reason) {
-      over();
+      end();
       return reader.cancel(reason);
     },
   });

@@ -16,8 +16,9 @@ export {
   CostError,
   type ErrorCode,
   KeyInvalid,
-  type Place,
   PolicyError,
+  type SourceLocation,
+  type SourceLocation as Place,
   StoreError,
   TidegateError,
 } from './errors.js';

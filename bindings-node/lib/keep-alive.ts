@@ -1,23 +1,23 @@
-// A process stays alive while somebody waits for an answer, and only then.
+// Keeps the process alive while a call waits for its answer, and only then.
 
 import { setInterval } from 'node:timers';
 
-const FOREVER = 2 ** 31 - 1;
+const LONGEST_INTERVAL = 2 ** 31 - 1;
 
-const timer = setInterval(() => {}, FOREVER);
+const timer = setInterval(() => {}, LONGEST_INTERVAL);
 timer.unref();
 
-/** Those of whom somebody waits for an answer. They are kept from being collected, whoever else may have let go of them. */
-const busy = new Set<object>();
+/** The owners of calls that wait. Being in this set keeps them from being garbage-collected. */
+const waiting = new Set<object>();
 
-/** Somebody waits for what this one will say. */
-export function enter(one: object): void {
-  busy.add(one);
-  if (busy.size === 1) timer.ref();
+/** Keeps the process and the owner alive until `release`. */
+export function retain(owner: object): void {
+  waiting.add(owner);
+  if (waiting.size === 1) timer.ref();
 }
 
-/** Nobody waits for it any longer. */
-export function leave(one: object): void {
-  busy.delete(one);
-  if (busy.size === 0) timer.unref();
+/** The owner no longer waits for an answer. */
+export function release(owner: object): void {
+  waiting.delete(owner);
+  if (waiting.size === 0) timer.unref();
 }

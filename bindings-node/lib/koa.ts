@@ -3,12 +3,12 @@
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
 import type { Context, Middleware, Response } from 'koa';
-import { RequestLimiter } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend, turn } from './http/node-response.js';
+import { endWithResponse, waitFor } from './http/node-response.js';
 import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeRequestAdapter, type RequestAdapter } from './http/request-adapter.js';
+import { RequestLimiter } from './http/request-limiter.js';
 
 const node = nodeRequestAdapter('tidegate/koa');
 
@@ -31,19 +31,19 @@ export const claim: Keys<Context>['claim'] = keys.claim;
 
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions<Context, Response>): Middleware {
-  const requestLimiter = new RequestLimiter<Context, Response>(adapter, options);
+  const limiter = new RequestLimiter<Context, Response>(adapter, options);
   return async (context, next) => {
-    const admission = await requestLimiter.ask(context);
+    const admission = await limiter.admit(context);
     if (admission === undefined) return next();
     context.state['rateLimit'] = admission.decision;
     const fields: Record<string, string> = {};
-    admission.announce(put, fields);
+    admission.announce(setField, fields);
     context.set(fields);
     if (admission.admitted) {
-      attend(admission, context.res, context.response);
-      await turn(admission.delayMs);
+      endWithResponse(admission, context.res, context.response);
+      await waitFor(admission.delayMs);
       return next().catch((error: unknown) => {
-        // Koa answers an error with the headers that the error has, and no others.
+        // Koa answers an error with the headers of the error, and no others.
         if (error instanceof Error) Object.assign(error, { headers: { ...fields, ...headersOf(error) } });
         throw error;
       });
@@ -58,7 +58,7 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
   };
 }
 
-function put(fields: Record<string, string>, name: string, value: string): void {
+function setField(fields: Record<string, string>, name: string, value: string): void {
   fields[name] = value;
 }
 

@@ -1,35 +1,35 @@
-import { clockOf, ManualClock } from './clock.js';
-import { ConfigError, PolicyError, shown } from './errors.js';
-import { done, native } from './native.js';
-import { type Limit, type OnStoreError, Policy, type PolicyOptions, policyOf } from './policy.js';
-import { Rollout, sidesOf } from './rollout.js';
+import { ManualClock, nativeClockOf } from './clock.js';
+import { ConfigError, describe, PolicyError } from './errors.js';
+import { native, throwIfFailed } from './native.js';
+import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
+import { Rollout, urlsOf } from './rollout.js';
 import type { Logger, StoreChange } from './store-changes.js';
 
-/** What a limiter is told besides its policies. */
+/** The options of a limiter. */
 export interface LimiterOptions {
   /**
-   * Where usage lives, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; a list of them,
-   * sharded by key; or a `rollout` from one to another. `memory://` when not said.
+   * Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; a list of them,
+   * sharded by key; or a `rollout` from one to another. Default `memory://`.
    */
   store?: string | readonly string[] | Rollout;
   /** Policies by name, as notations, Policies, or limits with options as in a policy file. */
   policies?: Readonly<Record<string, string | Policy | PolicyDescription>>;
-  /** What every key in Redis begins with; `tg` when not said. */
+  /** The prefix of every key in Redis. Default `tg`. */
   prefix?: string;
-  /** The longest a call waits for the store; 250 ms when not said. */
+  /** The longest a call waits for the store. Default 250 ms. */
   timeoutMs?: number;
-  /** What a check answers when the store fails; `local` when not said. */
+  /** What a check answers when the store fails. Default `local`. */
   onStoreError?: OnStoreError;
-  /** How long a denial is repeated without asking the store, at most; 1,000 ms when not said, 0 is off. */
+  /** The longest that a denial is repeated without asking the store. Default 1,000 ms; 0 turns it off. */
   denyCacheMs?: number;
-  /** A clock for tests, whose time decides instead of the store's. */
+  /** A clock for tests, whose time is used instead of the store's. */
   clock?: ManualClock;
   /**
-   * Who is told in one line when a store is lost, refuses, or is back: `console`, say. Warnings of the process when not
-   * said; false is nobody.
+   * Takes one line when a store is lost, refuses, or is back; `console` is a logger. Default: warnings of the process. False
+   * turns it off.
    */
   logger?: Logger | false;
-  /** Called with each such change. */
+  /** Called with each of these changes. */
   onChange?: (change: StoreChange) => void;
 }
 
@@ -51,56 +51,58 @@ const OPTIONS = [
   'onChange',
 ];
 
-function option<T>(options: object, name: keyof T & string, type: string): void {
+function checkType<T>(options: object, name: keyof T & string, type: string): void {
   const value = (options as Record<string, unknown>)[name];
   if (value !== undefined && typeof value !== type) {
-    throw new ConfigError(`${name} cannot be ${shown(value)}: it must be a ${type}`);
+    throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a ${type}`);
   }
 }
 
-/** What is described by options, and by a file where there is one. */
-export function opening(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
+/** The native builder of a limiter, from its options and from a policy file if there is one. */
+export function builderOf(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
   if (typeof options !== 'object' || options === null) {
-    throw new ConfigError(`a limiter cannot be made from ${shown(options)}: give an object of options`);
+    throw new ConfigError(`a limiter cannot be made from ${describe(options)}: give an object of options`);
   }
   for (const name of Object.keys(options)) {
     if (!OPTIONS.includes(name)) {
       throw new ConfigError(`a limiter has no option ${name}: it has ${OPTIONS.join(', ')}`);
     }
   }
-  for (const name of ['prefix', 'onStoreError'] as const) option<LimiterOptions>(options, name, 'string');
-  for (const name of ['timeoutMs', 'denyCacheMs'] as const) option<LimiterOptions>(options, name, 'number');
-  option<LimiterOptions>(options, 'policies', 'object');
+  for (const name of ['prefix', 'onStoreError'] as const) checkType<LimiterOptions>(options, name, 'string');
+  for (const name of ['timeoutMs', 'denyCacheMs'] as const) checkType<LimiterOptions>(options, name, 'number');
+  checkType<LimiterOptions>(options, 'policies', 'object');
   const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
-  const made = native.LimiterBuilder.empty();
-  if (file !== undefined) done(made.file(file));
-  if (store instanceof Rollout) done(made.rollout(...sidesOf(store), store.percent));
-  else if (store !== undefined) done(made.store(stores(store)));
-  for (const [name, policy] of Object.entries(policies ?? {})) done(made.policy(name, policyOf(named(name, policy))));
-  if (prefix !== undefined) done(made.prefix(prefix));
-  if (timeoutMs !== undefined) done(made.timeout(timeoutMs));
-  if (onStoreError !== undefined) done(made.onStoreError(onStoreError));
-  if (denyCacheMs !== undefined) done(made.denyCache(denyCacheMs));
+  const builder = native.LimiterBuilder.create();
+  if (file !== undefined) throwIfFailed(builder.file(file));
+  if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
+  else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
+  for (const [name, policy] of Object.entries(policies ?? {}))
+    throwIfFailed(builder.policy(name, nativePolicyOf(policyNamed(name, policy))));
+  if (prefix !== undefined) throwIfFailed(builder.prefix(prefix));
+  if (timeoutMs !== undefined) throwIfFailed(builder.timeout(timeoutMs));
+  if (onStoreError !== undefined) throwIfFailed(builder.onStoreError(onStoreError));
+  if (denyCacheMs !== undefined) throwIfFailed(builder.denyCache(denyCacheMs));
   if (clock !== undefined) {
-    if (!(clock instanceof ManualClock)) throw new ConfigError(`clock cannot be ${shown(clock)}: give a ManualClock`);
-    made.clock(clockOf(clock));
+    if (!(clock instanceof ManualClock))
+      throw new ConfigError(`clock cannot be ${describe(clock)}: give a ManualClock`);
+    builder.clock(nativeClockOf(clock));
   }
-  return made;
+  return builder;
 }
 
-function named(name: string, policy: string | Policy | PolicyDescription): Policy {
+function policyNamed(name: string, policy: string | Policy | PolicyDescription): Policy {
   if (policy instanceof Policy) return policy;
   if (typeof policy === 'string') return new Policy(policy);
   if (typeof policy !== 'object' || policy === null || !('limits' in policy)) {
     throw new PolicyError(
-      `the policy ${name} cannot be ${shown(policy)}: give a notation, a Policy, or limits with options`,
+      `the policy ${name} cannot be ${describe(policy)}: give a notation, a Policy, or limits with options`,
     );
   }
   const { limits, ...options } = policy;
   return new Policy(limits, options);
 }
 
-function stores(store: string | readonly string[]): string[] {
+function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   const urls = all.filter((url) => typeof url === 'string');
   if (urls.length !== all.length) throw new ConfigError('a store is named by its URL, a string');

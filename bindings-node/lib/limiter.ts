@@ -1,4 +1,4 @@
-import { type Attempt, attempt } from './attempt.js';
+import { type Attempt, encodedMeta } from './attempt.js';
 import type {
   AcquireOptions,
   CheckEntry,
@@ -8,34 +8,37 @@ import type {
   WrapOptions,
 } from './call-options.js';
 import type { Counters } from './counters.js';
-import { chargedOf, type Decision, type PolicyRef, policyRefOf, sourceOf } from './decision.js';
+import { chargedOf, Decision, policyRefOf, sourceNumberOf } from './decision.js';
 import { DenyCache } from './deny-cache.js';
-import { ConfigError, noCost, noKey, shown } from './errors.js';
-import { Hold } from './hold.js';
-import { type LimiterOptions, opening } from './limiter-options.js';
-import { done, unwrap, WATCHES } from './native.js';
-import { fromPolicy, type Policy, type PolicyLike } from './policy.js';
+import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
+import { type Hold, Holds } from './hold.js';
+import { CHARGE, CHECK, PEEK, REFUND, SETTLE } from './layout.js';
+import { builderOf, type LimiterOptions } from './limiter-options.js';
+import { LOOP_CAN_POLL, throwIfFailed, unwrap } from './native.js';
+import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
-import { RateLimited } from './rate-limited.js';
 import { StoreChangeReporter } from './store-changes.js';
-import { CHARGE, CHECK, type Entry, PEEK, REFUND, SETTLE, Transport } from './transport.js';
-
-const bytes = new TextEncoder();
+import type { CallTarget } from './tasks.js';
+import { Transport } from './transport.js';
+import { wrapped } from './wrap.js';
 
 /** Whether usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
 
-/** What a limiter knows of a policy. */
+/** A policy as a limiter has resolved it. */
 export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
 
-/** A check about what was looked up already; its answer is no promise where it is at hand. Throws what is wrong with it. */
+/**
+ * Checks a policy that is resolved. An answer that is there at once is returned without a promise; an error that is found at
+ * once is thrown.
+ */
 export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: number) => Decision | Promise<Decision>;
 
-/** The file of a limiter that `fromFile` makes: its own way in, so that the constructor keeps one argument. */
+/** Set before the constructor is called for a limiter of a policy file, so that its signature is for users only. */
 let fileOfNext: string | undefined;
 
 /**
- * Checks limits. What waits at the same moment travels to Redis as one call; memory answers on the way.
+ * Checks limits. Calls that wait at the same moment travel to Redis as one script call; memory answers at once.
  *
  * ```ts
  * const limiter = new Limiter({ store: 'redis://127.0.0.1:6379', policies: { login: '20/minute; 5/3s' } });
@@ -47,40 +50,41 @@ let fileOfNext: string | undefined;
  */
 export class Limiter {
   readonly #transport: Transport;
+  /** Only with a shared store: memory knows at once that a key is still denied. */
   readonly #denyCache: DenyCache | undefined;
-  readonly #holds = new Set<Hold>();
+  readonly #holds: Holds;
   readonly #local: boolean;
-  readonly #watch: StoreChangeReporter;
+  readonly #reporter: StoreChangeReporter;
   readonly #policyRefs: PolicyRefs;
   #closing: Promise<void> | undefined;
 
-  /** A limiter. Nothing is connected before the first call. */
+  /** Makes a limiter. Nothing is connected before the first call. */
   constructor(options: LimiterOptions = {}) {
     const file = fileOfNext;
     fileOfNext = undefined;
-    const made = opening(options, file);
+    const builder = builderOf(options, file);
     const { clock, logger, onChange } = options;
-    const local = made.isLocal();
+    const local = builder.isLocal();
     this.#local = local;
-    this.#watch = new StoreChangeReporter(logger, onChange);
+    this.#reporter = new StoreChangeReporter(logger, onChange);
     if (!local) {
-      // The native side holds what it calls for as long as it lives: if that held us, neither would ever be collected.
-      const watch = new WeakRef(this.#watch);
-      made.onChange((change) => watch.deref()?.tell(change));
+      // Weak: the native side keeps this callback for as long as it lives. A strong reference would keep both for ever.
+      const reporter = new WeakRef(this.#reporter);
+      builder.onChange((change) => reporter.deref()?.report(change));
     }
-    // Memory knows at once that a key is still denied.
     this.#denyCache = local ? undefined : new DenyCache(clock);
     this.#transport = new Transport(
-      (asks, units, answers, bell) => unwrap(made.open(asks, units, answers, bell, WATCHES)),
+      (calls, keyText, answers, onAnswers) => unwrap(builder.build(calls, keyText, answers, onAnswers, LOOP_CAN_POLL)),
       local || clock !== undefined,
       this.#denyCache,
     );
     this.#policyRefs = new PolicyRefs(this.#transport, this.#denyCache);
+    this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks);
   }
 
   /** The limiter that a policy file describes: its policies, and its store unless another is given. */
   static async fromFile(path: string, options: LimiterOptions = {}): Promise<Limiter> {
-    if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${shown(path)}: give its path`);
+    if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${describe(path)}: give its path`);
     fileOfNext = path;
     try {
       return new Limiter(options);
@@ -89,81 +93,79 @@ export class Limiter {
     }
   }
 
-  #ask(what: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
+  #call(kind: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
     try {
-      return Promise.resolve(this.#askAbout(what, this.#policyRefs.of(policy), key, cost, charged));
+      return Promise.resolve(this.#callResolved(kind, this.#policyRefs.of(policy), key, cost, charged));
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  /** The answer itself where it is at hand. */
-  #askAbout(
-    what: number,
+  #callResolved(
+    kind: number,
     policyRef: PolicyRef,
     key: string,
     cost: number,
     charged: number,
   ): Decision | Promise<Decision> {
-    if (typeof key !== 'string') throw noKey(key);
-    if (typeof cost !== 'number') throw noCost(cost);
+    if (typeof key !== 'string') throw invalidKey(key);
+    if (typeof cost !== 'number') throw invalidCost(cost);
     if (this.#denyCache !== undefined) {
-      if (what === CHECK) {
-        const known = this.#denyCache.find(policyRef, key, cost);
-        if (known !== undefined) return this.#transport.known(policyRef, key, cost, known);
-      } else if (what > PEEK) {
-        return this.#giving(key, this.#transport.ask(what, policyRef, key, cost, charged));
+      if (kind === CHECK) {
+        const denial = this.#denyCache.find(policyRef, key, cost);
+        if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
+      } else if (kind !== PEEK) {
+        return this.#forgettingDenials(key, this.#transport.call(kind, policyRef, key, cost, charged));
       }
     }
-    return this.#transport.ask(what, policyRef, key, cost, charged);
+    return this.#transport.call(kind, policyRef, key, cost, charged);
   }
 
-  /** Before and after something may be given back to a key, nothing is known of it. */
-  async #giving<T>(key: string, call: T | Promise<T>): Promise<T> {
-    const denied = this.#denyCache;
-    if (denied === undefined) return call;
-    denied.forget(key);
+  /** Forgets the denials of a key before and after a call that may give units back to it. */
+  async #forgettingDenials<T>(key: string, call: T | Promise<T>): Promise<T> {
+    const denyCache = this.#denyCache;
+    if (denyCache === undefined) return call;
+    denyCache.forget(key);
     try {
       return await call;
     } finally {
-      denied.forget(key);
+      denyCache.forget(key);
     }
   }
 
-  #entry(policy: PolicyLike, key: string, cost: number): Entry {
+  #target(policy: PolicyLike, key: string, cost: number): CallTarget {
     const policyRef = this.#policyRefs.of(policy);
-    // A text crosses whole here, and half a surrogate pair would become another character on the way.
-    if (typeof key !== 'string' || !key.isWellFormed()) throw noKey(key);
-    if (typeof cost !== 'number') throw noCost(cost);
+    // These keys cross as strings, and Node-API would replace half a surrogate pair by another character.
+    if (typeof key !== 'string' || !key.isWellFormed()) throw invalidKey(key);
+    if (typeof cost !== 'number') throw invalidCost(cost);
     return { policyRef, key, cost };
   }
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
   check(policy: PolicyLike, key: string, options?: CheckOptions): Promise<Decision> {
-    if (options === undefined) return this.#ask(CHECK, policy, key, 1);
+    if (options === undefined) return this.#call(CHECK, policy, key, 1);
     const { cost = 1, meta } = options;
-    if (meta !== undefined) return this.#note(policy, key, cost, meta);
-    return this.#ask(CHECK, policy, key, cost);
+    if (meta !== undefined) return this.#checkWithMeta(policy, key, cost, meta);
+    return this.#call(CHECK, policy, key, cost);
   }
 
-  async #note(policy: PolicyLike, key: string, cost: number, meta: string | Uint8Array): Promise<Decision> {
-    const { policyRef } = this.#entry(policy, key, cost);
-    const said = typeof meta === 'string' ? bytes.encode(meta) : meta;
-    if (!(said instanceof Uint8Array)) throw new ConfigError(`meta cannot be ${shown(meta)}: give text or bytes`);
-    const { channel } = this.#transport;
-    return this.#transport.single(policyRef, key, cost, (ticket) =>
-      channel.note(ticket, policyRef.number, key, cost, said),
+  async #checkWithMeta(policy: PolicyLike, key: string, cost: number, meta: string | Uint8Array): Promise<Decision> {
+    const { policyRef } = this.#target(policy, key, cost);
+    const bytes = encodedMeta(meta);
+    const { nativeLimiter } = this.#transport;
+    return this.#transport.callAlone(policyRef, key, cost, (ticket) =>
+      nativeLimiter.checkWithMeta(ticket, policyRef.id, key, cost, bytes),
     );
   }
 
   /** Asks without consuming. */
   peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
-    const answer = this.#ask(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
-    // What is admitted now is denied no more, whoever gave it back.
-    return this.#denyCache?.knows(key) ? this.#looked(key, answer) : answer;
+    const answer = this.#call(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
+    return this.#denyCache?.has(key) ? this.#forgetIfAllowed(key, answer) : answer;
   }
 
-  async #looked(key: string, answer: Promise<Decision>): Promise<Decision> {
+  /** A key that is admitted now is no longer denied: another process may have given units back. */
+  async #forgetIfAllowed(key: string, answer: Promise<Decision>): Promise<Decision> {
     const decision = await answer;
     if (decision.allowed) this.#denyCache?.forget(key);
     return decision;
@@ -171,61 +173,48 @@ export class Limiter {
 
   /** Consumes even past the limit: windows count it, buckets go into debt. */
   charge(policy: PolicyLike, key: string, cost: number): Promise<Decision> {
-    return this.#ask(CHARGE, policy, key, cost);
+    return this.#call(CHARGE, policy, key, cost);
   }
 
   /** Gives units back; never above full, never creates credit. */
   refund(policy: PolicyLike, key: string, options?: CostOptions | number): Promise<Decision> {
     const cost = typeof options === 'object' && options !== null ? options.cost : options;
-    return this.#ask(REFUND, policy, key, cost === undefined ? 1 : cost);
+    return this.#call(REFUND, policy, key, cost === undefined ? 1 : cost);
   }
 
   /** After the work: charges or refunds the difference between what a check consumed and what it should have. */
   async settle(decision: Decision, actualCost: number): Promise<void> {
-    const each = decision.decisions.length === 0 ? [decision] : decision.decisions;
+    const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
     await Promise.all(
-      each.map((one) => this.#ask(SETTLE + sourceOf(one), policyRefOf(one).given, one.key, actualCost, chargedOf(one))),
+      entries.map((entry) =>
+        this.#call(SETTLE + sourceNumberOf(entry), policyRefOf(entry).given, entry.key, actualCost, chargedOf(entry)),
+      ),
     );
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
   async checkAll(entries: Iterable<CheckEntry>): Promise<Decision> {
-    const all = Array.from(entries, ([policy, key, cost = 1]) => this.#entry(policy, key, cost));
-    const { channel } = this.#transport;
-    const said = await this.#transport.task(all, (ticket) =>
-      channel.checkAll(
-        ticket,
-        all.map((entry) => entry.policyRef.number),
-        all.map((entry) => entry.key),
-        all.map((entry) => entry.cost),
-      ),
-    );
-    return said.decision as Decision;
+    const targets = Array.from(entries, ([policy, key, cost = 1]) => this.#target(policy, key, cost));
+    return this.#transport.tasks.checkAll(targets);
   }
 
   /**
-   * Waits until it is admitted; a denied Decision when it cannot be in time. Those who wait for the same key are admitted
-   * in the order they came.
+   * Waits until it is admitted; a denied Decision when it cannot be in time. Callers that wait for the same key are admitted in
+   * the order they came.
    */
   async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
     const { cost = 1, timeoutMs = Number.POSITIVE_INFINITY, signal } = options;
-    const entry = this.#entry(policy, key, cost);
+    const target = this.#target(policy, key, cost);
     if (typeof timeoutMs !== 'number') {
-      throw new ConfigError(`timeoutMs cannot be ${shown(timeoutMs)}: it must be a number of milliseconds`);
+      throw new ConfigError(`timeoutMs cannot be ${describe(timeoutMs)}: it must be a number of milliseconds`);
     }
-    const patience = timeoutMs === Number.POSITIVE_INFINITY ? null : timeoutMs;
-    const { channel } = this.#transport;
-    const said = await this.#transport.task(
-      [entry],
-      (ticket) => channel.acquire(ticket, entry.policyRef.number, key, cost, patience),
-      signal,
-    );
-    return said.decision as Decision;
+    const timeout = timeoutMs === Number.POSITIVE_INFINITY ? null : timeoutMs;
+    return this.#transport.tasks.acquire(target, timeout, signal);
   }
 
   /**
    * Takes units of a `concurrency` limit, runs the function and gives them back when it has ended, however it ends. They
-   * are renewed until then. Throws RateLimited when there is no room. Without a function the Hold itself is the answer:
+   * are renewed until then. Throws RateLimited when there is no room. Without a function the Hold itself is returned:
    * `await using hold = await limiter.hold('exports', 'alice')`.
    */
   hold<T>(policy: PolicyLike, key: string, work: (hold: Hold) => Promise<T> | T): Promise<T>;
@@ -237,108 +226,84 @@ export class Limiter {
     options?: HoldOptions | ((hold: Hold) => Promise<T> | T),
     work?: (hold: Hold) => Promise<T> | T,
   ): Promise<T | Hold> {
-    const todo = typeof options === 'function' ? options : work;
+    const run = typeof options === 'function' ? options : work;
     const { cost = 1, signal } = typeof options === 'object' && options !== null ? options : {};
-    const hold = await this.#hold(this.#entry(policy, key, cost), signal);
-    if (todo === undefined) return hold;
+    const hold = await this.#holds.take(this.#target(policy, key, cost), signal);
+    if (run === undefined) return hold;
     try {
-      return await todo(hold);
+      return await run(hold);
     } finally {
       await hold.release();
     }
   }
 
-  async #hold(entry: Entry, signal: AbortSignal | undefined): Promise<Hold> {
-    const { channel } = this.#transport;
-    const { policyRef, key, cost } = entry;
-    const said = await this.#transport.task(
-      [entry],
-      (ticket) => channel.hold(ticket, policyRef.number, key, cost),
-      signal,
-    );
-    const decision = said.decision as Decision;
-    const { hold: number } = said;
-    if (number === undefined) throw new RateLimited(decision);
-    const hold = new Hold(decision, async () => {
-      this.#holds.delete(hold);
-      await this.#transport.task([], (ticket) => channel.release(ticket, number));
-    });
-    this.#holds.add(hold);
-    return hold;
-  }
-
-  /** Does what only has to be done. */
-  async #do(policy: PolicyLike, key: string, begin: (ticket: number, policyRef: number) => number): Promise<void> {
-    const entry = this.#entry(policy, key, 1);
-    await this.#giving(
-      key,
-      this.#transport.task([entry], (ticket) => begin(ticket, entry.policyRef.number)),
-    );
+  /** Begins a task about one key that may give units back to it. */
+  async #change(policy: PolicyLike, key: string, start: (ticket: number, policy: number) => number): Promise<void> {
+    const target = this.#target(policy, key, 1);
+    const task = this.#transport.tasks.begin([target], (ticket) => start(ticket, target.policyRef.id));
+    await this.#forgettingDenials(key, task);
   }
 
   /** Denies the key for that many milliseconds, whatever its usage. */
   block(policy: PolicyLike, key: string, ms: number): Promise<void> {
-    if (typeof ms !== 'number') return Promise.reject(new ConfigError(`a block cannot last ${shown(ms)} milliseconds`));
-    return this.#do(policy, key, (ticket, policyRef) => this.#transport.channel.block(ticket, policyRef, key, ms));
+    if (typeof ms !== 'number') {
+      return Promise.reject(new ConfigError(`a block cannot last ${describe(ms)} milliseconds`));
+    }
+    return this.#change(policy, key, (ticket, id) => this.#transport.nativeLimiter.block(ticket, id, key, ms));
   }
 
   /** Ends a block. */
   unblock(policy: PolicyLike, key: string): Promise<void> {
-    return this.#do(policy, key, (ticket, policyRef) => this.#transport.channel.unblock(ticket, policyRef, key));
+    return this.#change(policy, key, (ticket, id) => this.#transport.nativeLimiter.unblock(ticket, id, key));
   }
 
   /** Forgets a key's usage and ends its block. Its journal stays. */
   clear(policy: PolicyLike, key: string): Promise<void> {
-    return this.#do(policy, key, (ticket, policyRef) => this.#transport.channel.clear(ticket, policyRef, key));
+    return this.#change(policy, key, (ticket, id) => this.#transport.nativeLimiter.clear(ticket, id, key));
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */
   async journal(policy: PolicyLike, key: string): Promise<readonly Attempt[]> {
-    const entry = this.#entry(policy, key, 1);
-    const { channel } = this.#transport;
-    const said = await this.#transport.task([entry], (ticket) => channel.journal(ticket, entry.policyRef.number, key));
-    return (said.attempts ?? []).map(attempt);
+    return this.#transport.tasks.journal(this.#target(policy, key, 1));
   }
 
-  /** Whether the store answers; throws what is wrong when it does not. */
+  /** Resolves when the store answers; throws why it does not. */
   async ping(): Promise<void> {
-    const { channel } = this.#transport;
-    await this.#transport.task([], (ticket) => channel.ping(ticket));
+    await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.ping(ticket));
   }
 
   /** The policy that a call would apply. */
   policy(policy: PolicyLike): Policy {
-    return fromPolicy(unwrap(this.#transport.channel.policy(this.#policyRefs.of(policy).number)));
+    return policyFrom(unwrap(this.#transport.nativeLimiter.policy(this.#policyRefs.of(policy).id)));
   }
 
   /** How many of this limiter's callers wait for a key in `acquire`. */
   waiting(policy: PolicyLike, key: string): number {
-    const { policyRef } = this.#entry(policy, key, 1);
-    return this.#transport.channel.waiting(policyRef.number, key);
+    const { policyRef } = this.#target(policy, key, 1);
+    return this.#transport.nativeLimiter.waiting(policyRef.id, key);
   }
 
-  /** Of a limiter with a `rollout`: so many percent of the keys use the new store from the next call on. */
+  /** Of a limiter with a `rollout`: that percentage of the keys uses the new store from the next call on. */
   setRollout(percent: number): void {
     if (typeof percent !== 'number') {
-      throw new ConfigError(`a rollout of ${shown(percent)} percent cannot be: give a number from 0 to 100`);
+      throw new ConfigError(`a rollout of ${describe(percent)} percent cannot be: give a number from 0 to 100`);
     }
-    // What was asked before is asked where it would have been.
+    // Calls that were made before use the store they would have used.
     this.#transport.flush();
-    done(this.#transport.channel.setRollout(percent));
+    throwIfFailed(this.#transport.nativeLimiter.setRollout(percent));
     this.#denyCache?.forgetAll();
   }
 
   /** What was counted since the limiter was made. */
   counters(): Counters {
-    const counted = this.#transport.channel.counters();
-    return { ...counted, denyCache: counted.denyCache + (this.#denyCache?.repeated ?? 0) };
+    const counters = this.#transport.nativeLimiter.counters();
+    return { ...counters, denyCache: counters.denyCache + (this.#denyCache?.repeated ?? 0) };
   }
 
   /** Takes the changed policy file, as a whole or not at all. */
   async reload(): Promise<void> {
-    const { channel } = this.#transport;
     try {
-      await this.#transport.task([], (ticket) => channel.reload(ticket));
+      await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.reload(ticket));
     } finally {
       this.#policyRefs.forget();
     }
@@ -356,26 +321,17 @@ export class Limiter {
     fn: (this: This, ...args: A) => R,
     options: WrapOptions<A>,
   ): (this: This, ...args: A) => Promise<Awaited<R>> {
-    const { key, cost = 1 } = options;
-    const limiter = this;
-    const wrapped = async function (this: This, ...args: A): Promise<Awaited<R>> {
-      const decision = await limiter.check(policy, typeof key === 'function' ? key(...args) : key, {
-        cost: typeof cost === 'function' ? cost(...args) : cost,
-      });
-      if (!decision.allowed) throw new RateLimited(decision);
-      return await fn.apply(this, args as never);
-    };
-    return Object.defineProperty(wrapped, 'name', { value: fn.name });
+    return wrapped((key, checkOptions) => this.check(policy, key, checkOptions), fn, options);
   }
 
-  /** Ends the limiter: holds are given back, what waits is settled, and every later call throws ClosedError. */
+  /** Ends the limiter: holds are given back, calls that wait are answered, and every later call throws ClosedError. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
   async #close(): Promise<void> {
-    await Promise.allSettled(Array.from(this.#holds, (hold) => hold.release()));
+    await this.#holds.releaseAll();
     this.#policyRefs.forget();
     await this.#transport.close();
   }
@@ -388,6 +344,6 @@ export class Limiter {
   static {
     isLocal = (limiter) => limiter.#local;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
-    checkIn = (limiter, policyRef, key, cost) => limiter.#askAbout(CHECK, policyRef, key, cost, 0);
+    checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CHECK, policyRef, key, cost, 0);
   }
 }

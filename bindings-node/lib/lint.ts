@@ -1,13 +1,13 @@
-import type { Place } from './errors.js';
+import type { SourceLocation } from './errors.js';
 import { native, unwrap } from './native.js';
 
-/** Something in a policy file that probably does not do what it seems to. */
+/** A limit in a policy file that probably does not do what its author meant. */
 export interface LintWarning {
   /** The policy's name. */
   readonly policy: string;
-  /** Where it stands in the file. */
-  readonly place?: Place;
-  /** What is odd, and what to do about it. */
+  /** Its position in the file. */
+  readonly place?: SourceLocation;
+  /** What is suspicious, and what to do about it. */
   readonly message: string;
 }
 

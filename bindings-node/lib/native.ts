@@ -1,27 +1,34 @@
-// The compiled core. Its types are generated and private: what users see is written in the other files.
+// The compiled core. Its types are generated and private: the public interface is written in the other files.
 
 import process from 'node:process';
 
 import native = require('../binding/index.js');
 
-import { type Fault, thrown } from './errors.js';
+import { type Failure, type TidegateError, thrown } from './errors.js';
 
 export { native };
 
-/** Whether the event loop can watch a socket for an addon: Node's can, others only say so. */
-export const WATCHES = !('bun' in process.versions) && !('deno' in process.versions);
+/** Whether the event loop can poll a socket for an addon: Node's can. Bun and Deno export the functions without effect. */
+export const LOOP_CAN_POLL = !('bun' in process.versions) && !('deno' in process.versions);
 
-/** Gives back what a native call said, or throws what went wrong: errors cross as values and get their class here. */
-export function unwrap<T extends object>(said: T): Exclude<T, Fault> {
-  if (isFault(said)) throw thrown(said);
-  return said as Exclude<T, Fault>;
+/** Returns the result of a native call, or throws its failure: errors cross as values and get their class here. */
+export function unwrap<T extends object>(result: T): Exclude<T, Failure> {
+  if (isFailure(result)) throw thrown(result);
+  return result as Exclude<T, Failure>;
 }
 
-/** The same for calls that only say something when they fail. */
-export function done(fault: Fault | null | undefined): void {
-  if (fault) throw thrown(fault);
+/** The same for calls that return only a failure. */
+export function throwIfFailed(failure: Failure | null | undefined): void {
+  if (failure) throw thrown(failure);
 }
 
-function isFault(said: object): said is Fault {
-  return 'code' in said && 'message' in said;
+/** Fetches the error of an answer by its number. */
+export function takeError(nativeLimiter: native.NativeLimiter, number: number): TidegateError {
+  return thrown(
+    nativeLimiter.failure(number) ?? { code: 'store_rejected', message: 'the error of this call was lost' },
+  );
+}
+
+function isFailure(result: object): result is Failure {
+  return 'code' in result && 'message' in result;
 }

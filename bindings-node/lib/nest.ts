@@ -22,17 +22,18 @@ import {
 import { APP_GUARD, Reflector } from '@nestjs/core';
 import type { Decision } from './decision.js';
 import { ConfigError } from './errors.js';
-import { type Admission, RequestLimiter } from './http/admission.js';
+import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { attend, turn } from './http/node-response.js';
+import { endWithResponse, waitFor } from './http/node-response.js';
 import { expressTrust, fastifyTrust } from './http/proxy-trust.js';
 import type { PolicyChoice, RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { type NodeRequest, nodeRequestAdapter } from './http/request-adapter.js';
+import { RequestLimiter } from './http/request-limiter.js';
 
 /** A request of Express or of Fastify. */
 export interface NestRequest extends NodeRequest {
-  /** What the guard decided about this request. */
+  /** The Decision of the guard about this request. */
   rateLimit?: Decision;
 }
 
@@ -47,28 +48,29 @@ export interface NestResponse {
 
 type Options = RateLimitOptions<NestRequest, NestResponse>;
 
-/** What a guard is told. Without a policy only handlers that name one are limited. */
+/** The options of a guard. Without a policy only handlers that name one are limited. */
 export interface RateLimitGuardOptions extends Omit<Options, 'policy'> {
   policy?: Options['policy'];
 }
 
-/** Where the options of a guard are found that Nest makes. */
+/** The injection token of the options, for a guard that Nest makes. */
 export const RATE_LIMIT = Symbol.for('tidegate.nest.options');
 
-const HANDLER = 'tidegate:rate-limit';
+/** The metadata key of the limits of a handler or a controller. */
+const LIMITS = 'tidegate:rate-limit';
 
 /**
- * Limits a handler, or all of a controller: by a policy, or by options laid over those of the guard. False: it is not
- * limited.
+ * Limits a handler, or all handlers of a controller: by a policy, or by options that override those of the guard. False: it is
+ * not limited.
  */
 export function RateLimit(
   limits: PolicyChoice<NestRequest> | Partial<Options> | false,
-): CustomDecorator<typeof HANDLER> {
-  return SetMetadata(HANDLER, limits);
+): CustomDecorator<typeof LIMITS> {
+  return SetMetadata(LIMITS, limits);
 }
 
 /** The handler, or the controller, is not limited. */
-export function SkipRateLimit(): CustomDecorator<typeof HANDLER> {
+export function SkipRateLimit(): CustomDecorator<typeof LIMITS> {
   return RateLimit(false);
 }
 
@@ -92,74 +94,71 @@ type Handler = ReturnType<ExecutionContext['getHandler']>;
 export class RateLimitGuard implements CanActivate {
   readonly #options: RateLimitGuardOptions;
   readonly #reflector = new Reflector();
-  readonly #common: NestLimiter | undefined;
-  readonly #requestLimiters = new Map<object, NestLimiter | undefined>();
+  readonly #default: NestLimiter | undefined;
+  readonly #limiters = new Map<object, NestLimiter | undefined>();
 
   constructor(options: RateLimitGuardOptions) {
     this.#options = options;
-    // What is wrong is found now, not when the first request comes.
-    this.#common = this.#made(options);
+    // Made here, so that wrong options are an error now and not at the first request.
+    this.#default = limiterFor(options);
   }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     if (context.getType() !== 'http') {
       throw new ConfigError(`tidegate/nest limits HTTP requests, not ${context.getType()}: put @SkipRateLimit() there`);
     }
-    const requestLimiter = this.#requestLimiterOf(context.getHandler(), context.getClass());
+    const limiter = this.#limiterOf(context.getHandler(), context.getClass());
     const http = context.switchToHttp();
-    return (
-      requestLimiter === undefined ||
-      pass(requestLimiter, http.getRequest<NestRequest>(), http.getResponse<NestResponse>())
-    );
+    return limiter === undefined || respond(limiter, http.getRequest<NestRequest>(), http.getResponse<NestResponse>());
   }
 
-  /** What a handler says goes before what its controller says. */
-  #requestLimiterOf(handler: Handler, controller: Handler): NestLimiter | undefined {
-    const said = this.#reflector.get<unknown>(HANDLER, handler) !== undefined;
-    const place = said ? handler : controller;
-    if (this.#requestLimiters.has(place)) return this.#requestLimiters.get(place);
-    const limits = this.#reflector.get<unknown>(HANDLER, place);
-    const name = said ? `${controller.name}.${handler.name}` : controller.name;
-    const requestLimiter =
-      limits === undefined ? this.#common : this.#made({ ...this.#options, ...laidOver(limits) }, name);
-    this.#requestLimiters.set(place, limits === false ? undefined : requestLimiter);
-    return this.#requestLimiters.get(place);
-  }
-
-  #made(options: RateLimitGuardOptions, place?: string): NestLimiter | undefined {
-    if (options.policy === undefined) return undefined;
-    return new RequestLimiter<NestRequest, NestResponse>(adapter, options as Options, place);
+  /** The limiter of a handler. A decorator of the handler overrides one of its controller. */
+  #limiterOf(handler: Handler, controller: Handler): NestLimiter | undefined {
+    const isDecorated = this.#reflector.get<unknown>(LIMITS, handler) !== undefined;
+    const target = isDecorated ? handler : controller;
+    if (this.#limiters.has(target)) return this.#limiters.get(target);
+    const limits = this.#reflector.get<unknown>(LIMITS, target);
+    const route = isDecorated ? `${controller.name}.${handler.name}` : controller.name;
+    const limiter =
+      limits === undefined ? this.#default : limiterFor({ ...this.#options, ...optionsOf(limits) }, route);
+    this.#limiters.set(target, limits === false ? undefined : limiter);
+    return this.#limiters.get(target);
   }
 }
 
 Injectable()(RateLimitGuard);
 Inject(RATE_LIMIT)(RateLimitGuard, undefined, 0);
 
-function laidOver(handler: unknown): Partial<Options> {
-  if (handler === undefined || handler === false) return {};
-  const isOptions =
-    typeof handler === 'object' && handler !== null && Object.getPrototypeOf(handler) === Object.prototype;
-  return isOptions ? (handler as Partial<Options>) : { policy: handler as PolicyChoice<NestRequest> };
+function limiterFor(options: RateLimitGuardOptions, route?: string): NestLimiter | undefined {
+  if (options.policy === undefined) return undefined;
+  return new RequestLimiter<NestRequest, NestResponse>(adapter, options as Options, route);
 }
 
-async function pass(requestLimiter: NestLimiter, request: NestRequest, response: NestResponse): Promise<boolean> {
-  const admission = await requestLimiter.ask(request);
+/** The options that the argument of a decorator stands for. */
+function optionsOf(limits: unknown): Partial<Options> {
+  if (limits === undefined || limits === false) return {};
+  const isOptions = typeof limits === 'object' && limits !== null && Object.getPrototypeOf(limits) === Object.prototype;
+  return isOptions ? (limits as Partial<Options>) : { policy: limits as PolicyChoice<NestRequest> };
+}
+
+async function respond(limiter: NestLimiter, request: NestRequest, response: NestResponse): Promise<boolean> {
+  const admission = await limiter.admit(request);
   if (admission === undefined) return true;
   if (admission.decision !== undefined) request.rateLimit = admission.decision;
-  admission.announce(put, response);
+  admission.announce(setHeader, response);
   if (!admission.admitted) throw new RateLimitException(admission, await admission.denied(response));
-  attend(admission, response.raw ?? (response as unknown as ServerResponse), response);
-  await turn(admission.delayMs);
+  endWithResponse(admission, response.raw ?? (response as unknown as ServerResponse), response);
+  await waitFor(admission.delayMs);
   return true;
 }
 
-function put(response: NestResponse, name: string, value: string): void {
+function setHeader(response: NestResponse, name: string, value: string): void {
   response.header(name, value);
 }
 
-/** Thrown when a request is refused. A filter may answer in its own way; the problem is what `getResponse` says. */
+/** Thrown when a request is refused. A filter may answer in its own way; `getResponse` returns the problem. */
 export class RateLimitException extends HttpException {
-  /** The denial; nothing when the store could not be asked. */
+  /** The denial; undefined when the store could not be asked. */
   readonly decision: Decision | undefined;
 
   constructor(admission: Admission<NestRequest, NestResponse>, body: unknown) {
@@ -184,7 +183,7 @@ class Problem extends StreamableFile {
 }
 
 /** Limits all handlers of an application: `imports: [RateLimitModule.forRoot({ limiter, policy })]`. */
-// biome-ignore lint/complexity/noStaticOnlyClass: Nest knows modules as classes
+// biome-ignore lint/complexity/noStaticOnlyClass: a module of Nest is a class
 export class RateLimitModule {
   static forRoot(options: RateLimitGuardOptions): DynamicModule {
     return {

@@ -1,46 +1,46 @@
-import type { PolicyRef } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
-import { PolicyError, shown } from './errors.js';
+import { describe, PolicyError } from './errors.js';
 import { unwrap } from './native.js';
-import { Policy, type PolicyLike, policyOf } from './policy.js';
+import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef } from './policy.js';
 import type { Transport } from './transport.js';
 
-/** Policies a limiter knows by number; a program that makes up more of them begins anew. */
-const MOST = 10_000;
+/** The most policies that are kept. A program that makes more of them begins with an empty list again. */
+const MAX_POLICIES = 10_000;
 
-/** What a limiter knows of the policies it was asked about. */
+/** The policies that a limiter has resolved, so that each crosses only once. */
 export class PolicyRefs {
   readonly #transport: Transport;
   readonly #denyCache: DenyCache | undefined;
-  readonly #known = new Map<PolicyLike, PolicyRef>();
+  readonly #resolved = new Map<PolicyLike, PolicyRef>();
 
-  constructor(transport: Transport, denied: DenyCache | undefined) {
+  constructor(transport: Transport, denyCache: DenyCache | undefined) {
     this.#transport = transport;
-    this.#denyCache = denied;
+    this.#denyCache = denyCache;
   }
 
-  /** What calls about a policy need to know of it. */
+  /** The policy as calls name it. */
   of(policy: PolicyLike): PolicyRef {
-    return this.#known.get(policy) ?? this.#resolve(policy);
+    return this.#resolved.get(policy) ?? this.#resolve(policy);
   }
 
   #resolve(policy: PolicyLike): PolicyRef {
     if (typeof policy !== 'string' && !(policy instanceof Policy)) {
-      throw new PolicyError(`a policy cannot be ${shown(policy)}: give a name, a notation or a Policy`);
+      throw new PolicyError(`a policy cannot be ${describe(policy)}: give a name, a notation or a Policy`);
     }
-    if (this.#known.size >= MOST) this.forget();
-    const resolved = unwrap(this.#transport.channel.resolve(typeof policy === 'string' ? policy : policyOf(policy)));
+    if (this.#resolved.size >= MAX_POLICIES) this.forget();
+    const { nativeLimiter } = this.#transport;
+    const resolved = unwrap(nativeLimiter.resolve(typeof policy === 'string' ? policy : nativePolicyOf(policy)));
     const policyRef: PolicyRef = { ...resolved, given: policy };
-    this.#known.set(policy, policyRef);
+    this.#resolved.set(policy, policyRef);
     return policyRef;
   }
 
-  /** Policies may be others from now on. */
+  /** Forgets all policies, because they may be different from now on. */
   forget(): void {
-    // What is still to be sent refers to them by number.
+    // Queued calls name policies by the old list.
     this.#transport.flush();
-    this.#known.clear();
-    this.#transport.channel.forget();
+    this.#resolved.clear();
+    this.#transport.nativeLimiter.forgetPolicies();
     this.#denyCache?.forgetAll();
   }
 }

@@ -21,21 +21,21 @@ export type Duration = number | string;
 
 /** The numbers of a limit besides algorithm and count. */
 export interface LimitOptions {
-  /** How long `count` units are for; for `concurrency` the ttl of its holds, 60 s when not said. */
+  /** The time that `count` units are for; for `concurrency` the ttl of its holds, by default 60 s. */
   period?: Duration;
-  /** Buckets: room for so many units at once. */
+  /** Buckets: the units it admits at once. */
   burst?: number;
   /** `token-bucket`: the tokens it starts with, instead of full. */
   initial?: number;
-  /** `sliding-window`: its granules, 20 when not said. */
+  /** `sliding-window`: its granules. Default 20. */
   precision?: number;
 }
 
 /** The options of a policy. */
 export interface PolicyOptions {
-  /** What it is called; its notation when not said, so that the same limits written in two places are the same policy. */
+  /** Its name. Default: its notation, so that the same limits written in two places are the same policy. */
   name?: string;
-  /** Overrides the limiter's choice of what to answer when the store fails. */
+  /** What a check answers when the store fails. Overrides the limiter's option. */
   onStoreError?: OnStoreError;
   /** Evaluate and count, but never deny. */
   shadow?: boolean;
@@ -43,52 +43,66 @@ export interface PolicyOptions {
   blockFor?: Duration;
   /** Charge denied checks too: a caller that keeps hammering stays out. */
   countDenied?: boolean;
-  /** Remember the newest so many attempts with their metadata. */
+  /** How many of the newest attempts to remember, with their metadata. */
   journal?: number;
-  /** Take units in advance and spend them without the network: a number of them, or a share such as `'5%'`. */
+  /** Take units in advance and spend them without the network: a number of units, or a share such as `'5%'`. */
   lease?: number | string;
 }
 
 /** What a call takes as its policy: a name, a notation written in place, or a Policy. */
 export type PolicyLike = string | Policy;
 
-export let limitOf: (limit: Limit) => native.Limit;
-export let policyOf: (policy: Policy) => native.Policy;
+/** A policy as a limiter has resolved it. */
+export interface PolicyRef {
+  /** Its number in calls. */
+  readonly id: number;
+  readonly name: string;
+  /** Whether it has units that are held and given back. */
+  readonly holds: boolean;
+  /** How HTTP announces it, if it does. */
+  readonly announcement?: native.Announcement;
+  /** What the caller gave. */
+  readonly given: PolicyLike;
+}
 
-/** What the native side has made: its own way in, so that the constructors take what users say. */
-let made: native.Limit | native.Policy | undefined;
+export let nativeLimitOf: (limit: Limit) => native.Limit;
+export let nativePolicyOf: (policy: Policy) => native.Policy;
 
-function fromLimit(limit: native.Limit): Limit {
-  made = limit;
+/** Set before a constructor is called for an object of the native side, so that the signatures are for users only. */
+let nativeObject: native.Limit | native.Policy | undefined;
+
+function limitFrom(limit: native.Limit): Limit {
+  nativeObject = limit;
   return new Limit('gcra', 1);
 }
 
-/** A policy of the native side. */
-export function fromPolicy(policy: native.Policy): Policy {
-  made = policy;
+/** The Policy of a native one. */
+export function policyFrom(policy: native.Policy): Policy {
+  nativeObject = policy;
   return new Policy('');
 }
 
-function taken<T>(kind: abstract new (...given: never[]) => T): T | undefined {
-  const one = made;
-  made = undefined;
-  return one instanceof kind ? one : undefined;
+function takeNative<T>(kind: abstract new (...args: never[]) => T): T | undefined {
+  const object = nativeObject;
+  nativeObject = undefined;
+  return object instanceof kind ? object : undefined;
 }
 
-/** Without what was not said, which is not the same as what was said to be undefined. */
-function said<T extends object>(options: T): T {
+/** Without options that are undefined: the native side takes them for values. */
+function withoutUndefined<T extends object>(options: T): T {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
 }
 
-/** Options that nobody knows are mistakes: better loud than without effect. */
-function known(options: object, names: readonly string[], what: string): void {
+/** Throws for an option that does not exist: it is a mistake, and must not be without effect. */
+function checkNames(options: object, names: readonly string[], what: string): void {
   for (const name of Object.keys(options)) {
     if (!names.includes(name)) throw new PolicyError(`${what} has no option ${name}: it has ${names.join(', ')}`);
   }
 }
 
-function typed(options: object, types: Record<string, readonly string[]>, what: string): void {
-  known(options, Object.keys(types), what);
+/** Throws for an option that does not exist, or that has the wrong type. */
+function checkTypes(options: object, types: Record<string, readonly string[]>, what: string): void {
+  checkNames(options, Object.keys(types), what);
   for (const [name, value] of Object.entries(options)) {
     const fits = types[name] ?? [];
     if (!fits.includes(typeof value)) {
@@ -123,59 +137,59 @@ const POLICY_OPTIONS = {
  */
 export class Limit {
   readonly #limit: native.Limit;
-  readonly #numbers: native.LimitProperties;
+  readonly #properties: native.LimitProperties;
 
   constructor(algorithm: Algorithm, count: number, options: LimitOptions = {}) {
-    this.#limit = taken(native.Limit) ?? described(algorithm, count, options);
-    this.#numbers = this.#limit.numbers();
+    this.#limit = takeNative(native.Limit) ?? nativeLimit(algorithm, count, options);
+    this.#properties = this.#limit.properties();
   }
 
   get algorithm(): Algorithm {
-    return this.#numbers.algorithm as Algorithm;
+    return this.#properties.algorithm as Algorithm;
   }
 
   /** Units per period. */
   get count(): number {
-    return this.#numbers.count;
+    return this.#properties.count;
   }
 
   /** The period in milliseconds; the ttl of the holds for `concurrency`. */
   get periodMs(): number {
-    return this.#numbers.periodMs;
+    return this.#properties.periodMs;
   }
 
-  /** The burst that was asked for. */
+  /** The burst, if one was given. */
   get burst(): number | undefined {
-    return this.#numbers.burst;
+    return this.#properties.burst;
   }
 
   /** The most units it ever admits at once. */
   get capacity(): number {
-    return this.#numbers.capacity;
+    return this.#properties.capacity;
   }
 
-  /** The tokens a `token-bucket` starts with, when that was said. */
+  /** The tokens a `token-bucket` starts with, if that was given. */
   get initial(): number | undefined {
-    return this.#numbers.initial;
+    return this.#properties.initial;
   }
 
   /** The granules of a `sliding-window`. */
   get precision(): number | undefined {
-    return this.#numbers.precision;
+    return this.#properties.precision;
   }
 
   /** The notation. */
   toString(): string {
-    return this.#numbers.notation;
+    return this.#properties.notation;
   }
 
   static {
-    limitOf = (limit) => limit.#limit;
+    nativeLimitOf = (limit) => limit.#limit;
   }
 }
 
 /**
- * Limits that must all admit, plus options. It never changes.
+ * Limits that must all admit, plus options. It is immutable.
  *
  * ```ts
  * new Policy('20/minute; 5/3s', { shadow: true })
@@ -187,21 +201,21 @@ export class Policy {
   readonly #options: native.PolicyOptionValues;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
-    this.#policy = taken(native.Policy) ?? composed(limits, options);
+    this.#policy = takeNative(native.Policy) ?? nativePolicy(limits, options);
     this.#options = this.#policy.options();
   }
 
-  /** The name, or the notation when none was given. */
+  /** The name, or the notation when it has no name. */
   get name(): string {
     return this.#policy.name();
   }
 
   /** The limits, in the order they were written. */
   get limits(): readonly Limit[] {
-    return this.#policy.limits().map(fromLimit);
+    return this.#policy.limits().map(limitFrom);
   }
 
-  /** What a check answers when the store fails; the limiter's choice when not said. */
+  /** What a check answers when the store fails; undefined when the limiter's option decides. */
   get onStoreError(): OnStoreError | undefined {
     return this.#options.onStoreError as OnStoreError | undefined;
   }
@@ -211,12 +225,12 @@ export class Policy {
     return this.#options.shadow;
   }
 
-  /** How long a key stays denied once it was, in milliseconds; not said: no longer than its limits say. */
+  /** How long a key stays denied once it was, in milliseconds; undefined when only its limits decide. */
   get blockForMs(): number | undefined {
     return this.#options.blockForMs;
   }
 
-  /** Whether denied checks are charged, too. */
+  /** Whether denied checks are charged too. */
   get countDenied(): boolean {
     return this.#options.countDenied;
   }
@@ -232,24 +246,24 @@ export class Policy {
   }
 
   static {
-    policyOf = (policy) => policy.#policy;
+    nativePolicyOf = (policy) => policy.#policy;
   }
 }
 
-function described(algorithm: Algorithm, count: number, options: LimitOptions): native.Limit {
-  const rest = said(options);
-  typed(rest, LIMIT_OPTIONS, 'a limit');
-  typed({ algorithm, count }, { algorithm: ['string'], count: ['number'] }, 'a limit');
+function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions): native.Limit {
+  const rest = withoutUndefined(options);
+  checkTypes(rest, LIMIT_OPTIONS, 'a limit');
+  checkTypes({ algorithm, count }, { algorithm: ['string'], count: ['number'] }, 'a limit');
   return unwrap(native.limit({ algorithm, count, ...rest }));
 }
 
-function composed(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
-  const rest = said(options);
-  typed(rest, POLICY_OPTIONS, 'a policy');
+function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
+  const rest = withoutUndefined(options);
+  checkTypes(rest, POLICY_OPTIONS, 'a policy');
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {
     if (typeof limit === 'string') return limit;
-    if (limit instanceof Limit) return limitOf(limit);
+    if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${String(limit)}: give a notation or a Limit`);
   });
   return unwrap(native.policy(natives, rest));

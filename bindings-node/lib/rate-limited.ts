@@ -1,7 +1,7 @@
 import type { Decision } from './decision.js';
 import { TidegateError } from './errors.js';
 
-/** Thrown where a denial has to end something: by a function that was wrapped, and by `hold` when there is no room. */
+/** A denial as an error: thrown by a function that `wrap` made, and by `hold` when there is no room. */
 export class RateLimited extends TidegateError {
   /** The denial. */
   readonly decision: Decision;

@@ -1,12 +1,12 @@
-import { ConfigError, shown } from './errors.js';
+import { ConfigError, describe } from './errors.js';
 
-export let sidesOf: (rollout: Rollout) => readonly [oldUrl: string, newUrl: string];
+export let urlsOf: (rollout: Rollout) => readonly [oldUrl: string, newUrl: string];
 
 /** A move from one store to another: what `rollout` makes. */
 export class Rollout {
-  // Private, also to whoever prints it: URLs may hold passwords.
-  readonly #sides: readonly [string, string];
-  /** The share of the keys that begins with the new store. */
+  // Private, so that printing it shows no URL: URLs may hold passwords.
+  readonly #urls: readonly [string, string];
+  /** The percentage of the keys that use the new store at first. */
   readonly percent: number;
 
   /** @internal */
@@ -15,20 +15,20 @@ export class Rollout {
       if (typeof url !== 'string') throw new ConfigError('a store is named by its URL, a string');
     }
     if (typeof percent !== 'number') {
-      throw new ConfigError(`a rollout of ${shown(percent)} percent cannot be: give a number from 0 to 100`);
+      throw new ConfigError(`a rollout of ${describe(percent)} percent cannot be: give a number from 0 to 100`);
     }
-    this.#sides = [oldUrl, newUrl];
+    this.#urls = [oldUrl, newUrl];
     this.percent = percent;
   }
 
   static {
-    sidesOf = (rollout) => rollout.#sides;
+    urlsOf = (rollout) => rollout.#urls;
   }
 }
 
 /**
- * From an old store to a new one: `percent` of the keys use the new one, always the same ones. Give it to a limiter as its
- * store; `limiter.setRollout(percent)` changes the share at once. What was used in the other store is not carried along.
+ * A move from an old store to a new one: `percent` of the keys use the new one, always the same keys. Give it to a limiter as
+ * its store; `limiter.setRollout(percent)` changes the percentage at once. Usage in the other store is not copied.
  *
  * ```ts
  * const limiter = new Limiter({ store: rollout('redis://old', 'redis://new', 5) });

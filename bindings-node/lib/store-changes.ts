@@ -1,11 +1,11 @@
-// What becomes of stores: one line for each change of state, and the change itself for whoever wants it.
+// Reports when a store is lost, refuses or is back: one log line for each change, and the change itself for a listener.
 
 import process from 'node:process';
 
-import { ConfigError, shown } from './errors.js';
+import { ConfigError, describe } from './errors.js';
 import type { native } from './native.js';
 
-/** A store changed its state. Each change is told once. */
+/** A store changed its state. Each change is reported once. */
 export interface StoreChange {
   /** The store, without secrets. */
   readonly store: string;
@@ -13,11 +13,11 @@ export interface StoreChange {
   readonly state: 'lost' | 'refusing' | 'back';
   /** What happened and why, in one sentence. */
   readonly message: string;
-  /** Since when it is away; for `back`, since when it was. */
+  /** When it was lost. */
   readonly since: Date;
 }
 
-/** Who writes lines down: `console`, or what most logging libraries make. */
+/** Takes log lines: `console` is one, and so are the loggers of most libraries. */
 export interface Logger {
   /** A store is lost, or refuses. */
   warn(message: string): unknown;
@@ -25,29 +25,29 @@ export interface Logger {
   info(message: string): unknown;
 }
 
-/** Tells what becomes of stores. */
+/** Reports the changes of a limiter's stores. */
 export class StoreChangeReporter {
   readonly #logger: Logger | false;
   readonly #onChange: ((change: StoreChange) => void) | undefined;
 
   constructor(logger: Logger | false | undefined, onChange: ((change: StoreChange) => void) | undefined) {
     if (logger !== undefined && logger !== false && !isLogger(logger)) {
-      throw new ConfigError(`logger cannot be ${shown(logger)}: give an object with warn and info, or false`);
+      throw new ConfigError(`logger cannot be ${describe(logger)}: give an object with warn and info, or false`);
     }
     if (onChange !== undefined && typeof onChange !== 'function') {
-      throw new ConfigError(`onChange cannot be ${shown(onChange)}: it must be a function`);
+      throw new ConfigError(`onChange cannot be ${describe(onChange)}: it must be a function`);
     }
-    this.#logger = logger ?? warnings;
+    this.#logger = logger ?? processWarnings;
     this.#onChange = onChange;
   }
 
-  tell({ store, state, message, since }: native.StoreChange): void {
+  report({ store, state, message, since }: native.StoreChange): void {
     const change = { store, state: state as StoreChange['state'], message, since: new Date(since) };
     try {
       if (this.#logger !== false) this.#logger[state === 'back' ? 'info' : 'warn'](message);
       this.#onChange?.(change);
     } catch (error) {
-      // Others' code: what it breaks must not end the process because a store was lost.
+      // The application's code threw. That must not end the process because a store was lost.
       process.emitWarning(error instanceof Error ? error : String(error));
     }
   }
@@ -58,9 +58,9 @@ function isLogger(value: unknown): value is Logger {
   return typeof warn === 'function' && typeof info === 'function';
 }
 
-function warning(message: string): void {
+function emitWarning(message: string): void {
   process.emitWarning(message, 'TidegateWarning');
 }
 
-/** Where lines go when nobody is named: to the process, which shows them on stderr and tells `process.on('warning')`. */
-const warnings: Logger = { warn: warning, info: warning };
+/** The default logger: Node prints the warnings of a process on stderr, and emits `process.on('warning')`. */
+const processWarnings: Logger = { warn: emitWarning, info: emitWarning };

@@ -1,72 +1,67 @@
-//! Answers as numbers. JavaScript reads them out of one array that is used again and again: an object for every answer
-//! would cost more than the answer. `lib/record.ts` reads what is written here.
-//!
-//! A record begins with its ticket and a head: what it is, its flags, and how many limits or records follow.
+//! Writes answers as numbers. JavaScript reads them out of one array that is used again and again: an object for every answer
+//! would cost more than the answer. [`layout`](crate::layout) says where each number stands.
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use napi_derive::napi;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
-// What a record is, in the low four bits of its head.
-pub(crate) const DECISION: u64 = 0;
-pub(crate) const GROUP: u64 = 1;
-pub(crate) const NOTHING: u64 = 2;
-// What is fetched by the number that follows.
-pub(crate) const FAILURE: u64 = 3;
-pub(crate) const HOLD: u64 = 4;
-pub(crate) const ATTEMPTS: u64 = 5;
+use crate::layout::{
+    ALGORITHM_COUNT, AnswerField, AnswerKind, COUNT_SHIFT, DecisionField, DecisionFlag, LIMIT_LENGTH, LimitField,
+    LimitFlag, NEVER, SOURCE_SHIFT,
+};
 
-const ALLOWED: u64 = 1 << 4;
-const SHADOW: u64 = 1 << 5;
-/// The first limit refused, and says nothing else than the Decision.
-const EXCEEDED: u64 = 1 << 6;
-/// There is one limit, and the Decision says all about it.
-const SIMPLE: u64 = 1 << 7;
-const SOURCE: u32 = 8;
-const UNAVAILABLE: u64 = 1 << 12;
-const COUNT: u32 = 16;
+const HEADER: usize = AnswerField::Header as usize;
+/// The ticket, and the numbers of a Decision before its limits.
+const FIXED_LENGTH: usize = HEADER + DecisionField::Limits as usize;
 
-/// Beside whether it refused: this is the limit that binds.
-const BINDS: u8 = 2;
+/// Sources by their numbers.
+const SOURCES: [Source; 4] = [Source::Store, Source::DenyCache, Source::Lease, Source::Fallback];
 
-/// Stands for what never happens.
-const NEVER: f64 = -1.0;
+/// The names of the sources, in the order of their numbers.
+#[napi(catch_unwind)]
+pub fn sources() -> Vec<String> {
+    SOURCES.iter().map(|source| source.name().to_owned()).collect()
+}
+
+/// The number of a source. One without a number counts as the store.
+fn source_number(source: Source) -> u64 {
+    SOURCES.iter().position(|known| *known == source).unwrap_or_default() as u64
+}
+
+/// The source of that number.
+pub(crate) fn source_of(number: u8) -> Source {
+    SOURCES.get(usize::from(number)).copied().unwrap_or_default()
+}
 
 fn micros(length: Duration) -> f64 {
     length.as_micros() as f64
 }
 
 fn wait(length: Option<Duration>) -> f64 {
-    length.map_or(NEVER, micros)
+    length.map_or(f64::from(NEVER), micros)
 }
 
-fn source(source: Source) -> u64 {
-    match source {
-        Source::DenyCache => 1,
-        Source::Lease => 2,
-        Source::Fallback => 3,
-        // A source that is not known yet is the store's.
-        _ => 0,
-    }
-}
-
-/// The source of that number.
-pub(crate) const fn source_of(number: u8) -> Source {
-    match number {
-        1 => Source::DenyCache,
-        2 => Source::Lease,
-        3 => Source::Fallback,
-        _ => Source::Store,
-    }
-}
-
-/// Algorithm and period in one number: there are nine of the one, and the other ends at 10 years.
-fn kind(limit: &LimitState) -> f64 {
+/// Algorithm and period in one number, which a double holds exactly: periods end at 10 years.
+fn limit_kind(limit: &LimitState) -> f64 {
     let algorithm = Algorithm::ALL.iter().position(|algorithm| *algorithm == limit.algorithm).unwrap_or_default();
-    (limit.period.micros() * 16 + algorithm as u64) as f64
+    (limit.period.micros() * u64::from(ALGORITHM_COUNT) + algorithm as u64) as f64
 }
 
-fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
+fn write_limit(out: &mut Vec<f64>, limit: &LimitState, binds: bool) {
+    let exceeded = if limit.exceeded { LimitFlag::Exceeded as u8 } else { 0 };
+    let binds = if binds { LimitFlag::Binds as u8 } else { 0 };
+    let mut numbers = [0.0; LIMIT_LENGTH as usize];
+    numbers[LimitField::Kind as usize] = limit_kind(limit);
+    numbers[LimitField::Limit as usize] = limit.limit as f64;
+    numbers[LimitField::Remaining as usize] = limit.remaining as f64;
+    numbers[LimitField::RetryAfter as usize] = wait(limit.retry_after);
+    numbers[LimitField::ResetAfter as usize] = micros(limit.reset_after);
+    numbers[LimitField::Flags as usize] = f64::from(exceeded | binds);
+    out.extend_from_slice(&numbers);
+}
+
+fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     let mut limits = decision.limits();
     let count = limits.len() as u64;
     let (remaining, retry, reset) = (decision.remaining(), decision.retry_after(), decision.reset_after());
@@ -74,73 +69,73 @@ fn body(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         let waits = if limit.exceeded { retry } else { Some(Duration::ZERO) };
         (limit.remaining, limit.retry_after, limit.reset_after) == (remaining, waits, reset)
     });
-    let mut head = DECISION | source(decision.source()) << SOURCE | count << COUNT;
+    let mut header =
+        AnswerKind::Decision as u64 | source_number(decision.source()) << SOURCE_SHIFT | count << COUNT_SHIFT;
     for (flag, set) in [
-        (ALLOWED, decision.allowed()),
-        (SHADOW, decision.shadow()),
-        (SIMPLE, simple.is_some()),
-        (UNAVAILABLE, decision.unavailable()),
-        (EXCEEDED, simple.is_some_and(|limit| limit.exceeded)),
+        (DecisionFlag::Allowed, decision.allowed()),
+        (DecisionFlag::Shadow, decision.shadow()),
+        (DecisionFlag::Simple, simple.is_some()),
+        (DecisionFlag::Unavailable, decision.unavailable()),
+        (DecisionFlag::Exceeded, simple.is_some_and(|limit| limit.exceeded)),
     ] {
-        head |= if set { flag } else { 0 };
+        header |= if set { flag as u64 } else { 0 };
     }
     let reset_at = decision.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default();
-    out.extend_from_slice(&[
-        ticket as f64,
-        head as f64,
-        decision.limit() as f64,
-        remaining as f64,
-        wait(retry),
-        micros(reset),
-        micros(reset_at),
-        micros(decision.delay()),
-        decision.charged() as f64,
-        micros(decision.denied_for().unwrap_or_default()),
-        micros(decision.at()),
-    ]);
+    let mut record = [0.0; FIXED_LENGTH];
+    record[AnswerField::Ticket as usize] = ticket as f64;
+    record[HEADER + DecisionField::Header as usize] = header as f64;
+    record[HEADER + DecisionField::Limit as usize] = decision.limit() as f64;
+    record[HEADER + DecisionField::Remaining as usize] = remaining as f64;
+    record[HEADER + DecisionField::RetryAfter as usize] = wait(retry);
+    record[HEADER + DecisionField::ResetAfter as usize] = micros(reset);
+    record[HEADER + DecisionField::ResetAt as usize] = micros(reset_at);
+    record[HEADER + DecisionField::Delay as usize] = micros(decision.delay());
+    record[HEADER + DecisionField::Charged as usize] = decision.charged() as f64;
+    record[HEADER + DecisionField::DeniedFor as usize] = micros(decision.denied_for().unwrap_or_default());
+    record[HEADER + DecisionField::At as usize] = micros(decision.at());
+    out.extend_from_slice(&record);
     match simple {
-        Some(limit) => out.push(kind(&limit)),
+        Some(limit) => out.push(limit_kind(&limit)),
         None => {
             let binds = decision.binding_index();
-            for (index, limit) in decision.limits().enumerate() {
-                out.extend_from_slice(&[
-                    kind(&limit),
-                    limit.limit as f64,
-                    limit.remaining as f64,
-                    wait(limit.retry_after),
-                    micros(limit.reset_after),
-                    f64::from(u8::from(limit.exceeded) | if index == binds { BINDS } else { 0 }),
-                ]);
-            }
+            decision.limits().enumerate().for_each(|(index, limit)| write_limit(out, &limit, index == binds));
         }
     }
 }
 
-/// Writes a Decision; one of `check_all` with those of its entries, and which of them speaks for all.
-pub(crate) fn decision(out: &mut Vec<f64>, ticket: u64, whole: &Decision) {
-    let parts = whole.decisions();
-    if parts.is_empty() {
-        return body(out, ticket, whole);
+/// Writes a Decision. For one of `check_all` the Decisions of its entries follow, and `Value` names the one it is a copy of.
+pub(crate) fn write_decision(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
+    let entries = decision.decisions();
+    if entries.is_empty() {
+        return write_single(out, ticket, decision);
     }
-    // The whole is a copy of one of its parts.
-    let same = |part: &&Decision| {
-        (part.key(), part.policy(), part.cost()) == (whole.key(), whole.policy(), whole.cost())
-            && (part.allowed(), part.remaining(), part.reset_at())
-                == (whole.allowed(), whole.remaining(), whole.reset_at())
+    let is_copied = |entry: &&Decision| {
+        (entry.key(), entry.policy(), entry.cost()) == (decision.key(), decision.policy(), decision.cost())
+            && (entry.allowed(), entry.remaining(), entry.reset_at())
+                == (decision.allowed(), decision.remaining(), decision.reset_at())
     };
-    let speaker = parts.iter().position(|part| same(&part)).unwrap_or_default();
-    out.extend_from_slice(&[ticket as f64, (GROUP | (parts.len() as u64) << COUNT) as f64, speaker as f64]);
-    for part in parts {
-        body(out, ticket, part);
+    let copied = entries.iter().position(|entry| is_copied(&entry)).unwrap_or_default();
+    let header = AnswerKind::Group as u64 | (entries.len() as u64) << COUNT_SHIFT;
+    write_value(out, ticket, header, copied as u64);
+    for entry in entries {
+        write_single(out, ticket, entry);
     }
 }
 
-/// Writes that it is done.
-pub(crate) fn nothing(out: &mut Vec<f64>, ticket: u64) {
-    out.extend_from_slice(&[ticket as f64, NOTHING as f64]);
+/// Writes that a call which only had to be done is done.
+pub(crate) fn write_nothing(out: &mut Vec<f64>, ticket: u64) {
+    out.extend_from_slice(&[ticket as f64, AnswerKind::Nothing as u64 as f64]);
 }
 
-/// Writes that something is to be fetched.
-pub(crate) fn attachment(out: &mut Vec<f64>, ticket: u64, what: u64, number: u64) {
-    out.extend_from_slice(&[ticket as f64, what as f64, number as f64]);
+/// Writes that an attachment is to be fetched by its number.
+pub(crate) fn write_attachment(out: &mut Vec<f64>, ticket: u64, kind: AnswerKind, number: u64) {
+    write_value(out, ticket, kind as u64, number);
+}
+
+fn write_value(out: &mut Vec<f64>, ticket: u64, header: u64, value: u64) {
+    let mut record = [0.0; AnswerField::Value as usize + 1];
+    record[AnswerField::Ticket as usize] = ticket as f64;
+    record[AnswerField::Header as usize] = header as f64;
+    record[AnswerField::Value as usize] = value as f64;
+    out.extend_from_slice(&record);
 }

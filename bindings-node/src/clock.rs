@@ -7,7 +7,7 @@ use napi_derive::napi;
 
 use crate::number::micros;
 
-/// A clock that moves when it is told to.
+/// A clock that moves only by `set`.
 #[napi]
 pub struct Clock {
     pub(crate) clock: Arc<tidegate::ManualClock>,
@@ -21,14 +21,14 @@ impl Clock {
         Self { clock: Arc::new(tidegate::ManualClock::new(time(now))) }
     }
 
-    /// Sets it, also back.
+    /// Sets the time, also to an earlier one.
     #[napi(catch_unwind)]
     pub fn set(&self, now: f64) {
         self.clock.set(time(now));
     }
 }
 
-/// The TypeScript side has seen to it that it is a time.
+/// The TypeScript side has checked that the number is a time.
 fn time(milliseconds: f64) -> Duration {
     Duration::from_micros(micros(milliseconds).unwrap_or_default())
 }

@@ -5,25 +5,25 @@ use napi_derive::napi;
 /// What the layers have counted.
 #[napi(object)]
 pub struct Counters {
-    /// Operations that were sent to a store.
+    /// Operations that were sent to a shared store.
     pub asked: f64,
-    /// Denials that were repeated without asking.
+    /// Denials that were repeated without asking the store.
     pub deny_cache: f64,
-    /// Answers of `open` …
+    /// Answers that `open` gave because the store failed.
     pub fallback_open: f64,
-    /// … of `closed` …
+    /// Answers that `closed` gave.
     pub fallback_closed: f64,
-    /// … and of `local`.
+    /// Answers that `local` gave.
     pub fallback_local: f64,
-    /// How often a store was given up for lost.
+    /// How many times a store was lost.
     pub lost: f64,
     /// Operations that were not sent because the store was lost.
     pub withheld: f64,
-    /// Operations that failed with `store_unavailable` …
+    /// Operations that failed with `store_unavailable`.
     pub store_unavailable: f64,
-    /// … with `store_timeout` …
+    /// Operations that failed with `store_timeout`.
     pub store_timeout: f64,
-    /// … and with `store_rejected`.
+    /// Operations that failed with `store_rejected`.
     pub store_rejected: f64,
 }
 

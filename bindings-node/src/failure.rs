@@ -1,20 +1,20 @@
-//! Errors as values: Node-API cannot throw one of our classes with its fields, the TypeScript side can.
+//! Errors as values. Node-API cannot throw an error of our classes with its fields; the TypeScript side can.
 
 use napi_derive::napi;
 use tidegate::{Error, ErrorKind};
 
-/// Why something could not be done.
+/// An error of the core.
 #[napi(object)]
 pub struct Failure {
     /// The stable code.
     pub code: String,
-    /// The sentence.
+    /// What is wrong, in one sentence.
     pub message: String,
-    /// Where it was found, for texts and files.
+    /// Where it was found, for notations and policy files.
     pub place: Option<SourceLocation>,
 }
 
-/// A place in a text or a file; lines and columns count from 1.
+/// A position in a text or a file. Lines and columns count from 1.
 #[napi(object)]
 pub struct SourceLocation {
     /// The file, when there is one.
@@ -42,7 +42,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Every code, so that the TypeScript side can prove that it has a class for each.
+/// Every code. A test compares them with the classes of the TypeScript side.
 #[napi(catch_unwind)]
 pub fn codes() -> Vec<String> {
     ErrorKind::ALL.into_iter().map(|kind| kind.code().to_owned()).collect()

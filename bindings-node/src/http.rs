@@ -1,5 +1,5 @@
-//! The rules of HTTP, as far as a request has the time to ask for them. What every answer says is put together in
-//! `lib/http` from numbers and from what is said here once for a policy.
+//! The core's rules of HTTP: keys, problems, and what each policy adds to the fields of an answer. `lib/http` puts the fields
+//! together itself, because five strings through Node-API would cost as much as the check.
 
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
@@ -24,7 +24,7 @@ fn client(trusted: &[String], prefix: Option<f64>) -> Result<tidegate::http::Cli
     tidegate::http::ClientIp::new(Trusted::parse(trusted)?, prefix)
 }
 
-/// Who believes these proxies, and takes addresses that begin with the same bits for one client.
+/// Trusts these proxies, and takes IPv6 addresses with the same first bits for one client.
 #[napi(catch_unwind)]
 pub fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, Failure> {
     match client(&trusted, prefix) {
@@ -35,7 +35,7 @@ pub fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, 
 
 #[napi]
 impl ClientIp {
-    /// Whether `X-Forwarded-For` matters at all.
+    /// Whether `X-Forwarded-For` is read.
     #[napi(catch_unwind)]
     pub fn reads_forwarded(&self) -> bool {
         self.client.reads_forwarded()
@@ -54,13 +54,13 @@ pub fn hashed_key(secret: String) -> String {
     hashed(&secret)
 }
 
-/// The key of somebody who did not say who they are.
+/// The key of an anonymous client.
 #[napi(js_name = "anonymous", catch_unwind)]
 pub fn anonymous_key(client: String) -> String {
     anonymous(&client)
 }
 
-/// Why that word is no choice of fields, if it is none.
+/// Why that word is not a choice of fields; nothing if it is one.
 #[napi(catch_unwind)]
 pub fn header_choice(word: String) -> Option<Failure> {
     word.parse::<Headers>().err().map(Failure::from)
@@ -72,18 +72,18 @@ pub fn problem_media_type() -> String {
     MEDIA_TYPE.to_owned()
 }
 
-/// The body of a refusal; without a wait it is for ever.
+/// The body of a refusal. Without a wait, waiting does not help.
 #[napi(catch_unwind)]
 pub fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
     Refusal { unavailable, wait: wait.map(|wait| wait as u64), policies }.problem()
 }
 
-/// What of the fields depends on the policy alone.
+/// The parts of the fields that depend on the policy alone.
 #[napi(object)]
 pub struct Announcement {
     /// The name as an item of both fields.
     pub name: String,
-    /// What each limit says when it is the one that binds.
+    /// The parts of each limit, for answers in which it binds.
     pub limits: Vec<Announced>,
 }
 
@@ -92,11 +92,11 @@ pub struct Announcement {
 pub struct Announced {
     /// Its item of `RateLimit-Policy`.
     pub item: String,
-    /// Whether its item of `RateLimit` says how long until there is more.
+    /// Whether its item of `RateLimit` says when more units are available.
     pub has_window: bool,
 }
 
-/// How a policy is announced, if it is.
+/// How a policy is announced; `None` if it is not.
 pub(crate) fn announcement(policy: &Policy) -> Option<Announcement> {
     let announcement = tidegate::http::announcement(policy)?;
     let announced = |limit: tidegate::http::Announced| Announced { item: limit.item, has_window: limit.has_window };

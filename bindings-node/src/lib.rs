@@ -4,12 +4,13 @@
 //! throws a [`failure::Failure`] as the class its code belongs to. Answers travel as numbers (see `answer_record`), many at
 //! a time.
 
-mod answer_record;
+pub mod answer_record;
 mod batch_codec;
 pub mod clock;
 pub mod counters;
 pub mod failure;
 pub mod http;
+pub mod layout;
 pub mod limit;
 pub mod limiter_builder;
 pub mod lint;

@@ -7,13 +7,13 @@ use tidegate::{Algorithm, Error, ErrorKind, Period, Result};
 use crate::failure::Failure;
 use crate::number::{count, micros, small};
 
-/// A limit that was found valid.
+/// A valid limit.
 #[napi]
 pub struct Limit {
     pub(crate) limit: tidegate::Limit,
 }
 
-/// A limit as JavaScript says it.
+/// A limit as JavaScript gives it.
 #[napi(object)]
 pub struct LimitSpec {
     /// The algorithm's name.
@@ -22,15 +22,15 @@ pub struct LimitSpec {
     pub count: f64,
     /// Milliseconds, or a text such as `10m`.
     pub period: Option<Either<f64, String>>,
-    /// Room for so many at once.
+    /// How many units it admits at once.
     pub burst: Option<f64>,
-    /// Tokens to start with.
+    /// The tokens it starts with.
     pub initial: Option<f64>,
     /// Granules of a sliding window.
     pub precision: Option<f64>,
 }
 
-/// A limit in numbers.
+/// The properties of a valid limit.
 #[napi(object)]
 pub struct LimitProperties {
     /// The algorithm's name.
@@ -39,11 +39,11 @@ pub struct LimitProperties {
     pub count: f64,
     /// The period; the ttl of the holds for `concurrency`.
     pub period_ms: f64,
-    /// The burst that was asked for.
+    /// The burst, if one was given.
     pub burst: Option<f64>,
     /// The most it ever admits at once.
     pub capacity: f64,
-    /// The tokens it starts with, if that was said.
+    /// The tokens it starts with, if that was given.
     pub initial: Option<f64>,
     /// The granules of a sliding window.
     pub precision: Option<u32>,
@@ -51,10 +51,10 @@ pub struct LimitProperties {
     pub notation: String,
 }
 
-/// The ttl of holds when nothing is said.
+/// The ttl of holds when none is given.
 const HOLD_TTL: &str = "60s";
 
-fn made(spec: &LimitSpec) -> Result<tidegate::Limit> {
+fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     let wrong = |message: String| Error::new(ErrorKind::PolicyInvalid, message);
     let algorithm = Algorithm::from_name(&spec.algorithm).ok_or_else(|| {
         let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
@@ -78,7 +78,7 @@ fn made(spec: &LimitSpec) -> Result<tidegate::Limit> {
     Ok(limit)
 }
 
-/// A length of time: milliseconds, or a text.
+/// A duration: milliseconds, or a text.
 pub(crate) fn period(what: &str, given: &Either<f64, String>) -> Result<Period> {
     match given {
         Either::A(number) => micros(*number)
@@ -93,10 +93,10 @@ pub(crate) fn period(what: &str, given: &Either<f64, String>) -> Result<Period> 
     }
 }
 
-/// The limit that was described.
+/// Makes a limit.
 #[napi(catch_unwind)]
 pub fn limit(spec: LimitSpec) -> Either<Limit, Failure> {
-    match made(&spec) {
+    match build(&spec) {
         Ok(limit) => Either::A(Limit { limit }),
         Err(error) => Either::B(error.into()),
     }
@@ -104,14 +104,14 @@ pub fn limit(spec: LimitSpec) -> Either<Limit, Failure> {
 
 #[napi]
 impl Limit {
-    /// What it says.
+    /// Its properties.
     #[napi(catch_unwind)]
-    pub fn numbers(&self) -> LimitProperties {
-        numbers(&self.limit)
+    pub fn properties(&self) -> LimitProperties {
+        properties(&self.limit)
     }
 }
 
-fn numbers(limit: &tidegate::Limit) -> LimitProperties {
+fn properties(limit: &tidegate::Limit) -> LimitProperties {
     LimitProperties {
         algorithm: limit.algorithm().name().to_owned(),
         count: limit.count() as f64,
@@ -124,7 +124,7 @@ fn numbers(limit: &tidegate::Limit) -> LimitProperties {
     }
 }
 
-/// The names of the algorithms, in the order that records number them.
+/// The names of the algorithms, in the order of their numbers in answers.
 #[napi(catch_unwind)]
 pub fn algorithms() -> Vec<String> {
     Algorithm::ALL.iter().map(|algorithm| algorithm.name().to_owned()).collect()

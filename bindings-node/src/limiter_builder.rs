@@ -13,7 +13,7 @@ use crate::number::milliseconds;
 use crate::policy::{Policy, on_store_error};
 use crate::store_change::{StoreChange, listener};
 
-/// The core's `Builder`. A step that fails says why; the others say nothing.
+/// The core's `Builder`. A step that fails returns why.
 #[napi]
 pub struct LimiterBuilder {
     builder: Builder,
@@ -33,31 +33,31 @@ impl LimiterBuilder {
 
 #[napi]
 impl LimiterBuilder {
-    /// A limiter of which nothing is said yet.
+    /// A builder with defaults only.
     #[napi(factory, catch_unwind)]
-    pub fn empty() -> Self {
+    pub fn create() -> Self {
         Self { builder: Limiter::builder() }
     }
 
-    /// What a policy file says.
+    /// Takes everything from a policy file.
     #[napi(catch_unwind)]
     pub fn file(&mut self, path: String) -> Option<Failure> {
         self.step(|_| Builder::from_file(path))
     }
 
-    /// Where usage lives.
+    /// The store; of several, each has a share of the keys.
     #[napi(catch_unwind)]
     pub fn store(&mut self, urls: Vec<String>) -> Option<Failure> {
         self.step(|builder| Ok(builder.stores(urls)))
     }
 
-    /// From an old store to a new one.
+    /// A move from an old store to a new one.
     #[napi(catch_unwind)]
     pub fn rollout(&mut self, old_url: String, new_url: String, percent: f64) -> Option<Failure> {
         self.step(|builder| Ok(builder.rollout(old_url, new_url, percent)))
     }
 
-    /// Whether usage lives in this process, so that answers come at once.
+    /// Whether usage lives in this process, so that every answer is immediate.
     #[napi(catch_unwind)]
     pub fn is_local(&self) -> bool {
         self.builder.is_local()
@@ -69,7 +69,7 @@ impl LimiterBuilder {
         self.step(|builder| builder.named(policy.policy.clone().named(name)?))
     }
 
-    /// What every key in Redis begins with.
+    /// The prefix of every key in Redis.
     #[napi(catch_unwind)]
     pub fn prefix(&mut self, prefix: String) -> Option<Failure> {
         self.step(|builder| Ok(builder.prefix(prefix)))
@@ -87,16 +87,16 @@ impl LimiterBuilder {
         self.step(|builder| Ok(builder.on_store_error(on_store_error(&word, ErrorKind::ConfigInvalid)?)))
     }
 
-    /// How long denials may be repeated without asking.
+    /// How long a denial may be repeated without asking the store.
     #[napi(catch_unwind)]
     pub fn deny_cache(&mut self, length: f64) -> Option<Failure> {
         self.step(|builder| Ok(builder.deny_cache(milliseconds("denyCacheMs", length)?)))
     }
 
-    /// Who is told when a store is lost or back.
-    #[napi(catch_unwind, ts_args_type = "listener: (change: StoreChange) => void")]
-    pub fn on_change(&mut self, told: Function<'_, StoreChange, ()>) -> napi::Result<()> {
-        let listener = listener(&told)?;
+    /// A function that is called when a store is lost or back.
+    #[napi(catch_unwind, ts_args_type = "onChange: (change: StoreChange) => void")]
+    pub fn on_change(&mut self, on_change: Function<'_, StoreChange, ()>) -> napi::Result<()> {
+        let listener = listener(&on_change)?;
         self.builder = std::mem::take(&mut self.builder).on_change(listener);
         Ok(())
     }
@@ -107,32 +107,32 @@ impl LimiterBuilder {
         self.step(|builder| Ok(builder.clock(clock.clock.clone())))
     }
 
-    /// Opens the limiter. Calls are read from `calls` and `text`, answers are written to `answers`; `wake_callback` is called
-    /// when more answers are there.
+    /// Opens the limiter. `layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with the
+    /// number of numbers that stand in `answers`, or with nothing when they are still to be collected. `readsOnLoop` says
+    /// whether the event loop can read the limiter's sockets.
     #[napi(
         catch_unwind,
-        ts_args_type = "calls: Float64Array, text: Uint16Array, answers: Float64Array, wake_callback: (count?: number) => void, watches: boolean"
+        ts_args_type = "calls: Float64Array, keyText: Uint16Array, answers: Float64Array, onAnswers: (count?: number) => void, readsOnLoop: boolean"
     )]
-    pub fn open(
+    pub fn build(
         &mut self,
         env: Env,
         calls: Float64Array,
-        text: Uint16Array,
+        key_text: Uint16Array,
         answers: Float64Array,
-        wake_callback: Function<'_, i32, ()>,
-        watches: bool,
+        on_answers: Function<'_, i32, ()>,
+        reads_on_loop: bool,
     ) -> napi::Result<Either<NativeLimiter, Failure>> {
-        let reader = wake_callback.create_ref()?;
-        let wake_callback =
-            wake_callback.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
+        let loop_callback = on_answers.create_ref()?;
+        let wake_callback = on_answers.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
         Ok(match std::mem::take(&mut self.builder).build_async() {
             Ok(limiter) => {
-                let native_limiter =
-                    NativeLimiter::new(limiter, NodeCompletions::new(wake_callback), calls, text, answers);
-                if watches {
-                    native_limiter.watch(&env, reader);
+                let completions = NodeCompletions::new(wake_callback);
+                let native = NativeLimiter::new(limiter, completions, calls, key_text, answers);
+                if reads_on_loop {
+                    native.read_on_loop(&env, loop_callback);
                 }
-                Either::A(native_limiter)
+                Either::A(native)
             }
             Err(error) => Either::B(error.into()),
         })

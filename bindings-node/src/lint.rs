@@ -1,4 +1,4 @@
-//! What is valid in a policy file and still not what its author meant.
+//! Warnings about a valid policy file.
 
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
@@ -6,14 +6,14 @@ use tidegate::PolicyFile;
 
 use crate::failure::{Failure, SourceLocation};
 
-/// Something that probably does not do what it seems to.
+/// A limit that probably does not do what its author meant.
 #[napi(object)]
 pub struct Warning {
     /// The policy's name.
     pub policy: String,
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub place: Option<SourceLocation>,
-    /// What is odd, and what to do about it.
+    /// What is suspicious, and what to do about it.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! The event loop reads itself what servers say, where it can.
+//! The event loop reads the limiter's sockets itself, where it can.
 
 pub(crate) use platform::LoopReader;
 
@@ -10,37 +10,36 @@ mod platform {
 
     use napi::Env;
     use napi::bindgen_prelude::FunctionRef;
-    use tidegate::AsyncLimiter;
     use tidegate::host::HostAsyncLimiter;
 
     use crate::batch_codec::BatchCodec;
-    use crate::uv::{Poll, call_back};
+    use crate::uv::{UvPoll, call_back};
 
-    /// While it lives, the loop reads.
+    /// While it lives, the event loop reads.
     pub(crate) struct LoopReader {
-        _poll: Poll,
+        _poll: UvPoll,
     }
 
     impl LoopReader {
-        /// `wake_callback` is called with how many numbers there are in the codec's `answers`.
+        /// `on_answers` is called with the number of numbers in the codec's `answers`. `None` where the loop cannot read.
         pub(crate) fn start(
-            limiter: &AsyncLimiter,
             codec: &Rc<RefCell<BatchCodec>>,
             env: &Env,
-            wake_callback: FunctionRef<i32, ()>,
+            on_answers: FunctionRef<i32, ()>,
         ) -> Option<Self> {
-            let watch = limiter.reply_poller()?;
+            let poller = codec.borrow().limiter.reply_poller()?;
+            let file = poller.as_fd().as_raw_fd();
+            // Weak, so that the event loop does not keep the codec alive.
             let codec = Rc::downgrade(codec);
-            let file = watch.as_fd().as_raw_fd();
-            let poll = Poll::start(env, file, move |env| {
+            let poll = UvPoll::start(env, file, move |env| {
                 let Some(codec) = codec.upgrade() else { return };
                 codec.borrow().completions.expect_collect();
-                // What is asked in the callback leaves with those who wait already.
-                let _batch = watch.poll_replies();
+                // Calls that are queued already are sent when this callback ends, together with those that it makes.
+                let _batch = poller.poll_replies();
                 let numbers = codec.borrow_mut().collect();
                 if numbers != 0 {
-                    // It fails where JavaScript can no longer run.
-                    let _ = call_back(env, &wake_callback, numbers);
+                    // It fails when JavaScript can no longer run. Then there is no caller left.
+                    let _ = call_back(env, &on_answers, numbers);
                 }
             })?;
             Some(Self { _poll: poll })
@@ -48,7 +47,7 @@ mod platform {
     }
 }
 
-/// Elsewhere threads read.
+/// Elsewhere the limiter's threads read.
 #[cfg(not(target_os = "linux"))]
 mod platform {
     use std::cell::RefCell;
@@ -56,19 +55,13 @@ mod platform {
 
     use napi::Env;
     use napi::bindgen_prelude::FunctionRef;
-    use tidegate::AsyncLimiter;
 
     use crate::batch_codec::BatchCodec;
 
     pub(crate) enum LoopReader {}
 
     impl LoopReader {
-        pub(crate) fn start(
-            _: &AsyncLimiter,
-            _: &Rc<RefCell<BatchCodec>>,
-            _: &Env,
-            _: FunctionRef<i32, ()>,
-        ) -> Option<Self> {
+        pub(crate) fn start(_: &Rc<RefCell<BatchCodec>>, _: &Env, _: FunctionRef<i32, ()>) -> Option<Self> {
             None
         }
     }

@@ -1,13 +1,16 @@
-//! What JavaScript calls of an open limiter.
+//! An open limiter, as JavaScript calls it.
 
-use std::cell::RefCell;
+mod tasks;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array, Uint16Array};
 use napi_derive::napi;
-use tidegate::host::{Call, HostAsyncLimiter, Outcome, post_task};
-use tidegate::{AsyncLimiter, CheckOptions, HoldAnswer, Result};
+use tidegate::host::{Call, HostAsyncLimiter, Outcome, Task};
+use tidegate::{AsyncLimiter, CheckOptions, Hold};
 
 use crate::batch_codec::{BatchCall, BatchCodec};
 use crate::counters::Counters;
@@ -22,8 +25,8 @@ use crate::policy_ref::{OwnedPolicyRef, holds};
 /// A policy as calls name it from now on.
 #[napi(object)]
 pub struct ResolvedPolicy {
-    /// Its number.
-    pub number: u32,
+    /// Its number in calls.
+    pub id: u32,
     /// Its name.
     pub name: String,
     /// Whether it has units that are held and given back.
@@ -39,16 +42,33 @@ pub struct Attempt {
     pub at: f64,
     /// Whether it was allowed.
     pub allowed: bool,
-    /// The units it asked for.
+    /// The units that were asked for.
     pub cost: f64,
-    /// What the caller said of it.
+    /// The caller's metadata.
     pub meta: Option<Uint8Array>,
+}
+
+impl From<tidegate::Attempt> for Attempt {
+    fn from(attempt: tidegate::Attempt) -> Self {
+        Self {
+            at: attempt.at as f64 / 1_000.0,
+            allowed: attempt.allowed,
+            cost: attempt.cost as f64,
+            meta: attempt.meta.map(Uint8Array::new),
+        }
+    }
 }
 
 /// An open limiter.
 #[napi]
 pub struct NativeLimiter {
     codec: Rc<RefCell<BatchCodec>>,
+    /// Tasks that are not done, by ticket.
+    tasks: RefCell<HashMap<u64, Task>>,
+    /// Holds that were not given back, by their numbers as attachments.
+    holds: RefCell<HashMap<u64, Hold>>,
+    /// While the event loop reads the limiter's sockets.
+    loop_reader: Cell<Option<LoopReader>>,
 }
 
 impl NativeLimiter {
@@ -56,22 +76,27 @@ impl NativeLimiter {
         limiter: AsyncLimiter,
         completions: NodeCompletions,
         calls: Float64Array,
-        text: Uint16Array,
+        key_text: Uint16Array,
         answers: Float64Array,
     ) -> Self {
-        Self { codec: Rc::new(RefCell::new(BatchCodec::new(limiter, completions, calls, text, answers))) }
+        Self {
+            codec: Rc::new(RefCell::new(BatchCodec::new(limiter, completions, calls, key_text, answers))),
+            tasks: RefCell::default(),
+            holds: RefCell::default(),
+            loop_reader: Cell::default(),
+        }
     }
 
-    /// Has the event loop read for the limiter, where it can.
-    pub(crate) fn watch(&self, env: &Env, wake_callback: FunctionRef<i32, ()>) {
-        let loop_reader = LoopReader::start(&self.codec.borrow().limiter, &self.codec, env, wake_callback);
-        self.codec.borrow_mut().loop_reader = loop_reader;
+    /// Has the event loop read the limiter's sockets, where it can. `on_answers` is called with the number of numbers in
+    /// `answers`.
+    pub(crate) fn read_on_loop(&self, env: &Env, on_answers: FunctionRef<i32, ()>) {
+        self.loop_reader.set(LoopReader::start(&self.codec, env, on_answers));
     }
 }
 
 #[napi]
 impl NativeLimiter {
-    /// Takes a name or a notation, or a policy, into the list that calls refer to.
+    /// Adds a name, a notation or a policy to the list that calls refer to.
     #[napi(catch_unwind)]
     pub fn resolve(&self, policy: Either<String, ClassInstance<'_, Policy>>) -> Either<ResolvedPolicy, Failure> {
         let codec = &mut *self.codec.borrow_mut();
@@ -83,7 +108,7 @@ impl NativeLimiter {
             Ok(policy) => {
                 codec.policy_refs.push(policy_ref);
                 Either::A(ResolvedPolicy {
-                    number: (codec.policy_refs.len() - 1) as u32,
+                    id: (codec.policy_refs.len() - 1) as u32,
                     name: policy.name().to_owned(),
                     holds: holds(&policy),
                     announcement: announcement(&policy),
@@ -93,22 +118,28 @@ impl NativeLimiter {
         }
     }
 
+    /// Empties that list.
+    #[napi(catch_unwind)]
+    pub fn forget_policies(&self) {
+        self.codec.borrow_mut().policy_refs.clear();
+    }
+
     /// The policy that a call would apply.
     #[napi(catch_unwind)]
-    pub fn policy(&self, policy_ref: u32) -> Either<Policy, Failure> {
+    pub fn policy(&self, policy: u32) -> Either<Policy, Failure> {
         let codec = &*self.codec.borrow();
-        match codec.policy_ref(f64::from(policy_ref)).and_then(|policy_ref| codec.limiter.policy(policy_ref)) {
+        match codec.policy_ref(f64::from(policy)).and_then(|policy_ref| codec.limiter.policy(policy_ref)) {
             Ok(policy) => Either::A(Policy { policy }),
             Err(error) => Either::B(error.into()),
         }
     }
 
-    /// How many wait for a key in `acquire`.
+    /// How many callers wait for a key in `acquire`.
     #[napi(catch_unwind)]
-    pub fn waiting(&self, policy_ref: u32, key: String) -> u32 {
+    pub fn waiting(&self, policy: u32, key: String) -> u32 {
         let codec = &*self.codec.borrow();
         let waiting =
-            codec.policy_ref(f64::from(policy_ref)).map_or(0, |policy_ref| codec.limiter.waiting(policy_ref, &key));
+            codec.policy_ref(f64::from(policy)).map_or(0, |policy_ref| codec.limiter.waiting(policy_ref, &key));
         u32::try_from(waiting).unwrap_or(u32::MAX)
     }
 
@@ -124,230 +155,81 @@ impl NativeLimiter {
         self.codec.borrow().limiter.counters().into()
     }
 
-    /// Forgets the list.
-    #[napi(catch_unwind)]
-    pub fn forget(&self) {
-        let codec = &mut *self.codec.borrow_mut();
-        codec.policy_refs.clear();
-    }
-
-    /// The function that makes the calls that stand in `calls`: what is answered at once is in `answers` when it returns. So many numbers,
-    /// or -1 when they are in `overflow`. A function of its own, since a method of an object costs four times as much.
+    /// The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
+    /// how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
     #[napi(catch_unwind, ts_return_type = "() => number")]
-    pub fn sender<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
-        let codec = Rc::clone(&self.codec);
-        env.create_function_from_closure("send", move |_| Ok(codec.borrow_mut().send()))
+    pub fn send_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
+        BatchCodec::send_function(&self.codec, env)
     }
 
-    /// The call that fetches what was delivered, in the same way.
+    /// The function that fetches what was delivered. It returns the same.
     #[napi(catch_unwind, ts_return_type = "() => number")]
-    pub fn collector<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
-        let codec = Rc::clone(&self.codec);
-        env.create_function_from_closure("collect", move |_| Ok(codec.borrow_mut().collect()))
+    pub fn collect_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
+        BatchCodec::collect_function(&self.codec, env)
     }
 
-    /// The answers that did not fit.
+    /// The answers that did not fit into `answers`.
     #[napi(catch_unwind)]
     pub fn overflow(&self) -> Float64Array {
         Float64Array::new(self.codec.borrow_mut().overflow())
     }
 
-    /// Takes the failure of that number.
+    /// Takes the error of that number.
     #[napi(catch_unwind)]
     pub fn failure(&self, number: f64) -> Option<Failure> {
-        let codec = self.codec.borrow();
-        match codec.completions.take(number as u64)? {
+        match self.codec.borrow().completions.take(number as u64)? {
             Attachment::Failure(error) => Some(error.into()),
             Attachment::Hold(_) | Attachment::Attempts(_) => None,
         }
     }
 
-    /// Lets go of what nobody waits for any more; a hold is given back.
-    #[napi(catch_unwind)]
-    pub fn discard(&self, number: f64) {
-        let codec = self.codec.borrow();
-        drop(codec.completions.take(number as u64));
-    }
-
     /// Takes the attempts of that number.
     #[napi(catch_unwind)]
     pub fn attempts(&self, number: f64) -> Vec<Attempt> {
-        let codec = self.codec.borrow();
-        let Some(Attachment::Attempts(attempts)) = codec.completions.take(number as u64) else { return Vec::new() };
-        let remembered = attempts.into_iter().map(|attempt| Attempt {
-            at: attempt.at as f64 / 1_000.0,
-            allowed: attempt.allowed,
-            cost: attempt.cost as f64,
-            meta: attempt.meta.map(Uint8Array::new),
-        });
-        remembered.collect()
+        match self.codec.borrow().completions.take(number as u64) {
+            Some(Attachment::Attempts(attempts)) => attempts.into_iter().map(Attempt::from).collect(),
+            _ => Vec::new(),
+        }
     }
 
-    /// Asks what comes with metadata.
+    /// Drops the attachment of that number. A hold is given back.
     #[napi(catch_unwind)]
-    pub fn note(&self, ticket: f64, policy_ref: u32, key: String, cost: f64, meta: Uint8Array) -> i32 {
+    pub fn discard(&self, number: f64) {
+        let attachment = self.codec.borrow().completions.take(number as u64);
+        drop(attachment);
+    }
+
+    /// Checks with metadata.
+    #[napi(catch_unwind)]
+    pub fn check_with_meta(&self, ticket: f64, policy: u32, key: String, cost: f64, meta: Uint8Array) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
-        let asked = number::cost(cost).and_then(|cost| {
+        let answer = number::cost(cost).and_then(|cost| {
             let call = Call::Check(CheckOptions { cost, meta: Some(meta.to_vec()) });
-            let policy_ref = codec.policy_ref(f64::from(policy_ref))?;
-            codec.limiter.post(policy_ref, &key, &call, ticket as u64, &codec.inbox, None).transpose()
+            let policy_ref = codec.policy_ref(f64::from(policy))?;
+            codec.limiter.post(policy_ref, &key, &call, ticket as u64, &codec.queue, None).transpose()
         });
-        match asked.transpose() {
+        match answer.transpose() {
             None => 0,
             Some(answer) => codec.answer(ticket as u64, answer.map(Outcome::Decision)),
         }
     }
 
-    /// Asks with a key too long for `text`.
+    /// Makes one call with a key that is too long for `key_text`.
     #[napi(catch_unwind)]
-    pub fn long(&self, ticket: f64, policy_ref: u32, key: String, what: u8, cost: f64, charged: f64) -> i32 {
+    pub fn call_with_long_key(&self, ticket: f64, policy: u32, key: String, kind: u8, cost: f64, charged: f64) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
-        let call = BatchCall { ticket: ticket as u64, policy_ref: f64::from(policy_ref), what, cost, charged };
+        let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost, charged };
         match codec.post(&call, &key, None) {
             None => 0,
             Some(outcome) => codec.answer(call.ticket, outcome),
         }
     }
 
-    /// Checks several, all or nothing.
-    #[napi(catch_unwind)]
-    pub fn check_all(&self, ticket: f64, policy_refs: Vec<u32>, keys: Vec<String>, costs: Vec<f64>) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        let entries = policy_refs.iter().zip(keys).zip(costs).map(|((policy_ref, key), cost)| {
-            Ok((codec.policy_ref(f64::from(*policy_ref))?.clone(), key, number::cost(cost)?))
-        });
-        let entries: Result<Vec<(OwnedPolicyRef, String, u64)>> = entries.collect();
-        codec.begin(ticket, |limiter| {
-            let (limiter, entries) = (limiter.clone(), entries?);
-            Ok(async move { limiter.check_all(entries).await.map(Outcome::Decision) })
-        })
-    }
-
-    /// Waits until it is admitted; without a timeout as long as it takes.
-    #[napi(catch_unwind)]
-    pub fn acquire(&self, ticket: f64, policy_ref: u32, key: String, cost: f64, timeout: Option<f64>) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        let cost = number::cost(cost);
-        let timeout = timeout.map(|timeout| number::milliseconds("timeoutMs", timeout)).transpose();
-        codec.about(ticket, policy_ref, key, |limiter, policy_ref, key| async move {
-            limiter.acquire(&policy_ref, &key, cost?, timeout?).await.map(Outcome::Decision)
-        })
-    }
-
-    /// Takes units of a `concurrency` limit.
-    #[napi(catch_unwind)]
-    pub fn hold(&self, ticket: f64, policy_ref: u32, key: String, cost: f64) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        let cost = number::cost(cost);
-        codec.about(ticket, policy_ref, key, |limiter, policy_ref, key| async move {
-            Ok(match limiter.hold(&policy_ref, &key, cost?).await? {
-                HoldAnswer::Held(hold) => Outcome::Hold(hold),
-                HoldAnswer::Denied(denied) => Outcome::Decision(denied),
-            })
-        })
-    }
-
-    /// Keeps the hold of that number until it is given back.
-    #[napi(catch_unwind)]
-    pub fn keep(&self, number: f64) {
-        let codec = &mut *self.codec.borrow_mut();
-        if let Some(Attachment::Hold(hold)) = codec.completions.take(number as u64) {
-            codec.holds.insert(number as u64, hold);
-        }
-    }
-
-    /// Gives a hold back.
-    #[napi(catch_unwind)]
-    pub fn release(&self, ticket: f64, number: f64) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        let hold = codec.holds.remove(&(number as u64));
-        codec.begin(ticket, |_| {
-            Ok(async move {
-                if let Some(hold) = hold {
-                    hold.release().await;
-                }
-                Ok(Outcome::Nothing)
-            })
-        })
-    }
-
-    /// Denies a key for that many milliseconds.
-    #[napi(catch_unwind)]
-    pub fn block(&self, ticket: f64, policy_ref: u32, key: String, length: f64) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        let length = number::milliseconds("the length of a block", length);
-        codec.about(ticket, policy_ref, key, |limiter, policy_ref, key| async move {
-            limiter.block(&policy_ref, &key, length?).await.map(|()| Outcome::Nothing)
-        })
-    }
-
-    /// Ends a block.
-    #[napi(catch_unwind)]
-    pub fn unblock(&self, ticket: f64, policy_ref: u32, key: String) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        codec.about(ticket, policy_ref, key, |limiter, policy_ref, key| async move {
-            limiter.unblock(&policy_ref, &key).await.map(|()| Outcome::Nothing)
-        })
-    }
-
-    /// Forgets a key's usage.
-    #[napi(catch_unwind)]
-    pub fn clear(&self, ticket: f64, policy_ref: u32, key: String) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        codec.about(ticket, policy_ref, key, |limiter, policy_ref, key| async move {
-            limiter.clear(&policy_ref, &key).await.map(|()| Outcome::Nothing)
-        })
-    }
-
-    /// The newest attempts.
-    #[napi(catch_unwind)]
-    pub fn journal(&self, ticket: f64, policy_ref: u32, key: String) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        codec.about(ticket, policy_ref, key, |limiter, policy_ref, key| async move {
-            limiter.journal(&policy_ref, &key).await.map(Outcome::Attempts)
-        })
-    }
-
-    /// Whether the store answers.
-    #[napi(catch_unwind)]
-    pub fn ping(&self, ticket: f64) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        codec.begin(ticket, |limiter| {
-            let limiter = limiter.clone();
-            Ok(async move { limiter.ping().await.map(|()| Outcome::Nothing) })
-        })
-    }
-
-    /// Reads the policy file again, on another thread: a disk may be slow.
-    #[napi(catch_unwind)]
-    pub fn reload(&self, ticket: f64) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
-        let limiter = codec.limiter.clone();
-        let task = async move { limiter.reload().map(|()| Outcome::Nothing) };
-        match post_task(ticket as u64, &codec.inbox, task) {
-            Ok(task) => {
-                codec.tasks.insert(ticket as u64, task);
-                0
-            }
-            Err(error) => codec.answer(ticket as u64, Err(error)),
-        }
-    }
-
-    /// Gives up what was begun under that ticket, or forgets that it is done.
-    #[napi(catch_unwind)]
-    pub fn cancel(&self, ticket: f64) {
-        let codec = &mut *self.codec.borrow_mut();
-        if let Some(task) = codec.tasks.remove(&(ticket as u64)) {
-            task.cancel();
-        }
-    }
-
-    /// Ends the limiter. Holds are given back; what waits for the store is answered.
+    /// Ends the limiter. Holds are given back; calls that wait for the store are answered.
     #[napi(catch_unwind)]
     pub fn close(&self) {
-        let codec = &mut *self.codec.borrow_mut();
-        codec.holds.clear();
-        codec.loop_reader = None;
-        codec.limiter.close();
+        self.holds.borrow_mut().clear();
+        self.loop_reader.set(None);
+        self.codec.borrow().limiter.close();
     }
 }

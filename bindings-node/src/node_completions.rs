@@ -1,4 +1,4 @@
-//! Where answers wait for the event loop, and the one call that fetches it.
+//! Answers that wait for the event loop to fetch them.
 
 use std::collections::HashMap;
 
@@ -8,111 +8,126 @@ use parking_lot::Mutex;
 use tidegate::host::{CompletionQueue, Outcome, Wake};
 use tidegate::{Attempt, Error, Hold, Result};
 
-use crate::answer_record;
+use crate::answer_record::{write_attachment, write_decision, write_nothing};
+use crate::layout::{AnswerKind, FIRST_TASK_TICKET};
 
-/// The call into JavaScript. Weak: an open limiter does not keep a process alive.
+/// Calls JavaScript from any thread. Weak: an open limiter does not keep a process alive.
 pub(crate) type WakeCallback = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
 
-/// What is no number.
+/// The part of an answer that is not a number. JavaScript fetches it by its number.
 pub(crate) enum Attachment {
     Failure(Error),
     Hold(Hold),
     Attempts(Vec<Attempt>),
 }
 
-/// What waits to be fetched.
 #[derive(Default)]
-pub(crate) struct Post {
-    pub(crate) records: Vec<f64>,
-    attachments: HashMap<u64, Attachment>,
+struct Attachments {
+    by_number: HashMap<u64, Attachment>,
     last: u64,
-    /// Whether JavaScript was told and has not looked yet.
-    wake_requested: bool,
 }
 
-impl Post {
+impl Attachments {
     fn store(&mut self, attachment: Attachment) -> u64 {
         self.last += 1;
-        self.attachments.insert(self.last, attachment);
+        self.by_number.insert(self.last, attachment);
         self.last
+    }
+
+    /// Writes an outcome. A hold is written as its number, followed by its Decision.
+    fn write(&mut self, out: &mut Vec<f64>, ticket: u64, outcome: Result<Outcome>) {
+        let (kind, attachment) = match outcome {
+            Ok(Outcome::Decision(decision)) => return write_decision(out, ticket, &decision),
+            Ok(Outcome::Nothing) => return write_nothing(out, ticket),
+            Ok(Outcome::Hold(hold)) => {
+                let decision = hold.decision().clone();
+                write_attachment(out, ticket, AnswerKind::Hold, self.store(Attachment::Hold(hold)));
+                return write_decision(out, ticket, &decision);
+            }
+            Ok(Outcome::Attempts(attempts)) => (AnswerKind::Attempts, Attachment::Attempts(attempts)),
+            Err(error) => (AnswerKind::Failure, Attachment::Failure(error)),
+        };
+        write_attachment(out, ticket, kind, self.store(attachment));
     }
 }
 
-/// See the module.
+#[derive(Default)]
+struct Delivered {
+    records: Vec<f64>,
+    /// Answers to calls in `records`; those to tasks do not count.
+    answered: usize,
+    attachments: Attachments,
+    /// Whether JavaScript was called and has not fetched yet.
+    wake_requested: bool,
+}
+
+/// The completion queue of a limiter: the core delivers to it from any thread, JavaScript fetches everything in one call.
 pub(crate) struct NodeCompletions {
-    post: Mutex<Post>,
+    delivered: Mutex<Delivered>,
     wake_callback: WakeCallback,
 }
 
 impl NodeCompletions {
     pub(crate) fn new(wake_callback: WakeCallback) -> Self {
-        Self { post: Mutex::default(), wake_callback }
+        Self { delivered: Mutex::default(), wake_callback }
     }
 
-    /// Writes an outcome down. A hold is written as its number, followed by its Decision.
+    /// Writes an outcome that is returned to JavaScript at once.
     pub(crate) fn write(&self, out: &mut Vec<f64>, ticket: u64, outcome: Result<Outcome>) {
-        let (what, attachment) = match outcome {
-            Ok(Outcome::Decision(decision)) => return answer_record::decision(out, ticket, &decision),
-            Ok(Outcome::Nothing) => return answer_record::nothing(out, ticket),
-            Ok(Outcome::Hold(hold)) => {
-                let decision = hold.decision().clone();
-                answer_record::attachment(
-                    out,
-                    ticket,
-                    answer_record::HOLD,
-                    self.post.lock().store(Attachment::Hold(hold)),
-                );
-                return answer_record::decision(out, ticket, &decision);
-            }
-            Ok(Outcome::Attempts(attempts)) => (answer_record::ATTEMPTS, Attachment::Attempts(attempts)),
-            Err(error) => (answer_record::FAILURE, Attachment::Failure(error)),
-        };
-        answer_record::attachment(out, ticket, what, self.post.lock().store(attachment));
+        if let Ok(Outcome::Decision(decision)) = &outcome {
+            return write_decision(out, ticket, decision);
+        }
+        self.delivered.lock().attachments.write(out, ticket, outcome);
     }
 
     /// Takes an attachment out.
     pub(crate) fn take(&self, number: u64) -> Option<Attachment> {
-        self.post.lock().attachments.remove(&number)
+        self.delivered.lock().attachments.by_number.remove(&number)
     }
 
-    /// Who calls this is about to look: nothing that comes until then is told.
+    /// The caller is about to collect: answers that are delivered until then need no wake-up.
     #[cfg(target_os = "linux")]
     pub(crate) fn expect_collect(&self) {
-        self.post.lock().wake_requested = true;
+        self.delivered.lock().wake_requested = true;
     }
 
-    /// Takes all records, for space that is reused.
-    pub(crate) fn collect(&self, space: &mut Vec<f64>) {
-        space.clear();
-        let mut post = self.post.lock();
-        post.wake_requested = false;
-        std::mem::swap(&mut post.records, space);
+    /// Takes all records, in exchange for an empty vector whose memory is used again. How many calls they answer.
+    pub(crate) fn collect(&self, records: &mut Vec<f64>) -> usize {
+        records.clear();
+        let mut delivered = self.delivered.lock();
+        delivered.wake_requested = false;
+        std::mem::swap(&mut delivered.records, records);
+        std::mem::take(&mut delivered.answered)
     }
 }
 
 impl Wake for NodeCompletions {
     fn wake(&self) {
-        let mut post = self.post.lock();
-        if post.wake_requested || post.records.is_empty() {
+        let mut delivered = self.delivered.lock();
+        if delivered.wake_requested || delivered.records.is_empty() {
             return;
         }
-        post.wake_requested = true;
-        drop(post);
-        // A loop that is being torn down does not want to know.
+        delivered.wake_requested = true;
+        drop(delivered);
+        // It fails when the event loop is being torn down. Then there is no caller left.
         let _ = self.wake_callback.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
 
 impl CompletionQueue for NodeCompletions {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
-        let mut post = self.post.lock();
+        let mut delivered = self.delivered.lock();
+        let Delivered { records, answered, attachments, .. } = &mut *delivered;
+        *answered += usize::from(is_call(ticket));
+        // By reference, so that the Decision is dropped when the lock is not held.
         if let Ok(Outcome::Decision(decision)) = &outcome {
-            return answer_record::decision(&mut post.records, ticket, decision);
+            return write_decision(records, ticket, decision);
         }
-        drop(post);
-        // What is rare is written outside the lock, which it needs itself.
-        let mut record = Vec::new();
-        self.write(&mut record, ticket, outcome);
-        self.post.lock().records.append(&mut record);
+        attachments.write(records, ticket, outcome);
     }
+}
+
+/// Whether a ticket belongs to a call, and not to a task.
+pub(crate) const fn is_call(ticket: u64) -> bool {
+    ticket < FIRST_TASK_TICKET as u64
 }

@@ -1,17 +1,17 @@
-//! JavaScript's numbers as the core's. What a number may be is the core's to say; here it only has to be one.
+//! Converts JavaScript's numbers. The core says which values are allowed; here a number only has to be a whole one.
 
 use std::time::Duration;
 
 use tidegate::{Error, ErrorKind, Result};
 
-/// The first whole number that a double does not tell from the next.
+/// The first whole number that a double cannot tell from the next one.
 const TWO_53: f64 = 9_007_199_254_740_992.0;
 
 fn whole(number: f64) -> Option<u64> {
     (number.fract() == 0.0 && (0.0..=TWO_53).contains(&number)).then_some(number as u64)
 }
 
-/// A cost: any whole number. The core knows which are allowed.
+/// A cost.
 pub(crate) fn cost(number: f64) -> Result<u64> {
     whole(number).ok_or_else(|| {
         Error::new(
@@ -28,14 +28,14 @@ pub(crate) fn count(what: &str, number: f64) -> Result<u64> {
     })
 }
 
-/// The same where the core takes 32 bits.
+/// A number of a limit or a policy for which the core takes 32 bits.
 pub(crate) fn small(what: &str, number: f64) -> Result<u32> {
     let number = count(what, number)?;
     u32::try_from(number)
         .map_err(|_| Error::new(ErrorKind::PolicyInvalid, format!("{what} {number} cannot be used: it is too large")))
 }
 
-/// Milliseconds as a length of time.
+/// A duration in milliseconds.
 pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
     micros(number).map(Duration::from_micros).ok_or_else(|| {
         Error::new(
@@ -45,7 +45,7 @@ pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
     })
 }
 
-/// Milliseconds as microseconds, to the nearest.
+/// Milliseconds as microseconds, rounded to the nearest.
 pub(crate) fn micros(milliseconds: f64) -> Option<u64> {
     whole((milliseconds * 1_000.0).round())
 }

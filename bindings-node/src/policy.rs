@@ -8,16 +8,16 @@ use crate::failure::Failure;
 use crate::limit::{Limit, period};
 use crate::number::small;
 
-/// A policy that was found valid.
+/// A valid policy.
 #[napi]
 pub struct Policy {
     pub(crate) policy: tidegate::Policy,
 }
 
-/// The options of a policy as JavaScript says them.
+/// The options of a policy as JavaScript gives them.
 #[napi(object)]
 pub struct PolicySpec {
-    /// What it is called.
+    /// Its name.
     pub name: Option<String>,
     /// What a check answers when the store fails.
     pub on_store_error: Option<String>,
@@ -27,28 +27,28 @@ pub struct PolicySpec {
     pub block_for: Option<Either<f64, String>>,
     /// Charge denied checks too.
     pub count_denied: Option<bool>,
-    /// Remember so many attempts.
+    /// How many attempts to remember.
     pub journal: Option<f64>,
     /// Units one process takes in advance.
     pub lease: Option<Either<f64, String>>,
 }
 
-/// The options of a policy as they are.
+/// The options of a valid policy.
 #[napi(object)]
 pub struct PolicyOptionValues {
     /// What a check answers when the store fails.
     pub on_store_error: Option<String>,
-    /// Evaluated and counted, but never denied.
+    /// Whether it is evaluated and counted, but never denies.
     pub shadow: bool,
     /// Once denied, the key stays denied this long.
     pub block_for_ms: Option<f64>,
-    /// Denied checks are charged too.
+    /// Whether denied checks are charged too.
     pub count_denied: bool,
-    /// So many attempts are remembered.
+    /// How many attempts are remembered.
     pub journal: u32,
 }
 
-/// The choice of that word.
+/// The choice with that name.
 pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError> {
     OnStoreError::from_name(word).ok_or_else(|| {
         let words: Vec<&str> = OnStoreError::ALL.iter().map(|choice| choice.name()).collect();
@@ -70,7 +70,7 @@ fn options(spec: &PolicySpec) -> Result<Options> {
     })
 }
 
-fn made(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec) -> Result<tidegate::Policy> {
+fn build(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec) -> Result<tidegate::Policy> {
     let mut all = Vec::with_capacity(limits.len());
     for limit in limits {
         match limit {
@@ -85,10 +85,10 @@ fn made(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec) 
     }
 }
 
-/// The policy that was described.
+/// Makes a policy.
 #[napi(catch_unwind)]
 pub fn policy(limits: Vec<Either<String, ClassInstance<'_, Limit>>>, spec: PolicySpec) -> Either<Policy, Failure> {
-    match made(&limits, &spec) {
+    match build(&limits, &spec) {
         Ok(policy) => Either::A(Policy { policy }),
         Err(error) => Either::B(error.into()),
     }
@@ -96,7 +96,7 @@ pub fn policy(limits: Vec<Either<String, ClassInstance<'_, Limit>>>, spec: Polic
 
 #[napi]
 impl Policy {
-    /// The name; the canonical notation when none was given.
+    /// Its name, or its canonical notation when it has no name.
     #[napi(catch_unwind)]
     pub fn name(&self) -> String {
         self.policy.name().to_owned()

@@ -1,13 +1,13 @@
-//! What a check is about: policies by small numbers, and keys as JavaScript has them.
+//! The policies of calls.
 
-use tidegate::{Algorithm, AsPolicy, Error, ErrorKind, Policy, PolicyRef, Result};
+use tidegate::{Algorithm, AsPolicy, Policy, PolicyRef};
 
-/// A policy that calls name by its place in a list, so that no text crosses with each of them.
+/// A policy that calls name by its index in a list, so that no text crosses with each of them.
 #[derive(Clone)]
 pub(crate) enum OwnedPolicyRef {
-    /// A name or a notation; looked up by each call, so that a reload shows at once.
+    /// A name or a notation. Each call looks it up, so that a reload takes effect at once.
     Text(String),
-    /// A policy of the caller's.
+    /// A policy that the caller made.
     Policy(Policy),
 }
 
@@ -20,22 +20,7 @@ impl AsPolicy for OwnedPolicyRef {
     }
 }
 
-/// Whether some units of a policy are held and given back.
+/// Whether a policy has units that are held and given back.
 pub(crate) fn holds(policy: &Policy) -> bool {
     policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
-}
-
-/// Reads a key that came as UTF-16 units. The text is reused, so that a key costs no allocation here.
-pub(crate) fn read_key(units: &[u16], key: &mut String) -> Result<()> {
-    key.clear();
-    if units.iter().all(|unit| *unit < 128) {
-        key.extend(units.iter().map(|unit| char::from(*unit as u8)));
-        return Ok(());
-    }
-    for read in char::decode_utf16(units.iter().copied()) {
-        key.push(read.map_err(|_| {
-            Error::new(ErrorKind::KeyInvalid, "a key holds half a surrogate pair: it must be well-formed text")
-        })?);
-    }
-    Ok(())
 }

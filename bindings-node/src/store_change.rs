@@ -1,4 +1,4 @@
-//! What becomes of stores, told to JavaScript.
+//! Tells JavaScript when a store is lost or back.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -14,9 +14,9 @@ pub struct StoreChange {
     pub store: String,
     /// `lost`, `refusing` or `back`.
     pub state: String,
-    /// What happened and why.
+    /// What happened and why, in one sentence.
     pub message: String,
-    /// Since when it is or was away, in milliseconds since 1970.
+    /// When it was lost, in milliseconds since 1970.
     pub since: f64,
 }
 
@@ -32,14 +32,14 @@ impl From<&tidegate::StoreChange> for StoreChange {
     }
 }
 
-/// Somebody who wants to know, as the core takes it.
+/// A listener as the core takes it.
 pub(crate) type Listener = Arc<dyn Fn(&tidegate::StoreChange) + Send + Sync>;
 
-/// Tells a function on its event loop, whatever thread noticed. Weak: to be told keeps no process alive.
+/// Calls a function on its event loop, whichever thread the change was noticed on. Weak: a listener keeps no process alive.
 pub(crate) fn listener(function: &Function<'_, StoreChange, ()>) -> napi::Result<Listener> {
-    let told = function.build_threadsafe_function().weak::<true>().build()?;
+    let callback = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |change| {
-        // A loop that is being torn down does not want to know.
-        let _ = told.call(StoreChange::from(change), ThreadsafeFunctionCallMode::NonBlocking);
+        // It fails when the event loop is being torn down. Then there is no listener left.
+        let _ = callback.call(StoreChange::from(change), ThreadsafeFunctionCallMode::NonBlocking);
     }))
 }

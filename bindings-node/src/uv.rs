@@ -1,5 +1,5 @@
-//! A file that Node's event loop watches for us, by the few functions of libuv that Node offers to addons.
-#![allow(unsafe_code, reason = "libuv speaks C; everything that is unsafe about it stays in this file")]
+//! Has Node's event loop poll a file descriptor, through the functions of libuv that Node exports to addons.
+#![allow(unsafe_code, reason = "libuv is a C library; all unsafe code about it stays in this file")]
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ use libloading::os::unix::Library;
 use napi::bindgen_prelude::FunctionRef;
 use napi::{Env, JsValue, sys};
 
-/// Numbers of libuv's: the type of a handle that polls, and which events it reports.
+/// Constants of libuv: the type of a poll handle, and the event it reports.
 const UV_POLL: c_int = 8;
 const READABLE: c_int = 1;
 
@@ -21,7 +21,7 @@ type Handle = *mut c_void;
 type OnPoll = unsafe extern "C" fn(Handle, c_int, c_int);
 type OnClose = unsafe extern "C" fn(Handle);
 
-/// What Node exports of libuv.
+/// The functions of libuv that Node exports.
 struct Functions {
     handle_size: unsafe extern "C" fn(c_int) -> usize,
     set_data: unsafe extern "C" fn(Handle, *mut c_void),
@@ -37,7 +37,7 @@ impl Functions {
     /// `None` in a host that has no libuv.
     fn get() -> Option<&'static Self> {
         static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
-        // SAFETY: the types are those that libuv has declared since its version 1.19, older than any Node that loads us.
+        // SAFETY: libuv has declared these types since its version 1.19, which is older than any Node that loads this addon.
         let load = || unsafe {
             let this = Library::this();
             Some(Self {
@@ -55,87 +55,87 @@ impl Functions {
     }
 }
 
-/// What a handle leads to; libuv has it until the handle is closed.
-struct Place {
+/// The data of a handle. libuv has a pointer to it until the handle is closed.
+struct HandleData {
     functions: &'static Functions,
     env: sys::napi_env,
-    called: Box<dyn FnMut(&Env)>,
-    /// Where libuv keeps the handle itself.
+    on_readable: Box<dyn FnMut(&Env)>,
+    /// The memory of the handle itself.
     memory: Box<[u128]>,
-    /// Given when the loop ends before we do: Node waits for it.
+    /// Called when the loop ends before the handle is closed; Node waits for it.
     hook: sys::napi_async_cleanup_hook_handle,
     /// Whether the handle is still to be closed.
     open: Rc<Cell<bool>>,
 }
 
-/// While it lives, the event loop calls back whenever the file is readable. It keeps no process alive. To be made and
-/// dropped on the thread of the loop.
-pub(crate) struct Poll {
-    place: *mut Place,
+/// While it lives, the event loop calls back whenever the file is readable. It keeps no process alive. It must be created
+/// and dropped on the thread of the loop.
+pub(crate) struct UvPoll {
+    data: *mut HandleData,
     open: Rc<Cell<bool>>,
 }
 
-impl Poll {
-    /// `None` where the loop cannot watch the file.
-    pub(crate) fn start(env: &Env, file: RawFd, called: impl FnMut(&Env) + 'static) -> Option<Self> {
+impl UvPoll {
+    /// `None` where the loop cannot poll the file.
+    pub(crate) fn start(env: &Env, file: RawFd, on_readable: impl FnMut(&Env) + 'static) -> Option<Self> {
         let functions = Functions::get()?;
         let uv_loop = env.get_uv_event_loop().ok()?;
         // SAFETY: the memory is as large as libuv says, aligned for anything, and lives until libuv has closed the handle.
         unsafe {
             let memory = vec![0; (functions.handle_size)(UV_POLL).div_ceil(size_of::<u128>())].into_boxed_slice();
             let open = Rc::new(Cell::new(true));
-            let place = Place {
+            let data = HandleData {
                 functions,
                 env: env.raw(),
-                called: Box::new(called),
+                on_readable: Box::new(on_readable),
                 memory,
                 hook: ptr::null_mut(),
                 open: Rc::clone(&open),
             };
-            let place = Box::into_raw(Box::new(place));
-            let handle = handle(place);
+            let data = Box::into_raw(Box::new(data));
+            let handle = handle(data);
             if (functions.init)(uv_loop, handle, file) != 0 {
-                drop(Box::from_raw(place));
+                drop(Box::from_raw(data));
                 return None;
             }
-            (functions.set_data)(handle, place.cast());
+            (functions.set_data)(handle, data.cast());
             (functions.unref)(handle);
             let started = (functions.start)(handle, READABLE, on_poll) == 0
-                && sys::napi_add_async_cleanup_hook(env.raw(), Some(on_end), place.cast(), &raw mut (*place).hook)
+                && sys::napi_add_async_cleanup_hook(env.raw(), Some(on_end), data.cast(), &raw mut (*data).hook)
                     == sys::Status::napi_ok;
-            // A handle that was initialised is closed as any other.
-            let poll = Self { place, open };
+            // When this failed, dropping the poll closes the handle, which is initialised by now.
+            let poll = Self { data, open };
             started.then_some(poll)
         }
     }
 }
 
-impl Drop for Poll {
+impl Drop for UvPoll {
     fn drop(&mut self) {
         if !self.open.replace(false) {
             return;
         }
-        // SAFETY: the place lives until its handle is closed, which nobody has begun.
+        // SAFETY: the data lives until its handle is closed, and `open` said that nothing has begun to close it.
         unsafe {
-            let place = self.place;
-            if !(*place).hook.is_null() {
-                sys::napi_remove_async_cleanup_hook((*place).hook);
-                (*place).hook = ptr::null_mut();
+            let data = self.data;
+            if !(*data).hook.is_null() {
+                sys::napi_remove_async_cleanup_hook((*data).hook);
+                (*data).hook = ptr::null_mut();
             }
-            close(place);
+            close(data);
         }
     }
 }
 
-unsafe fn handle(place: *mut Place) -> Handle {
-    // SAFETY: the caller's place is alive.
-    unsafe { (*place).memory.as_mut_ptr().cast() }
+unsafe fn handle(data: *mut HandleData) -> Handle {
+    // SAFETY: the caller's data is alive.
+    unsafe { (*data).memory.as_mut_ptr().cast() }
 }
 
-unsafe fn close(place: *mut Place) {
-    // SAFETY: the caller's place is alive, and its handle is not closed yet.
+unsafe fn close(data: *mut HandleData) {
+    // SAFETY: the caller's data is alive, and its handle is not closed yet.
     unsafe {
-        let (functions, handle) = ((*place).functions, handle(place));
+        let (functions, handle) = ((*data).functions, handle(data));
         (functions.stop)(handle);
         (functions.close)(handle, on_close);
     }
@@ -143,51 +143,51 @@ unsafe fn close(place: *mut Place) {
 
 unsafe extern "C" fn on_poll(handle: Handle, _status: c_int, _events: c_int) {
     let Some(functions) = Functions::get() else { return };
-    // SAFETY: libuv calls with a handle that is open; its data is the place.
+    // SAFETY: libuv calls this with an open handle, whose data was set when it was initialised.
     unsafe {
-        let place: *mut Place = (functions.get_data)(handle).cast();
-        let env = (*place).env;
+        let data: *mut HandleData = (functions.get_data)(handle).cast();
+        let env = (*data).env;
         let mut scope = ptr::null_mut();
         if sys::napi_open_handle_scope(env, &raw mut scope) != sys::Status::napi_ok {
             return;
         }
-        // What is called may drop the `Poll`; the place stays until the loop comes round.
-        // No panic may cross into C; what it says has been printed.
-        let called = AssertUnwindSafe(|| ((*place).called)(&Env::from_raw(env)));
+        // `on_readable` may drop the `UvPoll`; the data stays until the loop has closed the handle. A panic must not cross
+        // into C; its message has been printed by then.
+        let called = AssertUnwindSafe(|| ((*data).on_readable)(&Env::from_raw(env)));
         drop(catch_unwind(called));
         sys::napi_close_handle_scope(env, scope);
     }
 }
 
-unsafe extern "C" fn on_end(_: sys::napi_async_cleanup_hook_handle, place: *mut c_void) {
-    let place: *mut Place = place.cast();
-    // SAFETY: the hook is removed before a place goes.
+unsafe extern "C" fn on_end(_: sys::napi_async_cleanup_hook_handle, data: *mut c_void) {
+    let data: *mut HandleData = data.cast();
+    // SAFETY: the hook is removed before the data is dropped.
     unsafe {
-        if (*place).open.replace(false) {
-            close(place);
+        if (*data).open.replace(false) {
+            close(data);
         }
     }
 }
 
 unsafe extern "C" fn on_close(handle: Handle) {
     let Some(functions) = Functions::get() else { return };
-    // SAFETY: nothing reads the place any more: `open` is false.
+    // SAFETY: nothing reads the data any more, because `open` is false.
     unsafe {
-        let place: *mut Place = (functions.get_data)(handle).cast();
-        let hook = (*place).hook;
-        drop(Box::from_raw(place));
+        let data: *mut HandleData = (functions.get_data)(handle).cast();
+        let hook = (*data).hook;
+        drop(Box::from_raw(data));
         if !hook.is_null() {
             sys::napi_remove_async_cleanup_hook(hook);
         }
     }
 }
 
-/// Calls a function as the event loop does: what it settles goes on before this returns.
+/// Calls a function as the event loop does: the callbacks of promises that it settles run before this returns.
 pub(crate) fn call_back(env: &Env, function: &FunctionRef<i32, ()>, argument: i32) -> napi::Result<()> {
     let function = function.borrow_back(env)?;
-    // SAFETY: on the thread of the loop, within the scope of its callback.
+    // SAFETY: this runs on the thread of the loop, within the handle scope of its callback.
     unsafe {
-        let (mut global, mut number, mut answer) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        let (mut global, mut number, mut result) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         sys::napi_get_global(env.raw(), &raw mut global);
         sys::napi_create_int32(env.raw(), argument, &raw mut number);
         let called = sys::napi_make_callback(
@@ -197,7 +197,7 @@ pub(crate) fn call_back(env: &Env, function: &FunctionRef<i32, ()>, argument: i3
             function.raw(),
             1,
             &raw const number,
-            &raw mut answer,
+            &raw mut result,
         );
         if called == sys::Status::napi_pending_exception {
             let mut error = ptr::null_mut();

@@ -1,8 +1,9 @@
-// The fields that announce limits. What of them depends on a policy alone the core says once; here the numbers of a
-// Decision are put behind it, since a request has no time for a call into the core. `tests/http` proves that what comes of it
-// is what the core would say.
+// The fields that announce limits. The core writes the parts that depend on a policy alone, once for each policy. The numbers
+// of a Decision are added here, because a call into the core for every request would cost as much as the check. `tests/http`
+// proves that the result is the core's.
 
-import { AT, bindingOf, type Decision, numbersOf, policyRefOf, RESET, RESET_AT, RETRY } from '../decision.js';
+import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
+import { AT, RESET_AFTER, RESET_AT, RETRY_AFTER } from '../layout.js';
 import { retryAfter } from './refusal.js';
 
 /** Which fields announce the limits: those of the IETF, the older X-RateLimit ones, both, or none. */
@@ -13,36 +14,39 @@ export type Fields = readonly (readonly [name: string, value: string])[];
 
 /** The largest whole number of a structured field has 15 digits. */
 const LARGEST = 999_999_999_999_999;
-const MICROS = 1_000_000;
+const MICROS_PER_SECOND = 1_000_000;
 
-/** Writes a field to whatever takes it. One function for all requests: a closure for each would cost more than the field. */
-export type SetField<To> = (to: To, name: string, value: string) => unknown;
+/** Sets a field of a target. One function for all requests: a closure for each would cost more than the field. */
+export type SetField<Target> = (target: Target, name: string, value: string) => unknown;
 
-/** Writes the fields of an answer, in order. `wait`: what a refusal says about it; `null` when waiting does not help. */
-export function announce<To>(
+/**
+ * Sets the fields of an answer, in order. `wait` is the `Retry-After` of a refusal, `null` when waiting does not help, undefined
+ * for an admitted request.
+ */
+export function announce<Target>(
   decisions: readonly Decision[],
   which: HeaderChoice,
   wait: number | null | undefined,
-  put: SetField<To>,
-  to: To,
+  setField: SetField<Target>,
+  target: Target,
 ): void {
-  const announced = which === 'off' ? NONE : announcing(decisions);
+  const announced = which === 'off' ? NONE : announcedOf(decisions);
   const lead = leading(announced);
   if (lead !== undefined) {
     if (which !== 'legacy') {
-      put(to, 'RateLimit-Policy', list(announced, policyItem));
-      put(to, 'RateLimit', list(announced, limitItem));
+      setField(target, 'RateLimit-Policy', list(announced, policyItem));
+      setField(target, 'RateLimit', list(announced, limitItem));
     }
     if (which !== 'ietf') {
-      put(to, 'X-RateLimit-Limit', String(lead.limit));
-      put(to, 'X-RateLimit-Remaining', String(lead.remaining));
-      put(to, 'X-RateLimit-Reset', String(resetAt(lead)));
+      setField(target, 'X-RateLimit-Limit', String(lead.limit));
+      setField(target, 'X-RateLimit-Remaining', String(lead.remaining));
+      setField(target, 'X-RateLimit-Reset', String(resetAt(lead)));
     }
   }
-  if (wait !== undefined && wait !== null) put(to, 'Retry-After', String(wait));
+  if (wait !== undefined && wait !== null) setField(target, 'Retry-After', String(wait));
 }
 
-/** The same as a list. */
+/** The fields of an answer as a list. */
 export function fields(decisions: readonly Decision[], which: HeaderChoice, wait: number | null | undefined): Fields {
   const fields: [string, string][] = [];
   announce(decisions, which, wait, collect, fields);
@@ -55,8 +59,8 @@ function collect(fields: [string, string][], name: string, value: string): void 
 
 const NONE: readonly Decision[] = [];
 
-/** One Decision for each policy that limits: of two keys of one policy the one that is nearer to a refusal. */
-function announcing(decisions: readonly Decision[]): readonly Decision[] {
+/** One Decision for each policy that is announced: of two keys of one policy the one that is nearer to a refusal. */
+function announcedOf(decisions: readonly Decision[]): readonly Decision[] {
   const [only] = decisions;
   if (only === undefined) return NONE;
   if (decisions.length === 1 && only.decisions.length === 0) return isAnnounced(only) ? decisions : NONE;
@@ -72,12 +76,12 @@ function announcing(decisions: readonly Decision[]): readonly Decision[] {
   return announced;
 }
 
-/** A policy in shadow limits nobody; one that nobody could ask about has nothing to say. */
+/** A shadow policy limits no client, and a policy whose store is missing has no numbers. */
 function isAnnounced(decision: Decision): boolean {
   return policyRefOf(decision).announcement !== undefined && !decision.unavailable;
 }
 
-/** The one that leads: the first refusal, else the one with least left in proportion. */
+/** The Decision that leads: the first refusal, else the one with least left in proportion. */
 export function leading(decisions: readonly Decision[]): Decision | undefined {
   if (decisions.length < 2) return decisions[0];
   return decisions.find((decision) => !decision.allowed) ?? decisions.reduce((a, b) => (hasLess(b, a) ? b : a));
@@ -98,20 +102,22 @@ function policyItem(decision: Decision): string {
   return policyRefOf(decision).announcement?.limits[bindingOf(decision)]?.item ?? '';
 }
 
-/** What is left, and the seconds until there is more, when waiting helps. */
+/** The units that are left and, when waiting helps, the seconds until there are more. */
 function limitItem(decision: Decision): string {
   const announcement = policyRefOf(decision).announcement;
   const left = `${announcement?.name};r=${Math.min(decision.remaining, LARGEST)}`;
   if (!announcement?.limits[bindingOf(decision)]?.hasWindow) return left;
-  const more = decision.allowed ? Math.ceil((numbersOf(decision)[RESET] as number) / MICROS) : retryAfter(decision);
+  const more = decision.allowed
+    ? Math.ceil(numbersOf(decision)[RESET_AFTER] / MICROS_PER_SECOND)
+    : retryAfter(decision);
   return more === null ? left : `${left};t=${more}`;
 }
 
-/** Unix seconds. A stored moment, so it is the same between calls; the end of a block when that is later. */
+/** In Unix seconds. It is a stored moment, so it is the same between calls; the end of a block when that is later. */
 function resetAt(decision: Decision): number {
   const numbers = numbersOf(decision);
-  const resets = numbers[RESET_AT] as number;
-  const wait = numbers[RETRY] as number;
-  const moment = decision.allowed || wait < 0 ? resets : Math.max(resets, (numbers[AT] as number) + wait);
-  return Math.ceil(moment / MICROS);
+  const resets = numbers[RESET_AT];
+  const wait = numbers[RETRY_AFTER];
+  const moment = decision.allowed || wait < 0 ? resets : Math.max(resets, numbers[AT] + wait);
+  return Math.ceil(moment / MICROS_PER_SECOND);
 }

@@ -1,59 +1,56 @@
-// Who is limited: the helpers that name a client, and what every function that names one must answer.
+// The keys of requests: the helpers that derive one, and the checks of what a key function returns.
 
 import { ConfigError, KeyInvalid } from '../errors.js';
 import { native, unwrap } from '../native.js';
-import type { RequestAdapter } from './request-adapter.js';
+import type { Awaitable, RequestAdapter } from './request-adapter.js';
 
-/** What may be given now or later. */
-export type Awaitable<T> = T | Promise<T>;
-
-/** A function that names who is limited. */
+/** A function that derives a key from a request. */
 export type KeyFunction<Request> = (request: Request) => Awaitable<string | number | bigint>;
 
-/** Who is limited: a function of the request, or one text for everybody. */
+/** A key: a function of the request, or one text for all clients. */
 export type KeyOption<Request> = string | KeyFunction<Request>;
 
-/** How the address of a client is found. */
+/** How the address of a client is determined. */
 export interface ClientIpOptions {
   /**
-   * The proxies whose X-Forwarded-For is believed: addresses (`10.0.0.7`), networks (`10.0.0.0/8`), `loopback`, `linklocal`,
-   * `uniquelocal`, or `unix` for a Unix domain socket. Nobody, when not said.
+   * The proxies whose X-Forwarded-For is trusted: addresses (`10.0.0.7`), networks (`10.0.0.0/8`), `loopback`, `linklocal`,
+   * `uniquelocal`, or `unix` for a Unix domain socket. Default: none.
    */
   trustedProxies?: readonly string[];
-  /** All IPv6 addresses that begin with the same bits are one client. Default 64. */
+  /** All IPv6 addresses with the same first bits are one client. This many bits. Default 64. */
   ipv6Prefix?: number;
 }
 
-/** The helpers of one framework. What they return can be given as `key`, or called with a request. */
+/** The helpers of one framework. Their result can be given as `key`, or called with a request. */
 export interface Keys<Request> {
   /** The client's address. The default. */
   clientIp(options?: ClientIpOptions): (request: Request) => string;
-  /** What a header says, hashed before it is stored. Who sends none is limited by address. */
+  /** The value of a header, hashed before it is stored. A request without it is limited by address. */
   header(name: string, options?: ClientIpOptions): (request: Request) => string;
-  /** The user whom the application has authenticated, by `id`, `sub` or `username`. Others are limited by address. */
+  /** The user that the application has authenticated, by `id`, `sub` or `username`. Others are limited by address. */
   user(options?: ClientIpOptions): (request: Request) => string;
-  /** A claim of a token that the application has verified. Who has none is limited by address. */
+  /** A claim of a token that the application has verified. A request without it is limited by address. */
   claim(name: string, options?: ClientIpOptions): (request: Request) => string;
 }
 
-/** Addresses whose keys are remembered: of a peer that stays connected the key is asked for with each request. */
-const REMEMBERED = 1024;
+/** The most addresses whose keys are remembered: a client that stays connected needs its key with each request. */
+const MAX_ADDRESSES = 1024;
 const USER_FIELDS = ['id', 'sub', 'username'] as const;
 
 /** The helpers for the requests of a framework. */
 export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request> {
   function clientIp(options: ClientIpOptions = {}): (request: Request) => string {
-    const { trustedProxies, ipv6Prefix } = checked(options, adapter.name);
+    const { trustedProxies, ipv6Prefix } = checkedOptions(options, adapter.name);
     const trusts = trustedProxies === undefined ? adapter.trusts : undefined;
     let address = addressOf(adapter, trustedProxies ?? [], ipv6Prefix);
-    // The framework's setting as it was when `address` was made of it.
-    let made: unknown;
+    // The framework's setting that `address` was made from.
+    let applied: unknown;
     return named('clientIp', (request) => {
       if (trusts !== undefined) {
         const value = trusts.of(request);
-        if (value !== made) {
+        if (value !== applied) {
           address = addressOf(adapter, proxies(value, trusts.setting, adapter.name), ipv6Prefix);
-          made = value;
+          applied = value;
         }
       }
       return address(request);
@@ -105,52 +102,52 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
   };
 }
 
-function checked(options: ClientIpOptions, adapter: string): ClientIpOptions {
+function checkedOptions(options: ClientIpOptions, adapter: string): ClientIpOptions {
   if (options.trustedProxies !== undefined && !Array.isArray(options.trustedProxies)) {
-    throw anyone(`trustedProxies: ${shown(options.trustedProxies)}`, adapter);
+    throw trustsAnyClient(`trustedProxies: ${showValue(options.trustedProxies)}`, adapter);
   }
   return options;
 }
 
-/** The address of a client, remembered where nothing but the peer matters. */
+/** Derives the address of a client. It is remembered when it depends on the peer alone. */
 function addressOf<Request>(
   adapter: RequestAdapter<Request>,
   trusted: readonly string[],
   ipv6Prefix: number | undefined,
 ): (request: Request) => string {
   const client = unwrap(native.clientIp([...trusted], ipv6Prefix));
-  const believes = client.readsForwarded();
+  const readsForwarded = client.readsForwarded();
   const known = new Map<string | undefined, string>();
   return (request) => {
     const peer = adapter.peer(request);
-    const line = believes ? adapter.header(request, 'x-forwarded-for') : undefined;
-    if (line !== undefined) return client.key(peer, [line]);
+    const forwarded = readsForwarded ? adapter.header(request, 'x-forwarded-for') : undefined;
+    if (forwarded !== undefined) return client.key(peer, [forwarded]);
     let key = known.get(peer);
     if (key === undefined) {
       key = client.key(peer, []);
-      if (known.size >= REMEMBERED) known.clear();
+      if (known.size >= MAX_ADDRESSES) known.clear();
       known.set(peer, key);
     }
     return key;
   };
 }
 
-/** The proxies that a framework's setting names. One that names none would let anyone choose an address. */
+/** The proxies that a framework's setting names. A setting that trusts every client would let it choose its address. */
 function proxies(value: unknown, setting: string, adapter: string): readonly string[] {
   if (value === undefined || value === false || value === null) return [];
   if (typeof value === 'string') return value.split(',');
   if (Array.isArray(value) && value.every((proxy) => typeof proxy === 'string')) return value;
-  throw anyone(`${setting} is ${shown(value)}`, adapter);
+  throw trustsAnyClient(`${setting} is ${showValue(value)}`, adapter);
 }
 
-function anyone(what: string, adapter: string): ConfigError {
+function trustsAnyClient(what: string, adapter: string): ConfigError {
   return new ConfigError(
     `${adapter}: ${what}, which names no proxy: anyone could choose the address they are limited by. Name the proxies, ` +
       `as in clientIp({ trustedProxies: ['10.0.0.0/8'] })`,
   );
 }
 
-function shown(value: unknown): string {
+function showValue(value: unknown): string {
   return typeof value === 'object' && value !== null ? (JSON.stringify(value) ?? 'an object') : String(value);
 }
 
@@ -163,20 +160,20 @@ function named<F extends object>(name: string, key: F): F {
   return Object.defineProperty(key, 'name', { value: name });
 }
 
-/** A function that names who is limited, and complains when it names nobody. */
+/** The key of each request. It throws when a key function returns something that cannot be a key. */
 export function keyOf<Request>(option: KeyOption<Request>, where: string): (request: Request) => Awaitable<string> {
   if (typeof option === 'string') return () => option;
   if (typeof option !== 'function') {
-    throw new ConfigError(`${where}: key is ${shown(option)}: give a function of the request, or a text`);
+    throw new ConfigError(`${where}: key is ${showValue(option)}: give a function of the request, or a text`);
   }
-  const complain = (value: unknown): never => {
+  const fail = (value: unknown): never => {
     const name = option.name === '' || option.name === 'key' ? 'the function' : `the function ${option.name}`;
     throw new KeyInvalid(
-      `${where}: ${name} given as key returned ${shown(value)}, which names nobody: return a text for every request, or leave ` +
+      `${where}: ${name} given as key returned ${showValue(value)}, which names nobody: return a text for every request, or leave ` +
         'out requests with skip',
     );
   };
-  const checked = (value: unknown): string => text(value) ?? complain(value);
+  const checked = (value: unknown): string => text(value) ?? fail(value);
   return (request) => {
     const key: unknown = option(request);
     return key instanceof Promise ? key.then(checked) : checked(key);

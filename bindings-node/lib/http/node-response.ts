@@ -4,20 +4,20 @@ import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Admission } from './admission.js';
 
-/** Does what is due when a response is over: its last byte was handed over, or its client has gone. */
-export function attend<Request extends object, Response>(
+/** Ends an admission when the response ends: its last byte was handed over, or its client has gone. */
+export function endWithResponse<Request extends object, Response>(
   admission: Admission<Request, Response>,
   response: ServerResponse,
   framework: Response,
 ): void {
-  if (!admission.pending) return;
-  const over = (): void => admission.over(framework);
-  if (response.writableFinished || response.destroyed) over();
-  response.once('finish', over);
-  response.once('close', over);
+  if (!admission.needsEnd) return;
+  const end = (): void => admission.end(framework);
+  if (response.writableFinished || response.destroyed) end();
+  response.once('finish', end);
+  response.once('close', end);
 }
 
-/** Waits until it is the turn of an admitted request. */
-export async function turn(delayMs: number): Promise<void> {
+/** Waits out the delay of an admitted request. */
+export async function waitFor(delayMs: number): Promise<void> {
   if (delayMs > 0) await sleep(delayMs);
 }

@@ -1,27 +1,29 @@
-// Whom frameworks were told to trust with a client's address.
+// Which proxies an application has told its framework to trust with a client's address.
 
 /** A framework's own setting of trusted proxies. */
 export interface ProxyTrust<Request> {
-  /** How the setting is called. */
+  /** The name of the setting, for messages. */
   readonly setting: string;
   of(request: Request): unknown;
 }
 
-/** What Express was told. */
+/** Express' setting. */
 export const expressTrust: ProxyTrust<object> = {
   setting: "the setting 'trust proxy'",
-  // As it stands, not through `app.get`: it is read with every request.
+  // Not through `app.get`, because it is read with every request.
   of: (request) => (request as { app?: { settings?: Record<string, unknown> } }).app?.settings?.['trust proxy'],
 };
 
-const told = new WeakMap<object, unknown>();
+const knownSettings = new WeakMap<object, unknown>();
 
-/** What Fastify was told. It keeps that to itself, under a symbol. */
+/** Fastify's setting, which it keeps under a private symbol. */
 export const fastifyTrust: ProxyTrust<{ readonly server: object }> = {
   setting: 'trustProxy',
   of({ server }) {
-    if (!told.has(server)) told.set(server, (optionsOf(server) as { trustProxy?: unknown } | undefined)?.trustProxy);
-    return told.get(server);
+    if (!knownSettings.has(server)) {
+      knownSettings.set(server, (optionsOf(server) as { trustProxy?: unknown } | undefined)?.trustProxy);
+    }
+    return knownSettings.get(server);
   },
 };
 

@@ -1,27 +1,28 @@
-// What a refusal says: its status, how long to wait, and a problem (RFC 9457). The core writes the problem; the numbers
-// that go into it are worked out here as the core does, which `tests/http` proves.
+// A refusal: its status, how long to wait, and a problem (RFC 9457). The core writes the problem. The numbers in it are worked
+// out here in the same way as in the core, which `tests/http` proves.
 
-import { type Decision, numbersOf, RETRY } from '../decision.js';
+import { type Decision, numbersOf } from '../decision.js';
+import { RETRY_AFTER } from '../layout.js';
 import { native } from '../native.js';
 
 /** The media type of a problem. */
 export const MEDIA_TYPE: string = native.problemMediaType();
 
-const MICROS = 1_000_000;
-/** A missing store is mostly back within a second, and nobody knows better. */
-const STORE_IS_BACK = 1;
+const MICROS_PER_SECOND = 1_000_000;
+/** The wait for a missing store, in seconds. Most stores are back within one, and there is no better guess. */
+const STORE_WAIT = 1;
 
 /** The status: 429 when a quota is exceeded, 503 when the store is missing. */
 export function status(decision: Decision | undefined): 429 | 503 {
   return decision === undefined || decision.unavailable ? 503 : 429;
 }
 
-/** How many whole seconds a refused client is told to wait, never less than it must; `null` is for ever. */
+/** How many whole seconds a refused client should wait, rounded up; `null` when waiting does not help. */
 export function retryAfter(decision: Decision | undefined): number | null {
-  if (decision === undefined) return STORE_IS_BACK;
-  const wait = numbersOf(decision)[RETRY] as number;
-  if (decision.unavailable) return Math.max(STORE_IS_BACK, Math.ceil(wait / MICROS));
-  return wait < 0 ? null : Math.max(1, Math.ceil(wait / MICROS));
+  if (decision === undefined) return STORE_WAIT;
+  const wait = numbersOf(decision)[RETRY_AFTER];
+  if (decision.unavailable) return Math.max(STORE_WAIT, Math.ceil(wait / MICROS_PER_SECOND));
+  return wait < 0 ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
 }
 
 /** The body, as JSON. It names policies, never keys. */

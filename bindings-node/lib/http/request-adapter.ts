@@ -1,12 +1,14 @@
-// What the neutral half knows of a framework: how its requests are read, and how its answers are written. An adapter is
-// one of each, and the few lines that call them.
+// How the requests of a framework are read.
 
 import type { Socket } from 'node:net';
 import type { ProxyTrust } from './proxy-trust.js';
 
-/** How the requests of a framework are read. */
+/** A value, or a promise of it. */
+export type Awaitable<T> = T | Promise<T>;
+
+/** Reads the requests of one framework. */
 export interface RequestAdapter<Request> {
-  /** The adapter's name, for messages. */
+  /** The entry of the package, for messages. */
   readonly name: string;
   method(request: Request): string;
   /** The path, for messages. */
@@ -14,11 +16,11 @@ export interface RequestAdapter<Request> {
   header(request: Request, name: string): string | undefined;
   /** The address at the other end of the connection. */
   peer(request: Request): string | undefined;
-  /** What lives as long as the request and remembers what was asked about it; the request itself when not said. */
+  /** An object that lives as long as the request and remembers its admissions. Default: the request itself. */
   memory?(request: Request): object;
-  /** Whom the framework was told to trust with an address, if it has such a setting. */
+  /** The framework's setting of trusted proxies, if it has one. */
   readonly trusts?: ProxyTrust<Request>;
-  /** What the application's authentication left on the request. */
+  /** The user that the application's authentication put on the request. */
   user(request: Request): unknown;
   /** The claims of a token that the application has verified. */
   claims(request: Request): unknown;
@@ -33,7 +35,7 @@ export interface NodeRequest {
   readonly socket: Pick<Socket, 'remoteAddress'> | null | undefined;
 }
 
-/** A adapter of requests that are Node's, or look like them. */
+/** Reads requests that are Node's, or have their properties. */
 export function nodeRequestAdapter<Request extends NodeRequest>(
   name: string,
   more: Pick<RequestAdapter<Request>, 'memory' | 'trusts'> = {},
@@ -50,7 +52,7 @@ export function nodeRequestAdapter<Request extends NodeRequest>(
     user: (request) => (request as { user?: unknown }).user,
     claims: (request) => {
       const { auth, user } = request as { auth?: unknown; user?: unknown };
-      // Some libraries wrap the claims in what else they know of the token.
+      // Some libraries wrap the claims in other data of the token.
       return (auth as { payload?: unknown } | undefined)?.payload ?? auth ?? user;
     },
     ...more,

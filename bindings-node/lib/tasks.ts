@@ -1,0 +1,190 @@
+// Calls that may take their time, and that can be cancelled: `checkAll`, `acquire`, `hold` and what changes a key.
+
+import { type Attempt, attemptFrom } from './attempt.js';
+import { Decision, type DecisionNumbers, lengthOf, numbersAt } from './decision.js';
+import { ClosedError } from './errors.js';
+import { release, retain } from './keep-alive.js';
+import {
+  ANSWER_HEADER,
+  ANSWER_VALUE,
+  ATTEMPTS,
+  COUNT_SHIFT,
+  DECISION,
+  FAILURE,
+  FIRST_TASK_TICKET,
+  GROUP,
+  HOLD,
+  KIND_MASK,
+} from './layout.js';
+import { type native, takeError } from './native.js';
+import type { PolicyRef } from './policy.js';
+
+/** The policy, the key and the cost of a call. */
+export interface CallTarget {
+  readonly policyRef: PolicyRef;
+  readonly key: string;
+  readonly cost: number;
+}
+
+/** The result of a task. */
+export interface TaskResult {
+  readonly decision?: Decision;
+  /** The number of a hold. */
+  readonly hold?: number;
+  readonly attempts?: native.Attempt[];
+}
+
+interface PendingTask {
+  readonly resolve: (result: TaskResult) => void;
+  readonly reject: (error: unknown) => void;
+  readonly targets: readonly CallTarget[];
+  readonly stopListening: () => void;
+}
+
+/** What tasks need of the transport. */
+export interface AnswerReader {
+  /** Sends the calls that wait for their batch. */
+  flush(): void;
+  /** Reads the answers that were delivered. */
+  collect(): void;
+  /** Reads that many numbers of answers. */
+  read(count: number): void;
+}
+
+/** The tasks of a limiter that are not done. */
+export class Tasks {
+  readonly #nativeLimiter: native.NativeLimiter;
+  readonly #reader: AnswerReader;
+  readonly #pending = new Map<number, PendingTask>();
+  /** No ticket is used twice: a task that was cancelled may still be answered. */
+  #nextTicket = FIRST_TASK_TICKET;
+
+  constructor(nativeLimiter: native.NativeLimiter, reader: AnswerReader) {
+    this.#nativeLimiter = nativeLimiter;
+    this.#reader = reader;
+  }
+
+  /** Begins a task. `start` is given its ticket, and returns how many numbers of answers are there at once. */
+  begin(targets: readonly CallTarget[], start: (ticket: number) => number, signal?: AbortSignal): Promise<TaskResult> {
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    this.#reader.flush();
+    const ticket = this.#nextTicket++;
+    return new Promise((resolve, reject) => {
+      const abort = (): void => {
+        // A task that is answered by now is not cancelled.
+        this.#reader.collect();
+        if (this.#remove(ticket) !== undefined) reject(signal?.reason);
+      };
+      const stopListening = (): void => signal?.removeEventListener('abort', abort);
+      signal?.addEventListener('abort', abort);
+      if (this.#pending.size === 0) retain(this);
+      this.#pending.set(ticket, { resolve, reject, targets, stopListening });
+      const answers = start(ticket);
+      if (answers !== 0) this.#reader.read(answers);
+    });
+  }
+
+  /** Checks several targets, all or nothing. */
+  async checkAll(targets: readonly CallTarget[]): Promise<Decision> {
+    const ids = targets.map(({ policyRef }) => policyRef.id);
+    const keys = targets.map(({ key }) => key);
+    const costs = targets.map(({ cost }) => cost);
+    const { decision } = await this.begin(targets, (ticket) => this.#nativeLimiter.checkAll(ticket, ids, keys, costs));
+    return decision as Decision;
+  }
+
+  /** Waits until a check is admitted; without a timeout as long as it takes. */
+  async acquire(target: CallTarget, timeoutMs: number | null, signal: AbortSignal | undefined): Promise<Decision> {
+    const { policyRef, key, cost } = target;
+    const start = (ticket: number): number => this.#nativeLimiter.acquire(ticket, policyRef.id, key, cost, timeoutMs);
+    const { decision } = await this.begin([target], start, signal);
+    return decision as Decision;
+  }
+
+  /** The newest attempts. */
+  async journal(target: CallTarget): Promise<readonly Attempt[]> {
+    const { policyRef, key } = target;
+    const result = await this.begin([target], (ticket) => this.#nativeLimiter.journal(ticket, policyRef.id, key));
+    return (result.attempts ?? []).map(attemptFrom);
+  }
+
+  #remove(ticket: number): PendingTask | undefined {
+    const task = this.#pending.get(ticket);
+    if (task === undefined) return undefined;
+    this.#pending.delete(ticket);
+    if (this.#pending.size === 0) release(this);
+    this.#nativeLimiter.cancel(ticket);
+    task.stopListening();
+    return task;
+  }
+
+  /** Reads the answer of a task, which begins at that number. Where the next answer begins. */
+  read(answers: Float64Array, at: number, ticket: number): number {
+    // Undefined when it was cancelled.
+    const task = this.#remove(ticket);
+    const start = at + ANSWER_HEADER;
+    const header = answers[start] as number;
+    const value = answers[at + ANSWER_VALUE] as number;
+    const target = task?.targets[0];
+    switch (header & KIND_MASK) {
+      case DECISION:
+        if (target !== undefined) task?.resolve({ decision: decisionOf(target, numbersAt(answers, start, header)) });
+        return start + lengthOf(header);
+      case GROUP:
+        return this.#readGroup(answers, at, task);
+      case HOLD: {
+        // The record of its Decision follows.
+        const decisionAt = at + ANSWER_VALUE + 1 + ANSWER_HEADER;
+        const decisionHeader = answers[decisionAt] as number;
+        if (target === undefined) {
+          // The caller cancelled. The hold is given back.
+          this.#nativeLimiter.discard(value);
+        } else {
+          this.#nativeLimiter.keep(value);
+          const numbers = numbersAt(answers, decisionAt, decisionHeader);
+          task?.resolve({ decision: decisionOf(target, numbers), hold: value });
+        }
+        return decisionAt + lengthOf(decisionHeader);
+      }
+      case FAILURE: {
+        const error = takeError(this.#nativeLimiter, value);
+        task?.reject(error);
+        return at + ANSWER_VALUE + 1;
+      }
+      case ATTEMPTS: {
+        const attempts = this.#nativeLimiter.attempts(value);
+        task?.resolve({ attempts });
+        return at + ANSWER_VALUE + 1;
+      }
+      default:
+        task?.resolve({});
+        return start + 1;
+    }
+  }
+
+  #readGroup(answers: Float64Array, at: number, task: PendingTask | undefined): number {
+    const count = (answers[at + ANSWER_HEADER] as number) >> COUNT_SHIFT;
+    const copied = answers[at + ANSWER_VALUE] as number;
+    const decisions: Decision[] = [];
+    let next = at + ANSWER_VALUE + 1;
+    for (let index = 0; index < count; index++) {
+      const start = next + ANSWER_HEADER;
+      const header = answers[start] as number;
+      const target = task?.targets[index];
+      if (target !== undefined) decisions.push(decisionOf(target, numbersAt(answers, start, header)));
+      next = start + lengthOf(header);
+    }
+    const decision = decisions[copied];
+    if (decision !== undefined) task?.resolve({ decision: decision.withParts(decisions) });
+    return next;
+  }
+
+  /** Cancels all tasks, because the limiter was closed. */
+  close(): void {
+    for (const ticket of this.#pending.keys()) this.#remove(ticket)?.reject(new ClosedError('the limiter was closed'));
+  }
+}
+
+function decisionOf({ policyRef, key, cost }: CallTarget, numbers: DecisionNumbers): Decision {
+  return new Decision(policyRef, key, cost, numbers);
+}

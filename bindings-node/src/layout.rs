@@ -1,0 +1,176 @@
+//! The numbers that Rust and TypeScript share: how calls and answers lie in the arrays through which they cross.
+//!
+//! This is the only place that says them. TypeScript reads them when it loads (`lib/layout.ts`), and the build writes them into
+//! `binding/index.d.ts`.
+//!
+//! Three arrays belong to an open limiter:
+//! - `calls` has [`CALL_LENGTH`] numbers for each call. Its last number says how many calls there are.
+//! - `key_text` has the keys of those calls as UTF-16 units, one after the other.
+//! - `answers` has one record after the other. Its last number is the size of the next batch: see `host::cohort_size`.
+
+use napi_derive::napi;
+
+/// Where the numbers of one call stand in `calls`.
+#[napi]
+pub enum CallField {
+    /// Names the call; its answer has the same ticket.
+    Ticket = 0,
+    /// The number of the policy.
+    Policy = 1,
+    /// What to do: a [`CallKind`].
+    Kind = 2,
+    /// The cost.
+    Cost = 3,
+    /// The length of the key in `key_text`.
+    KeyLength = 4,
+    /// Only for `Settle`: the units that the check consumed.
+    Charged = 5,
+}
+
+/// The numbers of one call.
+#[napi]
+pub const CALL_LENGTH: u32 = 6;
+
+/// What a call does.
+#[napi]
+pub enum CallKind {
+    /// Asks and consumes.
+    Check = 0,
+    /// Asks without consuming.
+    Peek = 1,
+    /// Consumes even past the limit.
+    Charge = 2,
+    /// Gives back.
+    Refund = 3,
+    /// Charges or refunds the difference to what a check consumed. The number of that check's source is added to this kind.
+    Settle = 4,
+}
+
+/// Where the numbers of an answer stand in its record.
+#[napi]
+pub enum AnswerField {
+    /// The ticket of the call.
+    Ticket = 0,
+    /// What the answer is, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`].
+    Header = 1,
+    /// For an attachment its number; for a group the index of the entry whose Decision stands for the group.
+    Value = 2,
+}
+
+/// What an answer is: the bits of its header below [`KIND_MASK`].
+#[napi]
+pub enum AnswerKind {
+    /// A Decision.
+    Decision = 0,
+    /// The Decision of `checkAll`: the records of its entries follow.
+    Group = 1,
+    /// A call that only had to be done is done.
+    Nothing = 2,
+    /// An attachment: an error.
+    Failure = 3,
+    /// An attachment: a hold. The record of its Decision follows.
+    Hold = 4,
+    /// An attachment: the attempts of a journal.
+    Attempts = 5,
+}
+
+/// The bits of a header that hold the [`AnswerKind`].
+#[napi]
+pub const KIND_MASK: u32 = 15;
+
+/// Flags in the header of a Decision.
+#[napi]
+pub enum DecisionFlag {
+    /// It is allowed.
+    Allowed = 16,
+    /// A shadow policy would have denied.
+    Shadow = 32,
+    /// The only limit refused. Only with `Simple`.
+    Exceeded = 64,
+    /// The policy has one limit, and the Decision says everything about it.
+    Simple = 128,
+    /// It is denied because the store is missing.
+    Unavailable = 4096,
+}
+
+/// Where the number of the source begins in the header of a Decision: 4 bits, as [`KIND_MASK`].
+#[napi]
+pub const SOURCE_SHIFT: u32 = 8;
+
+/// Where the number of limits, or of a group's entries, begins in a header.
+#[napi]
+pub const COUNT_SHIFT: u32 = 16;
+
+/// Where the numbers of a Decision stand, counted from its header. Times are in microseconds.
+#[napi]
+pub enum DecisionField {
+    /// The header of the record.
+    Header = 0,
+    /// The capacity of the limit that binds.
+    Limit = 1,
+    /// What is left of it.
+    Remaining = 2,
+    /// How long to wait; [`NEVER`] when waiting does not help.
+    RetryAfter = 3,
+    /// How long until the limit is as if unused.
+    ResetAfter = 4,
+    /// The same as a moment since 1970.
+    ResetAt = 5,
+    /// How long to wait before going.
+    Delay = 6,
+    /// The units that were consumed.
+    Charged = 7,
+    /// How long the denial may be repeated without a call.
+    DeniedFor = 8,
+    /// The store's time of the answer.
+    At = 9,
+    /// The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
+    Limits = 10,
+}
+
+/// Where the numbers of a limit stand.
+#[napi]
+pub enum LimitField {
+    /// Period in microseconds times [`ALGORITHM_COUNT`], plus the number of the algorithm.
+    Kind = 0,
+    /// The capacity.
+    Limit = 1,
+    /// What is left.
+    Remaining = 2,
+    /// How long to wait; [`NEVER`] when waiting does not help.
+    RetryAfter = 3,
+    /// How long until the limit is as if unused.
+    ResetAfter = 4,
+    /// Its [`LimitFlag`]s.
+    Flags = 5,
+}
+
+/// The numbers of one limit.
+#[napi]
+pub const LIMIT_LENGTH: u32 = 6;
+
+/// The factor of the period in [`LimitField::Kind`]: more than there are algorithms.
+#[napi]
+pub const ALGORITHM_COUNT: u32 = 16;
+
+/// Flags of a limit.
+#[napi]
+pub enum LimitFlag {
+    /// It refused.
+    Exceeded = 1,
+    /// It is the limit that binds.
+    Binds = 2,
+}
+
+/// Stands for a wait that never ends.
+#[napi]
+pub const NEVER: i32 = -1;
+
+/// What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them.
+#[napi]
+pub const TOO_MANY: i32 = -1;
+
+/// Tickets from here on belong to tasks, and TypeScript uses each of them once: a task that was cancelled may still be
+/// answered. Tickets below belong to calls and are used again.
+#[napi]
+pub const FIRST_TASK_TICKET: f64 = 281_474_976_710_656.0;
