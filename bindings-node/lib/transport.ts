@@ -36,8 +36,8 @@ const CALL_COUNT = MAX_BATCH * CALL_LENGTH;
 const MAX_KEY_LENGTH = 4096;
 const KEY_TEXT_LENGTH = 2 * MAX_KEY_LENGTH;
 const ANSWERS_LENGTH = 4096;
-/** So many that are answered together ask again in two halves: Redis then works on one while we do on the other. */
-const SPLIT = 16;
+/** The number of `answers` that says how many calls should cross together next. */
+const COHORT = ANSWERS_LENGTH - 1;
 
 /** Opens the native limiter on these arrays (see `layout.ts`). */
 export type OpenNative = (
@@ -85,7 +85,7 @@ export class Transport {
   #queued = 0;
   /** The length of their keys. */
   #keyLength = 0;
-  /** How many calls leave together: as many as were answered together, because their callers mostly call again together. */
+  /** How many calls cross together when nothing is in flight. The native side says it with the answers. */
   #cohort = 1;
   /** When the first queued call was queued. */
   #sentAt = 0;
@@ -225,14 +225,12 @@ export class Transport {
   read(count: number): void {
     const answers = count === TOO_MANY ? this.nativeLimiter.overflow() : this.#answers;
     const length = count === TOO_MANY ? answers.length : count;
-    const before = this.#inFlight;
+    this.#cohort = this.#answers[COHORT] as number;
     let at = 0;
     while (at < length) {
       const ticket = answers[at + ANSWER_TICKET] as number;
       at = ticket < FIRST_TASK_TICKET ? this.#readAnswer(answers, at, ticket) : this.tasks.read(answers, at, ticket);
     }
-    const answered = before - this.#inFlight;
-    this.#cohort = answered < SPLIT ? Math.max(answered, 1) : answered >> 1;
     if (this.#onIdle.length > 0 && this.#inFlight === 0) this.#becomeIdle();
   }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use napi::Env;
 use napi::bindgen_prelude::{Float64Array, Function, Uint16Array};
-use tidegate::host::{BatchGuard, Call, ChargedUnits, CompletionQueue, HostAsyncLimiter, Outcome};
+use tidegate::host::{BatchGuard, Call, ChargedUnits, CompletionQueue, HostAsyncLimiter, Outcome, cohort_size};
 use tidegate::{AsyncLimiter, CheckOptions, Error, ErrorKind, Result};
 
 use crate::answer_record::source_of;
@@ -44,7 +44,7 @@ pub(crate) struct BatchCodec {
     key: String,
     /// What is to be written to `answers`.
     records: Vec<f64>,
-    /// How many calls `records` answers.
+    /// How many calls `records` answers: the callers that mostly call again together.
     answered: usize,
 }
 
@@ -172,17 +172,20 @@ impl BatchCodec {
         self.hand_over()
     }
 
-    /// Copies the records to `answers`: how many numbers there are.
+    /// Copies the records to `answers`: how many numbers there are. The last number of the array says how many calls should
+    /// cross together next.
     fn hand_over(&mut self) -> i32 {
-        if self.records.len() > self.answers.len() {
-            return TOO_MANY;
-        }
         #[allow(
             unsafe_code,
             reason = "only this function writes to the array, and JavaScript reads it after the crossing"
         )]
         let answers = unsafe { self.answers.as_mut() };
-        answers[..self.records.len()].copy_from_slice(&self.records);
+        let Some((cohort, answers)) = answers.split_last_mut() else { return TOO_MANY };
+        *cohort = cohort_size(self.answered) as f64;
+        match answers.get_mut(..self.records.len()) {
+            Some(answers) => answers.copy_from_slice(&self.records),
+            None => return TOO_MANY,
+        }
         self.records.len() as i32
     }
 

@@ -6,7 +6,8 @@
 //! Three arrays belong to an open limiter:
 //! - `calls` has [`CALL_LENGTH`] numbers for each call. Its last number says how many calls there are.
 //! - `key_text` has the keys of those calls as UTF-16 units, one after the other.
-//! - `answers` has one record after the other. Its last number is the size of the next batch: see `host::cohort_size`.
+//! - `answers` has one record after the other. Its last number says how many calls should cross together next, because
+//!   callers that were answered together mostly call again together: see `host::cohort_size`.
 
 use napi_derive::napi;
 
