@@ -1,0 +1,56 @@
+// A server of each adapter, for the tests of what all adapters do over real HTTP.
+
+import assert from 'node:assert/strict';
+import { describe } from 'node:test';
+import { parseList } from 'structured-headers';
+import { Limiter, ManualClock } from 'tidegate';
+import { adapters } from './adapters.mjs';
+import { get } from './client.mjs';
+
+/** The time at which the clocks of these tests begin. */
+export const START = 1_704_067_200_000;
+
+/** A limiter with a manual clock. */
+export function limiting(policies = {}, options = {}) {
+  const clock = new ManualClock(START);
+  return { clock, limiter: new Limiter({ policies, clock, ...options }) };
+}
+
+/** The items of a structured field by name, as an independent parser reads them. */
+export function items(field) {
+  return Object.fromEntries(parseList(field).map(([name, parameters]) => [name, Object.fromEntries(parameters)]));
+}
+
+/** The path of any framework's request. */
+export function pathOf(request) {
+  return request.path ?? request.req?.path ?? request.url;
+}
+
+const hello = async () => ({ body: 'hello' });
+
+/** Defines the same tests for each adapter. They get the adapter, and functions that start servers of it. */
+export function forEachAdapter(define) {
+  for (const { name, adapter, start, trust } of adapters) {
+    /** Runs a server for one test. */
+    async function serving(t, description) {
+      const server = await start({ handler: hello, limits: [], ...description });
+      t.after(() => server.close());
+      return server.url;
+    }
+
+    /** Runs a server whose start or first request should fail. The error. */
+    async function failing(t, description) {
+      const failures = [];
+      try {
+        const url = await serving(t, { ...description, failed: (error) => failures.push(error) });
+        const { status } = await get(url, description.request);
+        if (failures.length > 0) assert.equal(status, 500);
+      } catch (error) {
+        failures.push(error);
+      }
+      return failures[0];
+    }
+
+    describe(name, () => define({ name, adapter, trust, serving, failing }));
+  }
+}
