@@ -1,0 +1,97 @@
+//! ARCHITECTURE.md walks one check through files that exist, and every decision has its number, title and line.
+
+use super::{Violations, files, hold};
+
+/// The most files that an async check passes on its way from a binding to the socket, and back.
+const THERE: usize = 15;
+const BACK: usize = 10;
+
+/// The lines of a section of a document, under a heading and before the next of its level or above.
+fn section<'a>(document: &'a str, heading: &str) -> Option<&'a str> {
+    let level = heading.split(' ').next()?;
+    let (_, rest) = document.split_once(&format!("\n{heading}\n"))?;
+    let end = (1..=level.len()).filter_map(|depth| rest.find(&format!("\n{} ", "#".repeat(depth)))).min();
+    Some(&rest[..end.unwrap_or(rest.len())])
+}
+
+/// The files that the steps of a walk begin with: ``1. `core/src/x.rs` does this``.
+fn steps(walk: &str) -> Vec<&str> {
+    let step =
+        |line: &'_ str| -> bool { line.split_once(". `").is_some_and(|(number, _)| number.parse::<u8>().is_ok()) };
+    walk.lines().filter(|line| step(line)).filter_map(|line| line.split('`').nth(1)).collect()
+}
+
+#[test]
+fn the_walk_of_one_check_names_files_that_exist() {
+    let document = files::read("ARCHITECTURE.md");
+    let mut found = Violations::new();
+    let walk = section(&document, "## The way of one check").unwrap_or_default();
+    for language in ["Python", "Node"] {
+        for (heading, most) in
+            [(format!("### There, from {language}"), THERE), (format!("### Back, to {language}"), BACK)]
+        {
+            let Some(walk) = section(walk, &heading) else {
+                found.insert(format!("no {heading}"), vec![]);
+                continue;
+            };
+            let files = steps(walk);
+            let missing: Vec<String> =
+                files.iter().filter(|file| !files::exists(file)).map(ToString::to_string).collect();
+            if !missing.is_empty() || files.is_empty() {
+                found.insert(format!("{heading}: files that do not exist"), missing);
+            }
+            let mut different = files.clone();
+            different.sort_unstable();
+            different.dedup();
+            println!("{heading}: {} files", different.len());
+            if different.len() > most {
+                found.insert(format!("{heading}: more than {most} files"), vec![]);
+            }
+        }
+    }
+    hold("the walk of one check", found);
+}
+
+/// Where a shortened path may begin.
+const ROOMS: [&str; 4] = ["", "core/src/", "core/src/store/redis/", "core/src/store/redis/script/"];
+
+#[test]
+fn every_file_that_is_named_exists() {
+    let mut found = Violations::new();
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        for name in files::read(document).split('`').skip(1).step_by(2) {
+            let is_path = name.contains('/') && !name.contains([' ', '*', '<', '{', '(', ':', '"']);
+            let is_pattern = name.split(['/', '.']).any(|part| ["x", "NNNN-title"].contains(&part));
+            let exists = |room: &&str| files::exists(&format!("{room}{name}"));
+            if is_path && !is_pattern && !ROOMS.iter().any(|room| exists(room)) {
+                found.entry(document.to_owned()).or_default().push(name.to_owned());
+            }
+        }
+    }
+    hold("files that are named exist", found);
+}
+
+#[test]
+fn every_decision_has_its_number_its_title_and_its_line() {
+    let index = files::read("docs/adr/README.md");
+    let mut found = Violations::new();
+    let pages = files::under("docs/adr", &[".md"]);
+    for (number, page) in pages.iter().filter(|page| !page.ends_with("README.md")).enumerate() {
+        let text = files::read(page);
+        let title = text.lines().next().unwrap_or_default();
+        let name = page.trim_start_matches("docs/adr/");
+        let begin = format!("# {:04}. ", number + 1);
+        let sections = ["## Context", "## Decision", "## Consequences"];
+        let listed = format!("[{:04}]({name}) | {} |", number + 1, title.trim_start_matches(&begin));
+        if !title.starts_with(&begin) || !name.starts_with(&format!("{:04}-", number + 1)) {
+            found.insert(format!("{page} is not called {begin}"), vec![title.to_owned()]);
+        } else if !index.contains(&listed) {
+            found.insert(format!("{page} is not in the index"), vec![listed]);
+        }
+        for heading in sections.iter().filter(|heading| !text.contains(&format!("\n{heading}\n"))) {
+            found.insert(format!("{page} has no {heading}"), vec![]);
+        }
+    }
+    assert!(pages.len() > 10);
+    hold("decisions have one format", found);
+}

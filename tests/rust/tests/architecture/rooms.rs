@@ -1,0 +1,154 @@
+//! The rooms of the core, which of them may name which, and what the transport's state machine must not name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rust_modules::Crate;
+use super::{Violations, files, hold};
+
+const CORE: &str = "core/src/";
+
+/// A part of the core: files, and the rooms that these may name.
+struct Room {
+    name: &'static str,
+    /// How the paths of its files begin. A file belongs to the room with the longest of these.
+    files: &'static [&'static str],
+    names: &'static [&'static str],
+}
+
+const fn room(name: &'static str, files: &'static [&'static str], names: &'static [&'static str]) -> Room {
+    Room { name, files, names }
+}
+
+/// From top to bottom: a room names only rooms that come later, so the arrows point one way.
+const ROOMS: &[Room] = &[
+    room("root", &["lib.rs", "bench.rs"], ANY),
+    room("host", &["host/"], &["limiter", "io", "store", "decision", "request", "plan cache", "policy", BASE]),
+    room(
+        "limiter",
+        &["limiter/"],
+        &["resilience", "io", "memory", "url", "store", "decision", "request", "plan cache", "plan", "policy", BASE],
+    ),
+    room("http", &["http/"], &["decision", "policy", BASE]),
+    room("resilience", &["resilience/"], &["io", "memory", "store", "request", "plan", "policy", BASE]),
+    room(
+        "io",
+        &["store/redis/"],
+        &["protocol", "script", "url", "store", "request", "plan cache", "plan", "policy", BASE],
+    ),
+    room("protocol", &["store/redis/protocol/"], &["script", "url", "store", "request", BASE]),
+    room("script", &["store/redis/script/"], &["request", "plan", "policy", BASE]),
+    room("memory", &["store/memory/"], &["store", "request", "plan", BASE]),
+    room("url", &["store/url.rs", "store/url/"], &[BASE]),
+    room("store", &["store/"], &["request", BASE]),
+    room("decision", &["decision.rs", "decision/"], &["request", "plan cache", "plan", "policy", BASE]),
+    room("request", &["store/request.rs"], &["plan", BASE]),
+    room("plan cache", &["plan_cache.rs"], &["plan", "policy", BASE]),
+    room("plan", &["plan/"], &["policy", BASE]),
+    room("policy", &["policy/"], &["error"]),
+    room("fork", &["fork.rs"], &["error"]),
+    room("clock", &["clock.rs"], &["algorithm", "error"]),
+    room("algorithm", &["algorithm/"], &[]),
+    room("error", &["error.rs"], &[]),
+    room("one or many", &["one_or_many.rs"], &[]),
+];
+
+/// Every room.
+const ANY: &[&str] = &["any"];
+/// Stands for what is below all of them.
+const BASE: &str = "base";
+const BASES: [&str; 5] = ["algorithm", "clock", "error", "fork", "one or many"];
+
+fn room_of(file: &str) -> Option<&'static Room> {
+    let inside = file.strip_prefix(CORE)?;
+    let matching = ROOMS.iter().flat_map(|room| room.files.iter().map(move |begin| (begin, room)));
+    matching.filter(|(begin, _)| inside.starts_with(**begin)).max_by_key(|(begin, _)| begin.len()).map(|(_, room)| room)
+}
+
+fn may_name(from: &Room, to: &Room) -> bool {
+    let allowed = |name: &&str| *name == to.name || (*name == BASE && BASES.contains(&to.name));
+    from.name == to.name || from.names == ANY || from.names.iter().any(allowed)
+}
+
+#[test]
+fn arrows_point_one_way() {
+    for (above, room) in ROOMS.iter().enumerate() {
+        for name in room.names.iter().filter(|name| ![ANY[0], BASE].contains(name)) {
+            let below = ROOMS.iter().position(|other| other.name == *name);
+            assert!(below.is_some_and(|below| below > above), "{} names {name}, which is not below it", room.name);
+        }
+    }
+    let mut found = Violations::new();
+    for ((from, to), path) in Crate::read("core/src").edges() {
+        let (Some(of_from), Some(of_to)) = (room_of(&from), room_of(&to)) else {
+            let homeless = if room_of(&from).is_none() { from } else { to };
+            found.entry(format!("{homeless} is in no room")).or_default();
+            continue;
+        };
+        if !may_name(of_from, of_to) {
+            let violation = format!("{} names {}", of_from.name, of_to.name);
+            found.entry(violation).or_default().push(format!("{from} names {to}: {path}"));
+        }
+    }
+    hold("rooms name only rooms below them", found);
+}
+
+/// Sockets, threads, clocks and wakers: beginnings of paths.
+const IMPURE: [&str; 12] = [
+    "std::net",
+    "std::os",
+    "std::thread",
+    "std::sync::Condvar",
+    "std::task",
+    "std::time::Instant::now",
+    "std::time::SystemTime",
+    "tokio",
+    "mio",
+    "rustix",
+    "quanta",
+    "parking_lot",
+];
+
+#[test]
+fn the_protocol_names_no_io() {
+    let folder = format!("{CORE}store/redis/protocol");
+    let mut found = Violations::new();
+    if !files::exists(&folder) {
+        found.insert("there is no store/redis/protocol".to_owned(), vec![]);
+    }
+    let core = Crate::read("core/src");
+    for (place, module) in core.modules.iter().filter(|(_, module)| module.file.starts_with(&folder)) {
+        for path in core.foreign(place) {
+            if IMPURE.iter().any(|impure| path == *impure || path.starts_with(&format!("{impure}::"))) {
+                found.entry(format!("the protocol names {path}")).or_default().push(module.file.clone());
+            }
+        }
+    }
+    hold("the protocol names no socket, thread, clock or waker", found);
+}
+
+#[test]
+fn the_core_knows_no_host_language() {
+    let lock = files::read("Cargo.lock");
+    let mut needs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let name = package.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).expect("a name");
+        let list = package.split_once("dependencies = [").map_or("", |(_, rest)| rest);
+        let of = list
+            .split(']')
+            .next()
+            .unwrap_or_default()
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix('"')?.split(['"', ' ']).next());
+        needs.entry(name).or_default().extend(of);
+    }
+    let (mut seen, mut open) = (BTreeSet::new(), vec!["tidegate"]);
+    while let Some(name) = open.pop() {
+        if seen.insert(name) {
+            open.extend(&needs[name]);
+        }
+    }
+    assert!(seen.len() > 10, "{seen:?}");
+    let bindings = seen.into_iter().filter(|name| name.starts_with("pyo3") || name.starts_with("napi"));
+    let found = bindings.map(|name| (format!("the core needs {name}"), vec![])).collect();
+    hold("the core needs neither pyo3 nor napi", found);
+}
