@@ -63,7 +63,7 @@ fn every_file_that_is_named_exists() {
             let is_path = name.contains('/') && !name.contains([' ', '*', '<', '{', '(', ':', '"']);
             let is_pattern = name.split(['/', '.']).any(|part| ["x", "NNNN-title"].contains(&part));
             let exists = |room: &&str| files::exists(&format!("{room}{name}"));
-            if is_path && !is_pattern && !ROOMS.iter().any(|room| exists(room)) {
+            if is_path && !is_pattern && !ROOMS.iter().any(exists) {
                 found.entry(document.to_owned()).or_default().push(name.to_owned());
             }
         }
