@@ -1,4 +1,4 @@
-// A plain script: one policy of two limits, admitted, refused, explained and admitted again.
+// A script: one policy of two limits admits, refuses, explains and admits again.
 //
 //     node examples/node_clock.mjs [store URL]
 

@@ -1,4 +1,4 @@
-// Express: a limit for all, a tighter one for a route, exports that are held as long as they stream.
+// Express: a limit for all routes, a tighter one for a route, and exports that are held while they stream.
 //
 //     npm install tidegate express
 //     TIDEGATE_STORE=redis://127.0.0.1:6379/0 node node_express.mjs
@@ -16,7 +16,7 @@ const limiter = new Limiter({
     exports: 'concurrency 2 ttl 30s',
   },
 });
-// The proxy in front of this server; nobody else may say whose request it is.
+// The proxy in front of this server. No other host is trusted with the address of a client.
 const key = clientIp({ trustedProxies: ['loopback'] });
 
 const app = express();
@@ -27,7 +27,7 @@ app.post('/login', rateLimit({ limiter, policy: 'login', key }), (_request, resp
 app.get('/api/things', rateLimit({ limiter, policy: 'api', key: header('X-API-Key') }), (request, response) => {
   response.json({ things: ['a', 'b'], left: request.rateLimit.remaining });
 });
-// Held until the last byte was sent, or the client has gone.
+// Held until the last byte was sent, or the client has disconnected.
 app.get('/export', rateLimit({ limiter, policy: 'exports', key }), (_request, response) => {
   for (let line = 0; line < 1000; line++) response.write(`line ${line}\n`);
   response.end();

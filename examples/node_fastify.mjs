@@ -1,4 +1,4 @@
-// Fastify: a limit for all routes, others where a route says so.
+// Fastify: a limit for all routes, which a route may override.
 //
 //     npm install tidegate fastify
 //     TIDEGATE_STORE=redis://127.0.0.1:6379/0 node node_fastify.mjs

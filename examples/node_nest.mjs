@@ -1,5 +1,5 @@
-// Nest: a guard for all handlers, a decorator where one needs something else. In TypeScript the decorators are written with
-// an @; here they are called, so that the file runs as it is.
+// Nest: a guard for all handlers, and decorators that override it. In TypeScript decorators are written with an @; here they are
+// called, so that the file runs without a compiler.
 //
 //     npm install tidegate @nestjs/common @nestjs/core @nestjs/platform-express reflect-metadata rxjs
 //     TIDEGATE_STORE=redis://127.0.0.1:6379/0 node node_nest.mjs
@@ -27,7 +27,7 @@ class Service {
   }
 }
 
-/** What `@One() @Other() name() {}` is in TypeScript. */
+/** The same as `@One() @Other() name() {}` in TypeScript. */
 function decorate(name, ...decorators) {
   const descriptor = Object.getOwnPropertyDescriptor(Service.prototype, name);
   for (const decorator of decorators) decorator(Service.prototype, name, descriptor);

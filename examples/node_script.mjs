@@ -1,4 +1,4 @@
-// A plain script: ask, wait, hold, settle.
+// A script: check, acquire, hold, settle.
 //
 //     npm install tidegate
 //     node node_script.mjs
@@ -21,7 +21,7 @@ console.log('three calls are made');
 
 await limiter.hold('exports', 'alice', async () => console.log('one export at a time'));
 
-// The price is known afterwards.
+// The cost is known after the work.
 const decision = await limiter.check('tokens', 'alice', { cost: 100 });
 await limiter.settle(decision, 40);
 console.log(`${(await limiter.peek('tokens', 'alice')).remaining} tokens are left`);

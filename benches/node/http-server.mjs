@@ -1,5 +1,5 @@
-// One Express process of `http.mjs`: bare, or behind a limiter. Says its port, then answers with the CPU time it has used whenever
-// a line comes in.
+// One Express process of `http.mjs`: bare, or behind a limiter. It prints its port, and then, for each line of its input, the CPU
+// time it has used.
 
 import process from 'node:process';
 import { createInterface } from 'node:readline';
@@ -25,7 +25,7 @@ const contenders = {
     return rateLimit({ limiter, policy: 'api' });
   },
 
-  // One limit, and without headers but those written here: it has no middleware of its own.
+  // It has no middleware of its own: one limit, and the headers are set here.
   async 'rate-limiter-flexible'() {
     const { RateLimiterRedis } = await import('rate-limiter-flexible');
     const { Redis } = await import('ioredis');

@@ -1,9 +1,10 @@
-// What a limiter costs an Express service: requests per second, and CPU time per request, beside the same service without one.
+// The cost of a limiter in an Express service: requests per second and CPU time per request, compared with the same service without
+// a limiter.
 //
 //     node benches/node/http.mjs [seconds] [rounds]
 //
-// The server has a core for itself; the client and Redis share another. Contenders take turns, so that a noisy moment hits all of
-// them, and medians are compared.
+// The server has one core; the client and Redis share another. The contenders take turns, so that a disturbance affects all of them,
+// and medians are compared.
 
 import { spawn, spawnSync } from 'node:child_process';
 import process from 'node:process';
@@ -23,7 +24,7 @@ function pinned(core, words, options) {
   return pins ? spawn('taskset', ['-c', core, ...words], options) : spawn(words[0], words.slice(1), options);
 }
 
-/** A server that answers lines. */
+/** Starts a server. It answers each line with its CPU time. */
 function serve(contender, url) {
   const script = fileURLToPath(new URL('http-server.mjs', import.meta.url));
   const child = pinned(SERVER_CORE, [process.execPath, script, contender, url], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -39,9 +40,9 @@ function serve(contender, url) {
   };
 }
 
-/** Requests in so many seconds. */
-async function hammer(port, seconds) {
-  const words = [
+/** Sends requests for that many seconds: how many there were. */
+async function load(port, seconds) {
+  const command = [
     process.execPath,
     AUTOCANNON,
     '-j',
@@ -52,10 +53,10 @@ async function hammer(port, seconds) {
     seconds,
     `http://127.0.0.1:${port}/`,
   ];
-  const child = pinned(CLIENT_CORE, words.map(String), { stdio: ['ignore', 'pipe', 'ignore'] });
-  let said = '';
-  for await (const chunk of child.stdout) said += chunk;
-  const { requests, non2xx, errors } = JSON.parse(said);
+  const child = pinned(CLIENT_CORE, command.map(String), { stdio: ['ignore', 'pipe', 'ignore'] });
+  let report = '';
+  for await (const chunk of child.stdout) report += chunk;
+  const { requests, non2xx, errors } = JSON.parse(report);
   if (non2xx + errors > 0) throw new Error(`${non2xx} requests were refused, ${errors} failed`);
   return { rate: requests.average, total: requests.total };
 }
@@ -75,12 +76,12 @@ try {
     rates: [],
     costs: [],
   }));
-  for (const { server } of servers) await hammer(await server.port, 1);
+  for (const { server } of servers) await load(await server.port, 1);
   for (let round = 0; round < ROUNDS; round++) {
     process.stderr.write(`\rround ${round + 1} of ${ROUNDS} …`);
     for (const { server, rates, costs } of servers) {
       const before = await server.cpu();
-      const { rate, total } = await hammer(await server.port, SECONDS);
+      const { rate, total } = await load(await server.port, SECONDS);
       rates.push(rate);
       costs.push(((await server.cpu()) - before) / total);
     }

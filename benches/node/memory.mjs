@@ -1,4 +1,4 @@
-// The memory store: what one awaited check costs. CPU time beside the wall's: a busy machine stretches only one of them.
+// The cost of one awaited check in memory, in wall time and in CPU time: a busy machine lengthens only the wall time.
 
 import { Limiter } from 'tidegate';
 

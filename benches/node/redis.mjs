@@ -1,5 +1,5 @@
-// Tidegate beside its peers on one Redis, in one run: checks per second, and CPU of this process per check. Ratios are what
-// to trust; a busy machine moves everything else.
+// Tidegate and its peers on one Redis, in one run: checks per second, and CPU of this process per check. Trust the ratios: a busy
+// machine changes everything else.
 //
 //     node benches/node/redis.mjs [seconds a round] [rounds]
 
@@ -14,7 +14,7 @@ import { Servers } from '../../tests/servers/servers.mjs';
 const seconds = Number(process.argv[2] ?? 0.5);
 const rounds = Number(process.argv[3] ?? 7);
 const KEYS = 1_000;
-const FLIGHTS = [1, 16, 64, 256];
+const IN_FLIGHT = [1, 16, 64, 256];
 
 const servers = await Servers.start('single');
 const port = servers.port();
@@ -25,7 +25,7 @@ const limiter = new Limiter({ store: servers.url, timeoutMs: 20_000 });
 const flexible = new RateLimiterRedis({ storeClient: redis, points: 1_000_000_000, duration: 3_600 });
 const rlr = new RedisStore({ sendCommand: (...words) => redis.call(...words) });
 rlr.init({ windowMs: 3_600_000 });
-// The least that a limiter in one script can do: what everybody who writes his own ends up with.
+// The least that a limiter in one script can do.
 const bare = await redis.script(
   'LOAD',
   `local n = redis.call('INCR', KEYS[1])
@@ -40,18 +40,18 @@ const runners = {
   'rate-limit-redis': (key) => rlr.increment(key),
 };
 
-/** Keeps so many checks in flight for that long. */
-async function round(check, flights) {
+/** Keeps that many checks in flight for the length of a round. */
+async function round(check, inFlight) {
   const [began, cpu] = [performance.now(), process.cpuUsage()];
   const until = began + seconds * 1_000;
   let count = 0;
-  const lane = async (start) => {
+  const caller = async (start) => {
     for (let index = start; performance.now() < until; index += 7) {
       await check(keys[index % KEYS]);
       count++;
     }
   };
-  await Promise.all(Array.from({ length: flights }, (_, index) => lane(index * 31)));
+  await Promise.all(Array.from({ length: inFlight }, (_, index) => caller(index * 31)));
   const { user, system } = process.cpuUsage(cpu);
   return { rate: (count / (performance.now() - began)) * 1_000, cpu: (user + system) / count };
 }
@@ -59,22 +59,22 @@ async function round(check, flights) {
 const median = (numbers) => numbers.sort((a, b) => a - b)[numbers.length >> 1];
 
 console.log(`checks per second (µs of this process's CPU per check), median of ${rounds} rounds of ${seconds} s\n`);
-for (const flights of FLIGHTS) {
+for (const inFlight of IN_FLIGHT) {
   const results = Object.fromEntries(Object.keys(runners).map((name) => [name, []]));
   for (let time = -1; time < rounds; time++) {
-    // One after another in every round, so that what disturbs one disturbs all.
+    // The runners take turns in every round, so that a disturbance affects all of them.
     for (const [name, check] of Object.entries(runners)) {
-      const result = await round(check, flights);
+      const result = await round(check, inFlight);
       if (time >= 0) results[name].push(result);
     }
   }
   const rate = (name) => median(results[name].map((one) => one.rate));
   for (const name of Object.keys(runners)) {
     const cpu = median(results[name].map((one) => one.cpu)).toFixed(1);
-    // Within a round, since the machine changes between them.
+    // Within a round, because the machine changes between rounds.
     const ratio = median(results[name].map((one, index) => results.tidegate[index].rate / one.rate)).toFixed(2);
     const row = [
-      `${flights}`.padStart(4),
+      `${inFlight}`.padStart(4),
       name.padEnd(22),
       `${Math.round(rate(name))}`.padStart(8),
       `(${cpu})`.padStart(7),
@@ -94,7 +94,7 @@ const few = new RateLimiterRedis({
 });
 const denied = {
   tidegate: (key) => limiter.check('fixed-window 5/hour', key),
-  'rate-limiter-flexible': (key) => few.consume(key).catch((refused) => refused),
+  'rate-limiter-flexible': (key) => few.consume(key).catch((denial) => denial),
 };
 console.log('a key that is being denied, ns of CPU per awaited check');
 for (const [name, check] of Object.entries(denied)) {

@@ -1,11 +1,11 @@
-// Python and Node on one Redis: one limit, and one answer.
+// Python and Node on one Redis share limits and give the same answers.
 
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Limiter, ManualClock } from 'tidegate';
+import { fieldsOf } from '../node/decision_fields.mjs';
 import { python, running } from '../node/web/programs.mjs';
-import { said } from '../node/words.mjs';
 import { Servers } from '../servers/servers.mjs';
 
 const found = python();
@@ -25,7 +25,7 @@ describe('Python and Node', { skip: found.missing }, async () => {
         running(t, process.execPath, [here('drain.mjs'), ...words]),
       ];
       for (const { line } of processes) assert.equal(await line(), 'ready');
-      for (const { say } of processes) say('go');
+      for (const { send } of processes) send('go');
       const taken = await Promise.all(processes.map(async ({ line }) => Number(await line())));
       assert.equal(
         taken.reduce((a, b) => a + b),
@@ -36,7 +36,7 @@ describe('Python and Node', { skip: found.missing }, async () => {
   });
 
   for (const store of ['memory://', servers.url]) {
-    test(`say the same of the same history on ${store.split(':', 1)[0]}`, async (t) => {
+    test(`give the same Decisions for the same history on ${store.split(':', 1)[0]}`, async (t) => {
       const policies = {
         windows: 'fixed-window 7/10s; calendar-window 20/minute',
         slides: 'sliding-window 5/7s; sliding-log 4/3s; sliding-counter 9/11s',
@@ -59,14 +59,14 @@ describe('Python and Node', { skip: found.missing }, async () => {
             : await (step.do === 'charge'
                 ? limiter.charge(step.policy, step.key, step.cost)
                 : limiter[step.do](step.policy, step.key, { cost: step.cost }));
-        other.say(JSON.stringify(step));
-        assert.deepEqual(said(decision), JSON.parse(await other.line()), JSON.stringify(step));
+        other.send(JSON.stringify(step));
+        assert.deepEqual(fieldsOf(decision), JSON.parse(await other.line()), JSON.stringify(step));
       }
     });
   }
 });
 
-/** Steps that are the same in every run. */
+/** Random steps, the same in every run. */
 function* history(policies, length) {
   let seed = 20_260_101;
   const below = (limit) => {

@@ -1,4 +1,4 @@
-// One process that takes what it can get: says how much when there is no more.
+// One process that takes units until it is denied, and prints how many it took.
 
 import { once } from 'node:events';
 import process from 'node:process';

@@ -1,4 +1,4 @@
-"""Plays a history that comes as JSON, line by line, and says every field of every Decision."""
+"""Runs a history, which it reads as lines of JSON, and prints every field of every Decision."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-// Every code of the shared table has its class, and every failure that can be made to happen has that code.
+// Every code of the shared table has its class, and every failure has the code of the table.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -44,14 +44,14 @@ describe('the table', () => {
     });
   }
 
-  it('a code that nobody knows yet is an error all the same', () => {
+  it('an unknown code is a TidegateError', () => {
     const error = thrown({ code: 'new', message: 'why' });
     assert.equal(error.constructor, TidegateError);
   });
 });
 
-/** How each code comes about. */
-const happenings = {
+/** A call that fails with each code. */
+const failures = {
   policy_invalid: () => new Limiter().check('5/fortnight', 'k'),
   policy_unknown: () => new Limiter({ policies: { login: '5/s' } }).check('logn', 'k'),
   cost_invalid: () => new Limiter().check('5/s', 'k', { cost: 0 }),
@@ -93,10 +93,10 @@ const happenings = {
   },
 };
 
-describe('what happens', () => {
+describe('a failure has its code and class', () => {
   for (const { code, node } of table) {
     it(code, async () => {
-      await assert.rejects(happenings[code], (error) => {
+      await assert.rejects(failures[code], (error) => {
         assert.equal(error.code, code, error.stack);
         assert.equal(error.constructor, tidegate[node]);
         return true;
@@ -105,15 +105,15 @@ describe('what happens', () => {
   }
 });
 
-describe('places', () => {
-  it('of a notation', () => {
+describe('an error has a position', () => {
+  it('in a notation', () => {
     assert.throws(
       () => new Policy('5/s; x/m'),
       (error) => error.code === 'policy_invalid' && error.place.line === 1 && error.place.column === 6,
     );
   });
 
-  it('of a policy file', async () => {
+  it('in a policy file', async () => {
     const path = file('wrong.yaml', 'policies:\n  login: 5/s\n  api: 5/x\n');
     await assert.rejects(Limiter.fromFile(path), (error) => {
       assert.equal(error.place.file, path);
@@ -123,7 +123,7 @@ describe('places', () => {
     });
   });
 
-  it('of a warning', () => {
+  it('as a warning has', () => {
     const path = file('odd.yaml', 'policies:\n  login: 10/10s; 600/600s\n');
     const [warning] = lint(path);
     assert.equal(warning.policy, 'login');
@@ -132,7 +132,7 @@ describe('places', () => {
   });
 });
 
-describe('what is not meant', () => {
+describe('a wrong argument is an error', () => {
   const wrong = [
     ['an option of a limiter', () => new Limiter({ stroe: 'memory://' }), 'config_invalid'],
     ['no options', () => new Limiter(null), 'config_invalid'],
@@ -142,21 +142,21 @@ describe('what is not meant', () => {
     ['an algorithm', () => new Limit('grca', 1, { period: '1s' }), 'policy_invalid'],
     ['no period', () => new Limit('gcra', 1), 'policy_invalid'],
     ['a count that is no whole number', () => new Limit('gcra', 1.5, { period: 1000 }), 'policy_invalid'],
-    ['a limit that is none', () => new Policy([5]), 'policy_invalid'],
-    ['a policy that is none', () => new Limiter({ policies: { a: 5 } }), 'policy_invalid'],
+    ['a limit of a wrong type', () => new Policy([5]), 'policy_invalid'],
+    ['a policy of a wrong type', () => new Limiter({ policies: { a: 5 } }), 'policy_invalid'],
     ['a timeout', () => new Limiter({ timeoutMs: Number.NaN }), 'config_invalid'],
     ['a timeout as text', () => new Limiter({ timeoutMs: '250' }), 'config_invalid'],
     ['a deny cache', () => new Limiter({ denyCacheMs: -1 }), 'config_invalid'],
-    ['a choice', () => new Limiter({ onStoreError: 'panic' }), 'config_invalid'],
-    ['a clock', () => new Limiter({ clock: { now: () => 0 } }), 'config_invalid'],
-    ['a time', () => new tidegate.ManualClock(-1), 'config_invalid'],
-    ['a store', () => new Limiter({ store: 6379 }), 'config_invalid'],
+    ['an unknown choice', () => new Limiter({ onStoreError: 'panic' }), 'config_invalid'],
+    ['a clock of a wrong type', () => new Limiter({ clock: { now: () => 0 } }), 'config_invalid'],
+    ['a time before 1970', () => new tidegate.ManualClock(-1), 'config_invalid'],
+    ['a store of a wrong type', () => new Limiter({ store: 6379 }), 'config_invalid'],
   ];
   for (const [name, make, code] of wrong) {
     it(name, () => assert.throws(make, (error) => error instanceof TidegateError && error.code === code));
   }
 
-  it('a password is never shown', async () => {
+  it('a password is in no error', async () => {
     const limiter = new Limiter({ store: 'redis://user:secret@127.0.0.1:1/0', onStoreError: 'raise' });
     await assert.rejects(limiter.check('5/s', 'k'), (error) => !`${error.stack}`.includes('secret'));
     await limiter.close();

@@ -1,4 +1,4 @@
-// Every plain example runs, and says what it is there to say.
+// Every example without a server runs, and prints what it should.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

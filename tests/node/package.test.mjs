@@ -1,4 +1,4 @@
-// The package as others get it: packed, installed without scripts, loaded both ways, with types for both.
+// The package as users get it: packed, installed without scripts, loaded as ESM and as CommonJS, with types for both.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -27,9 +27,9 @@ async function run(cwd, program, ...args) {
 
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
-  // Its scripts would build again what is built.
-  const said = await run(root, 'npm', 'pack', '--ignore-scripts', '--json', '--pack-destination', folder);
-  const packed = Object.values(JSON.parse(said))[0];
+  // Without its scripts, which would build everything again.
+  const listing = await run(root, 'npm', 'pack', '--ignore-scripts', '--json', '--pack-destination', folder);
+  const packed = Object.values(JSON.parse(listing))[0];
   tarball = join(folder, packed.filename);
   cpSync(fileURLToPath(new URL('consumers/', import.meta.url)), folder, { recursive: true });
   await run(folder, 'npm', 'init', '-y');
@@ -37,35 +37,35 @@ before(async () => {
 });
 after(() => rmSync(folder, { recursive: true }));
 
-it('holds what it needs, and nothing else', async () => {
+it('contains the built files, and nothing else', async () => {
   const files = (await run(folder, 'tar', '-tzf', tarball)).split('\n').map((line) => line.replace('package/', ''));
   for (const file of files)
     assert.match(file, /^(package\.json|README\.md|LICENSE|CHANGELOG\.md|bindings-node\/(dist|binding)\/.+)$/);
   assert.ok(files.some((file) => file.endsWith('.node')));
 });
 
-it('every entry has both faces and both types', () => {
+it('every entry has a file and types for ESM and for CommonJS', () => {
   const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const installed = join(folder, 'node_modules/tidegate');
   for (const entry of Object.values(exports).filter((entry) => typeof entry === 'object')) {
-    for (const face of [entry.import, entry.require]) {
-      for (const path of [face.types, face.default]) assert.ok(existsSync(join(installed, path)), path);
+    for (const kind of [entry.import, entry.require]) {
+      for (const path of [kind.types, kind.default]) assert.ok(existsSync(join(installed, path)), path);
     }
   }
 });
 
 describe('its types', () => {
-  it('hold in strict projects of both kinds, which then run', async () => {
-    // The frameworks they use, as they are here.
+  it('compile in strict projects of both kinds, which then run', async () => {
+    // The frameworks that they use are those of this checkout.
     for (const name of readdirSync(join(root, 'node_modules'))) {
       const path = join(folder, 'node_modules', name);
       if (!name.startsWith('.') && !existsSync(path)) symlinkSync(join(root, 'node_modules', name), path, 'dir');
     }
     const { stdout } = await call(bin('tsc'), ['-p', '.'], { cwd: folder }).catch((error) => error);
-    // All declarations are read, ours too. What others have wrong in theirs is not for us to mend.
+    // All declarations are checked. Errors in those of other packages are not ours.
     const wrong = stdout.split('\n').filter((line) => line !== '' && !/^[^(]*node_modules\/(?!tidegate\/)/.test(line));
     assert.deepEqual(wrong, []);
-    // Node 20 has no `using` of its own, which is why the compiler takes it apart.
+    // The compiler replaces `using`, which Node 20 does not have.
     for (const [program, says] of Object.entries({
       'esm/main.js': 'esm',
       'cjs/main.js': 'cjs',
@@ -76,15 +76,15 @@ describe('its types', () => {
     }
   });
 
-  it('were asked for from both kinds of project, for every entry', () => {
+  it('are used by projects of both kinds, for every entry', () => {
     const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
     for (const kind of ['esm', 'cjs']) {
       const programs = ['main.ts', 'adapters.ts']
         .map((name) => readFileSync(join(folder, kind, name), 'utf8'))
         .join('');
-      for (const [entry, faces] of Object.entries(exports)) {
+      for (const [entry, target] of Object.entries(exports)) {
         const name = `'tidegate${entry.slice(1)}'`;
-        assert.ok(typeof faces === 'string' || programs.includes(name), `no ${kind} project uses ${name}`);
+        assert.ok(typeof target === 'string' || programs.includes(name), `no ${kind} project uses ${name}`);
       }
     }
   });
@@ -94,7 +94,7 @@ describe('its types', () => {
   });
 
   it('satisfy "are the types wrong"', async () => {
-    // Not as TypeScript's node10 resolves, which knows no `exports`: Node 20 does.
+    // Not with TypeScript's node10 resolution, which does not know `exports`.
     await run(root, bin('attw'), '--no-emoji', '--profile', 'node16', tarball);
   });
 });

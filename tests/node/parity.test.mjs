@@ -1,4 +1,4 @@
-// The names of the contract, as Node spells them; and the same reach as the Python package, read from its stubs.
+// The public names in Node's spelling. They are the same as those of the Python package, which are read from its stubs.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -29,13 +29,13 @@ it('a Decision has every field', async () => {
   }, TypeError);
 });
 
-it('what the contract names is exported', () => {
+it('every public name is exported', () => {
   const names =
     'Limiter Policy Limit Decision ManualClock TidegateError PolicyError StoreError RateLimited lint rollout';
   for (const name of names.split(' ')) assert.equal(typeof tidegate[name], 'function', name);
 });
 
-// Python's stubs are read from its compiled module, and its own tests hold them against it.
+// Python's stubs are generated from its compiled module, and its own tests compare the two.
 const stubs = readFileSync(new URL('../../bindings-python/python/tidegate/_tidegate.pyi', import.meta.url), 'utf8');
 
 /** The text of a class in the stubs. */
@@ -45,19 +45,19 @@ function classOf(name) {
   return found[1];
 }
 
-/** What others may use of a class: methods and properties. */
+/** The public methods and properties of a class. */
 const namesOf = (kind) => [...classOf(kind).matchAll(/^ {4}def ([a-z]\w*)\(/gm)].map(([, name]) => name);
 
-/** What its constructor takes. */
-function takenBy(kind) {
-  const taken = /^ {4}def __new__\(([\s\S]*?)\) ->/m.exec(classOf(kind));
-  return [...taken[1].matchAll(/(\w+): /g)].map(([, name]) => name);
+/** The parameters of its constructor. */
+function parametersOf(kind) {
+  const signature = /^ {4}def __new__\(([\s\S]*?)\) ->/m.exec(classOf(kind));
+  return [...signature[1].matchAll(/(\w+): /g)].map(([, name]) => name);
 }
 
 const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
 
-/** Python's names that are others in Node: lengths of time say their unit, and some words belong to a language. */
-const SPELT = {
+/** Python's names that differ in Node: durations name their unit, and some words belong to one language. */
+const RENAMED = {
   Limiter: { limit: 'wrap', to_async: undefined, timeout: 'timeoutMs', deny_cache: 'denyCacheMs' },
   Decision: {
     delay: 'delayMs',
@@ -72,7 +72,7 @@ const SPELT = {
 };
 
 function inNode(kind, name) {
-  return name in SPELT[kind] ? SPELT[kind][name] : camel(name);
+  return name in RENAMED[kind] ? RENAMED[kind][name] : camel(name);
 }
 
 for (const [name, kind] of Object.entries({ Decision, Hold, Limit, Limiter, ManualClock, Policy })) {
@@ -102,14 +102,14 @@ it('a limiter takes the options of Python', () => {
   };
   assert.deepEqual(
     Object.keys(given),
-    takenBy('Limiter').map((name) => inNode('Limiter', name)),
+    parametersOf('Limiter').map((name) => inNode('Limiter', name)),
   );
   assert.equal(new Limiter(given).policy('b').journal, 3);
 });
 
 it('a policy and a limit take the options of Python', () => {
   const policy = { name: 'n', onStoreError: 'open', shadow: true, blockFor: '1s', countDenied: true, journal: 3 };
-  assert.deepEqual(['limits', ...Object.keys(policy)], takenBy('Policy').map(camel));
+  assert.deepEqual(['limits', ...Object.keys(policy)], parametersOf('Policy').map(camel));
   const made = new Policy('5/s; 9/m', policy);
   const { name, onStoreError, shadow, blockForMs, countDenied, journal } = made;
   assert.deepEqual({ name, onStoreError, shadow, blockFor: `${blockForMs / 1000}s`, countDenied, journal }, policy);
@@ -117,7 +117,7 @@ it('a policy and a limit take the options of Python', () => {
   assert.equal(String(made), '5/s; 9/minute');
 
   const words = ['algorithm', 'count', 'period', 'burst', 'initial', 'precision'];
-  assert.deepEqual(takenBy('Limit'), words);
+  assert.deepEqual(parametersOf('Limit'), words);
   const bucket = new Limit('token-bucket', 5, { period: '1s', burst: 7, initial: 3 });
   assert.deepEqual([bucket.burst, bucket.initial, bucket.capacity, bucket.precision], [7, 3, 7, undefined]);
   assert.equal(new Limit('sliding-window', 5, { period: 1000, precision: 8 }).precision, 8);

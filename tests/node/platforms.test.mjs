@@ -1,4 +1,4 @@
-// What a release puts on npm: a package for each platform, and one that asks for them; and that each machine loads its own.
+// The packages of a release on npm: one for each platform, and one that depends on them; each machine loads its own.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -34,41 +34,41 @@ const names = Object.keys(PLATFORMS).sort();
 const binding = join(root, 'bindings-node/binding');
 const here = readdirSync(binding).find((name) => name.endsWith('.node'));
 
-let room;
+let workspace;
 let installed;
 const packages = {};
 
 /** Unpacks a package as npm installs it. */
 async function unpacked(tarball) {
-  const folder = mkdtempSync(join(room, 'unpacked-'));
+  const folder = mkdtempSync(join(workspace, 'unpacked-'));
   await call('tar', ['-xzf', tarball, '-C', folder, '--strip-components=1']);
   return { folder, manifest: JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) };
 }
 
 before(async () => {
   mkdirSync(join(root, '.cache'), { recursive: true });
-  room = mkdtempSync(join(root, '.cache/npm-test-'));
-  mkdirSync(join(room, 'artifacts'));
-  // Binaries of others need not be real to be packed.
-  for (const name of names) writeFileSync(join(room, `artifacts/tidegate.${name}.node`), name);
-  copyFileSync(join(binding, here), join(room, 'artifacts', here));
-  await call('bash', ['scripts/npm_release.sh', '--pack', room.slice(root.length)], { cwd: root });
-  for (const file of readdirSync(join(room, 'tarballs'))) {
-    const { folder, manifest } = await unpacked(join(room, 'tarballs', file));
+  workspace = mkdtempSync(join(root, '.cache/npm-test-'));
+  mkdirSync(join(workspace, 'artifacts'));
+  // The binaries of other platforms need not be real to be packed.
+  for (const name of names) writeFileSync(join(workspace, `artifacts/tidegate.${name}.node`), name);
+  copyFileSync(join(binding, here), join(workspace, 'artifacts', here));
+  await call('bash', ['scripts/npm_release.sh', '--pack', workspace.slice(root.length)], { cwd: root });
+  for (const file of readdirSync(join(workspace, 'tarballs'))) {
+    const { folder, manifest } = await unpacked(join(workspace, 'tarballs', file));
     packages[manifest.name] = { folder, manifest };
   }
   installed = packages.tidegate;
 });
-after(() => room && rmSync(room, { recursive: true }));
+after(() => workspace && rmSync(workspace, { recursive: true }));
 
-it('there is one for each platform of package.json', () => {
+it('there is one package for each platform of package.json', () => {
   assert.deepEqual(Object.keys(packages).sort(), ['tidegate', ...names.map((name) => `tidegate-${name}`)]);
   const { napi } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   assert.equal(napi.targets.length, names.length);
 });
 
 for (const [name, { os, cpu, libc }] of Object.entries(PLATFORMS)) {
-  it(`tidegate-${name} is its binary, and says where it belongs`, () => {
+  it(`tidegate-${name} contains its binary, and names its platform`, () => {
     const { folder, manifest } = packages[`tidegate-${name}`];
     const binary = `tidegate.${name}.node`;
     assert.deepEqual(readdirSync(folder).sort(), ['README.md', 'package.json', binary].sort());
@@ -79,7 +79,7 @@ for (const [name, { os, cpu, libc }] of Object.entries(PLATFORMS)) {
   });
 }
 
-it('the package asks for all of them, holds none, and builds nothing', () => {
+it('the main package depends on all of them, contains no binary, and builds nothing', () => {
   const { folder, manifest } = installed;
   const wanted = Object.fromEntries(names.map((name) => [`tidegate-${name}`, manifest.version]));
   assert.deepEqual(manifest.optionalDependencies, wanted);
@@ -89,8 +89,8 @@ it('the package asks for all of them, holds none, and builds nothing', () => {
   assert.ok(existsSync(join(folder, 'bindings-node/dist/index.mjs')));
 });
 
-it('with that of this machine it works', async () => {
-  const modules = join(room, 'project/node_modules');
+it('the main package works with the binary of this machine', async () => {
+  const modules = join(workspace, 'project/node_modules');
   mkdirSync(modules, { recursive: true });
   const own = here.split('.')[1];
   for (const name of ['tidegate', `tidegate-${own}`]) {
@@ -98,11 +98,11 @@ it('with that of this machine it works', async () => {
   }
   const program = `require('tidegate').Limiter.fromFile; new (require('tidegate').Limiter)().check('5/s', 'a')
     .then(({ remaining }) => console.log(remaining))`;
-  const { stdout } = await call(process.execPath, ['-e', program], { cwd: join(room, 'project') });
+  const { stdout } = await call(process.execPath, ['-e', program], { cwd: join(workspace, 'project') });
   assert.equal(stdout.trim(), '4');
 });
 
-/** What a machine of that kind tells the loader, and which packages it then asks for. */
+/** Runs the loader as on another machine, and prints which packages it asks for. */
 const MACHINE = `
   const [loader, platform, arch, ldd, report] = process.argv.slice(1);
   const Module = require('node:module');
@@ -159,7 +159,7 @@ for (const { title, platform, arch, ldd = '', report = GLIBC, first, universal }
     const words = ['-e', MACHINE, loader, platform, arch, ldd, JSON.stringify(report)];
     const { stdout } = await call(process.execPath, words);
     const { asked, message } = JSON.parse(stdout);
-    // It is not installed here: so what is wanted first is seen, and that its absence is an error with a remedy.
+    // The package is not installed here: so the test sees which one is asked for first, and the error that it is missing.
     const wanted = asked.filter((name) => !name.endsWith('/package.json') && !name.includes('wasm'));
     assert.deepEqual(wanted, [...(universal ? ['tidegate-darwin-universal'] : []), `tidegate-${first}`]);
     assert.match(message, /Cannot find native binding/);

@@ -1,4 +1,4 @@
-// Processes, threads and memory: a limiter keeps nobody alive and leaves nothing behind.
+// Processes, threads and memory: a limiter keeps no process alive and leaves nothing behind.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -9,21 +9,21 @@ import { Servers } from '../servers/servers.mjs';
 
 const program = (name) => fileURLToPath(new URL(`programs/${name}`, import.meta.url));
 
-/** Runs a program to its end; what it printed. One that does not end is ended, and fails. */
+/** Runs a program to its end: what it printed. A program that does not end is killed, and the test fails. */
 function run(name, ...args) {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, ['--expose-gc', program(name), ...args], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
-    let said = '';
+    let output = '';
     child.stdout.on('data', (data) => {
-      said += data;
+      output += data;
     });
     child.on('exit', (code, signal) => {
       clearTimeout(timer);
-      if (code === 0) resolve(said.trim());
-      else reject(new Error(`${name} ended with ${code ?? signal} and said ${said}`));
+      if (code === 0) resolve(output.trim());
+      else reject(new Error(`${name} ended with ${code ?? signal} and printed ${output}`));
     });
   });
 }
@@ -35,26 +35,26 @@ before(async () => {
 after(() => servers?.close());
 
 describe('a process ends', () => {
-  it('with an open limiter, when it has its answers', async () => {
+  it('with an open limiter, when its calls are answered', async () => {
     assert.equal(await run('exit.mjs', 'memory://'), 'true');
     assert.equal(await run('exit.mjs', servers.url), 'true');
   });
 
-  it('with a hold that nobody gave back', async () => {
+  it('with a hold that was not given back', async () => {
     assert.equal(await run('exit_hold.mjs', servers.url), 'held');
   });
 
-  it('in the middle of calls', async () => {
+  it('while calls wait', async () => {
     assert.equal(await run('exit_now.mjs', servers.url), 'going');
   });
 
-  it('by an error of its own, not by one of ours', async () => {
+  it('with status 1 by an error of the program', async () => {
     await assert.rejects(run('exit.mjs', 'mysql://'), /ended with 1/);
   });
 });
 
 describe('several at once', () => {
-  it('worker threads share a limit, also when some are terminated', async () => {
+  it('worker threads share a limit, even when some are terminated', async () => {
     assert.equal(await run('workers.mjs', servers.url), '100');
   });
 
@@ -74,7 +74,7 @@ describe('a million checks leave nothing', () => {
     assert.ok(grown < 32, `${grown} MiB`);
   });
 
-  it('nor do limiters that come and go', async () => {
+  it('and limiters that are opened and closed leave nothing either', async () => {
     const grown = Number(await run('leak_limiters.mjs', servers.url));
     assert.ok(grown < 32, `${grown} MiB`);
   });

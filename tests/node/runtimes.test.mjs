@@ -1,4 +1,4 @@
-// The same binary in other runtimes. npm carries theirs; where one cannot be had, its test is skipped and says so.
+// The same binary in other runtimes. They are installed from npm; when one cannot be installed, its test is skipped.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const cache = join(root, '.cache/runtimes');
 const call = promisify(execFile);
 const { arch, platform } = process;
-// glibc or musl: Deno is only made for the first, the others' packages are named here for the first.
+// Deno has packages for glibc only, and the names of the other packages here are those for glibc.
 const glibc = platform !== 'linux' || process.report.getReport().header.glibcVersionRuntime !== undefined;
 const bunArch = arch === 'arm64' ? 'aarch64' : arch;
 const system = platform === 'linux' ? 'linux' : platform;
@@ -48,8 +48,8 @@ before(async () => {
 });
 after(() => servers?.close());
 
-/** Where the program of a runtime is, fetched by its name from npm. */
-async function fetched({ name, spec, program }) {
+/** The path of a runtime's program, installed from npm. */
+async function installed({ name, spec, program }) {
   const prefix = join(cache, name);
   const path = join(prefix, 'node_modules', spec.slice(0, spec.lastIndexOf('@')), program);
   if (!existsSync(path)) {
@@ -61,16 +61,16 @@ async function fetched({ name, spec, program }) {
 }
 
 for (const runtime of runtimes) {
-  // Where Hono is at home besides Node, whose web adapters have tests of their own.
+  // Hono also runs on Bun and Deno. The web adapters on Node have tests of their own.
   const programs = ['bun', 'deno'].includes(runtime.name) ? ['everywhere.mjs', 'web.mjs'] : ['everywhere.mjs'];
   for (const program of programs) {
     it(`${runtime.name}: ${program}`, async (test) => {
       if (!glibc) return test.skip('its packages are for glibc');
       let path;
       try {
-        path = await fetched(runtime);
+        path = await installed(runtime);
       } catch (error) {
-        return test.skip(`${runtime.spec} cannot be had: ${error.message.split('\n')[0]}`);
+        return test.skip(`${runtime.spec} cannot be installed: ${error.message.split('\n')[0]}`);
       }
       const cwd = join(cache, 'project');
       const { stdout } = await call(path, [...runtime.args, program, servers.url], { cwd, timeout: 120_000 });
@@ -79,7 +79,7 @@ for (const runtime of runtimes) {
   }
 }
 
-it('node20 or whichever runs the tests', async () => {
+it('the Node that runs the tests: everywhere.mjs', async () => {
   const cwd = join(cache, 'project');
   const { stdout } = await call(process.execPath, ['everywhere.mjs', servers.url], { cwd, timeout: 120_000 });
   assert.equal(stdout.trim(), 'done');

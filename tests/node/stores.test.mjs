@@ -1,4 +1,4 @@
-// What a limiter tells of its stores: lines, changes, numbers; and a move from one store to another.
+// What a limiter reports of its stores: log lines, changes and counters; and a move from one store to another.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -10,19 +10,19 @@ import { Limiter, rollout } from 'tidegate';
 
 import { Servers } from '../servers/servers.mjs';
 
-/** Nobody listens on port 1. */
-const NOBODY = 'redis://someone:hunter2@127.0.0.1:1/0';
+/** No server listens on port 1. */
+const NO_SERVER = 'redis://someone:hunter2@127.0.0.1:1/0';
 const POLICY = 'fixed-window 5/hour';
 
 async function until(what, isSo) {
-  const patience = Date.now() + 20_000;
+  const deadline = Date.now() + 20_000;
   while (!(await isSo())) {
-    if (Date.now() > patience) throw new Error(`it never came that ${what}`);
+    if (Date.now() > deadline) throw new Error(`timed out: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
 
-/** A logger that keeps its lines, and a listener that keeps what it was told. */
+/** A logger that keeps its lines, and a listener that keeps its changes. */
 function listening() {
   const [lines, changes] = [[], []];
   const logger = { warn: (line) => lines.push(['warn', line]), info: (line) => lines.push(['info', line]) };
@@ -36,7 +36,7 @@ describe('a store that comes and goes', () => {
   });
   after(() => servers?.close());
 
-  it('is told once for each change, and counted', async () => {
+  it('is reported once for each change, and counted', async () => {
     const { lines, changes, logger, onChange } = listening();
     const limiter = new Limiter({ store: servers.url, prefix: 'told', timeoutMs: 100, logger, onChange });
     const began = Date.now();
@@ -66,7 +66,7 @@ describe('a store that comes and goes', () => {
     await limiter.close();
   });
 
-  it('denials that are repeated here are counted too', async () => {
+  it('denials that JavaScript repeats are counted too', async () => {
     const limiter = new Limiter({ store: servers.url, prefix: 'counted', timeoutMs: 20_000 });
     for (let round = 0; round < 5; round++) await limiter.check(POLICY, 'a');
     const asked = () => limiter.counters().asked;
@@ -81,12 +81,12 @@ describe('a store that comes and goes', () => {
   });
 });
 
-describe('lines', () => {
-  /** A program that loses its store, and what it said. */
+describe('log lines', () => {
+  /** Runs a program that loses its store: what it printed. */
   async function lost(options) {
     const program = `
       import { Limiter } from 'tidegate';
-      const limiter = new Limiter({ store: '${NOBODY}', timeoutMs: 200 ${options} });
+      const limiter = new Limiter({ store: '${NO_SERVER}', timeoutMs: 200 ${options} });
       for (let round = 0; round < 20; round++) await limiter.check('5/s', 'a');
       await limiter.close();
       await new Promise((resolve) => setTimeout(resolve, 50));`;
@@ -97,13 +97,13 @@ describe('lines', () => {
 
   it('are warnings of the process, one for each change, without secrets', async () => {
     const { stderr } = await lost('');
-    const told = stderr.split('\n').filter((line) => line.includes('TidegateWarning'));
-    assert.equal(told.length, 1, stderr);
-    assert.match(told[0], /redis:\/\/127\.0\.0\.1:1\/0 is lost/);
+    const warnings = stderr.split('\n').filter((line) => line.includes('TidegateWarning'));
+    assert.equal(warnings.length, 1, stderr);
+    assert.match(warnings[0], /redis:\/\/127\.0\.0\.1:1\/0 is lost/);
     assert.ok(!stderr.includes('hunter2'));
   });
 
-  it('go where the application says, or nowhere', async () => {
+  it('go to the logger of the application, or nowhere', async () => {
     const { stdout, stderr } = await lost(', logger: { warn: (line) => console.log(line), info: () => {} }');
     assert.match(stdout, /^redis:\/\/127\.0\.0\.1:1\/0 is lost.*\n$/);
     assert.equal(stderr, '');
@@ -111,21 +111,21 @@ describe('lines', () => {
     assert.deepEqual([silent.stdout, silent.stderr], ['', '']);
   });
 
-  it('of a logger that throws are a warning', async () => {
+  it('an error of a listener is a warning', async () => {
     const onChange = () => {
-      throw new Error('mine');
+      throw new Error('from the listener');
     };
-    const limiter = new Limiter({ store: NOBODY, timeoutMs: 200, logger: false, onChange });
+    const limiter = new Limiter({ store: NO_SERVER, timeoutMs: 200, logger: false, onChange });
     const warnings = [];
     process.once('warning', (warning) => warnings.push(warning.message));
     for (let round = 0; round < 20; round++) await limiter.check('5/s', 'a');
-    // To be told keeps nothing alive, so somebody has to wait.
+    // A listener keeps no process alive, so the test has to wait.
     await until('a warning', () => warnings.length > 0);
-    assert.deepEqual(warnings, ['mine']);
+    assert.deepEqual(warnings, ['from the listener']);
     await limiter.close();
   });
 
-  it('need somebody who can write them', () => {
+  it('need a logger with warn and info', () => {
     for (const logger of [true, 'console', {}, { warn() {} }, null]) {
       assert.throws(() => new Limiter({ logger }), { code: 'config_invalid' });
     }
@@ -135,17 +135,17 @@ describe('lines', () => {
 
 describe('a rollout', () => {
   let old;
-  let young;
+  let fresh;
   before(async () => {
-    [old, young] = await Promise.all([Servers.start('single'), Servers.start('single')]);
+    [old, fresh] = await Promise.all([Servers.start('single'), Servers.start('single')]);
   });
-  after(() => Promise.all([old?.close(), young?.close()]));
+  after(() => Promise.all([old?.close(), fresh?.close()]));
 
   it('gives a stable share of the keys to the new store, at once', async () => {
-    const limiter = new Limiter({ store: rollout(old.url, young.url, 0), prefix: 'move', timeoutMs: 20_000 });
+    const limiter = new Limiter({ store: rollout(old.url, fresh.url, 0), prefix: 'move', timeoutMs: 20_000 });
     const keys = Array.from({ length: 200 }, (_, index) => `k${index}`);
     const checked = () => Promise.all(keys.map((key) => limiter.check(POLICY, key)));
-    const sizes = async () => Promise.all([old, young].map((store) => store.command(['DBSIZE'])));
+    const sizes = async () => Promise.all([old, fresh].map((store) => store.command(['DBSIZE'])));
     await checked();
     assert.deepEqual(await sizes(), [200, 0]);
     limiter.setRollout(30);
@@ -153,7 +153,7 @@ describe('a rollout', () => {
     const [, moved] = await sizes();
     assert.ok(moved > 30 && moved < 90, `${moved}`);
     assert.equal(first.filter((remaining) => remaining === 4).length, moved);
-    // The same keys again: what they used there stays used.
+    // The same keys use the new store again, and their usage there is kept.
     assert.deepEqual(
       (await checked()).map(({ remaining }) => remaining),
       first.map((remaining) => remaining - 1),
@@ -167,8 +167,8 @@ describe('a rollout', () => {
     await limiter.close();
   });
 
-  it('a denial of the old store is no denial of the new one', async () => {
-    const limiter = new Limiter({ store: rollout(old.url, young.url, 0), prefix: 'denied', timeoutMs: 20_000 });
+  it('a denial of the old store does not hold in the new one', async () => {
+    const limiter = new Limiter({ store: rollout(old.url, fresh.url, 0), prefix: 'denied', timeoutMs: 20_000 });
     for (let round = 0; round < 6; round++) await limiter.check(POLICY, 'a');
     assert.equal((await limiter.check(POLICY, 'a')).source, 'deny-cache');
     limiter.setRollout(100);
@@ -176,21 +176,21 @@ describe('a rollout', () => {
     await limiter.close();
   });
 
-  it('is loud about what is none, and shows no passwords', () => {
+  it('rejects wrong percentages and URLs, and prints no passwords', () => {
     const wrong = { code: 'config_invalid' };
     for (const percent of [-1, 101, Number.NaN, '5', undefined]) {
-      assert.throws(() => new Limiter({ store: rollout(old.url, young.url, percent) }), wrong, `${percent}`);
+      assert.throws(() => new Limiter({ store: rollout(old.url, fresh.url, percent) }), wrong, `${percent}`);
     }
     assert.throws(() => rollout(old.url, undefined, 5), wrong);
     assert.throws(() => new Limiter().setRollout(5), wrong);
-    const limiter = new Limiter({ store: rollout(old.url, young.url, 5) });
+    const limiter = new Limiter({ store: rollout(old.url, fresh.url, 5) });
     for (const percent of [-1, 101, Number.NaN, '5']) assert.throws(() => limiter.setRollout(percent), wrong);
-    assert.doesNotMatch(inspect(rollout(NOBODY, NOBODY, 5)), /hunter2/);
+    assert.doesNotMatch(inspect(rollout(NO_SERVER, NO_SERVER, 5)), /hunter2/);
     return limiter.close();
   });
 });
 
-it('policy and waiting say what a limiter knows', async () => {
+it('policy returns the policy of a call, and waiting counts callers in acquire', async () => {
   const limiter = new Limiter({ policies: { login: { limits: '2/minute; 9/hour', shadow: true } } });
   const policy = limiter.policy('login');
   assert.deepEqual([policy.name, policy.shadow, String(policy)], ['login', true, '2/minute; 9/hour']);

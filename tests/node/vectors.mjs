@@ -1,4 +1,4 @@
-// Behaviour as data: reads tests/vectors and says what a limiter did otherwise.
+// Behaviour as data: runs the cases of tests/vectors on a limiter.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { Limiter, ManualClock, RateLimited } from 'tidegate';
-import { micros, said } from './words.mjs';
+import { fieldsOf, micros } from './decision_fields.mjs';
 
 const FOLDER = new URL('../vectors/', import.meta.url);
 const START = 1_704_067_200_000_000;
@@ -20,7 +20,7 @@ export function cases() {
   });
 }
 
-/** Runs a case on a store; rejects with what was not as expected. */
+/** Runs a case on a store. It rejects when a step differs from the vector. */
 export async function run(one, store, prefix) {
   const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
   const path = join(folder, 'policies.json');
@@ -28,20 +28,20 @@ export async function run(one, store, prefix) {
   let limiter;
   try {
     const start = one.start ?? START;
-    // Microseconds, of which the clock takes milliseconds.
+    // In microseconds; the clock takes milliseconds.
     const clock = new ManualClock(start / 1000);
-    let made;
+    let failure;
     try {
       write(one);
       limiter = await Limiter.fromFile(path, { store, prefix, clock, timeoutMs: 20_000 });
     } catch (error) {
-      made = error;
+      failure = error;
     }
-    if (made !== undefined) throw made;
-    const play = new Play(limiter, clock, start, write);
+    if (failure !== undefined) throw failure;
+    const history = new History(limiter, clock, start, write);
     for (const [index, step] of one.steps.entries()) {
       try {
-        await play.step(step);
+        await history.step(step);
       } catch (error) {
         throw new Error(`${one.name}, step ${index} ${JSON.stringify(step).slice(0, 400)}\n${error.stack}`);
       }
@@ -52,18 +52,19 @@ export async function run(one, store, prefix) {
   }
 }
 
-/** A text, also one that is too long to be written out. */
+/** A text; a long one is written as a part and how often it repeats. */
 function text(value) {
   return value !== null && typeof value === 'object' && 'repeat' in value ? value.repeat.repeat(value.times) : value;
 }
 
-/** A number, also one that JSON cannot write. */
+/** A number; one that JSON cannot write is written as an object. */
 function number(value) {
   if (value !== null && typeof value === 'object' && 'float' in value) return value.float === 'nan' ? NaN : Infinity;
   return value;
 }
 
-class Play {
+/** A limiter, its clock, and what the steps of a case have named. */
+class History {
   #named = new Map();
   #holds = new Map();
 
@@ -93,7 +94,7 @@ class Play {
       if (says !== undefined) assert.ok(failure.message.includes(says), failure.message);
       return;
     }
-    assert.equal(error, undefined, `an error was expected, it said ${JSON.stringify(found)}`);
+    assert.equal(error, undefined, `an error was expected, the result was ${JSON.stringify(found)}`);
     compare(found, wanted);
   }
 
@@ -106,10 +107,10 @@ class Play {
       case 'check': {
         const decision = await limiter.check(policy, key, 'meta' in step ? { cost, meta: text(step.meta) } : { cost });
         if (step.as !== undefined) this.#named.set(step.as, decision);
-        return said(decision);
+        return fieldsOf(decision);
       }
       case 'peek':
-        return said(await limiter.peek(policy, key, { cost }));
+        return fieldsOf(await limiter.peek(policy, key, { cost }));
       case 'charge':
         await limiter.charge(policy, key, cost);
         return {};
@@ -137,16 +138,16 @@ class Play {
         try {
           const hold = await limiter.hold(policy, key, { cost });
           this.#holds.set(step.as, hold);
-          return said(hold.decision);
+          return fieldsOf(hold.decision);
         } catch (error) {
           if (!(error instanceof RateLimited)) throw error;
-          return said(error.decision);
+          return fieldsOf(error.decision);
         }
       case 'release':
         await this.#holds.get(step.of).release();
         return {};
       case 'check_all':
-        return said(
+        return fieldsOf(
           await limiter.checkAll(step.entries.map(({ policy, key, cost = 1 }) => [policy, text(key), number(cost)])),
         );
       case 'change':
@@ -159,12 +160,12 @@ class Play {
   }
 }
 
-/** Compares what is written in the vector, and no more. */
+/** Compares the fields that the vector names. */
 function compare(found, wanted) {
   for (const [name, value] of Object.entries(wanted)) {
     if (Array.isArray(value)) {
       assert.equal(found[name].length, value.length, name);
-      for (const [index, one] of value.entries()) compare(found[name][index], one);
+      for (const [index, item] of value.entries()) compare(found[name][index], item);
     } else {
       assert.deepEqual(found[name], value, `${name}: ${JSON.stringify(found)}`);
     }

@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { Servers } from '../servers/servers.mjs';
 import { cases, run } from './vectors.mjs';
 
-/** Cases that are not run, each with its reason. There is none: think twice. */
+/** Cases that are not run, each with its reason. There should be none. */
 const SKIPPED = [];
 
 const all = cases().filter((one) => !SKIPPED.includes(one.name));
@@ -28,7 +28,7 @@ describe('vectors on Redis', () => {
       try {
         await run(one, servers.url, `v${index}`);
       } catch (error) {
-        // Keys in Redis end in real time: on a busy machine a case may have outlived them.
+        // Keys in Redis expire in real time: on a busy machine a case may take longer than they live.
         if (performance.now() - began < 250) throw error;
         await run(one, servers.url, `again${index}`);
       }

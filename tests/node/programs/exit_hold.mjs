@@ -1,4 +1,4 @@
-// Takes a hold, which is renewed for as long as the process lives, and goes.
+// Takes a hold, which is renewed while the process lives, and ends.
 
 import { Limiter } from 'tidegate';
 

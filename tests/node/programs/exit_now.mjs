@@ -1,4 +1,4 @@
-// Ends while answers are on their way.
+// Ends while calls wait for their answers.
 
 import { Limiter } from 'tidegate';
 

@@ -1,4 +1,4 @@
-// Says by how many MiB the process has grown over many checks, of which some are denied and some fail.
+// Prints by how many MiB the process has grown over many checks, of which some are denied and some fail.
 
 import { Limiter } from 'tidegate';
 
@@ -22,7 +22,7 @@ function memory() {
   return process.memoryUsage().rss;
 }
 
-// What is allocated once, and what V8 keeps for itself, is there after as many.
+// The first round allocates what is allocated once, and what V8 keeps for itself.
 await some(Number(checks));
 const before = memory();
 await some(checks);

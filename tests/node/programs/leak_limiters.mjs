@@ -1,4 +1,4 @@
-// Says by how many MiB the process has grown while limiters came and went.
+// Prints by how many MiB the process has grown while limiters were opened and closed.
 
 import { Limiter } from 'tidegate';
 
@@ -13,7 +13,7 @@ async function some(count) {
     await local.check('5/s', 'a');
     if (index % 50 === 0) {
       globalThis.gc();
-      // What is collected is given up in turns of the loop.
+      // Finalizers run in turns of the event loop.
       await new Promise((resolve) => setImmediate(resolve));
     }
   }

@@ -1,4 +1,4 @@
-// Hono on the runtime's own server, and Express on what it has of Node's: who is limited, what is said, when holds end.
+// Hono on the runtime's own server, and Express on its version of Node's server: keys, responses, and the end of holds.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import * as onHono from 'tidegate/hono';
 
 const { Bun, Deno } = globalThis;
 
-/** Serves an application of Hono as the runtime does. */
+/** Serves an application of Hono with the runtime's own server. */
 function serving(app) {
   if (Bun !== undefined) {
     const server = Bun.serve({ fetch: app.fetch, hostname: '127.0.0.1', port: 0 });
@@ -34,15 +34,15 @@ async function limits(url, limiter, policy) {
   assert.equal(refused.headers.get('content-type'), 'application/problem+json');
   assert.ok(Number(refused.headers.get('retry-after')) > 3_500);
   assert.deepEqual((await refused.json())['violated-policies'], [policy]);
-  // By the address at the other end, not by one name for all.
+  // Each address has its own limit.
   assert.equal((await limiter.peek(policy, '127.0.0.1')).remaining, 0);
   assert.equal((await limiter.peek(policy, '127.0.0.2')).remaining, 2);
 }
 
 async function until(isSo) {
-  const patience = Date.now() + 20_000;
+  const deadline = Date.now() + 20_000;
   while (!(await isSo())) {
-    if (Date.now() > patience) throw new Error('a hold was never given back');
+    if (Date.now() > deadline) throw new Error('a hold was never given back');
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
@@ -58,10 +58,10 @@ const app = new Hono();
 app.use('/', onHono.rateLimit({ limiter, policy: 'hono' }));
 app.use('/stream', onHono.rateLimit({ limiter, policy: 'exports' }));
 app.get('/', (context) => context.text(`${context.get('rateLimit').remaining}`));
-let letGo;
+let finish;
 app.get('/stream', () => {
   const rest = new Promise((resolve) => {
-    letGo = resolve;
+    finish = resolve;
   });
   const bytes = new TextEncoder();
   async function* parts() {
@@ -83,9 +83,9 @@ for (const ending of ['read to its end', 'given up']) {
     controller.abort();
     await stream.text().catch(() => {});
     await until(free);
-    letGo();
+    finish();
   } else {
-    letGo();
+    finish();
     assert.equal(await stream.text(), 'first second');
     await until(free);
   }

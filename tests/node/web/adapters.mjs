@@ -1,4 +1,4 @@
-// Every adapter enlists here, and the contract holds for it.
+// The adapters that the tests of `each_adapter.mjs` run with.
 
 import { onExpress4, onExpress5 } from './servers/express.mjs';
 import { onFastify } from './servers/fastify.mjs';

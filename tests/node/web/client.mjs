@@ -10,7 +10,7 @@ export async function get(url, { method = 'GET', headers = {}, agent } = {}) {
   return { status: answer.statusCode, headers: answer.headers, body };
 }
 
-/** Sends a request and gives back the answer, of which nothing is read yet. */
+/** Sends a request: the response, of which nothing is read yet. */
 export async function open(url, { method = 'GET', headers = {}, agent } = {}) {
   const sent = request(url, { method, headers, agent });
   sent.end();
@@ -18,7 +18,7 @@ export async function open(url, { method = 'GET', headers = {}, agent } = {}) {
   return answer;
 }
 
-/** A request that is given up before it is answered. */
+/** Sends a request that will be aborted. */
 export function send(url) {
   const sent = request(url);
   sent.on('error', () => {});
@@ -26,11 +26,11 @@ export function send(url) {
   return sent;
 }
 
-/** Waits until it is so. A test that hangs here says what it waits for. */
-export async function until(what, isSo) {
-  const patience = Date.now() + 20_000;
-  while (!(await isSo())) {
-    if (Date.now() > patience) throw new Error(`it never came that ${what}`);
+/** Waits until a condition is true. On a timeout the error says which. */
+export async function until(what, condition) {
+  const deadline = Date.now() + 20_000;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`timed out: ${what}`);
     await new Promise((resolve) => setImmediate(resolve));
   }
 }

@@ -1,4 +1,4 @@
-// Every example runs and does what it says.
+// Every example runs and does what its comments say.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -25,7 +25,7 @@ for (const name of ['express', 'fastify', 'hono', 'nest']) {
 
 test('node_script.mjs', async (t) => {
   const { line, ended } = running(t, process.execPath, [example('node_script.mjs')]);
-  for (const said of [
+  for (const expected of [
     'mail 1 is sent',
     'mail 2 is sent',
     'mail 3 is sent',
@@ -34,7 +34,7 @@ test('node_script.mjs', async (t) => {
     'one export at a time',
     '960 tokens are left',
   ]) {
-    assert.equal(await line(), said);
+    assert.equal(await line(), expected);
   }
   assert.equal(await ended, 0);
 });

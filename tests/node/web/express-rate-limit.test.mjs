@@ -1,4 +1,4 @@
-// The store that express-rate-limit 8 is promised, member by member, over a real Redis and over memory.
+// The `Store` interface of express-rate-limit 8, member by member, on Redis and in memory.
 
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
@@ -18,7 +18,7 @@ for (const url of ['memory://', servers.url]) {
   describe(url.split(':', 1)[0], () => {
     let prefixes = 0;
 
-    /** Stores of as many processes on one server, and their clock. */
+    /** Stores of that many processes on one server, and their clock. */
     function stores(t, { windowMs = 60_000, processes = 1, prefix = `test${++prefixes}:` } = {}) {
       const clock = new ManualClock(START);
       const all = Array.from({ length: processes }, () => {
@@ -31,7 +31,7 @@ for (const url of ['memory://', servers.url]) {
       return { clock, store: all[0], all, prefix };
     }
 
-    test('increment counts, without a limit of its own', async (t) => {
+    test('increment counts without a limit', async (t) => {
       const { store, clock } = stores(t);
       for (let hit = 1; hit <= 300; hit++) assert.equal((await store.increment('alice')).totalHits, hit);
       const { totalHits, resetTime } = await store.increment('bob');
@@ -43,7 +43,7 @@ for (const url of ['memory://', servers.url]) {
       assert.deepEqual(await store.increment('bob'), { totalHits: 1, resetTime: new Date(START + 120_000) });
     });
 
-    test('hits that come together are all counted', async (t) => {
+    test('simultaneous hits are all counted', async (t) => {
       const { store } = stores(t);
       const hits = await Promise.all(Array.from({ length: 200 }, () => store.increment('alice')));
       const counted = hits.map(({ totalHits }) => totalHits).sort((a, b) => a - b);
@@ -53,7 +53,7 @@ for (const url of ['memory://', servers.url]) {
       );
     });
 
-    test('decrement takes back, never below none', async (t) => {
+    test('decrement takes a hit back, never below zero', async (t) => {
       const { store, clock } = stores(t);
       await store.decrement('alice');
       assert.equal((await store.increment('alice')).totalHits, 1);
@@ -67,7 +67,7 @@ for (const url of ['memory://', servers.url]) {
       assert.equal((await store.increment('alice')).totalHits, 1);
     });
 
-    test('get tells, and counts nothing', async (t) => {
+    test('get returns the count, and counts nothing', async (t) => {
       const { store, clock } = stores(t);
       assert.equal(await store.get('alice'), undefined);
       await store.increment('alice');
@@ -87,7 +87,7 @@ for (const url of ['memory://', servers.url]) {
       assert.equal((await store.get('bob')).totalHits, 1);
     });
 
-    test('resetAll forgets all keys of its prefix, however often', async (t) => {
+    test('resetAll forgets all keys of its prefix, each time', async (t) => {
       const { store, clock } = stores(t);
       const other = stores(t).store;
       for (let round = 0; round < 5; round++) {
@@ -98,7 +98,7 @@ for (const url of ['memory://', servers.url]) {
         assert.equal(await store.get('alice'), undefined);
         clock.advance(40_000);
       }
-      // When the resets themselves are forgotten, nothing of before comes back.
+      // When the resets themselves have expired, no older hit comes back.
       for (let second = 0; second < 200; second += 10) {
         clock.advance(10_000);
         assert.equal(await store.get('alice'), undefined);
@@ -112,7 +112,7 @@ for (const url of ['memory://', servers.url]) {
       assert.equal(await other.get('alice'), undefined);
     });
 
-    test('a store may be asked before init', async (t) => {
+    test('a store works before init', async (t) => {
       const limiter = new Limiter({ store: url });
       t.after(() => limiter.close());
       const store = new TidegateStore({ limiter, prefix: `test${++prefixes}:` });
@@ -126,12 +126,12 @@ for (const url of ['memory://', servers.url]) {
     });
 
     test('express-rate-limit runs on it', async (t) => {
-      // Without a clock: express-rate-limit has its own idea of when a window is over.
+      // Without a manual clock, because express-rate-limit reads the real time.
       const client = new Limiter({ store: url });
       t.after(() => client.close());
       const store = new TidegateStore({ limiter: client, prefix: `test${++prefixes}:` });
-      const complaints = [];
-      const logger = { error: (error) => complaints.push(error), warn: (error) => complaints.push(error) };
+      const errors = [];
+      const logger = { error: (error) => errors.push(error), warn: (error) => errors.push(error) };
       const limiter = rateLimit({
         windowMs: 60_000,
         limit: (request) => (request.path === '/paid' ? 4 : 2),
@@ -158,12 +158,12 @@ for (const url of ['memory://', servers.url]) {
       assert.match(paid.headers.ratelimit, /r=1; t=(60|59)/);
       await limiter.resetKey('alice');
       assert.equal((await get(server.url)).status, 200);
-      assert.deepEqual(complaints, []);
+      assert.deepEqual(errors, []);
     });
   });
 }
 
-test('two processes count together, and forget together', async (t) => {
+test('two processes count together, and resetAll of one holds for both', async (t) => {
   const clock = new ManualClock(START);
   const [one, other] = [0, 1].map(() => {
     const limiter = new Limiter({ store: servers.url, clock });
@@ -177,17 +177,17 @@ test('two processes count together, and forget together', async (t) => {
   await one.increment('alice');
   assert.equal((await other.increment('alice')).totalHits, 2);
   await one.resetAll();
-  // The other one has heard of nothing and still does not use the old key.
+  // The other process does not know of the reset, and still does not use the old key.
   assert.equal((await other.increment('alice')).totalHits, 1);
   assert.equal((await one.get('alice')).totalHits, 1);
 });
 
-test('memory keeps its keys to itself', () => {
+test('localKeys is true in memory', () => {
   assert.equal(new TidegateStore({ limiter: new Limiter() }).localKeys, true);
   assert.throws(() => new TidegateStore({}), { code: 'config_invalid' });
 });
 
-test('a store that is missing is an error, for passOnStoreError to weigh', async (t) => {
+test('a missing store is an error, for which passOnStoreError decides', async (t) => {
   for (const onStoreError of ['raise', 'closed']) {
     const limiter = new Limiter({ store: 'redis://127.0.0.1:1', onStoreError });
     t.after(() => limiter.close());

@@ -31,7 +31,7 @@ const policy = { policy: 'exports', key: 'all' };
 const free = (limiter, units) => async () => (await limiter.peek('exports', 'all')).limits[0].remaining === units;
 
 forEachAdapter(({ serving }) => {
-  test('last as long as the response', async (t) => {
+  test('a hold lasts as long as the response', async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 1; 100/minute' });
     const { body, finish } = halves();
     const handler = async ({ url }) => ({ body: url === '/stream' ? body : 'hello' });
@@ -48,10 +48,10 @@ forEachAdapter(({ serving }) => {
     for await (const _ of answer);
     await until('the hold is given back', free(limiter, 1));
     assert.equal((await get(url)).status, 200);
-    await until('the next one too', free(limiter, 1));
+    await until('the next hold is given back', free(limiter, 1));
   });
 
-  test('end when the client goes away', async (t) => {
+  test('a hold ends when the client disconnects', async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 1' });
     const { body } = halves();
     const handler = async () => ({ body });
@@ -63,7 +63,7 @@ forEachAdapter(({ serving }) => {
     await until('the hold is given back', free(limiter, 1));
   });
 
-  test('end when the client gives up waiting', async (t) => {
+  test('a hold ends when the client aborts before the response', async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 1' });
     const began = resolvers();
     const handler = async () => {
@@ -78,7 +78,7 @@ forEachAdapter(({ serving }) => {
     await until('the hold is given back', free(limiter, 1));
   });
 
-  test('end with an answer without a body, and with an error', async (t) => {
+  test('a hold ends with a response without a body, and with an error', async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 1' });
     const handler = async ({ url }) => {
       if (url === '/error') throw new Error('on purpose');
@@ -95,7 +95,7 @@ forEachAdapter(({ serving }) => {
     }
   });
 
-  test('are given back when another policy refuses', async (t) => {
+  test('holds are given back when another policy refuses', async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 5', login: '1/minute' });
     const url = await serving(t, { limits: [{ limiter, policy: [policy, 'login'] }] });
     assert.equal((await get(url)).status, 200);
@@ -105,7 +105,7 @@ forEachAdapter(({ serving }) => {
     await until('both are given back', free(limiter, 5));
   });
 
-  test('cost nothing else when there is no room', async (t) => {
+  test('a hold without room charges no other policy', async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 1', login: '5/minute' });
     await limiter.hold('exports', 'all');
     const url = await serving(t, { limits: [{ limiter, policy: ['login', policy] }] });

@@ -6,7 +6,7 @@ import { get } from './client.mjs';
 import { forEachAdapter, limiting } from './each_adapter.mjs';
 
 forEachAdapter(({ name, adapter, trust, serving, failing }) => {
-  /** The keys that a server saw. */
+  /** The keys of the requests of a server. */
   async function keys(t, key, requests, more = {}) {
     const { limiter } = limiting({ login: '100/minute' });
     const seen = [];
@@ -19,7 +19,7 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
     return seen;
   }
 
-  test('an address, through trusted proxies only', async (t) => {
+  test('clientIp reads X-Forwarded-For of trusted proxies only', async (t) => {
     const forwarded = [{ 'x-forwarded-for': '198.51.100.1' }, { 'x-forwarded-for': '2001:db8:1:2:3::4' }, {}];
     assert.deepEqual(await keys(t, undefined, forwarded), ['127.0.0.1', '127.0.0.1', '127.0.0.1']);
     const trusting = adapter.clientIp({ trustedProxies: ['loopback'] });
@@ -28,14 +28,14 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
     assert.deepEqual(await keys(t, wide, forwarded), ['198.51.100.1', '2001:db8::/32', '127.0.0.1']);
   });
 
-  test('an API key, which is hashed', async (t) => {
+  test('header hashes the value', async (t) => {
     const seen = await keys(t, adapter.header('X-API-Key'), [{ 'x-api-key': 'secret' }, { 'x-api-key': 'other' }, {}]);
     assert.match(seen[0], /^[0-9a-f]{32}$/);
     assert.notEqual(seen[0], seen[1]);
     assert.equal(seen[2], 'anonymous:127.0.0.1');
   });
 
-  test('a user, or a claim', async (t) => {
+  test('user and claim read what the application has authenticated', async (t) => {
     const users = [{ 'x-user': '"alice"' }, { 'x-user': '{"id": 7}' }, {}];
     assert.deepEqual(await keys(t, adapter.user(), users), ['alice', '7', 'anonymous:127.0.0.1']);
     const claims = [{ 'x-claims': '{"sub": "alice", "n": 1}' }, { 'x-claims': '{}' }, {}];
@@ -43,13 +43,13 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
     assert.deepEqual(await keys(t, adapter.claim('sub'), claims), ['alice', anonymous, anonymous]);
   });
 
-  test('any function', async (t) => {
-    assert.deepEqual(await keys(t, () => 'everybody', [{}]), ['everybody']);
+  test('a function may derive the key', async (t) => {
+    assert.deepEqual(await keys(t, () => 'all', [{}]), ['all']);
     assert.deepEqual(await keys(t, async () => 42, [{}]), ['42']);
   });
 
   if (trust) {
-    test('the framework knows the proxies', async (t) => {
+    test("the framework's own setting names the proxies", async (t) => {
       const requests = [{ 'x-forwarded-for': '198.51.100.1' }];
       const list = name === 'Koa' ? undefined : { trust: '10.0.0.1, loopback' };
       if (list) assert.deepEqual(await keys(t, undefined, requests, list), ['198.51.100.1']);
@@ -57,8 +57,8 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
       assert.deepEqual(await keys(t, explicit, requests, { trust: true }), ['198.51.100.1']);
     });
 
-    test('a framework that trusts anyone is refused', async (t) => {
-      // A number of hops or a function names no proxy either. (A network of all addresses the frameworks refuse.)
+    test('a setting that trusts every client is an error', async (t) => {
+      // A number of hops or a function names no proxy either. The frameworks themselves refuse a network of all addresses.
       for (const trust of name === 'Koa' ? [true] : [true, 1, () => true]) {
         const { limiter } = limiting({ login: '1/minute' });
         const error = await failing(t, { limits: [{ limiter, policy: 'login' }], trust });

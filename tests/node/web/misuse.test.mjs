@@ -5,10 +5,10 @@ import { test } from 'node:test';
 import { forEachAdapter, limiting } from './each_adapter.mjs';
 
 forEachAdapter(({ adapter, failing }) => {
-  test('a key that names nobody', async (t) => {
-    for (const nobody of [undefined, null, '', {}, Number.NaN]) {
+  test('a key function that returns no key', async (t) => {
+    for (const missing of [undefined, null, '', {}, Number.NaN]) {
       const { limiter } = limiting({ login: '1/minute' });
-      const tenant = async () => nobody;
+      const tenant = async () => missing;
       const error = await failing(t, { limits: [{ limiter, policy: 'login', key: tenant }] });
       assert.equal(error.code, 'key_invalid');
       assert.match(error.message, /the function tenant given as key returned/);
@@ -20,7 +20,7 @@ forEachAdapter(({ adapter, failing }) => {
     assert.match(error.message, /id, sub, username/);
   });
 
-  test('a cost that is none', async (t) => {
+  test('a cost that is not a whole number', async (t) => {
     for (const cost of [() => undefined, () => 0.5, 0]) {
       const { limiter } = limiting({ login: '1/minute' });
       const error = await failing(t, { limits: [{ limiter, policy: 'login', cost }] });
@@ -33,11 +33,11 @@ forEachAdapter(({ adapter, failing }) => {
     const error = await failing(t, { limits: [{ limiter, policy: 'login' }], twice: true });
     assert.equal(error.code, 'config_invalid');
     assert.match(error.message, /runs twice for GET \//);
-    // Found before anything was counted twice.
+    // It is detected before anything is counted twice.
     assert.equal((await limiter.peek('login', '127.0.0.1')).remaining, 4);
   });
 
-  test('the same question twice', async (t) => {
+  test('the same policy and key twice', async (t) => {
     const { limiter } = limiting({ login: '5/minute' });
     const error = await failing(t, {
       limits: [
@@ -48,9 +48,9 @@ forEachAdapter(({ adapter, failing }) => {
     assert.match(error.message, /policy "login" runs twice/);
   });
 
-  test('options that make no sense', async (t) => {
+  test('wrong options', async (t) => {
     const { limiter } = limiting({ login: '5/minute' });
-    const wrong = [
+    const mistakes = [
       [{ limiter, policy: 'login', windowMs: 1 }, 'config_invalid', /no option windowMs/],
       [{ policy: 'login' }, 'config_invalid', /limiter/],
       [{ limiter, policy: 'logn' }, 'policy_unknown', /logn/],
@@ -60,7 +60,7 @@ forEachAdapter(({ adapter, failing }) => {
       [{ limiter, policy: 'login', key: 7 }, 'config_invalid', /key/],
       [{ limiter, policy: 'login', skip: true }, 'config_invalid', /skip/],
     ];
-    for (const [options, code, says] of wrong) {
+    for (const [options, code, says] of mistakes) {
       const error = await failing(t, { limits: [options] });
       assert.equal(error?.code, code, JSON.stringify(options.policy));
       assert.match(error.message, says);

@@ -7,7 +7,7 @@ import { get, until } from './client.mjs';
 import { forEachAdapter, items, limiting, pathOf } from './each_adapter.mjs';
 
 forEachAdapter(({ serving }) => {
-  test('skip, methods and cost', async (t) => {
+  test('skip, methods and cost decide which requests are charged, and how much', async (t) => {
     const { limiter } = limiting({ login: '10/minute' });
     const left = async () => (await limiter.peek('login', 'all')).remaining;
     const url = await serving(t, {
@@ -33,7 +33,7 @@ forEachAdapter(({ serving }) => {
     assert.equal(await left(), 5);
   });
 
-  test('several policies are one question, each with its own key', async (t) => {
+  test('several policies are checked together, each with its own key', async (t) => {
     const { limiter } = limiting({ client: '3/minute', service: '2/minute' });
     const url = await serving(t, {
       limits: [{ limiter, policy: ['client', { policy: 'service', key: 'all' }] }],
@@ -57,7 +57,7 @@ forEachAdapter(({ serving }) => {
     assert.equal((await get(url)).headers['x-ratelimit-limit'], '2');
   });
 
-  test('two on the way of a request speak with one voice', async (t) => {
+  test('two middleware announce their limits together', async (t) => {
     const { limiter } = limiting({ service: 'fixed-window 5/minute', login: 'fixed-window 2/minute' });
     const url = await serving(t, {
       limits: [
@@ -78,16 +78,16 @@ forEachAdapter(({ serving }) => {
     assert.deepEqual(JSON.parse(refused.body)['violated-policies'], ['login']);
   });
 
-  test('onDenied may say the body, or only look', async (t) => {
-    for (const [said, expected] of [
+  test('onDenied may return the body, or nothing', async (t) => {
+    for (const [returned, expected] of [
       [{ sorry: true }, '{"sorry":true}'],
       [undefined, /^\{"type":/],
     ]) {
       const { limiter } = limiting({ login: 'fixed-window 1/minute' });
-      const seen = [];
+      const calls = [];
       const onDenied = (request, decision, response) => {
-        seen.push([pathOf(request), decision.policy, response !== undefined]);
-        return said;
+        calls.push([pathOf(request), decision.policy, response !== undefined]);
+        return returned;
       };
       const url = await serving(t, { limits: [{ limiter, policy: 'login', onDenied }] });
       await get(url);
@@ -96,7 +96,7 @@ forEachAdapter(({ serving }) => {
       assert.equal(headers['retry-after'], '60');
       if (typeof expected === 'string') assert.equal(body, expected);
       else assert.match(body, expected);
-      assert.deepEqual(seen, [['/again', 'login', true]]);
+      assert.deepEqual(calls, [['/again', 'login', true]]);
     }
   });
 
@@ -109,7 +109,7 @@ forEachAdapter(({ serving }) => {
     await get(`${url}/200`);
     assert.equal(await left(), 3);
     await get(`${url}/304`);
-    await until('a 304 is charged back', async () => (await left()) === 3);
+    await until('the units of a 304 are given back', async () => (await left()) === 3);
     await get(`${url}/200`);
     assert.equal(await left(), 1);
   });

@@ -1,4 +1,4 @@
-// Several processes with one Redis, hammered over HTTP: exactly the limit.
+// Several processes with one Redis admit exactly the limit over HTTP.
 
 import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
@@ -27,7 +27,7 @@ test('processes admit exactly the limit together', async (t) => {
     const admitted = answers.filter(({ status }) => status === 200);
     assert.equal(admitted.length, LIMIT, algorithm);
     assert.ok(answers.every(({ status }) => status === 200 || status === 429));
-    // Each admitted request was told another number.
+    // Each admitted request has a different number of units left.
     const left = admitted.map(({ headers }) => Number(headers['x-ratelimit-remaining'])).sort((a, b) => a - b);
     assert.deepEqual(
       left,

@@ -1,4 +1,4 @@
-// Programs that tests run: in processes of their own, ended with the test.
+// Programs that tests run in processes of their own, which end with the test.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = new URL('../../../', import.meta.url);
 
-/** A Python that has the package, or why there is none. */
+/** A Python that has the package, or why it is missing. */
 export function python(modules = ['tidegate']) {
   const venv = fileURLToPath(new URL('.cache/venv/bin/python', ROOT));
   const program = process.env.TIDEGATE_PYTHON ?? (existsSync(venv) ? venv : 'python3');
@@ -17,7 +17,7 @@ export function python(modules = ['tidegate']) {
     : { missing: `${program} has no ${modules.join(', ')}: build the Python package first` };
 }
 
-/** A program that runs until the test is over, and what it says line by line. */
+/** Runs a program until the test is over, and reads what it prints line by line. */
 export function running(t, program, words, env = {}) {
   const child = spawn(program, words, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'inherit'] });
   const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -29,21 +29,21 @@ export function running(t, program, words, env = {}) {
   return {
     async line() {
       const { done, value } = await lines.next();
-      if (done) throw new Error(`${words.join(' ')} ended before it said anything`);
+      if (done) throw new Error(`${words.join(' ')} ended before it printed a line`);
       return value;
     },
-    say: (line) => child.stdin.write(`${line}\n`),
+    send: (line) => child.stdin.write(`${line}\n`),
     ended,
   };
 }
 
-/** A service that says where it listens. */
+/** Runs a service: the URL that it prints. */
 export async function service(t, program, words, env) {
   const { line } = running(t, program, words, { PORT: '0', ...env });
-  const said = await line();
-  const url = /http:\/\/\S+/.exec(said)?.[0];
-  if (url === undefined) throw new Error(`${words.join(' ')} said ${said}`);
-  // Nest says a name that IPv6 may have as well.
+  const printed = await line();
+  const url = /http:\/\/\S+/.exec(printed)?.[0];
+  if (url === undefined) throw new Error(`${words.join(' ')} printed ${printed}`);
+  // Nest prints a name that may resolve to IPv6.
   return url.replace('[::1]', '127.0.0.1').replace('localhost', '127.0.0.1');
 }
 

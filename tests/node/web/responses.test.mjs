@@ -27,7 +27,7 @@ forEachAdapter(({ serving }) => {
     }
   });
 
-  test('every answer says where the client stands', async (t) => {
+  test('every response announces the limit', async (t) => {
     const { limiter } = limiting({ login: 'gcra 20/minute' });
     const handler = async ({ url }) => {
       if (url === '/error') throw new Error('on purpose');
@@ -51,7 +51,7 @@ forEachAdapter(({ serving }) => {
     }
   });
 
-  test('what a refusal promises is true, and not earlier', async (t) => {
+  test('the wait of a refusal is exact', async (t) => {
     const { limiter, clock } = limiting({ login: 'sliding-log 2/minute; fixed-window 5/hour' });
     const url = await serving(t, { limits: [{ limiter, policy: 'login' }] });
     await get(url);
@@ -68,7 +68,7 @@ forEachAdapter(({ serving }) => {
     assert.equal((await get(url)).status, 200);
   });
 
-  test('a cost that never fits is refused without a time', async (t) => {
+  test('a cost that never fits is refused without Retry-After', async (t) => {
     const { limiter } = limiting({ login: '5/minute' });
     const url = await serving(t, { limits: [{ limiter, policy: 'login', cost: 6 }] });
     const { status, headers, body } = await get(url);
@@ -77,7 +77,7 @@ forEachAdapter(({ serving }) => {
     assert.match(JSON.parse(body).detail, /more than is ever allowed/);
   });
 
-  test('the fields are chosen', async (t) => {
+  test('the option headers chooses the fields', async (t) => {
     const of = {
       both: ['ratelimit', 'ratelimit-policy', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'],
       ietf: ['ratelimit', 'ratelimit-policy'],
@@ -87,16 +87,16 @@ forEachAdapter(({ serving }) => {
     for (const [choice, fields] of Object.entries(of)) {
       const { limiter } = limiting({ login: '1/minute' });
       const url = await serving(t, { limits: [{ limiter, policy: 'login', headers: choice }] });
-      const said = async () =>
+      const fieldsSet = async () =>
         Object.keys((await get(url)).headers).filter((field) => field.includes('rate') || field === 'retry-after');
-      assert.deepEqual((await said()).sort(), fields);
-      assert.deepEqual((await said()).sort(), [...fields, 'retry-after'].sort());
+      assert.deepEqual((await fieldsSet()).sort(), fields);
+      assert.deepEqual((await fieldsSet()).sort(), [...fields, 'retry-after'].sort());
     }
   });
 
-  test('a store that is missing is 503, not 429', async (t) => {
+  test('a missing store is 503, not 429', async (t) => {
     for (const onStoreError of ['raise', 'closed']) {
-      // Nobody listens on port 1.
+      // No server listens on port 1.
       const limiter = new Limiter({ store: 'redis://127.0.0.1:1', onStoreError, policies: { login: '1/minute' } });
       t.after(() => limiter.close());
       const url = await serving(t, { limits: [{ limiter, policy: 'login' }] });
@@ -114,7 +114,7 @@ forEachAdapter(({ serving }) => {
     const decisions = [];
     const handler = async ({ decision }) => {
       decisions.push(decision);
-      // Known only after the work.
+      // The cost is known only after the work.
       await limiter.settle(decision, 4);
       return { body: 'hello' };
     };

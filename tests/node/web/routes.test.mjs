@@ -18,8 +18,8 @@ import { listening } from './servers/listening.mjs';
 const policies = { all: 'fixed-window 100/minute', login: 'fixed-window 5/minute' };
 const limiting = () => new Limiter({ policies, clock: new ManualClock(1_704_067_200_000) });
 
-/** What a path says of its limit. */
-async function said(url, path) {
+/** The `RateLimit` field of a path's response. */
+async function rateLimitOf(url, path) {
   const { status, headers } = await get(url + path);
   assert.ok(status === 200 || status === 429, `${path} is ${status}`);
   return headers.ratelimit ?? '';
@@ -36,41 +36,41 @@ for (const [version, express] of [
       return server.url;
     }
 
-    /** Says what the handlers of an application see. */
-    const seen = (request, response) => {
+    /** Responds with the policy that handlers see on the request. */
+    const respondWithPolicy = (request, response) => {
       const { rateLimit } = request;
       response.json({ policy: rateLimit?.policy ?? rateLimit ?? null });
     };
 
-    test('what a mounted application decided is seen in the outer one', async (t) => {
+    test('the Decision of a mounted application is seen in the outer one', async (t) => {
       const [app, inner] = [express(), express()];
       inner.use(expressAdapter.rateLimit({ limiter: limiting(), policy: 'login' }));
       app.use('/inner', inner);
-      app.use(seen);
+      app.use(respondWithPolicy);
       const url = await serving(t, app);
       assert.equal((await get(`${url}/inner`)).body, '{"policy":"login"}');
       assert.equal((await get(url)).body, '{"policy":null}');
     });
 
-    test('a request says what the last one decided, and what others assign stays', async (t) => {
+    test('a request has the last Decision, and keeps what an application assigns', async (t) => {
       const app = express();
       const limiter = limiting();
       app.use(
         expressAdapter.rateLimit({ limiter, policy: 'all' }),
         expressAdapter.rateLimit({ limiter, policy: 'login' }),
       );
-      app.get('/others', (request, _response, next) => {
-        request.rateLimit = 'mine';
+      app.get('/assigned', (request, _response, next) => {
+        request.rateLimit = 'assigned';
         next();
       });
-      app.use(seen);
+      app.use(respondWithPolicy);
       const url = await serving(t, app);
       assert.equal((await get(url)).body, '{"policy":"login"}');
-      assert.equal((await get(`${url}/others`)).body, '{"policy":"mine"}');
+      assert.equal((await get(`${url}/assigned`)).body, '{"policy":"assigned"}');
       assert.equal((await get(url)).body, '{"policy":"login"}');
     });
 
-    test('a request of no server is told as well', async () => {
+    test("a request that is not Node's gets its Decision too", async () => {
       const middleware = expressAdapter.rateLimit({ limiter: limiting(), policy: 'login' });
       const request = { method: 'GET', url: '/', headers: {}, socket: { remoteAddress: '127.0.0.1' } };
       const response = { setHeader() {} };
@@ -93,7 +93,7 @@ describe('Fastify', () => {
     return app.listen({ host: '127.0.0.1', port: 0 });
   }
 
-  test('a route says what differs', async (t) => {
+  test('the options of a route override those of the plugin', async (t) => {
     const limiter = limiting();
     const url = await serving(
       t,
@@ -105,16 +105,16 @@ describe('Fastify', () => {
         '/dear': { cost: 10 },
       },
     );
-    assert.equal(await said(url, '/'), '"all";r=99;t=60');
-    assert.equal(await said(url, '/login'), '"login";r=3;t=60');
-    assert.equal(await said(url, '/free'), '');
-    assert.equal(await said(url, '/dear'), '"all";r=89;t=60');
+    assert.equal(await rateLimitOf(url, '/'), '"all";r=99;t=60');
+    assert.equal(await rateLimitOf(url, '/login'), '"login";r=3;t=60');
+    assert.equal(await rateLimitOf(url, '/free'), '');
+    assert.equal(await rateLimitOf(url, '/dear'), '"all";r=89;t=60');
     const missing = await get(`${url}/missing`);
     assert.equal(missing.status, 404);
     assert.equal(missing.headers.ratelimit, '"all";r=88;t=60');
   });
 
-  test('what is written in place is meant for this place', async (t) => {
+  test('a notation of a route is a limit of that route', async (t) => {
     const limiter = limiting();
     const here = () => ({ policy: 'fixed-window 2/minute' });
     const url = await serving(
@@ -122,15 +122,15 @@ describe('Fastify', () => {
       { limiter },
       { '/': undefined, '/one': here(), '/other': here(), '/named': { policy: 'login' } },
     );
-    assert.equal(await said(url, '/'), '');
-    assert.match(await said(url, '/one'), /r=1;/);
-    assert.match(await said(url, '/one'), /r=0;/);
-    assert.match(await said(url, '/other'), /r=1;/);
-    assert.equal(await said(url, '/named'), '"login";r=4;t=60');
+    assert.equal(await rateLimitOf(url, '/'), '');
+    assert.match(await rateLimitOf(url, '/one'), /r=1;/);
+    assert.match(await rateLimitOf(url, '/one'), /r=0;/);
+    assert.match(await rateLimitOf(url, '/other'), /r=1;/);
+    assert.equal(await rateLimitOf(url, '/named'), '"login";r=4;t=60');
     assert.equal((await limiter.peek('login', '127.0.0.1')).remaining, 4);
   });
 
-  test('a route that makes no sense is refused when it is declared', async () => {
+  test('wrong options of a route are an error when it is declared', async () => {
     const app = Fastify();
     await app.register(fastify.rateLimit, { limiter: limiting() });
     const declare = () => app.get('/', { config: { rateLimit: { policy: 'logn' } } }, async () => 'hello');
@@ -178,20 +178,20 @@ describe('Nest', () => {
   }
 
   for (const way of ['a module', 'a guard']) {
-    test(`a decorator says what differs from ${way}`, async (t) => {
+    test(`a decorator overrides the options of ${way}`, async (t) => {
       const options = { limiter: limiting(), policy: 'all' };
       const url =
         way === 'a guard'
           ? await serving(t, [], [new nest.RateLimitGuard(options)])
           : await serving(t, [nest.RateLimitModule.forRoot(options)]);
-      assert.equal(await said(url, '/'), '"all";r=99;t=60');
-      assert.equal(await said(url, '/login'), '"login";r=3;t=60');
-      assert.equal(await said(url, '/free'), '');
-      assert.match(await said(url, '/here'), /r=1;/);
-      assert.match(await said(url, '/here'), /r=0;/);
-      assert.match(await said(url, '/other'), /r=1;/);
-      assert.equal(await said(url, '/whole'), '"login";r=2;t=60');
-      assert.equal(await said(url, '/whole/free'), '');
+      assert.equal(await rateLimitOf(url, '/'), '"all";r=99;t=60');
+      assert.equal(await rateLimitOf(url, '/login'), '"login";r=3;t=60');
+      assert.equal(await rateLimitOf(url, '/free'), '');
+      assert.match(await rateLimitOf(url, '/here'), /r=1;/);
+      assert.match(await rateLimitOf(url, '/here'), /r=0;/);
+      assert.match(await rateLimitOf(url, '/other'), /r=1;/);
+      assert.equal(await rateLimitOf(url, '/whole'), '"login";r=2;t=60');
+      assert.equal(await rateLimitOf(url, '/whole/free'), '');
     });
   }
 });

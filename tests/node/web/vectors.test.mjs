@@ -1,4 +1,4 @@
-// `tests/http` through the binding: what is put together in JavaScript is what the core would say.
+// `tests/http` through the binding: fields that JavaScript puts together are those of the core.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { Limiter, ManualClock } from 'tidegate';
 import { clientIp, rateLimit } from 'tidegate/express';
 
-// What adapters stand on is private to the package, so it is loaded by path.
+// Adapters use private modules of the package, so they are loaded by path.
 const require = createRequire(import.meta.url);
 const dist = new URL('../../../bindings-node/dist/', import.meta.url);
 const load = (name) => require(new URL(name, dist).pathname);
@@ -22,9 +22,9 @@ const folder = new URL('../../http/', import.meta.url);
 
 /** A limiter over a policy file, with its clock. */
 async function limiting(t, policies, start) {
-  const room = await mkdtemp(join(tmpdir(), 'tidegate-'));
-  t.after(() => rm(room, { recursive: true }));
-  const file = join(room, 'policies.json');
+  const directory = await mkdtemp(join(tmpdir(), 'tidegate-'));
+  t.after(() => rm(directory, { recursive: true }));
+  const file = join(directory, 'policies.json');
   await writeFile(file, JSON.stringify({ policies }));
   const clock = new ManualClock(start / 1000);
   const limiter = await Limiter.fromFile(file, { store: 'memory://', clock });
@@ -49,13 +49,13 @@ async function answers(t, { policies, policy, start = START, steps }) {
       decision = await todo[step.do](step);
     }
     const { expect = {} } = step;
-    const said = JSON.stringify(step);
-    if (expect.status !== undefined) assert.equal(decision.allowed ? 200 : status(decision), expect.status, said);
+    const text = JSON.stringify(step);
+    if (expect.status !== undefined) assert.equal(decision.allowed ? 200 : status(decision), expect.status, text);
     for (const [choice, wanted] of Object.entries(expect.headers ?? {})) {
       const wait = decision.allowed ? undefined : retryAfter(decision);
-      assert.deepEqual(fields([decision], choice, wait), wanted, `${choice} of ${said}`);
+      assert.deepEqual(fields([decision], choice, wait), wanted, `${choice} of ${text}`);
     }
-    if (expect.problem !== undefined) assert.deepEqual(JSON.parse(problem(decision)), expect.problem, said);
+    if (expect.problem !== undefined) assert.deepEqual(JSON.parse(problem(decision)), expect.problem, text);
   }
 }
 

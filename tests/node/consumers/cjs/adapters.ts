@@ -1,4 +1,4 @@
-// Every adapter, as a project without modules uses it.
+// Every adapter, as a CommonJS project uses it.
 
 import assert = require('node:assert/strict');
 import express = require('express');
@@ -33,10 +33,10 @@ async function main(): Promise<void> {
   assert.equal((await server.inject('/')).body, '99');
   await server.close();
 
-  const honest = new hono.Hono();
-  honest.use(onHono.rateLimit({ limiter, policy: 'api', key: 'hono', headers: 'ietf' }));
-  honest.get('/', (context) => context.text('hello'));
-  assert.match((await honest.request('/')).headers.get('ratelimit') ?? '', /"api";r=99/);
+  const honoApp = new hono.Hono();
+  honoApp.use(onHono.rateLimit({ limiter, policy: 'api', key: 'hono', headers: 'ietf' }));
+  honoApp.get('/', (context) => context.text('hello'));
+  assert.match((await honoApp.request('/')).headers.get('ratelimit') ?? '', /"api";r=99/);
 
   const koa = new Koa();
   koa.use(onKoa.rateLimit({ limiter, policy: 'api', key: onKoa.header('x-api-key') }));
@@ -44,7 +44,7 @@ async function main(): Promise<void> {
   const guard = new onNest.RateLimitGuard({ limiter, policy: 'api' });
   assert.equal(typeof guard.canActivate, 'function');
 
-  // One and the same, however they are loaded.
+  // ESM and CommonJS load the same module.
   const loaded = await import('tidegate/fastify');
   assert.equal(loaded.rateLimit, onFastify.rateLimit);
   assert.equal(loaded.default, onFastify.default);

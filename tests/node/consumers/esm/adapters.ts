@@ -1,4 +1,4 @@
-// Every adapter, as a project with modules uses it.
+// Every adapter, as an ESM project uses it.
 
 import 'reflect-metadata';
 
@@ -22,8 +22,8 @@ import { RateLimit, RateLimitException, RateLimitGuard, RateLimitModule, SkipRat
 
 const limiter = new Limiter({ policies: { api: '100/minute' } });
 
-/** What a service says about a client. */
-async function said(url: string): Promise<string | null> {
+/** The `RateLimit` field of a response. */
+async function rateLimitOf(url: string): Promise<string | null> {
   return (await fetch(url)).headers.get('ratelimit');
 }
 
@@ -33,7 +33,7 @@ async function said(url: string): Promise<string | null> {
     rateLimit({
       limiter,
       policy: [{ policy: 'api', key: clientIp({ trustedProxies: ['loopback'] }) }, '5/s'],
-      key: (request: Request) => request.get('x-tenant') ?? 'nobody',
+      key: (request: Request) => request.get('x-tenant') ?? 'none',
       cost: (request) => (request.method === 'POST' ? 2 : 1),
       refundWhen: (_request, response) => response.statusCode === 304,
       onDenied: (_request, decision, response) => response.json({ wait: decision.retryAfterMs }),
@@ -47,9 +47,9 @@ async function said(url: string): Promise<string | null> {
   });
   const server = app.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  assert.match((await said(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)) ?? '', /"api";r=99/);
+  assert.match((await rateLimitOf(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)) ?? '', /"api";r=99/);
   server.close();
-  // @ts-expect-error a policy is asked for
+  // @ts-expect-error the policy is missing
   assert.throws(() => rateLimit({ limiter }));
   // @ts-expect-error there is no such choice of fields
   assert.throws(() => rateLimit({ limiter, policy: 'api', headers: 'all', key: header('x-api-key') }));
@@ -104,8 +104,8 @@ async function said(url: string): Promise<string | null> {
   const app = await NestFactory.create(App, { logger: false });
   app.useGlobalGuards(new RateLimitGuard({ limiter }));
   await app.listen(0, '127.0.0.1');
-  assert.match((await said(`${await app.getUrl()}/cats`)) ?? '', /r=4/);
-  assert.equal(await said(`${await app.getUrl()}/cats/one`), null);
+  assert.match((await rateLimitOf(`${await app.getUrl()}/cats`)) ?? '', /r=4/);
+  assert.equal(await rateLimitOf(`${await app.getUrl()}/cats/one`), null);
   await app.close();
   assert.equal(typeof RateLimitException, 'function');
 }

@@ -39,8 +39,8 @@ assert.equal(attempts.length, 1);
 const greet = limiter.wrap('1/minute', (name: string, times: number) => name.repeat(times), {
   key: (name, times) => `${name}${times.toFixed()}`,
 });
-const said: string = await greet('a', 2);
-assert.equal(said, 'aa');
+const greeting: string = await greet('a', 2);
+assert.equal(greeting, 'aa');
 await assert.rejects(greet('a', 2), (error: unknown) => error instanceof RateLimited && !error.decision.allowed);
 
 const held: number = await limiter.hold('concurrency 1', 'a', async (hold) => hold.decision.limit);

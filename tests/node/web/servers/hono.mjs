@@ -38,7 +38,7 @@ async function start(description) {
   return listening(serve({ fetch: application(description).fetch, hostname: '127.0.0.1', port: 0 }));
 }
 
-/** What Bun and Deno hand over: no streams of Node's, and the body alone tells when it is over. */
+/** As on Bun and Deno: there are no streams of Node, so that a response ends when its body was read. */
 async function startBare(description) {
   const { fetch } = application(description);
   const info = (address) => ({ remoteAddr: { hostname: address } });

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 
-/** A server that listens, as tests use one. */
+/** A listening server: its URL, and how to close it. */
 export async function listening(server) {
   if (!server.listening) await once(server, 'listening');
   return {

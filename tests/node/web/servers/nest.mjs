@@ -25,13 +25,13 @@ const start =
     Res()(Everything.prototype, 'handle', 1);
     class Application {}
     Module({ controllers: [Everything] })(Application);
-    class Tells extends BaseExceptionFilter {
+    class FailureFilter extends BaseExceptionFilter {
       catch(error, host) {
         failed?.(error);
         super.catch(error, host);
       }
     }
-    Catch()(Tells);
+    Catch()(FailureFilter);
 
     const app = await NestFactory.create(Application, platform(trust), { logger: false, forceCloseConnections: true });
     if (trust !== undefined) app.getHttpAdapter().getInstance().set?.('trust proxy', trust);
@@ -40,12 +40,12 @@ const start =
       const guard = new adapter.RateLimitGuard(options);
       app.useGlobalGuards(...(twice ? [guard, guard] : [guard]));
     }
-    app.useGlobalFilters(new Tells(app.get(HttpAdapterHost).httpAdapter));
+    app.useGlobalFilters(new FailureFilter(app.get(HttpAdapterHost).httpAdapter));
     await app.listen(0, '127.0.0.1');
     return { ...(await listening(app.getHttpServer())), close: () => app.close() };
   };
 
-/** Puts a user where the libraries of each platform put it. */
+/** Puts a user where the authentication libraries of each platform put it. */
 function authenticate(instance) {
   const known = (request) => {
     const { 'x-user': user, 'x-claims': claims } = request.headers;

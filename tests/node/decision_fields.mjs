@@ -1,10 +1,10 @@
-// What a Decision says, in the words that the vectors and all languages share; times in whole microseconds.
+// The fields of a Decision, in the words that the vectors and all languages share. Times are in whole microseconds.
 
-/** Node counts in milliseconds. */
+/** Node's milliseconds as whole microseconds. */
 export const micros = (ms) => (ms === null ? null : Math.round(ms * 1000));
 
 /** Every field of a Decision. */
-export function said(decision) {
+export function fieldsOf(decision) {
   return {
     allowed: decision.allowed,
     shadow: decision.shadow,
@@ -15,7 +15,7 @@ export function said(decision) {
     remaining: decision.remaining,
     retry_after: micros(decision.retryAfterMs),
     reset_after: micros(decision.resetAfterMs),
-    // Milliseconds: a Date knows no more.
+    // In milliseconds, because a Date has no microseconds.
     reset_at: decision.resetAt.getTime(),
     delay: micros(decision.delayMs),
     source: decision.source,
@@ -28,6 +28,6 @@ export function said(decision) {
       reset_after: micros(limit.resetAfterMs),
       exceeded: limit.exceeded,
     })),
-    decisions: decision.decisions.map(said),
+    decisions: decision.decisions.map(fieldsOf),
   };
 }

@@ -1,0 +1,105 @@
+// Calls that wait or hold units: `hold` and `acquire`, their signals and their end.
+
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+
+import { Hold, Limiter, ManualClock, RateLimited } from 'tidegate';
+
+import { Servers } from '../servers/servers.mjs';
+
+describe('holds', () => {
+  const policy = 'concurrency 1';
+
+  it('last as long as the function runs', async () => {
+    const limiter = new Limiter();
+    const result = await limiter.hold(policy, 'a', async (hold) => {
+      assert.ok(hold instanceof Hold && hold.decision.allowed);
+      await assert.rejects(limiter.hold(policy, 'a'), (error) => !error.decision.allowed);
+      return 'done';
+    });
+    assert.equal(result, 'done');
+    await assert.rejects(
+      limiter.hold(policy, 'a', () => {
+        throw new Error('from the function');
+      }),
+      /from the function/,
+    );
+    assert.equal((await limiter.peek(policy, 'a')).remaining, 1);
+  });
+
+  it('are given back when they are disposed', async () => {
+    const limiter = new Limiter();
+    const hold = await limiter.hold(policy, 'a');
+    assert.equal((await limiter.peek(policy, 'a')).remaining, 0);
+    await hold[Symbol.asyncDispose]();
+    await hold.release();
+    assert.equal((await limiter.peek(policy, 'a')).remaining, 1);
+  });
+
+  it('are given back by close', async () => {
+    const servers = await Servers.start('single');
+    try {
+      const one = new Limiter({ store: servers.url, timeoutMs: 20_000 });
+      const other = new Limiter({ store: servers.url, timeoutMs: 20_000 });
+      await one.hold(policy, 'a');
+      await assert.rejects(other.hold(policy, 'a'), RateLimited);
+      await one.close();
+      await (await other.hold(policy, 'a')).release();
+      await other.close();
+    } finally {
+      await servers.close();
+    }
+  });
+});
+
+describe('acquire', () => {
+  it('admits waiting callers in the order they came', async () => {
+    const clock = new ManualClock(1_700_000_000_000);
+    const limiter = new Limiter({ clock });
+    await limiter.check('fixed-window 1/s', 'a');
+    const order = [];
+    const waiting = [1, 2].map((name) => limiter.acquire('fixed-window 1/s', 'a').then(() => order.push(name)));
+    for (let round = 0; order.length < 2 && round < 1_000; round++) {
+      clock.advance(1_000);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    await Promise.all(waiting);
+    assert.deepEqual(order, [1, 2]);
+  });
+
+  it('is denied when it cannot be admitted in time', async () => {
+    const limiter = new Limiter();
+    await limiter.check('fixed-window 1/minute', 'a');
+    assert.equal((await limiter.acquire('fixed-window 1/minute', 'a', { timeoutMs: 10 })).allowed, false);
+    assert.equal((await limiter.acquire('fixed-window 1/minute', 'b', { timeoutMs: 10 })).allowed, true);
+  });
+
+  it('is cancelled by a signal', async () => {
+    const limiter = new Limiter();
+    await limiter.check('fixed-window 1/minute', 'a');
+    const reason = new Error('enough');
+    await assert.rejects(limiter.acquire('fixed-window 1/minute', 'a', { signal: AbortSignal.abort(reason) }), reason);
+    const controller = new AbortController();
+    const waits = limiter.acquire('fixed-window 1/minute', 'a', { signal: controller.signal });
+    setTimeout(() => controller.abort(reason), 5);
+    await assert.rejects(waits, reason);
+    await limiter.clear('fixed-window 1/minute', 'a');
+    // A cancelled caller does not delay the others.
+    assert.ok(
+      (await limiter.acquire('fixed-window 1/minute', 'a', { signal: controller.signal }).catch((e) => e)) === reason,
+    );
+    assert.ok((await limiter.acquire('fixed-window 1/minute', 'a')).allowed);
+  });
+
+  it('is rejected by close', async () => {
+    const limiter = new Limiter();
+    await limiter.check('fixed-window 1/minute', 'a');
+    const waits = limiter.acquire('fixed-window 1/minute', 'a');
+    await Promise.all([assert.rejects(waits, { code: 'closed' }), limiter.close()]);
+    await limiter.close();
+    for (const call of ['check', 'peek', 'clear', 'journal', 'hold', 'acquire']) {
+      await assert.rejects(limiter[call]('5/s', 'k'), { code: 'closed' }, call);
+    }
+    await assert.rejects(limiter.ping(), { code: 'closed' });
+  });
+});
