@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gives the Node package what builds, checks and tests it: node_modules, as the lock file says.
+# Installs what builds, checks and tests the Node package: node_modules, as the lock file says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,7 @@ node -e 'process.exit(Number.parseInt(process.versions.node, 10) < 20 ? 1 : 0)' 
 stamp=node_modules/.tidegate-lock
 if ! cmp -s package-lock.json "$stamp"; then
     echo "node: npm ci"
-    # Nothing that is installed here needs a script of its own, and ours would build what the tests build themselves.
+    # No dependency needs its install scripts, and the package's own would build what the tests build themselves.
     npm ci --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null
     cp package-lock.json "$stamp"
 fi

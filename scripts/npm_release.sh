@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds what a release puts on npm, into .cache/npm: a package for each platform with nothing but a binary, and the package
-# itself without one, which asks for them as optional dependencies. It publishes nothing.
+# Builds the npm packages of a release into .cache/npm: one for each platform, which contains only a binary, and the main package
+# without a binary, which has the others as optional dependencies. It publishes nothing.
 #
-#     scripts/npm_release.sh [TARGET…]      the targets of package.json that are built for on this system, or those named
-#     scripts/npm_release.sh --pack [ROOM]  no builds: the packages, from the binaries in ROOM/artifacts, .cache/npm if not said
+#     scripts/npm_release.sh [TARGET…]        builds the named targets; by default those of package.json that this system can build
+#     scripts/npm_release.sh --pack [FOLDER]  builds nothing: packs the binaries in FOLDER/artifacts, by default .cache/npm
 #
 # A release runs it on three hosts: on Linux for glibc and musl (x64, arm64), on macOS for x64 and arm64, on Windows (in the
-# bash that comes with git) for x64 and arm64. Then it brings their folders .cache/npm/artifacts together on the Linux host
-# and runs it there with --pack. Linux is built for with zig, against a glibc that is old enough for every system that Node
-# 20 runs on; what zig needs is fetched into .cache/zig unless it is there. Apple's and Microsoft's own linkers do both of
-# their machines.
+# bash that comes with git) for x64 and arm64. Then it collects their folders .cache/npm/artifacts on the Linux host and runs
+# the script there with --pack. The Linux targets are built with zig, against a glibc that is old enough for every system that
+# Node 20 runs on; zig is installed into .cache/zig when it is missing. Apple's and Microsoft's own linkers build for both of
+# their architectures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/node.sh
@@ -22,15 +22,15 @@ if [ "${1:-}" = --pack ]; then
     set --
 fi
 case "$(uname -s)" in
-    Linux) at_home=-linux- ;;
-    Darwin) at_home=-apple- ;;
-    *) at_home=-windows- ;;
+    Linux) system=-linux- ;;
+    Darwin) system=-apple- ;;
+    *) system=-windows- ;;
 esac
 targets=("$@")
 if [ "${#targets[@]}" -eq 0 ]; then
-    # Not mapfile: the bash of macOS has none.
+    # Not mapfile, which the bash of macOS does not have.
     while read -r target; do targets+=("$target"); done < <(
-        node -p 'require("./package.json").napi.targets.join("\n")' | grep -e "$at_home"
+        node -p 'require("./package.json").napi.targets.join("\n")' | grep -e "$system"
     )
 fi
 
@@ -44,7 +44,7 @@ zig() {
         echo "release: ${ZIG[*]}, into .cache/zig"
         python3 -m venv .cache/zig
         .cache/zig/bin/pip install --quiet --disable-pip-version-check "${ZIG[@]}"
-        # Under the name that is looked for.
+        # cargo-zigbuild looks for a program of this name.
         printf '#!/bin/sh\nexec "%s" -m ziglang "$@"\n' "$PWD/.cache/zig/bin/python" >.cache/zig/bin/zig
         chmod +x .cache/zig/bin/zig
     fi
@@ -75,10 +75,10 @@ if [ -z "$pack_only" ]; then
     done
 fi
 
-# The package is put together aside, so that the checkout stays as it is.
+# The package is put together in a folder of its own, so that the checkout does not change.
 rm -rf "$out/package" "$out/tarballs"
 mkdir -p "$out/package" "$out/tarballs"
-# Tests pack while others read what is built: it is built again only when it is old.
+# The tests pack while others read the build: it is built again only when a source is newer.
 if [ -n "$(find bindings-node/lib package.json -newer bindings-node/dist/index.mjs 2>&1)" ]; then
     npm run --silent build:lib
 fi
@@ -86,18 +86,18 @@ git ls-files -z package.json README.md LICENSE CHANGELOG.md bindings-node/bindin
 cp -r --parents bindings-node/dist "$out/package"
 (
     cd "$out/package"
-    # Its scripts are for a checkout; whoever installs it builds nothing.
+    # Its scripts are for a checkout; an installation builds nothing.
     npm pkg delete scripts devDependencies
     napi="$OLDPWD/node_modules/.bin/napi"
     "$napi" create-npm-dirs
-    # Only what was built is promised; a platform without a binary says so when it is loaded.
+    # The package depends only on binaries that were built; on other platforms loading it is an error.
     for folder in npm/*/; do
         name="$(basename "$folder")"
         binary="$OLDPWD/$out/artifacts/tidegate.$name.node"
         if [ -f "$binary" ]; then
             cp "$binary" "$folder"
         else
-            echo "release: without $name, of which there is no binary" >&2
+            echo "release: $name is left out, because its binary is missing" >&2
             rm -r "$folder"
         fi
     done

@@ -1,5 +1,5 @@
-// Gives every entry of the package a face for `import`. It only names what the CommonJS files export: so there is one
-// Limiter and one TidegateError in a process, however it is loaded.
+// Writes the ESM file of every entry of the package. It only names what the CommonJS file exports: so there is one Limiter and
+// one TidegateError in a process, however it is loaded.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -13,11 +13,11 @@ for (const entry of Object.values(exports)) {
   const code = readFileSync(file, 'utf8');
   const found = code.matchAll(/^exports\.(\w+) = |^Object\.defineProperty\(exports, "(\w+)"/gm);
   const names = [...new Set([...found].map(([, assigned, defined]) => assigned ?? defined))];
-  const plain = names.filter((name) => name !== '__esModule' && name !== 'default').sort();
+  const named = names.filter((name) => name !== '__esModule' && name !== 'default').sort();
   const source = `./${basename(file.pathname)}`;
-  const faces = names.includes('default') ? ['export default module.default;\n'] : [];
-  if (plain.length > 0) faces.push(`export const { ${plain.join(', ')} } = module;\n`);
+  const lines = names.includes('default') ? ['export default module.default;\n'] : [];
+  if (named.length > 0) lines.push(`export const { ${named.join(', ')} } = module;\n`);
   const types = names.includes('default') ? [`export { default } from '${source}';\n`] : [];
-  writeFileSync(new URL(entry.import.default, root), `import module from '${source}';\n\n${faces.join('')}`);
+  writeFileSync(new URL(entry.import.default, root), `import module from '${source}';\n\n${lines.join('')}`);
   writeFileSync(new URL(entry.import.types, root), `export * from '${source}';\n${types.join('')}`);
 }
