@@ -20,6 +20,7 @@ import {
   LIMIT_RESET_AFTER,
   LIMIT_RETRY_AFTER,
   LIMITS,
+  NEVER,
   REMAINING,
   RESET_AFTER,
   RESET_AT,
@@ -102,7 +103,7 @@ export function numbersAt(answers: Float64Array, at: number, header: number): De
 
 /** Microseconds as milliseconds; `null` for a wait that never ends. */
 function wait(micros: number): number | null {
-  return micros < 0 ? null : micros / 1000;
+  return micros === NEVER ? null : micros / 1000;
 }
 
 function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 
 import type { ManualClock } from './clock.js';
 import type { DecisionNumbers } from './decision.js';
-import { AT, DENIED_FOR, HEADER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } from './layout.js';
+import { AT, DENIED_FOR, HEADER, NEVER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } from './layout.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
 
@@ -97,7 +97,7 @@ export class DenyCache {
 }
 
 function minus(wait: number, passed: number): number {
-  return wait < 0 ? wait : Math.max(0, wait - passed);
+  return wait === NEVER ? wait : Math.max(0, wait - passed);
 }
 
 /** The same denial so many microseconds later. */

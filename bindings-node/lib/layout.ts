@@ -1,4 +1,4 @@
-// How calls and answers lie in the arrays through which they cross. Rust says every number (`bindings-node/src/layout.rs`);
+// How calls and answers lie in the arrays through which they cross. Rust defines every number (`bindings-node/src/layout.rs`);
 // here they are read once, because a property of the native module costs more than a constant.
 
 import { native } from './native.js';

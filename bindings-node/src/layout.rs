@@ -1,6 +1,6 @@
 //! The numbers that Rust and TypeScript share: how calls and answers lie in the arrays through which they cross.
 //!
-//! This is the only place that says them. TypeScript reads them when it loads (`lib/layout.ts`), and the build writes them into
+//! They are defined only here. TypeScript reads them when it loads (`lib/layout.ts`), and the build writes them into
 //! `binding/index.d.ts`.
 //!
 //! Three arrays belong to an open limiter:

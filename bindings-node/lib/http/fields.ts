@@ -3,7 +3,7 @@
 // proves that the result is the core's.
 
 import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
-import { AT, RESET_AFTER, RESET_AT, RETRY_AFTER } from '../layout.js';
+import { AT, NEVER, RESET_AFTER, RESET_AT, RETRY_AFTER } from '../layout.js';
 import { retryAfter } from './refusal.js';
 
 /** Which fields announce the limits: those of the IETF, the older X-RateLimit ones, both, or none. */
@@ -118,6 +118,6 @@ function resetAt(decision: Decision): number {
   const numbers = numbersOf(decision);
   const resets = numbers[RESET_AT];
   const wait = numbers[RETRY_AFTER];
-  const moment = decision.allowed || wait < 0 ? resets : Math.max(resets, numbers[AT] + wait);
+  const moment = decision.allowed || wait === NEVER ? resets : Math.max(resets, numbers[AT] + wait);
   return Math.ceil(moment / MICROS_PER_SECOND);
 }

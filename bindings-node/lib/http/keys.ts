@@ -169,7 +169,7 @@ export function keyOf<Request>(option: KeyOption<Request>, where: string): (requ
   const fail = (value: unknown): never => {
     const name = option.name === '' || option.name === 'key' ? 'the function' : `the function ${option.name}`;
     throw new KeyInvalid(
-      `${where}: ${name} given as key returned ${showValue(value)}, which names nobody: return a text for every request, or leave ` +
+      `${where}: ${name} given as key returned ${showValue(value)}, which cannot be a key: return a text for every request, or leave ` +
         'out requests with skip',
     );
   };

@@ -2,7 +2,7 @@
 // out here in the same way as in the core, which `tests/http` proves.
 
 import { type Decision, numbersOf } from '../decision.js';
-import { RETRY_AFTER } from '../layout.js';
+import { NEVER, RETRY_AFTER } from '../layout.js';
 import { native } from '../native.js';
 
 /** The media type of a problem. */
@@ -22,7 +22,7 @@ export function retryAfter(decision: Decision | undefined): number | null {
   if (decision === undefined) return STORE_WAIT;
   const wait = numbersOf(decision)[RETRY_AFTER];
   if (decision.unavailable) return Math.max(STORE_WAIT, Math.ceil(wait / MICROS_PER_SECOND));
-  return wait < 0 ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
+  return wait === NEVER ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
 }
 
 /** The body, as JSON. It names policies, never keys. */

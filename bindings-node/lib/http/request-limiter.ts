@@ -6,7 +6,7 @@ import { type RateLimitOptions, Settings } from './rate-limit-options.js';
 import type { Awaitable, RequestAdapter } from './request-adapter.js';
 
 /** Where a request remembers its admissions. The same symbol for all copies of this module. */
-const ADMISSION = Symbol.for('tidegate.asked');
+const ADMISSION = Symbol.for('tidegate.admission');
 
 interface Memory<Request extends object, Response> {
   [ADMISSION]?: Admission<Request, Response>;
