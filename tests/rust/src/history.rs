@@ -10,113 +10,81 @@ use tidegate::{
     Algorithm, CheckOptions, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy,
 };
 
-/// A small, seeded stream of numbers (splitmix64): the same on every machine.
-#[derive(Clone, Debug)]
-pub struct Dice(u64);
-
-impl Dice {
-    /// The stream of a seed.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number.
-    pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`.
-    pub const fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// One of these.
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    /// True once in `n` times.
-    pub const fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
+use crate::random::Random;
 
 const SECOND: u64 = 1_000_000;
 
-fn limit(dice: &mut Dice) -> Limit {
-    let algorithm = dice.pick(&Algorithm::ALL);
-    let count = match dice.below(12) {
+fn limit(random: &mut Random) -> Limit {
+    let algorithm = random.pick(&Algorithm::ALL);
+    let count = match random.below(12) {
         0 => 0,
         1 => 1_000_000_000_000,
         2 => 999_999_999_989,
-        3 => dice.below(100_000),
-        4..=6 => dice.below(300) + 1,
-        _ => dice.below(12) + 1,
+        3 => random.below(100_000),
+        4..=6 => random.below(300) + 1,
+        _ => random.below(12) + 1,
     };
-    let period = match dice.below(10) {
+    let period = match random.below(10) {
         0 => Period::from_micros(1_000),
         1 => Period::new(1, tidegate::Unit::Year),
-        2 => Period::new(dice.below(3) + 1, tidegate::Unit::Month),
-        3 => Period::new(dice.below(3) + 1, tidegate::Unit::Week),
-        4 => Period::from_micros(1_000 + dice.below(100 * SECOND)),
-        5 => Period::new(dice.below(40) + 1, tidegate::Unit::Minute),
-        _ => Period::new(dice.below(90) + 1, tidegate::Unit::Second),
+        2 => Period::new(random.below(3) + 1, tidegate::Unit::Month),
+        3 => Period::new(random.below(3) + 1, tidegate::Unit::Week),
+        4 => Period::from_micros(1_000 + random.below(100 * SECOND)),
+        5 => Period::new(random.below(40) + 1, tidegate::Unit::Minute),
+        _ => Period::new(random.below(90) + 1, tidegate::Unit::Second),
     };
     let mut limit = Limit::new(algorithm, count, period.expect("in range")).expect("in range");
-    if algorithm.has_burst() && dice.one_in(2) {
-        let burst = dice.below(count.saturating_mul(2).clamp(1, 1_000_000_000_000)) + 1;
+    if algorithm.has_burst() && random.one_in(2) {
+        let burst = random.below(count.saturating_mul(2).clamp(1, 1_000_000_000_000)) + 1;
         limit = limit.clone().with_burst(burst.min(1_000_000_000_000)).unwrap_or(limit);
     }
-    if algorithm == Algorithm::TokenBucket && dice.one_in(3) {
-        limit = limit.clone().with_initial(dice.below(limit.capacity() + 1)).expect("within capacity");
+    if algorithm == Algorithm::TokenBucket && random.one_in(3) {
+        limit = limit.clone().with_initial(random.below(limit.capacity() + 1)).expect("within capacity");
     }
-    if algorithm == Algorithm::SlidingWindow && dice.one_in(2) {
-        limit = limit.with_precision(dice.below(40) as u32 + 1).expect("in range");
+    if algorithm == Algorithm::SlidingWindow && random.one_in(2) {
+        limit = limit.with_precision(random.below(40) as u32 + 1).expect("in range");
     }
     limit
 }
 
 /// A random policy of one to five limits under a name.
-pub fn policy(dice: &mut Dice, name: &str) -> Policy {
-    let limits = (0..dice.pick(&[1, 1, 1, 2, 2, 3, 4, 5])).map(|_| limit(dice)).collect();
+pub fn policy(random: &mut Random, name: &str) -> Policy {
+    let limits = (0..random.pick(&[1, 1, 1, 2, 2, 3, 4, 5])).map(|_| limit(random)).collect();
     let options = Options {
-        shadow: dice.one_in(10),
-        count_denied: dice.one_in(8),
-        block_for: dice.one_in(8).then(|| Period::new(dice.below(20) + 1, tidegate::Unit::Second).expect("in range")),
-        journal: if dice.one_in(8) { 5 } else { 0 },
+        shadow: random.one_in(10),
+        count_denied: random.one_in(8),
+        block_for: random
+            .one_in(8)
+            .then(|| Period::new(random.below(20) + 1, tidegate::Unit::Second).expect("in range")),
+        journal: if random.one_in(8) { 5 } else { 0 },
         on_store_error: None,
     };
     Policy::new(limits, options).expect("from one to five limits").named(name).expect("a short name")
 }
 
 /// The policy after somebody changed its file: other numbers, sometimes other limits.
-pub fn changed(dice: &mut Dice, policy: &Policy) -> Policy {
+pub fn changed(random: &mut Random, policy: &Policy) -> Policy {
     let mut limits: Vec<Limit> = policy
         .limits()
         .iter()
         .map(|old| {
-            let count = if dice.one_in(3) { old.count() } else { dice.below(2 * old.count().min(1 << 38) + 2) };
+            let count = if random.one_in(3) { old.count() } else { random.below(2 * old.count().min(1 << 38) + 2) };
             let fresh = Limit::new(old.algorithm(), count, old.period()).expect("in range");
             let burst = old.burst().and_then(|burst| fresh.clone().with_burst(burst).ok());
             let limit = burst.unwrap_or(fresh);
             if limit.algorithm() == Algorithm::SlidingWindow {
-                return limit.with_precision(dice.below(30) as u32 + 1).expect("in range");
+                return limit.with_precision(random.below(30) as u32 + 1).expect("in range");
             }
             limit
         })
         .collect();
-    if dice.one_in(3) {
-        limits.push(limit(dice));
+    if random.one_in(3) {
+        limits.push(limit(random));
     }
-    if limits.len() > 1 && dice.one_in(3) {
-        limits.remove(dice.below(limits.len() as u64) as usize);
+    if limits.len() > 1 && random.one_in(3) {
+        limits.remove(random.below(limits.len() as u64) as usize);
     }
-    if dice.one_in(4) {
+    if random.one_in(4) {
         limits.reverse();
     }
     limits.truncate(5);
@@ -139,48 +107,48 @@ pub fn words(decision: &Decision) -> String {
 /// When a call fails.
 #[must_use]
 pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String> {
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let names = [format!("one-{seed}"), format!("two-{seed}")];
-    let mut policies = [policy(&mut dice, &names[0]), policy(&mut dice, &names[1])];
+    let mut policies = [policy(&mut random, &names[0]), policy(&mut random, &names[1])];
     let keys = ["alice", "bob"];
-    let mut now = 1_700_000_000 * SECOND + dice.below(40 * 365 * 86_400 * SECOND / 10);
+    let mut now = 1_700_000_000 * SECOND + random.below(40 * 365 * 86_400 * SECOND / 10);
     clock.set(Duration::from_micros(now));
     let mut said = Vec::new();
     let mut holds: Vec<Hold> = Vec::new();
     let mut last: Option<Decision> = None;
     said.push(format!("policies {:?} {:?}", policies[0], policies[1]));
-    for step in 0..dice.below(28) + 6 {
+    for step in 0..random.below(28) + 6 {
         let period = policies[0].limits()[0].period().micros();
-        let pace = match dice.below(16) {
+        let pace = match random.below(16) {
             0..=3 => 0,
-            4..=7 => dice.below(SECOND / 2),
+            4..=7 => random.below(SECOND / 2),
             8 => 1,
             9 => period,
             10 => period / policies[0].limits()[0].count().max(1),
-            11 => dice.below(2 * period),
+            11 => random.below(2 * period),
             12 => last.as_ref().and_then(Decision::retry_after).map_or(0, |wait| wait.as_micros() as u64),
             13 => {
                 let wait = last.as_ref().and_then(Decision::retry_after).map_or(0, |wait| wait.as_micros() as u64);
                 wait.saturating_sub(1)
             }
-            14 => dice.below(20 * SECOND),
+            14 => random.below(20 * SECOND),
             _ => 0,
         };
-        now = if dice.one_in(14) { now - dice.below(5 * SECOND + period.min(86_400 * SECOND)) } else { now + pace };
+        now = if random.one_in(14) { now - random.below(5 * SECOND + period.min(86_400 * SECOND)) } else { now + pace };
         clock.set(Duration::from_micros(now));
-        let which = dice.pick(&[0, 0, 0, 1]);
+        let which = random.pick(&[0, 0, 0, 1]);
         let policy = policies[which].clone();
-        let key = dice.pick(&keys);
+        let key = random.pick(&keys);
         let capacity = policy.limits()[0].capacity();
-        let cost = match dice.below(12) {
+        let cost = match random.below(12) {
             0 => capacity.max(1),
             1 => capacity / 2 + 1,
             2 => capacity + 1,
-            3 => dice.below(5) + 1,
+            3 => random.below(5) + 1,
             4 => (1 << 53) - 1,
             _ => 1,
         };
-        let line = match dice.below(24) {
+        let line = match random.below(24) {
             0..=10 => {
                 let meta = (policy.options().journal > 0).then(|| format!("meta {step}").into_bytes());
                 let options = CheckOptions { cost, meta };
@@ -193,17 +161,17 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             13 => words(&limiter.charge(&policy, key, cost).expect("a charge")),
             14 => words(&limiter.refund(&policy, key, cost).expect("a refund")),
             15 => match &last {
-                Some(decision) => format!("{:?}", limiter.settle(decision, dice.below(cost.min(1 << 50)) + 1)),
+                Some(decision) => format!("{:?}", limiter.settle(decision, random.below(cost.min(1 << 50)) + 1)),
                 None => String::new(),
             },
-            16 => format!("{:?}", limiter.block(&policy, key, Duration::from_micros(dice.below(9 * SECOND) + 1))),
+            16 => format!("{:?}", limiter.block(&policy, key, Duration::from_micros(random.below(9 * SECOND) + 1))),
             17 => format!("{:?}", limiter.unblock(&policy, key)),
-            18 if dice.one_in(3) => format!("{:?}", limiter.clear(&policy, key)),
+            18 if random.one_in(3) => format!("{:?}", limiter.clear(&policy, key)),
             19 => {
                 let other = policies[1 - which].clone();
                 let cost = cost.min(1 << 50);
                 let entries = [(&policy, key, 1), (&other, keys[0], cost), (&policy, key, cost), (&policy, keys[1], 1)];
-                words(&limiter.check_all(entries[..dice.below(4) as usize + 1].iter().copied()).expect("a check_all"))
+                words(&limiter.check_all(entries[..random.below(4) as usize + 1].iter().copied()).expect("a check_all"))
             }
             20 => match limiter.hold(&policy, key, cost.min(1 << 50)).expect("a hold") {
                 HoldAnswer::Held(hold) => {
@@ -214,12 +182,12 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                 HoldAnswer::Denied(decision) => words(&decision),
             },
             21 if !holds.is_empty() => {
-                drop(holds.remove(dice.below(holds.len() as u64) as usize));
+                drop(holds.remove(random.below(holds.len() as u64) as usize));
                 "dropped".to_owned()
             }
             22 => format!("{:?}", limiter.journal(&policy, key).expect("a journal")),
-            23 if dice.one_in(2) => {
-                policies[which] = changed(&mut dice, &policy);
+            23 if random.one_in(2) => {
+                policies[which] = changed(&mut random, &policy);
                 format!("changed to {:?}", policies[which])
             }
             _ => String::new(),

@@ -1,15 +1,16 @@
 //! What the Rust tests of Tidegate share.
 
+pub mod any_limiter;
 pub mod cluster;
+pub mod decision_values;
 pub mod history;
-pub mod machine;
+pub mod lateness;
 pub mod model;
 pub mod proxy;
 pub mod random;
-pub mod said;
 pub mod servers;
 pub mod sockets;
-pub mod speaker;
+pub mod strategies;
 pub mod threads;
 pub mod vectors;
 pub mod wall_clock;

@@ -8,27 +8,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a connection looks whether the weather has changed.
-const GLANCE: Duration = Duration::from_millis(2);
+/// How often a connection looks whether the condition has changed.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What happens to what passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
+pub enum Condition {
     /// Everything arrives at once.
-    Clear,
+    Healthy,
     /// Every reply arrives that much later.
     Slow(Duration),
-    /// Nothing arrives, in neither direction and without a word; what was sent arrives when the weather clears, as it
+    /// Nothing arrives, in neither direction and without a word; what was sent arrives when the condition clears, as it
     /// does when packets are sent again.
     Silent,
     /// Requests arrive, their replies never do.
-    Swallow,
+    DropReplies,
     /// The first half of a reply arrives, and then the connection ends.
-    Cut,
+    CutReplies,
     /// The first half of a reply arrives, and then nothing more.
-    Stall,
+    StallReplies,
     /// Replies arrive byte by byte, one every so often.
-    Trickle(Duration),
+    TrickleReplies(Duration),
     /// Connections end as soon as they begin, and those that are open end too.
     Refuse,
 }
@@ -41,15 +41,15 @@ pub struct Proxy {
 }
 
 struct Shared {
-    weather: Mutex<Weather>,
+    condition: Mutex<Condition>,
     ended: AtomicBool,
     open: AtomicUsize,
     accepted: AtomicUsize,
 }
 
 impl Shared {
-    fn weather(&self) -> Weather {
-        *self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    fn condition(&self) -> Condition {
+        *self.condition.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_over(&self) -> bool {
@@ -63,12 +63,12 @@ impl Proxy {
     /// # Panics
     /// When the machine has no ports or threads left.
     #[must_use]
-    pub fn before(server: u16) -> Self {
+    pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
         listener.set_nonblocking(true).expect("a listener that does not block");
         let shared = Arc::new(Shared {
-            weather: Mutex::new(Weather::Clear),
+            condition: Mutex::new(Condition::Healthy),
             ended: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             accepted: AtomicUsize::new(0),
@@ -85,8 +85,8 @@ impl Proxy {
     }
 
     /// From now on it is like that, for connections that are open and for new ones.
-    pub fn set(&self, weather: Weather) {
-        *self.shared.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    pub fn set(&self, condition: Condition) {
+        *self.shared.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
     }
 
     /// Connections that are open through it.
@@ -109,7 +109,7 @@ impl Drop for Proxy {
             drop(listener.join());
         }
         while self.open() > 0 {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -117,11 +117,11 @@ impl Drop for Proxy {
 fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
     while !shared.is_over() {
         let Ok((client, _)) = listener.accept() else {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
             continue;
         };
         shared.accepted.fetch_add(1, Ordering::Relaxed);
-        if shared.weather() == Weather::Refuse {
+        if shared.condition() == Condition::Refuse {
             continue;
         }
         let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
@@ -151,16 +151,16 @@ fn end(one: &TcpStream, other: &TcpStream) {
 
 /// Reads what comes within a glance, nothing perhaps; `None` when the connection has ended or is to end.
 fn read(from: &TcpStream, buffer: &mut [u8], shared: &Shared) -> Option<usize> {
-    match shared.weather() {
-        Weather::Refuse => return None,
+    match shared.condition() {
+        Condition::Refuse => return None,
         _ if shared.is_over() => return None,
-        Weather::Silent => {
-            std::thread::sleep(GLANCE);
+        Condition::Silent => {
+            std::thread::sleep(POLL_INTERVAL);
             return Some(0);
         }
         _ => {}
     }
-    from.set_read_timeout(Some(GLANCE)).ok()?;
+    from.set_read_timeout(Some(POLL_INTERVAL)).ok()?;
     match (&mut &*from).read(buffer) {
         Ok(0) => None,
         Ok(count) => Some(count),
@@ -169,11 +169,11 @@ fn read(from: &TcpStream, buffer: &mut [u8], shared: &Shared) -> Option<usize> {
     }
 }
 
-/// Waits, unless the weather changes.
+/// Waits, unless the condition changes.
 fn wait(time: Duration, shared: &Shared) {
-    let (until, weather) = (Instant::now() + time, shared.weather());
-    while Instant::now() < until && shared.weather() == weather && !shared.is_over() {
-        std::thread::sleep(GLANCE.min(until - Instant::now().min(until)));
+    let (until, condition) = (Instant::now() + time, shared.condition());
+    while Instant::now() < until && shared.condition() == condition && !shared.is_over() {
+        std::thread::sleep(POLL_INTERVAL.min(until - Instant::now().min(until)));
     }
 }
 
@@ -182,8 +182,8 @@ fn requests(client: &TcpStream, server: &TcpStream, shared: &Shared) {
     let _ = client.set_nodelay(true);
     while let Some(count) = read(client, &mut buffer, shared) {
         // What was read while silence fell waits too.
-        while shared.weather() == Weather::Silent && !shared.is_over() {
-            std::thread::sleep(GLANCE);
+        while shared.condition() == Condition::Silent && !shared.is_over() {
+            std::thread::sleep(POLL_INTERVAL);
         }
         if (&mut &*server).write_all(&buffer[..count]).is_err() {
             break;
@@ -198,8 +198,8 @@ fn replies(server: &TcpStream, client: &TcpStream, shared: &Shared) {
     let mut stalled = false;
     let mut late: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     while let Some(count) = read(server, &mut buffer, shared) {
-        // When the weather clears everything late comes at once: nothing overtakes it.
-        let slow = matches!(shared.weather(), Weather::Slow(_));
+        // When the condition clears everything late comes at once: nothing overtakes it.
+        let slow = matches!(shared.condition(), Condition::Slow(_));
         while late.front().is_some_and(|(due, _)| !slow || *due <= Instant::now())
             && let Some((_, reply)) = late.pop_front()
         {
@@ -210,48 +210,48 @@ fn replies(server: &TcpStream, client: &TcpStream, shared: &Shared) {
         if count == 0 {
             continue;
         }
-        while shared.weather() == Weather::Silent && !shared.is_over() {
-            std::thread::sleep(GLANCE);
+        while shared.condition() == Condition::Silent && !shared.is_over() {
+            std::thread::sleep(POLL_INTERVAL);
         }
         let reply = &buffer[..count];
-        let sent = match shared.weather() {
+        let sent = match shared.condition() {
             // A stream with a hole in it is of no use to anybody.
             _ if stalled => break,
-            Weather::Clear | Weather::Silent => (&mut &*client).write_all(reply),
-            Weather::Slow(time) => {
+            Condition::Healthy | Condition::Silent => (&mut &*client).write_all(reply),
+            Condition::Slow(time) => {
                 late.push_back((Instant::now() + time, reply.to_vec()));
                 Ok(())
             }
-            Weather::Swallow => {
+            Condition::DropReplies => {
                 stalled = true;
-                while shared.weather() == Weather::Swallow && !shared.is_over() {
+                while shared.condition() == Condition::DropReplies && !shared.is_over() {
                     // Requests go on arriving; their replies are read and thrown away.
-                    let _ = server.set_read_timeout(Some(GLANCE));
+                    let _ = server.set_read_timeout(Some(POLL_INTERVAL));
                     if matches!((&mut &*server).read(&mut buffer), Ok(0)) {
                         break;
                     }
                 }
                 Ok(())
             }
-            Weather::Cut => {
+            Condition::CutReplies => {
                 let _ = (&mut &*client).write_all(&reply[..count / 2]);
                 break;
             }
-            Weather::Stall => {
+            Condition::StallReplies => {
                 stalled = true;
                 let sent = (&mut &*client).write_all(&reply[..count / 2]);
-                while shared.weather() == Weather::Stall && !shared.is_over() {
-                    std::thread::sleep(GLANCE);
+                while shared.condition() == Condition::StallReplies && !shared.is_over() {
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 sent
             }
-            Weather::Trickle(pause) => reply.iter().try_for_each(|byte| {
-                if matches!(shared.weather(), Weather::Trickle(_)) {
+            Condition::TrickleReplies(pause) => reply.iter().try_for_each(|byte| {
+                if matches!(shared.condition(), Condition::TrickleReplies(_)) {
                     wait(pause, shared);
                 }
                 (&mut &*client).write_all(&[*byte])
             }),
-            Weather::Refuse => break,
+            Condition::Refuse => break,
         };
         if sent.is_err() {
             break;

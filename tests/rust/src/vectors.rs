@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tidegate::policy::Format;
 use tidegate::{Builder, Decision, Error, Hold, HoldAnswer, ManualClock, Policy, PolicyFile};
 
+use crate::any_limiter::{AnyLimiter, fresh_prefix};
+use crate::decision_values::{DecisionValues, includes};
 use crate::model::Model;
-use crate::said::{Said, says};
-use crate::speaker::{Speaker, fresh_prefix};
 
 /// What a call said, in words of a step's `expect`, and what else it gave; or why it failed.
 type Outcome = Result<(Value, Option<Value>), Error>;
@@ -26,7 +26,7 @@ const SURE: Duration = Duration::from_millis(200);
 
 /// A store, and how to talk to it.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct Variant {
     /// The store's URL.
     pub store: String,
     /// Through `AsyncLimiter`.
@@ -73,14 +73,14 @@ fn read(path: &Path) -> Vec<Case> {
 }
 
 /// Something that a step of a case did not say as expected.
-pub type Complaint = String;
+pub type Mismatch = String;
 
 impl Case {
     /// Runs it; the complaint says which step, what was expected and what was said.
     ///
     /// # Errors
     /// A complaint.
-    pub fn run(&self, way: &Way) -> Result<(), Complaint> {
+    pub fn run(&self, way: &Variant) -> Result<(), Mismatch> {
         let mut tries = 0;
         loop {
             let began = Instant::now();
@@ -136,7 +136,7 @@ struct Run {
     file: Scratch,
     policies: PolicyFile,
     clock: Arc<ManualClock>,
-    speaker: Speaker,
+    limiter: AnyLimiter,
     model: Model,
     named: BTreeMap<String, Named>,
     /// By name: the hold, and the model's with its policy and key.
@@ -144,7 +144,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(case: &Case, way: &Way) -> Result<Self, Complaint> {
+    fn new(case: &Case, way: &Variant) -> Result<Self, Mismatch> {
         let start = case.value.get("start").map_or(START, |start| start.as_u64().expect("start is a moment"));
         let file = Scratch::new();
         let text = file.write(&policies(&case.value).unwrap_or_else(|| json!({ "unused": "1/s" })));
@@ -157,14 +157,14 @@ impl Run {
             policies: PolicyFile::parse(&text, Format::Json, None).map_err(told)?,
             file,
             clock,
-            speaker: Speaker::new(builder, way.tasks).map_err(told)?,
+            limiter: AnyLimiter::new(builder, way.tasks).map_err(told)?,
             model: Model::new(start),
             named: BTreeMap::new(),
             holds: BTreeMap::new(),
         })
     }
 
-    fn steps(&mut self, case: &Value) -> Result<(), Complaint> {
+    fn steps(&mut self, case: &Value) -> Result<(), Mismatch> {
         let steps = case["steps"].as_array().ok_or("it has no steps")?;
         for (index, step) in steps.iter().enumerate() {
             self.step(step).map_err(|complaint| format!("step {}: {step}\n{complaint}", index + 1))?;
@@ -178,14 +178,14 @@ impl Run {
     }
 
     /// The policy of a name, or of a notation in place.
-    fn policy(&self, name: &str) -> Result<Policy, Complaint> {
+    fn policy(&self, name: &str) -> Result<Policy, Mismatch> {
         match self.policies.get(name) {
             Some(policy) => Ok(policy.clone()),
             None => Policy::parse(name).map_err(|error| format!("{name}: {error}")),
         }
     }
 
-    fn step(&mut self, step: &Value) -> Result<(), Complaint> {
+    fn step(&mut self, step: &Value) -> Result<(), Mismatch> {
         let known = [
             "at", "do", "policy", "policies", "key", "cost", "meta", "as", "of", "for", "entries", "times", "every",
             "expect", "note",
@@ -225,11 +225,11 @@ impl Run {
         {
             return Err(format!("the error does not say {words:?}: {found}"));
         }
-        if !says(&found, &wanted) {
+        if !includes(&found, &wanted) {
             return Err(format!("expected {wanted}\nsaid     {found}\nmodel    {}", modelled.unwrap_or(Value::Null)));
         }
         match modelled {
-            Some(modelled) if !says(&modelled, &wanted) => {
+            Some(modelled) if !includes(&modelled, &wanted) => {
                 Err(format!("the vector is wrong: the model says {modelled}"))
             }
             Some(modelled) if modelled != found => Err(format!("said  {found}\nmodel {modelled}")),
@@ -238,11 +238,11 @@ impl Run {
     }
 
     /// What a limiter and the model say. `None`: nothing that Rust can express.
-    fn act(&mut self, action: &str, step: &Value) -> Result<Option<Outcome>, Complaint> {
+    fn act(&mut self, action: &str, step: &Value) -> Result<Option<Outcome>, Mismatch> {
         if action == "change" {
             let policies = policies(step).ok_or("a change has a policy or policies")?;
             let text = self.file.write(&policies);
-            let result = self.speaker.reload();
+            let result = self.limiter.reload();
             if result.is_ok() {
                 self.policies = PolicyFile::parse(&text, Format::Json, None).map_err(|error| error.to_string())?;
             }
@@ -260,10 +260,10 @@ impl Run {
         let meta = step.get("meta").map(|meta| text(meta).ok_or("meta is a text")).transpose()?;
         let meta = meta.map(String::into_bytes);
         let length = || step["for"].as_u64().map(Duration::from_micros).ok_or("a block has a length");
-        let decided = |decision: &Decision| Said::of(decision).json();
+        let decided = |decision: &Decision| DecisionValues::of(decision).json();
         // The model is only asked about what makes sense.
         let result = match action {
-            "check" => match self.speaker.check(&*name, &key, cost, meta.clone()) {
+            "check" => match self.limiter.check(&*name, &key, cost, meta.clone()) {
                 Err(error) => Err(error),
                 Ok(decision) => {
                     let said = self.model.check(&self.policy(&name)?, &key, cost, meta.as_deref());
@@ -275,13 +275,13 @@ impl Run {
                     Ok((found, Some(said.json())))
                 }
             },
-            "peek" => match self.speaker.peek(&*name, &key, cost) {
+            "peek" => match self.limiter.peek(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(decision) => {
                     Ok((decided(&decision), Some(self.model.peek(&self.policy(&name)?, &key, cost).json())))
                 }
             },
-            "hold" => match self.speaker.hold(&*name, &key, cost) {
+            "hold" => match self.limiter.hold(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(hold) => {
                     let (said, number) = self.model.hold(&self.policy(&name)?, &key, cost);
@@ -297,42 +297,42 @@ impl Run {
                     }
                 }
             },
-            "charge" => match self.speaker.charge(&*name, &key, cost) {
+            "charge" => match self.limiter.charge(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(_) => {
                     self.model.charge(&self.policy(&name)?, &key, cost);
                     Ok((json!({}), None))
                 }
             },
-            "refund" => match self.speaker.refund(&*name, &key, cost) {
+            "refund" => match self.limiter.refund(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(_) => {
                     self.model.refund(&self.policy(&name)?, &key, cost);
                     Ok((json!({}), None))
                 }
             },
-            "block" => match self.speaker.block(&*name, &key, length()?) {
+            "block" => match self.limiter.block(&*name, &key, length()?) {
                 Err(error) => Err(error),
                 Ok(()) => {
                     self.model.block(&self.policy(&name)?, &key, length()?.as_micros() as u64);
                     Ok((json!({}), None))
                 }
             },
-            "unblock" => match self.speaker.unblock(&*name, &key) {
+            "unblock" => match self.limiter.unblock(&*name, &key) {
                 Err(error) => Err(error),
                 Ok(()) => {
                     self.model.block(&self.policy(&name)?, &key, 0);
                     Ok((json!({}), None))
                 }
             },
-            "clear" => match self.speaker.clear(&*name, &key) {
+            "clear" => match self.limiter.clear(&*name, &key) {
                 Err(error) => Err(error),
                 Ok(()) => {
                     self.model.clear(&self.policy(&name)?, &key);
                     Ok((json!({}), None))
                 }
             },
-            "journal" => match self.speaker.journal(&*name, &key) {
+            "journal" => match self.limiter.journal(&*name, &key) {
                 Err(error) => Err(error),
                 Ok(attempts) => {
                     let line = |at: u64, allowed: bool, cost: u64, meta: Option<&Vec<u8>>| {
@@ -354,12 +354,12 @@ impl Run {
     }
 
     /// `settle` and `release`, which are about what an earlier step named.
-    fn after(&mut self, action: &str, of: &str, step: &Value) -> Result<Option<Outcome>, Complaint> {
+    fn after(&mut self, action: &str, of: &str, step: &Value) -> Result<Option<Outcome>, Mismatch> {
         match action {
             "settle" => {
                 let Some(actual) = step["cost"].as_u64() else { return Ok(None) };
                 let named = self.named.get(of).ok_or("no check has that name")?;
-                let result = self.speaker.settle(&named.decision, actual);
+                let result = self.limiter.settle(&named.decision, actual);
                 if result.is_ok() {
                     let (policy, key, charged) = (self.policy(&named.policy)?, named.key.clone(), named.charged);
                     self.model.settle(&policy, &key, charged, actual);
@@ -368,10 +368,10 @@ impl Run {
             }
             "release" => {
                 let (hold, number, policy, key) = self.holds.remove(of).ok_or("no hold has that name")?;
-                match &self.speaker {
-                    Speaker::Blocking(_) => drop(hold),
+                match &self.limiter {
+                    AnyLimiter::Blocking(_) => drop(hold),
                     // Whatever it needs to be given back must run as well.
-                    Speaker::Tasks(_, runtime) => runtime.block_on(async { drop(hold) }),
+                    AnyLimiter::Async(_, runtime) => runtime.block_on(async { drop(hold) }),
                 }
                 self.model.release(&self.policy(&policy)?, &key, number);
                 Ok(Some(Ok((json!({}), None))))
@@ -380,14 +380,14 @@ impl Run {
         }
     }
 
-    fn check_all(&mut self, step: &Value) -> Result<Outcome, Complaint> {
+    fn check_all(&mut self, step: &Value) -> Result<Outcome, Mismatch> {
         let mut entries: Vec<(String, String, u64)> = Vec::new();
         for entry in step["entries"].as_array().ok_or("check_all has entries")? {
             let policy = entry["policy"].as_str().ok_or("an entry names a policy")?.to_owned();
             let key = text(&entry["key"]).ok_or("an entry has a key")?;
             entries.push((policy, key, entry.get("cost").map_or(Some(1), Value::as_u64).ok_or("an entry has a cost")?));
         }
-        Ok(match self.speaker.check_all(&entries) {
+        Ok(match self.limiter.check_all(&entries) {
             Err(error) => Err(error),
             Ok(decision) => {
                 let policies: Vec<Policy> =
@@ -397,7 +397,7 @@ impl Run {
                     .zip(&entries)
                     .map(|(policy, (_, key, cost))| (policy, key.as_str(), *cost))
                     .collect();
-                Ok((Said::of(&decision).json(), Some(self.model.check_all(&asked).json())))
+                Ok((DecisionValues::of(&decision).json(), Some(self.model.check_all(&asked).json())))
             }
         })
     }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::{AsyncLimiter, Builder, ErrorKind, Limiter, OnStoreError};
-use tidegate_tests::machine::{Machine, steadily, stretched};
-use tidegate_tests::proxy::{Proxy, Weather};
+use tidegate_tests::any_limiter::{AnyLimiter, runtime};
+use tidegate_tests::lateness::{LatenessProbe, retry_if_stalled, stretched};
+use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::sockets::open_to;
-use tidegate_tests::speaker::{Speaker, runtime};
 
 const TIMEOUT: Duration = Duration::from_millis(150);
 /// What the promise allows beyond the timeout.
@@ -25,7 +25,7 @@ fn timeout() -> Duration {
 
 fn alone(trial: impl Fn()) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    steadily(trial);
+    retry_if_stalled(trial);
 }
 
 /// In time, but for what the machine was late by: a late answer is woken twice, the thread that hands it out and the one
@@ -41,7 +41,7 @@ fn builder(port: u16) -> Builder {
 
 /// Calls from several threads and from many tasks for a while; none may be late.
 fn hammer(blocking: &Limiter, tasks: &AsyncLimiter, span: Duration, what: &str) -> (u64, u64) {
-    let machine = Machine::watch();
+    let machine = LatenessProbe::start();
     let start = Instant::now();
     let call = |limiter: &Limiter, number: usize| {
         let begun = Instant::now();
@@ -117,24 +117,24 @@ fn recovers(blocking: &Limiter, tasks: &AsyncLimiter, what: &str) {
 fn hold_in_every_weather() {
     alone(|| {
         let redis = Servers::start(Kind::Single);
-        let proxy = Proxy::before(redis.port(0));
+        let proxy = Proxy::to(redis.port(0));
         let blocking = builder(proxy.port()).build().expect("a limiter");
         let tasks = builder(proxy.port()).build_async().expect("a limiter");
-        let weathers = [
-            ("clear", Weather::Clear),
-            ("slow", Weather::Slow(stretched(Duration::from_millis(60)))),
-            ("too slow", Weather::Slow(stretched(Duration::from_millis(200)))),
-            ("silent", Weather::Silent),
-            ("swallow", Weather::Swallow),
-            ("cut", Weather::Cut),
-            ("stall", Weather::Stall),
-            ("trickle", Weather::Trickle(Duration::from_millis(10))),
-            ("refuse", Weather::Refuse),
+        let conditions = [
+            ("clear", Condition::Healthy),
+            ("slow", Condition::Slow(stretched(Duration::from_millis(60)))),
+            ("too slow", Condition::Slow(stretched(Duration::from_millis(200)))),
+            ("silent", Condition::Silent),
+            ("swallow", Condition::DropReplies),
+            ("cut", Condition::CutReplies),
+            ("stall", Condition::StallReplies),
+            ("trickle", Condition::TrickleReplies(Duration::from_millis(10))),
+            ("refuse", Condition::Refuse),
         ];
-        for (what, weather) in weathers {
-            proxy.set(weather);
+        for (what, condition) in conditions {
+            proxy.set(condition);
             let (_, done) = hammer(&blocking, &tasks, Duration::from_millis(600), what);
-            proxy.set(Weather::Clear);
+            proxy.set(Condition::Healthy);
             recovers(&blocking, &tasks, what);
             assert!(done > 0 || !matches!(what, "clear" | "slow"), "{what}: somebody is answered");
         }
@@ -199,24 +199,24 @@ fn a_server_that_stood_still_is_not_flooded_when_it_goes_on() {
 fn replies_that_are_lost_are_not_asked_for_again() {
     alone(|| {
         let redis = Servers::start(Kind::Single);
-        let proxy = Proxy::before(redis.port(0));
+        let proxy = Proxy::to(redis.port(0));
         let direct = builder(redis.port(0)).build().expect("a limiter");
-        for weather in [Weather::Swallow, Weather::Cut, Weather::Stall] {
+        for condition in [Condition::DropReplies, Condition::CutReplies, Condition::StallReplies] {
             let blocking = builder(proxy.port()).build().expect("a limiter");
             let tasks = builder(proxy.port()).build_async().expect("a limiter");
             blocking.check(POLICY, "warm").expect("a decision");
             runtime().block_on(tasks.check(POLICY, "warm")).expect("a decision");
             for turn in 0..4 {
-                proxy.set(weather);
-                let (one, two) = (format!("{weather:?} one {turn}"), format!("{weather:?} two {turn}"));
+                proxy.set(condition);
+                let (one, two) = (format!("{condition:?} one {turn}"), format!("{condition:?} two {turn}"));
                 let first = blocking.check(POLICY, &one);
                 let second = runtime().block_on(tasks.check(POLICY, &two));
-                assert!(first.is_err() && second.is_err(), "{weather:?}: the answer was lost");
-                proxy.set(Weather::Clear);
+                assert!(first.is_err() && second.is_err(), "{condition:?}: the answer was lost");
+                proxy.set(Condition::Healthy);
                 recovers(&blocking, &tasks, "lost");
                 for key in [one, two] {
                     let used = 1_000_000 - direct.peek(POLICY, &key, 1).expect("a peek").remaining();
-                    assert!(used <= 1, "{weather:?}: counted {used} times");
+                    assert!(used <= 1, "{condition:?}: counted {used} times");
                 }
             }
         }
@@ -312,7 +312,7 @@ fn entries(keys: &[String], costs: [u64; 3]) -> Vec<(String, String, u64)> {
 fn a_whole_over_several_stores_has_the_time_of_one_call() {
     alone(|| {
         let servers = [(); 3].map(|()| Servers::start(Kind::Single));
-        let proxies = servers.each_ref().map(|server| Proxy::before(server.port(0)));
+        let proxies = servers.each_ref().map(|server| Proxy::to(server.port(0)));
         let urls = proxies.each_ref().map(|proxy| format!("redis://127.0.0.1:{}/0", proxy.port()));
         let left = |store: usize, key: &str| {
             let limiter = builder(servers[store].port(0)).timeout(Duration::from_secs(5)).build().expect("a limiter");
@@ -320,7 +320,7 @@ fn a_whole_over_several_stores_has_the_time_of_one_call() {
         };
         for tasks in [false, true] {
             let limiter = Limiter::builder().stores(urls.iter().map(String::as_str)).timeout(timeout());
-            let limiter = Speaker::new(limiter.on_store_error(OnStoreError::Raise), tasks).expect("a limiter");
+            let limiter = AnyLimiter::new(limiter.on_store_error(OnStoreError::Raise), tasks).expect("a limiter");
             until("all answer", || limiter.ping().is_ok());
             // One key of each server.
             let keys: Vec<String> = (0..3)
@@ -336,11 +336,11 @@ fn a_whole_over_several_stores_has_the_time_of_one_call() {
                 })
                 .collect();
             let call = |what: &str, slow: u64, costs: [u64; 3]| {
-                proxies.iter().for_each(|proxy| proxy.set(Weather::Slow(stretched(Duration::from_millis(slow)))));
-                let (machine, begun) = (Machine::watch(), Instant::now());
+                proxies.iter().for_each(|proxy| proxy.set(Condition::Slow(stretched(Duration::from_millis(slow)))));
+                let (machine, begun) = (LatenessProbe::start(), Instant::now());
                 let answer = limiter.check_all(&entries(&keys, costs));
                 let took = begun.elapsed();
-                proxies.iter().for_each(|proxy| proxy.set(Weather::Clear));
+                proxies.iter().for_each(|proxy| proxy.set(Condition::Healthy));
                 println!("{what:<24} took {took:?}");
                 in_time(took, timeout(), machine.late(), what);
                 until("what the first was charged is given back", || left(0, &keys[0]) == 10);
@@ -361,7 +361,7 @@ fn a_whole_over_several_stores_has_the_time_of_one_call() {
 fn what_one_node_was_charged_is_given_back_when_another_is_too_late() {
     alone(|| {
         let cluster = Servers::start(Kind::Cluster);
-        let proxy = Proxy::before(cluster.port(0));
+        let proxy = Proxy::to(cluster.port(0));
         let bus = cluster.port(0) + 10_000;
         cluster.command(0, &["CONFIG", "SET", "cluster-announce-bus-port", &bus.to_string()]);
         cluster.command(0, &["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
@@ -370,7 +370,7 @@ fn what_one_node_was_charged_is_given_back_when_another_is_too_late() {
         let timeout = stretched(Duration::from_millis(300));
         for tasks in [false, true] {
             let limiter = Limiter::builder().store(cluster.url()).timeout(timeout).bare();
-            let limiter = Speaker::new(limiter, tasks).expect("a limiter");
+            let limiter = AnyLimiter::new(limiter, tasks).expect("a limiter");
             let policy = "fixed-window 10/hour";
             until("it is connected", || limiter.check(policy, "warm", 1, None).is_ok());
             let size = || cluster.command(0, &["DBSIZE"]);
@@ -383,11 +383,11 @@ fn what_one_node_was_charged_is_given_back_when_another_is_too_late() {
             assert!(!slow.is_empty() && !others.is_empty(), "keys of the slow node and others");
             let all: Vec<_> = others.iter().chain(&slow).map(|key| (policy.to_owned(), key.clone(), 1)).collect();
             // Time enough to say that it would admit, and not to charge.
-            proxy.set(Weather::Slow(timeout * 2 / 3));
-            let (machine, begun) = (Machine::watch(), Instant::now());
+            proxy.set(Condition::Slow(timeout * 2 / 3));
+            let (machine, begun) = (LatenessProbe::start(), Instant::now());
             let error = limiter.check_all(&all).expect_err("one is too late");
             let took = begun.elapsed();
-            proxy.set(Weather::Clear);
+            proxy.set(Condition::Healthy);
             assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
             assert!(took >= timeout, "it took {took:?}");
             in_time(took, timeout, machine.late(), "one too late");

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::{Decision, ErrorKind, Limiter, OnStoreError, Source};
-use tidegate_tests::machine::{Machine, steadily, stretched};
-use tidegate_tests::proxy::{Proxy, Weather};
+use tidegate_tests::lateness::{LatenessProbe, retry_if_stalled, stretched};
+use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::threads;
 
@@ -141,7 +141,7 @@ fn survive(mut fault: Fault<'_>) {
         }
     }
     // What this machine adds by itself to a wait, while it carries the same load: often enough for a thousandth to be told.
-    let machine = Machine::watch();
+    let machine = LatenessProbe::start();
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     (fault.begin)();
@@ -254,10 +254,10 @@ fn tell(connection: &mut redis::Connection, words: &[&str]) {
 }
 
 /// The same through a bad network.
-fn weathered(name: &str, seconds: f64, weather: Weather) {
+fn through_a_proxy(name: &str, seconds: f64, condition: Condition) {
     let servers = Servers::start(Kind::Single);
-    let proxy = Proxy::before(servers.port(0));
-    let fault = fault(name, &servers, seconds, || proxy.set(weather), || proxy.set(Weather::Clear));
+    let proxy = Proxy::to(servers.port(0));
+    let fault = fault(name, &servers, seconds, || proxy.set(condition), || proxy.set(Condition::Healthy));
     survive(Fault { url: format!("redis://127.0.0.1:{}/0", proxy.port()), ..fault });
     let patience = Instant::now() + Duration::from_secs(2);
     while proxy.open() > 0 {
@@ -367,43 +367,43 @@ fn no_more_connections() {
 
 #[test]
 fn nothing_arrives() {
-    weathered("silence", 1.0, Weather::Silent);
+    through_a_proxy("silence", 1.0, Condition::Silent);
 }
 
 #[test]
 fn everything_arrives_too_late() {
-    weathered("late", 1.0, Weather::Slow(TIMEOUT + Duration::from_millis(150)));
+    through_a_proxy("late", 1.0, Condition::Slow(TIMEOUT + Duration::from_millis(150)));
 }
 
 #[test]
 fn answers_are_swallowed() {
-    weathered("swallowed", 1.0, Weather::Swallow);
+    through_a_proxy("swallowed", 1.0, Condition::DropReplies);
 }
 
 #[test]
 fn answers_are_cut() {
-    weathered("cut", 0.7, Weather::Cut);
+    through_a_proxy("cut", 0.7, Condition::CutReplies);
 }
 
 #[test]
 fn answers_stall_in_the_middle() {
-    weathered("stalled", 1.0, Weather::Stall);
+    through_a_proxy("stalled", 1.0, Condition::StallReplies);
 }
 
 #[test]
 fn answers_trickle() {
-    weathered("trickling", 1.0, Weather::Trickle(Duration::from_millis(50)));
+    through_a_proxy("trickling", 1.0, Condition::TrickleReplies(Duration::from_millis(50)));
 }
 
 #[test]
 fn connections_are_refused() {
-    weathered("refused", 0.7, Weather::Refuse);
+    through_a_proxy("refused", 0.7, Condition::Refuse);
 }
 
 /// What must not be noticed at all.
 fn unnoticed(url: &str, happens: impl Fn()) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    steadily(|| bear(url, &happens));
+    retry_if_stalled(|| bear(url, &happens));
 }
 
 fn bear(url: &str, happens: &impl Fn()) {
@@ -456,12 +456,12 @@ fn scripts_are_flushed() {
 #[test]
 fn a_slow_link_is_no_fault() {
     let servers = Servers::start(Kind::Single);
-    let proxy = Proxy::before(servers.port(0));
+    let proxy = Proxy::to(servers.port(0));
     unnoticed(&format!("redis://127.0.0.1:{}/0", proxy.port()), || {
-        proxy.set(Weather::Clear);
+        proxy.set(Condition::Healthy);
         // Over such a link a call has the time for one round trip, not for connecting too.
         std::thread::sleep(Duration::from_millis(300));
-        proxy.set(Weather::Slow(TIMEOUT - Duration::from_millis(100)));
+        proxy.set(Condition::Slow(TIMEOUT - Duration::from_millis(100)));
         std::thread::sleep(Duration::from_secs(1));
     });
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tidegate::{Algorithm, CheckOptions, Hold, HoldAnswer, Limiter, ManualClock, Policy};
-use tidegate_tests::model::{Model, Noted};
-use tidegate_tests::random::{self, Deed};
-use tidegate_tests::said::Said;
+use tidegate_tests::decision_values::DecisionValues;
+use tidegate_tests::model::{JournalEntry, Model};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::strategies::{self, Action};
 
 const START: u64 = 1_704_067_200_000_000;
 const WINDOWS: &[Algorithm] = &[Algorithm::SlidingLog, Algorithm::SlidingWindow];
@@ -49,12 +49,12 @@ impl Timed {
         self.set(self.now + time);
     }
 
-    fn check(&self, policy: &Policy, cost: u64) -> Said {
-        Said::of(&self.limiter.check_n(policy, "key", cost).expect("a check"))
+    fn check(&self, policy: &Policy, cost: u64) -> DecisionValues {
+        DecisionValues::of(&self.limiter.check_n(policy, "key", cost).expect("a check"))
     }
 
-    fn peek(&self, policy: &Policy, cost: u64) -> Said {
-        Said::of(&self.limiter.peek(policy, "key", cost).expect("a peek"))
+    fn peek(&self, policy: &Policy, cost: u64) -> DecisionValues {
+        DecisionValues::of(&self.limiter.peek(policy, "key", cost).expect("a peek"))
     }
 
     fn refund(&self, policy: &Policy, cost: u64) {
@@ -62,85 +62,91 @@ impl Timed {
     }
 }
 
-/// Does the deeds with a limiter and with the model; every answer must be the same.
-fn agree(policy: &Policy, deeds: &[(i64, Deed)]) -> Result<(), TestCaseError> {
+/// Does the actions with a limiter and with the model; every answer must be the same.
+fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError> {
     let mut real = Timed::new();
     let mut model = Model::new(START);
     let mut policy = policy.clone();
     let mut holds: Vec<(Hold, u64, Policy)> = Vec::new();
     let mut last = None;
-    for (index, (pace, deed)) in deeds.iter().enumerate() {
+    for (index, (pace, action)) in actions.iter().enumerate() {
         let now = real.now.saturating_add_signed(*pace).max(START / 2);
         real.set(now);
         model.set(now);
         let limiter = &real.limiter;
-        match deed {
-            Deed::Check(cost) => {
+        match action {
+            Action::Check(cost) => {
                 let meta = Some(vec![index as u8]);
                 let options = CheckOptions { cost: *cost, meta: meta.clone() };
                 let decision = limiter.check_with(&policy, "key", &options).expect("a check");
                 let said = model.check(&policy, "key", *cost, meta.as_deref());
-                prop_assert_eq!(Said::of(&decision), said.clone(), "{}: {:?}", index, deed);
+                prop_assert_eq!(DecisionValues::of(&decision), said.clone(), "{}: {:?}", index, action);
                 let charged = if said.allowed && !said.shadow { *cost } else { 0 };
                 last = Some((decision, charged));
             }
-            Deed::Peek(cost) => {
-                prop_assert_eq!(real.peek(&policy, *cost), model.peek(&policy, "key", *cost), "{}: {:?}", index, deed);
+            Action::Peek(cost) => {
+                prop_assert_eq!(
+                    real.peek(&policy, *cost),
+                    model.peek(&policy, "key", *cost),
+                    "{}: {:?}",
+                    index,
+                    action
+                );
             }
-            Deed::Charge(cost) => {
+            Action::Charge(cost) => {
                 limiter.charge(&policy, "key", *cost).expect("a charge");
                 model.charge(&policy, "key", *cost);
             }
-            Deed::Refund(cost) => {
+            Action::Refund(cost) => {
                 real.refund(&policy, *cost);
                 model.refund(&policy, "key", *cost);
             }
-            Deed::Settle(actual) => {
+            Action::Settle(actual) => {
                 if let Some((decision, charged)) = &last {
                     limiter.settle(decision, *actual).expect("a settle");
                     model.settle(&policy, "key", *charged, *actual);
                 }
             }
-            Deed::Block(length) => {
+            Action::Block(length) => {
                 limiter.block(&policy, "key", Duration::from_micros(*length)).expect("a block");
                 model.block(&policy, "key", *length);
             }
-            Deed::Unblock => {
+            Action::Unblock => {
                 limiter.unblock(&policy, "key").expect("an unblock");
                 model.block(&policy, "key", 0);
             }
-            Deed::Clear => {
+            Action::Clear => {
                 limiter.clear(&policy, "key").expect("a clear");
                 model.clear(&policy, "key");
             }
-            Deed::Hold(cost) => {
+            Action::Hold(cost) => {
                 let (said, number) = model.hold(&policy, "key", *cost);
                 match (limiter.hold(&policy, "key", *cost).expect("a hold"), number) {
                     (HoldAnswer::Held(hold), Some(number)) => {
-                        prop_assert_eq!(Said::of(hold.decision()), said, "{}: {:?}", index, deed);
+                        prop_assert_eq!(DecisionValues::of(hold.decision()), said, "{}: {:?}", index, action);
                         holds.push((hold, number, policy.clone()));
                     }
                     (HoldAnswer::Denied(decision), None) => {
-                        prop_assert_eq!(Said::of(&decision), said, "{}: {:?}", index, deed)
+                        prop_assert_eq!(DecisionValues::of(&decision), said, "{}: {:?}", index, action)
                     }
-                    (found, _) => prop_assert!(false, "{}: {:?} gave {:?}, not {:?}", index, deed, found, said),
+                    (found, _) => prop_assert!(false, "{}: {:?} gave {:?}, not {:?}", index, action, found, said),
                 }
             }
-            Deed::Release => {
+            Action::Release => {
                 if !holds.is_empty() {
                     let (hold, number, policy) = holds.remove(0);
                     drop(hold);
                     model.release(&policy, "key", number);
                 }
             }
-            Deed::CheckAll(one, two) => {
+            Action::CheckAll(one, two) => {
                 let entries = [(&policy, "key", *one), (&policy, "other", *two), (&policy, "key", 1)];
                 let decision = limiter.check_all(entries).expect("a check_all");
-                prop_assert_eq!(Said::of(&decision), model.check_all(&entries), "{}: {:?}", index, deed);
+                prop_assert_eq!(DecisionValues::of(&decision), model.check_all(&entries), "{}: {:?}", index, action);
             }
-            Deed::Journal => {
+            Action::Journal => {
                 let attempts = limiter.journal(&policy, "key").expect("a journal");
-                let attempts = attempts.into_iter().map(|one| Noted {
+                let attempts = attempts.into_iter().map(|one| JournalEntry {
                     at: one.at,
                     allowed: one.allowed,
                     cost: one.cost,
@@ -148,10 +154,10 @@ fn agree(policy: &Policy, deeds: &[(i64, Deed)]) -> Result<(), TestCaseError> {
                 });
                 prop_assert_eq!(attempts.collect::<Vec<_>>(), model.journal(&policy, "key"), "{}", index);
             }
-            Deed::Change(counts) => {
+            Action::Change(counts) => {
                 // What a hold or a decision was made with is the old policy; vectors say what that means.
                 if holds.is_empty() {
-                    policy = random::changed(&policy, counts);
+                    policy = strategies::changed(&policy, counts);
                     last = None;
                 }
             }
@@ -167,23 +173,23 @@ proptest! {
 
     #[test]
     fn every_call_says_what_the_model_says(
-        policy in random::policy(&Algorithm::ALL, 3, random::any_options()),
-        deeds in proptest::collection::vec((random::pace(), random::any_deed()), 1..40),
+        policy in strategies::policy(&Algorithm::ALL, 3, strategies::any_options()),
+        actions in proptest::collection::vec((strategies::pace(), strategies::any_action()), 1..40),
     ) {
-        let deeds: Vec<(i64, Deed)> = deeds.into_iter().map(|(pace, deed)| (pace as i64, deed)).collect();
-        agree(&policy, &deeds)?;
+        let actions: Vec<(i64, Action)> = actions.into_iter().map(|(pace, action)| (pace as i64, action)).collect();
+        agree(&policy, &actions)?;
     }
 
     #[test]
     fn time_does_not_run_backwards(
-        policy in random::policy(&Algorithm::ALL, 2, random::plain()),
-        deeds in proptest::collection::vec((random::pace(), any::<bool>(), random::consuming_deed()), 1..40),
+        policy in strategies::policy(&Algorithm::ALL, 2, strategies::plain()),
+        actions in proptest::collection::vec((strategies::pace(), any::<bool>(), strategies::consuming_action()), 1..40),
     ) {
-        let deeds: Vec<(i64, Deed)> = deeds
+        let actions: Vec<(i64, Action)> = actions
             .into_iter()
-            .map(|(pace, back, deed)| (if back { -(pace as i64) } else { pace as i64 }, deed))
+            .map(|(pace, back, action)| (if back { -(pace as i64) } else { pace as i64 }, action))
             .collect();
-        agree(&policy, &deeds)?;
+        agree(&policy, &actions)?;
     }
 }
 
@@ -201,8 +207,8 @@ proptest! {
 
     #[test]
     fn no_window_holds_more_than_n(
-        policy in random::policy(WINDOWS, 1, random::plain()),
-        checks in proptest::collection::vec((random::pace(), 1u64..6), 1..150),
+        policy in strategies::policy(WINDOWS, 1, strategies::plain()),
+        checks in proptest::collection::vec((strategies::pace(), 1u64..6), 1..150),
     ) {
         let limit = &policy.limits()[0];
         let mut real = Timed::new();
@@ -219,9 +225,9 @@ proptest! {
 
     #[test]
     fn a_wait_is_exact(
-        policy in random::policy(TIMED, 3, random::plain()),
-        before in proptest::collection::vec((random::pace(), random::cost()), 1..30),
-        cost in random::cost(),
+        policy in strategies::policy(TIMED, 3, strategies::plain()),
+        before in proptest::collection::vec((strategies::pace(), strategies::cost()), 1..30),
+        cost in strategies::cost(),
     ) {
         let mut real = Timed::new();
         for (pace, cost) in before {
@@ -253,10 +259,10 @@ proptest! {
     #[test]
     fn a_reset_stays_where_it_is(
         // A bucket with `initial` is forgotten when it was full for long, and then begins anew.
-        policy in random::policy(&Algorithm::ALL, 1, random::plain())
+        policy in strategies::policy(&Algorithm::ALL, 1, strategies::plain())
             .prop_filter("no initial", |policy| policy.limits()[0].initial().is_none()),
         costs in proptest::collection::vec(1u64..6, 1..20),
-        paces in proptest::collection::vec(random::pace(), 1..20),
+        paces in proptest::collection::vec(strategies::pace(), 1..20),
     ) {
         let mut real = Timed::new();
         for cost in costs {
@@ -280,14 +286,14 @@ proptest! {
 
     #[test]
     fn giving_back_makes_no_credit(
-        policy in random::policy(&Algorithm::ALL, 2, random::plain()),
-        deeds in proptest::collection::vec((any::<bool>(), 1u64..12), 1..60),
+        policy in strategies::policy(&Algorithm::ALL, 2, strategies::plain()),
+        actions in proptest::collection::vec((any::<bool>(), 1u64..12), 1..60),
     ) {
         // At one moment, what is out is what was admitted less what was given back of it; never more than fits.
         let real = Timed::new();
         let fits = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
         let mut out = 0;
-        for (checks, units) in deeds {
+        for (checks, units) in actions {
             if !checks {
                 real.refund(&policy, units);
                 out -= units.min(out);

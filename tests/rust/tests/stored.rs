@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use redis::Connection;
 use tidegate::{Algorithm, CheckOptions, Decision, Limiter, ManualClock, Options, Policy};
+use tidegate_tests::any_limiter::fresh_prefix;
+use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::Model;
-use tidegate_tests::random::{self, Deed};
-use tidegate_tests::said::Said;
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::speaker::fresh_prefix;
+use tidegate_tests::strategies::{self, Action};
 
 const START: u64 = 1_704_067_200_000_000;
 const ALL_NINE: &str = "fixed-window 5/minute; calendar-window 5/minute; sliding-log 5/minute; 5/minute; \
@@ -96,12 +96,12 @@ proptest! {
 
     #[test]
     fn a_denial_leaves_every_byte(
-        policy in random::policy(&Algorithm::ALL, 3, random::plain())
+        policy in strategies::policy(&Algorithm::ALL, 3, strategies::plain())
             .prop_filter("a bucket with initial begins with the first denial", |policy| {
                 policy.limits().iter().all(|limit| limit.initial().is_none_or(|initial| initial == limit.capacity()))
             }),
-        before in proptest::collection::vec((random::pace(), 1u64..6), 0..20),
-        later in proptest::collection::vec((random::pace(), 1u64..50), 1..6),
+        before in proptest::collection::vec((strategies::pace(), 1u64..6), 0..20),
+        later in proptest::collection::vec((strategies::pace(), 1u64..50), 1..6),
     ) {
         let mut stored = Stored::new();
         for (pace, cost) in before {
@@ -125,33 +125,33 @@ proptest! {
 
     #[test]
     fn every_key_ends_within_a_second_after_its_meaning(
-        policy in random::policy(&Algorithm::ALL, 3, random::any_options())
+        policy in strategies::policy(&Algorithm::ALL, 3, strategies::any_options())
             .prop_filter("a bucket with initial means something for as long again", |policy| {
                 policy.limits().iter().all(|limit| limit.initial().is_none_or(|initial| initial == limit.capacity()))
             }),
-        deeds in proptest::collection::vec((random::pace(), random::any_deed()), 1..15),
+        actions in proptest::collection::vec((strategies::pace(), strategies::any_action()), 1..15),
     ) {
         let mut stored = Stored::new();
         let mut blocked_until = 0;
-        for (pace, deed) in deeds {
+        for (pace, action) in actions {
             stored.pass(pace);
             let began = Instant::now();
             let limiter = &stored.limiter;
-            match deed {
-                Deed::Check(cost) => {
+            match action {
+                Action::Check(cost) => {
                     let decision = stored.check(&policy, cost);
                     if !decision.allowed() || decision.shadow() {
                         continue;
                     }
                     blocked_until = 0;
                 }
-                Deed::Charge(cost) => drop(limiter.charge(&policy, "key", cost).expect("a charge")),
-                Deed::Refund(cost) => drop(limiter.refund(&policy, "key", cost).expect("a refund")),
-                Deed::Unblock => {
+                Action::Charge(cost) => drop(limiter.charge(&policy, "key", cost).expect("a charge")),
+                Action::Refund(cost) => drop(limiter.refund(&policy, "key", cost).expect("a refund")),
+                Action::Unblock => {
                     limiter.unblock(&policy, "key").expect("an unblock");
                     blocked_until = 0;
                 }
-                Deed::Block(length) => {
+                Action::Block(length) => {
                     limiter.block(&policy, "key", Duration::from_micros(length)).expect("a block");
                     blocked_until = stored.now + length;
                 }
@@ -206,18 +206,18 @@ proptest! {
     fn a_long_log_says_what_the_model_says(
         count in 150u64..400,
         twin in prop_oneof![Just(""), Just("; sliding-log 500/10s"), Just("; sliding-log 250/9s; gcra 1000/s")],
-        deeds in proptest::collection::vec((0u64..60_000, 0u8..100, 1u64..4, 1u64..200), 300..500),
+        actions in proptest::collection::vec((0u64..60_000, 0u8..100, 1u64..4, 1u64..200), 300..500),
     ) {
         let mut stored = Stored::new();
         let mut model = Model::new(START);
         let mut policy = policy(&format!("sliding-log {count}/10s{twin}"), Options::default());
-        for (pace, kind, cost, many) in deeds {
+        for (pace, kind, cost, many) in actions {
             stored.pass(if kind == 0 { pace * 100 } else { pace });
             model.set(stored.now);
             match kind {
                 0..=1 => {
                     let counts: Vec<u64> = policy.limits().iter().map(|_| 100 + many).collect();
-                    policy = random::changed(&policy, &counts);
+                    policy = strategies::changed(&policy, &counts);
                 }
                 2..=4 => {
                     stored.limiter.refund(&policy, "key", many).expect("a refund");
@@ -228,11 +228,11 @@ proptest! {
                     model.charge(&policy, "key", cost);
                 }
                 7..=12 => {
-                    let found = Said::of(&stored.limiter.peek(&policy, "key", many).expect("a peek"));
+                    let found = DecisionValues::of(&stored.limiter.peek(&policy, "key", many).expect("a peek"));
                     prop_assert_eq!(found, model.peek(&policy, "key", many));
                 }
-                13..=18 => prop_assert_eq!(Said::of(&stored.check(&policy, many)), model.check(&policy, "key", many, None)),
-                _ => prop_assert_eq!(Said::of(&stored.check(&policy, cost)), model.check(&policy, "key", cost, None)),
+                13..=18 => prop_assert_eq!(DecisionValues::of(&stored.check(&policy, many)), model.check(&policy, "key", many, None)),
+                _ => prop_assert_eq!(DecisionValues::of(&stored.check(&policy, cost)), model.check(&policy, "key", cost, None)),
             }
         }
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::{Builder, Decision, ErrorKind, Limiter, OnStoreError, Source};
+use tidegate_tests::any_limiter::{AnyLimiter, runtime};
 use tidegate_tests::cluster::move_slot;
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::speaker::{Speaker, runtime};
 use tidegate_tests::wall_clock::wait_out_the_end_of_an_hour;
 
 const POLICY: &str = "fixed-window 1000000/hour";
@@ -21,8 +21,8 @@ fn builder(url: &str) -> Builder {
     Limiter::builder().store(url).timeout(Duration::from_secs(3)).bare()
 }
 
-fn both(url: &str) -> [Speaker; 2] {
-    [false, true].map(|tasks| Speaker::new(builder(url), tasks).expect("a limiter"))
+fn both(url: &str) -> [AnyLimiter; 2] {
+    [false, true].map(|tasks| AnyLimiter::new(builder(url), tasks).expect("a limiter"))
 }
 
 fn used(decision: &Decision) -> u64 {

@@ -1,7 +1,7 @@
 //! Behaviour as data: every file of `tests/vectors`, over every store and through both limiters.
 
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::vectors::{Case, Way, cases};
+use tidegate_tests::vectors::{Case, Variant, cases};
 
 /// Files that are not run here, each with its reason. There is none: think twice.
 const SKIPPED: [&str; 0] = [];
@@ -18,7 +18,7 @@ fn hold_over_every_store() {
     assert_eq!(pending.len(), PENDING.len(), "every pending case exists");
     for store in ["memory://", redis, &format!("{redis}?protocol=3"), cluster.url()].map(str::to_owned) {
         for tasks in [false, true] {
-            let way = Way { store: store.clone(), tasks };
+            let way = Variant { store: store.clone(), tasks };
             let complaints: Vec<String> = cases.iter().filter_map(|case| case.run(&way).err()).collect();
             assert!(complaints.is_empty(), "{} complaints\n\n{}", complaints.len(), complaints.join("\n\n"));
             for case in &pending {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use tidegate::{Algorithm, Policy};
 
-use crate::said::{LimitSaid, Said};
+use crate::decision_values::{DecisionValues, LimitValues};
 use ledger::Ledger;
 
 /// An attempt that a journal remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
+pub struct JournalEntry {
     /// When, in microseconds since 1970.
     pub at: u64,
     /// Whether it was charged as admitted.
@@ -46,7 +46,7 @@ struct Kept {
 pub struct Model {
     now: u64,
     usages: BTreeMap<(String, String), Usage>,
-    journals: BTreeMap<(String, String), Vec<Noted>>,
+    journals: BTreeMap<(String, String), Vec<JournalEntry>>,
     kept: Vec<Kept>,
     holds: u64,
 }
@@ -142,7 +142,15 @@ impl Usage {
 
     /// What a call of `cost` says: `refusing` are the limits that refused it when it was asked, the rest is told as it
     /// is now.
-    fn said(&self, policy: &Policy, now: u64, cost: u64, admitted: bool, charged: u64, refusing: &[bool]) -> Said {
+    fn said(
+        &self,
+        policy: &Policy,
+        now: u64,
+        cost: u64,
+        admitted: bool,
+        charged: u64,
+        refusing: &[bool],
+    ) -> DecisionValues {
         let shadow = policy.options().shadow && !admitted;
         let views: Vec<(Ledger, Option<u64>)> = self
             .seen(now)
@@ -153,10 +161,10 @@ impl Usage {
                 (ledger, admits_at)
             })
             .collect();
-        let limits: Vec<LimitSaid> = views
+        let limits: Vec<LimitValues> = views
             .iter()
             .zip(refusing)
-            .map(|((ledger, admits_at), refused)| LimitSaid {
+            .map(|((ledger, admits_at), refused)| LimitValues {
                 algorithm: ledger.limit.algorithm().name().to_owned(),
                 limit: ledger.capacity(),
                 period: ledger.limit.period().micros(),
@@ -171,7 +179,7 @@ impl Usage {
         let wait = waits.try_fold(blocked, |longest, wait| wait.map(|wait| longest.max(wait)));
         let binding = binding(&limits);
         let delay = views.iter().map(|(ledger, _)| ledger.delay(now, charged)).max();
-        Said {
+        DecisionValues {
             allowed: admitted || shadow,
             shadow,
             limit: binding.limit,
@@ -186,7 +194,7 @@ impl Usage {
 }
 
 /// The limit that refused and takes longest, else the one with least left in proportion; the first of equals.
-fn binding(limits: &[LimitSaid]) -> &LimitSaid {
+fn binding(limits: &[LimitValues]) -> &LimitValues {
     let mut best = &limits[0];
     for limit in &limits[1..] {
         let better = match (limit.exceeded, best.exceeded) {
@@ -271,18 +279,30 @@ impl Model {
             let journal = self.journals.entry(Self::place(policy, key)).or_default();
             journal.insert(
                 0,
-                Noted { at: self.now, allowed, cost, meta: meta.filter(|meta| !meta.is_empty()).map(<[u8]>::to_vec) },
+                JournalEntry {
+                    at: self.now,
+                    allowed,
+                    cost,
+                    meta: meta.filter(|meta| !meta.is_empty()).map(<[u8]>::to_vec),
+                },
             );
             journal.truncate(most);
         }
     }
 
     /// Asks and consumes.
-    pub fn check(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>) -> Said {
+    pub fn check(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>) -> DecisionValues {
         self.checked(policy, key, cost, meta, 0).0
     }
 
-    fn checked(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>, hold: u64) -> (Said, bool) {
+    fn checked(
+        &mut self,
+        policy: &Policy,
+        key: &str,
+        cost: u64,
+        meta: Option<&[u8]>,
+        hold: u64,
+    ) -> (DecisionValues, bool) {
         let mut usage = self.usage(policy, key);
         let admitted = usage.admits(self.now, cost);
         let refusing = usage.refusing(self.now, cost);
@@ -305,7 +325,7 @@ impl Model {
 
     /// Asks.
     #[must_use]
-    pub fn peek(&self, policy: &Policy, key: &str, cost: u64) -> Said {
+    pub fn peek(&self, policy: &Policy, key: &str, cost: u64) -> DecisionValues {
         let usage = self.usage(policy, key);
         usage.said(policy, self.now, cost, usage.admits(self.now, cost), 0, &usage.refusing(self.now, cost))
     }
@@ -347,7 +367,7 @@ impl Model {
 
     /// The newest attempts, newest first.
     #[must_use]
-    pub fn journal(&self, policy: &Policy, key: &str) -> Vec<Noted> {
+    pub fn journal(&self, policy: &Policy, key: &str) -> Vec<JournalEntry> {
         let lengths = policy.limits().iter().map(|limit| limit.period().micros());
         let life = lengths.chain(policy.options().block_for.map(|period| period.micros())).max().unwrap_or(0);
         let journal = self.journals.get(&Self::place(policy, key)).filter(|_| policy.options().journal > 0);
@@ -355,7 +375,7 @@ impl Model {
     }
 
     /// Takes units of a `concurrency` limit: what it says, and the hold when it was let in.
-    pub fn hold(&mut self, policy: &Policy, key: &str, cost: u64) -> (Said, Option<u64>) {
+    pub fn hold(&mut self, policy: &Policy, key: &str, cost: u64) -> (DecisionValues, Option<u64>) {
         self.holds += 1;
         let id = self.holds;
         let (said, _) = self.checked(policy, key, cost, None, id);
@@ -380,7 +400,7 @@ impl Model {
     }
 
     /// Checks several, all or nothing.
-    pub fn check_all(&mut self, entries: &[(&Policy, &str, u64)]) -> Said {
+    pub fn check_all(&mut self, entries: &[(&Policy, &str, u64)]) -> DecisionValues {
         let before = self.usages.clone();
         let now = self.now;
         let (mut admitted, mut refusing) = (Vec::new(), Vec::new());
@@ -407,7 +427,7 @@ impl Model {
             }
             self.note(policy, key, *admitted && stands, *cost, None);
         }
-        let decisions: Vec<Said> = entries
+        let decisions: Vec<DecisionValues> = entries
             .iter()
             .zip(admitted.iter().zip(&refusing))
             .map(|((policy, key, cost), (admitted, refusing))| {
@@ -425,6 +445,6 @@ impl Model {
                 }
             }
         }
-        Said { decisions: decisions.clone(), ..chosen.clone() }
+        DecisionValues { decisions: decisions.clone(), ..chosen.clone() }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tidegate::{ErrorKind, Limiter, OnStoreError, Source};
-use tidegate_tests::machine::steadily;
-use tidegate_tests::proxy::{Proxy, Weather};
+use tidegate_tests::any_limiter::runtime;
+use tidegate_tests::lateness::retry_if_stalled;
+use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::speaker::runtime;
 
 use super::{Told, builder, soon};
 
@@ -20,7 +20,7 @@ fn ask(limiter: &Limiter) -> Source {
 
 #[test]
 fn three_failures_in_a_row_and_nobody_waits_any_more() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let told = Told::default();
         let limiter =
@@ -56,15 +56,15 @@ fn three_failures_in_a_row_and_nobody_waits_any_more() {
 
 #[test]
 fn an_answer_in_between_begins_the_count_anew() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
-        let proxy = Proxy::before(server.port(0));
+        let proxy = Proxy::to(server.port(0));
         let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).build().expect("a limiter");
         for _ in 0..4 {
-            proxy.set(Weather::Swallow);
+            proxy.set(Condition::DropReplies);
             let sources = [ask(&limiter), ask(&limiter)];
             assert_eq!(sources, [Source::Fallback; 2]);
-            proxy.set(Weather::Clear);
+            proxy.set(Condition::Healthy);
             soon("it answers", || ask(&limiter) == Source::Store);
         }
         let counters = limiter.counters();
@@ -74,7 +74,7 @@ fn an_answer_in_between_begins_the_count_anew() {
 
 #[test]
 fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let told = Told::default();
         let limiter = told.listen(builder(server.url())).build().expect("a limiter");
@@ -114,11 +114,11 @@ fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
 /// What is asked shortly before the network is good again is never answered: nobody may wait for that.
 #[test]
 fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
-    steadily(|| {
+    retry_if_stalled(|| {
         const LONG: Duration = Duration::from_secs(2);
         let server = Servers::start(Kind::Single);
-        for weather in [Weather::Swallow, Weather::Stall, Weather::Silent] {
-            let proxy = Proxy::before(server.port(0));
+        for condition in [Condition::DropReplies, Condition::StallReplies, Condition::Silent] {
+            let proxy = Proxy::to(server.port(0));
             let told = Told::default();
             let limiter = told.listen(builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(LONG));
             let limiter = limiter.build().expect("a limiter");
@@ -126,7 +126,7 @@ fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
             let tasks = limiter.to_async();
             let ask_as_task = || runtime.block_on(tasks.check("1000000/hour", "k")).expect("a decision").source();
             assert_eq!((ask(&limiter), ask_as_task()), (Source::Store, Source::Store));
-            proxy.set(weather);
+            proxy.set(condition);
             std::thread::scope(|scope| {
                 (0..3).for_each(|_| drop(scope.spawn(|| ask(&limiter))));
                 assert_eq!(ask_as_task(), Source::Fallback);
@@ -134,13 +134,13 @@ fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
             soon("it is lost", || told.words() == ["lost"]);
             // The first probes are under way.
             std::thread::sleep(Duration::from_millis(150));
-            proxy.set(Weather::Clear);
+            proxy.set(Condition::Healthy);
             let began = Instant::now();
             soon("it answers threads", || ask(&limiter) == Source::Store);
             soon("it answers tasks", || ask_as_task() == Source::Store);
             let took = began.elapsed();
-            println!("{weather:?}: back after {took:?}");
-            assert!(took < RECOVERY, "{weather:?}: {took:?}");
+            println!("{condition:?}: back after {took:?}");
+            assert!(took < RECOVERY, "{condition:?}: {took:?}");
             soon("it is told", || told.words() == ["lost", "back"]);
             assert_eq!(limiter.counters().lost, 1);
         }
@@ -150,24 +150,24 @@ fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
 /// A server that is so far away that a probe which is soon given up never finds it.
 #[test]
 fn a_server_far_away_is_found_too() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
-        let proxy = Proxy::before(server.port(0));
+        let proxy = Proxy::to(server.port(0));
         let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(Duration::from_secs(2));
         let limiter = limiter.build().expect("a limiter");
-        proxy.set(Weather::Refuse);
+        proxy.set(Condition::Refuse);
         soon("it is lost", || {
             ask(&limiter);
             limiter.counters().lost == 1
         });
-        proxy.set(Weather::Slow(Duration::from_millis(300)));
+        proxy.set(Condition::Slow(Duration::from_millis(300)));
         soon("it answers", || ask(&limiter) == Source::Store);
     });
 }
 
 #[test]
 fn no_password_is_told() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let port = Servers::start(Kind::Single).port(0);
         let told = Told::default();
         let url = format!("redis://user:hunter2@127.0.0.1:{port}/0");
@@ -183,7 +183,7 @@ fn no_password_is_told() {
 
 #[test]
 fn a_listener_may_panic_and_may_ask() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let told = Told::default();
         let known: Arc<std::sync::OnceLock<Limiter>> = Arc::default();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate::{Builder, Limiter, ManualClock, StoreChange};
-use tidegate_tests::machine::stretched;
+use tidegate_tests::lateness::stretched;
 use tidegate_tests::servers::Servers;
 
 /// Long enough for a server that answers on a busy machine, short enough for one that does not.

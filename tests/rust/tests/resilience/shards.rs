@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tidegate::{ErrorKind, Limiter, OnStoreError, Source};
-use tidegate_tests::machine::steadily;
+use tidegate_tests::any_limiter::AnyLimiter;
+use tidegate_tests::lateness::retry_if_stalled;
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::speaker::Speaker;
 
 use super::{soon, timeout};
 
@@ -13,12 +13,12 @@ fn servers() -> [Servers; 3] {
     [(); 3].map(|()| Servers::start(Kind::Single))
 }
 
-fn speaker(servers: &[Servers], tasks: bool) -> Speaker {
+fn limiter(servers: &[Servers], tasks: bool) -> AnyLimiter {
     let urls = servers.iter().map(Servers::url);
     let builder = Limiter::builder().stores(urls).timeout(timeout()).deny_cache(Duration::ZERO);
-    let speaker = Speaker::new(builder.on_store_error(OnStoreError::Raise), tasks).expect("a limiter");
-    soon("all servers answer", || speaker.ping().is_ok());
-    speaker
+    let limiter = AnyLimiter::new(builder.on_store_error(OnStoreError::Raise), tasks).expect("a limiter");
+    soon("all servers answer", || limiter.ping().is_ok());
+    limiter
 }
 
 fn keys(server: &Servers) -> i64 {
@@ -30,10 +30,10 @@ fn keys(server: &Servers) -> i64 {
 
 #[test]
 fn each_key_lives_on_one_server_and_all_have_some() {
-    steadily(|| {
+    retry_if_stalled(|| {
         for tasks in [false, true] {
             let servers = servers();
-            let sharded = speaker(&servers, tasks);
+            let sharded = limiter(&servers, tasks);
             for round in 1..=3 {
                 for number in 0..60 {
                     let decision =
@@ -46,7 +46,7 @@ fn each_key_lives_on_one_server_and_all_have_some() {
             // In another order they are the same servers.
             let [a, b, c] = servers;
             let turned = [c, a, b];
-            let again = speaker(&turned, tasks);
+            let again = limiter(&turned, tasks);
             for number in 0..60 {
                 assert!(
                     !again
@@ -61,10 +61,10 @@ fn each_key_lives_on_one_server_and_all_have_some() {
 
 #[test]
 fn check_all_stands_or_falls_as_a_whole() {
-    steadily(|| {
+    retry_if_stalled(|| {
         for tasks in [false, true] {
             let servers = servers();
-            let sharded = speaker(&servers, tasks);
+            let sharded = limiter(&servers, tasks);
             let policy = "fixed-window 10/hour";
             let entries = |cost: u64| -> Vec<(String, String, u64)> {
                 let wanted = |number: u64| {
@@ -109,9 +109,9 @@ fn check_all_stands_or_falls_as_a_whole() {
 
 #[test]
 fn what_fails_after_a_charge_gives_it_back() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let servers = servers();
-        let sharded = speaker(&servers, false);
+        let sharded = limiter(&servers, false);
         let policy = "fixed-window 10/hour";
         // Two keys of two servers, by asking where they went.
         let home = |key: &str| {
@@ -135,7 +135,7 @@ fn what_fails_after_a_charge_gives_it_back() {
 
 #[test]
 fn a_lost_server_is_only_missed_by_its_own_keys() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let servers = servers();
         let urls = servers.iter().map(Servers::url);
         let limiter = Limiter::builder().stores(urls).timeout(timeout()).build().expect("a limiter");
@@ -154,7 +154,7 @@ fn a_lost_server_is_only_missed_by_its_own_keys() {
 
 #[test]
 fn lists_that_make_no_sense() {
-    steadily(|| {
+    retry_if_stalled(|| {
         let refused = |urls: &[&str]| {
             let error = Limiter::builder().stores(urls.iter().copied()).build().err().expect("no list of stores");
             assert_eq!(error.kind(), ErrorKind::ConfigInvalid);

@@ -6,9 +6,10 @@
 use serde_json::Value;
 use tidegate_tests::cluster::{NODES, identity, move_slot};
 use tidegate_tests::proxy::Proxy;
+use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 
-use super::{Losses, MISHAPS, Random, mishap, soak, until};
+use super::{Losses, MISHAPS, mishap, soak, until};
 
 /// Slots that are handed over in one go.
 const MOVES: u64 = 20;
@@ -21,7 +22,7 @@ struct Cluster {
 impl Cluster {
     fn start() -> Self {
         let servers = Servers::start(Kind::Cluster);
-        let proxies = (0..NODES).map(|node| Proxy::before(servers.port(node))).collect();
+        let proxies = (0..NODES).map(|node| Proxy::to(servers.port(node))).collect();
         let cluster = Self { servers, proxies };
         for (node, proxy) in cluster.proxies.iter().enumerate() {
             // The nodes talk with each other as before, and tell everybody else to come through the proxies.

@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
-use tidegate_tests::proxy::{Proxy, Weather};
+use tidegate_tests::proxy::{Condition, Proxy};
+use tidegate_tests::random::Random;
 use tidegate_tests::servers::Servers;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -63,16 +64,6 @@ impl Known {
     }
 }
 
-/// A small generator, so that a run can be had again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
-
 /// All things that can go wrong, each once before any comes again: a short run sees all of them too.
 struct Deck {
     kinds: u64,
@@ -99,10 +90,10 @@ const MISHAPS: u64 = 10;
 /// What one server and a node of a cluster suffer alike; no data is lost.
 fn mishap(kind: u64, random: &mut Random, servers: &Servers, node: usize, proxy: &Proxy) -> &'static str {
     let length = 20 + random.below(900);
-    let weather = |weather: Weather, name: &'static str| {
-        proxy.set(weather);
+    let condition = |condition: Condition, name: &'static str| {
+        proxy.set(condition);
         sleep(length);
-        proxy.set(Weather::Clear);
+        proxy.set(Condition::Healthy);
         name
     };
     match kind {
@@ -129,12 +120,12 @@ fn mishap(kind: u64, random: &mut Random, servers: &Servers, node: usize, proxy:
             sleep(length / 10);
             "disconnected"
         }
-        4 => weather(Weather::Silent, "silent"),
-        5 => weather(Weather::Slow(Duration::from_millis(50 + length / 2)), "slow"),
-        6 => weather(Weather::Swallow, "swallowed"),
-        7 => weather(Weather::Cut, "cut"),
-        8 => weather(Weather::Stall, "stalled"),
-        _ => weather(Weather::Refuse, "refused"),
+        4 => condition(Condition::Silent, "silent"),
+        5 => condition(Condition::Slow(Duration::from_millis(50 + length / 2)), "slow"),
+        6 => condition(Condition::DropReplies, "swallowed"),
+        7 => condition(Condition::CutReplies, "cut"),
+        8 => condition(Condition::StallReplies, "stalled"),
+        _ => condition(Condition::Refuse, "refused"),
     }
 }
 
@@ -183,7 +174,7 @@ fn soak(url: &str, losses: &Losses, kinds: u64, mut goes_wrong: impl FnMut(u64, 
     let seed = number("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let end = Instant::now() + Duration::from_secs(number("TIDEGATE_SOAK").unwrap_or(60)) / 2;
     println!("seed {seed}");
-    let (mut random, mut deck) = (Random(seed), Deck { kinds, left: Vec::new() });
+    let (mut random, mut deck) = (Random::new(seed), Deck { kinds, left: Vec::new() });
     let limiter = Limiter::builder().store(url).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
     let limiter = limiter.build().expect("a limiter");
     let over = AtomicBool::new(false);
@@ -198,7 +189,7 @@ fn soak(url: &str, losses: &Losses, kinds: u64, mut goes_wrong: impl FnMut(u64, 
                     let _ends = Ends(over);
                     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
                     let mut known = [Known::default(); KEYS];
-                    let mut random = Random(worker as u64);
+                    let mut random = Random::new(worker as u64);
                     let tasks = limiter.to_async();
                     while !over.load(Ordering::Relaxed) {
                         let number = random.below(KEYS as u64) as usize;

@@ -8,7 +8,7 @@ use super::{Losses, MISHAPS, mishap, sleep, soak};
 #[test]
 fn nothing_is_lost_and_nothing_counts_twice() {
     let servers = Servers::start(Kind::Single);
-    let proxy = Proxy::before(servers.port(0));
+    let proxy = Proxy::to(servers.port(0));
     let losses = Losses::default();
     soak(&format!("redis://127.0.0.1:{}/0", proxy.port()), &losses, MISHAPS + 2, |kind, random| match kind {
         0 => {

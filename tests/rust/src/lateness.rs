@@ -7,32 +7,32 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Threads that see how late this machine wakes who waits, and for how long they wait.
-const WATCHES: usize = 4;
-const WATCH: Duration = Duration::from_millis(2);
+const THREADS: usize = 4;
+const SLEEP: Duration = Duration::from_millis(2);
 /// From here on a machine stood still.
-const STILL: Duration = Duration::from_millis(10);
+const STALLED: Duration = Duration::from_millis(10);
 /// So many trials are made on a machine that stands still.
 const TRIALS: u32 = 5;
 
 /// Watches the machine while it lives.
-pub struct Machine {
+pub struct LatenessProbe {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Duration>>>,
 }
 
-impl Machine {
+impl LatenessProbe {
     /// From now on.
     #[must_use]
-    pub fn watch() -> Self {
+    pub fn start() -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let threads = (0..WATCHES).map(|_| {
+        let threads = (0..THREADS).map(|_| {
             let over = Arc::clone(&over);
             std::thread::spawn(move || {
                 let mut late = Vec::new();
                 while !over.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    std::thread::sleep(WATCH);
-                    late.push(began.elapsed().saturating_sub(WATCH));
+                    std::thread::sleep(SLEEP);
+                    late.push(began.elapsed().saturating_sub(SLEEP));
                 }
                 late
             })
@@ -54,7 +54,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for LatenessProbe {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -70,14 +70,14 @@ pub fn stretched(timeout: Duration) -> Duration {
 
 /// Makes a trial. One that fails while the machine stands still has shown nothing and is made again, a few times, with
 /// longer timeouts; where the machine is in time a failure is a failure.
-pub fn steadily(trial: impl Fn()) {
+pub fn retry_if_stalled(trial: impl Fn()) {
     for number in 1.. {
-        let machine = Machine::watch();
+        let machine = LatenessProbe::start();
         let done = catch_unwind(AssertUnwindSafe(&trial));
         let late = machine.late();
         match done {
             Ok(()) => return,
-            Err(panic) if late < STILL || number == TRIALS => resume_unwind(panic),
+            Err(panic) if late < STALLED || number == TRIALS => resume_unwind(panic),
             Err(_) => println!("the machine stood still for {late:?}: trial {number} has shown nothing"),
         }
         STRETCH.fetch_max(number + 1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use tidegate::Decision;
 
 /// What a Decision says. Times are microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct DecisionValues {
     /// May it go?
     pub allowed: bool,
     /// Would an enforced policy have denied?
@@ -23,14 +23,14 @@ pub struct Said {
     /// `leaky-bucket`.
     pub delay: u64,
     /// In the order of the policy.
-    pub limits: Vec<LimitSaid>,
+    pub limits: Vec<LimitValues>,
     /// Of `check_all`.
-    pub decisions: Vec<Said>,
+    pub decisions: Vec<DecisionValues>,
 }
 
 /// What it says of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LimitSaid {
+pub struct LimitValues {
     /// Its name in the notation.
     pub algorithm: String,
     /// The most units it ever admits at once.
@@ -52,7 +52,7 @@ fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).expect("below 2^53")
 }
 
-impl Said {
+impl DecisionValues {
     /// What a limiter's Decision says.
     ///
     /// # Panics
@@ -72,7 +72,7 @@ impl Said {
             delay: micros(decision.delay()),
             limits: decision
                 .limits()
-                .map(|limit| LimitSaid {
+                .map(|limit| LimitValues {
                     algorithm: limit.algorithm.name().to_owned(),
                     limit: limit.limit,
                     period: limit.period.micros(),
@@ -110,13 +110,14 @@ impl Said {
 
 /// Whether a value says at least what is expected of it: maps may hold more, everything else is the same.
 #[must_use]
-pub fn says(found: &Value, expected: &Value) -> bool {
+pub fn includes(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
-            expected.iter().all(|(name, value)| found.get(name).is_some_and(|found| says(found, value)))
+            expected.iter().all(|(name, value)| found.get(name).is_some_and(|found| includes(found, value)))
         }
         (Value::Array(found), Value::Array(expected)) => {
-            found.len() == expected.len() && found.iter().zip(expected).all(|(found, expected)| says(found, expected))
+            found.len() == expected.len()
+                && found.iter().zip(expected).all(|(found, expected)| includes(found, expected))
         }
         (found, expected) => found == expected,
     }

@@ -1,0 +1,168 @@
+//! Random policies and random things to do with them, for `proptest`.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use tidegate::{Algorithm, Limit, Options, Period, Policy, Unit};
+
+/// One thing to do. Times are microseconds.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Asks and consumes.
+    Check(u64),
+    /// Asks.
+    Peek(u64),
+    /// Consumes.
+    Charge(u64),
+    /// Gives back.
+    Refund(u64),
+    /// Settles the last check.
+    Settle(u64),
+    /// Blocks for that long.
+    Block(u64),
+    /// Ends a block.
+    Unblock,
+    /// Forgets.
+    Clear,
+    /// Takes a hold.
+    Hold(u64),
+    /// Gives the oldest hold back.
+    Release,
+    /// Checks two keys at once.
+    CheckAll(u64, u64),
+    /// Tells the attempts.
+    Journal,
+    /// Gives the limits these counts, in turn.
+    Change(Vec<u64>),
+}
+
+fn period() -> impl Strategy<Value = Period> {
+    prop_oneof![
+        2 => Just(Period::from_micros(1_000)),
+        4 => (1_000u64..20_000).prop_map(Period::from_micros),
+        2 => (1u64..90).prop_map(|n| Period::new(n, Unit::Second)),
+        1 => Just(Period::new(1, Unit::Day)),
+        1 => (1u64..3).prop_map(|n| Period::new(n, Unit::Week)),
+        1 => (1u64..14).prop_map(|n| Period::new(n, Unit::Month)),
+        1 => Just(Period::new(1, Unit::Year)),
+    ]
+    .prop_map(|period| period.expect("in range"))
+}
+
+/// A limit of one of these algorithms.
+pub fn limit(algorithms: &'static [Algorithm]) -> impl Strategy<Value = Limit> {
+    let count = prop_oneof![
+        8 => 1u64..12,
+        2 => 1u64..1_000,
+        1 => Just(0u64),
+        1 => 999_999_000_000u64..=1_000_000_000_000,
+    ];
+    (select(algorithms), count, period(), any::<bool>(), 1u64..30, 0u64..30, 1u32..45).prop_map(
+        |(algorithm, count, period, extra, burst, initial, precision)| {
+            let limit = Limit::new(algorithm, count, period).expect("in range");
+            if !extra {
+                return limit;
+            }
+            if algorithm == Algorithm::SlidingWindow {
+                return limit.with_precision(precision).expect("in range");
+            }
+            let limit = if algorithm.has_burst() { limit.clone().with_burst(burst).unwrap_or(limit) } else { limit };
+            if algorithm == Algorithm::TokenBucket {
+                let initial = initial.min(limit.capacity());
+                return limit.with_initial(initial).expect("within");
+            }
+            limit
+        },
+    )
+}
+
+/// No options.
+pub fn plain() -> BoxedStrategy<Options> {
+    Just(Options::default()).boxed()
+}
+
+/// Any options.
+pub fn any_options() -> BoxedStrategy<Options> {
+    let block_for = prop_oneof![4 => Just(None), 1 => (1_000u64..30_000).prop_map(Some)];
+    let rarely = || prop_oneof![5 => Just(false), 1 => Just(true)];
+    (rarely(), rarely(), block_for, prop_oneof![4 => Just(0u32), 1 => 1u32..5])
+        .prop_map(|(shadow, count_denied, block_for, journal)| Options {
+            shadow,
+            count_denied,
+            block_for: block_for.map(|micros| Period::from_micros(micros).expect("in range")),
+            journal,
+            ..Options::default()
+        })
+        .boxed()
+}
+
+/// A policy named `p` of one to `most` limits of these algorithms.
+pub fn policy(
+    algorithms: &'static [Algorithm],
+    most: usize,
+    options: BoxedStrategy<Options>,
+) -> impl Strategy<Value = Policy> {
+    (proptest::collection::vec(limit(algorithms), 1..=most), options)
+        .prop_map(|(limits, options)| Policy::new(limits, options).expect("in range").named("p").expect("short"))
+}
+
+/// What a check costs.
+pub fn cost() -> impl Strategy<Value = u64> {
+    prop_oneof![12 => Just(1u64), 6 => 1u64..6, 2 => 1u64..40, 1 => 1u64..1_000_000_000_000]
+}
+
+/// The time that passes before a action.
+pub fn pace() -> BoxedStrategy<u64> {
+    prop_oneof![
+        3 => Just(0u64),
+        1 => Just(1u64),
+        4 => 0u64..3_000,
+        3 => 0u64..30_000,
+        2 => 0u64..60_000_000,
+        1 => 0u64..100 * 86_400 * 1_000_000,
+    ]
+    .boxed()
+}
+
+/// Actions that may also give back.
+pub fn any_action() -> BoxedStrategy<Action> {
+    prop_oneof![
+        12 => cost().prop_map(Action::Check),
+        2 => cost().prop_map(Action::Peek),
+        1 => cost().prop_map(Action::Charge),
+        2 => cost().prop_map(Action::Refund),
+        1 => (0u64..8).prop_map(Action::Settle),
+        1 => (1u64..20_000).prop_map(Action::Block),
+        1 => Just(Action::Unblock),
+        1 => Just(Action::Clear),
+        2 => cost().prop_map(Action::Hold),
+        1 => Just(Action::Release),
+        2 => (cost(), cost()).prop_map(|(one, two)| Action::CheckAll(one, two)),
+        1 => Just(Action::Journal),
+        1 => proptest::collection::vec(0u64..30, 1..4).prop_map(Action::Change),
+    ]
+    .boxed()
+}
+
+/// Actions that only consume: for clocks that jump.
+pub fn consuming_action() -> BoxedStrategy<Action> {
+    prop_oneof![
+        12 => cost().prop_map(Action::Check),
+        3 => cost().prop_map(Action::Peek),
+        2 => cost().prop_map(Action::Charge),
+        2 => (cost(), cost()).prop_map(|(one, two)| Action::CheckAll(one, two)),
+    ]
+    .boxed()
+}
+
+/// The policy with other counts; buckets keep their burst, and where that is impossible lose it.
+#[must_use]
+pub fn changed(policy: &Policy, counts: &[u64]) -> Policy {
+    let limits = policy.limits().iter().enumerate().map(|(index, old)| {
+        let limit = Limit::new(old.algorithm(), counts[index % counts.len()], old.period()).expect("in range");
+        if old.algorithm() == Algorithm::SlidingWindow {
+            return limit.with_precision(old.precision()).expect("in range");
+        }
+        old.burst().and_then(|burst| limit.clone().with_burst(burst).ok()).unwrap_or(limit)
+    });
+    Policy::new(limits.collect(), policy.options().clone()).expect("in range").named(policy.name()).expect("short")
+}
