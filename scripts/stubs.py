@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes `_tidegate.pyi` of what maturin reads from the compiled module.
+"""Makes `_tidegate.pyi` from what maturin reads of the compiled module.
 
     python scripts/stubs.py GENERATED         writes it
-    python scripts/stubs.py GENERATED --check fails when the committed one says something else
+    python scripts/stubs.py GENERATED --check fails when the committed one differs
 
-Docstrings and most types come from Rust. What pyo3 cannot say yet is said here: annotations as text lose their quotes,
-names get their imports, and a tuple learns what is in it.
+Docstrings and most types come from Rust. This adds what pyo3 cannot express: annotations lose their quotes, names get
+their imports, and tuples get the types of their elements.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ HEAD = '''# Made by scripts/stubs.py from the compiled module: `make stubs` writ
 
 """The compiled part of the package `tidegate`; import its names from there."""
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from os import PathLike
 from typing import Any, Final, NoReturn, final
 
+from typing_extensions import Unpack
+
 from ._decorator import Decorator
 from ._hold import Holding
+from ._options import FileLimiterOptions, LimiterOptions
 '''
-# By class and member: what pyo3 says, and what is so.
-KNOWN = {
+# By class and member: the type that pyo3 gives, and the exact one.
+EXACT = {
     ("Decision", "limits"): ("tuple", "tuple[LimitState, ...]"),
     ("Decision", "decisions"): ("tuple", "tuple[Decision, ...]"),
     ("Policy", "limits"): ("tuple", "tuple[Limit, ...]"),
-    ("Pending", "__await__"): ("Any", "Generator[Any, Any, Any]"),
+    ("CallCoroutine", "__await__"): ("Any", "Generator[Any, Any, Any]"),
 }
 
 
 def refined(text: str) -> str:
     text = text[text.index("\n__all__") :]
     text = re.sub(r'(: |-> )"([^"\n]+)"', r"\1\2", text)
-    for (kind, member), (said, is_so) in KNOWN.items():
+    for (kind, member), (given, exact) in EXACT.items():
         before = re.search(rf"\nclass {kind}:.*?def {member}\([^)]*\) -> ", text, re.DOTALL)
-        if before is None or not text.startswith(f"{said}:", before.end()):
-            raise SystemExit(f"stubs: {kind}.{member} does not return {said} any more: mend KNOWN in {__file__}")
-        text = text[: before.end()] + is_so + text[before.end() + len(said) :]
+        if before is None or not text.startswith(f"{given}:", before.end()):
+            raise SystemExit(f"stubs: {kind}.{member} does not return {given} any more: change EXACT in {__file__}")
+        text = text[: before.end()] + exact + text[before.end() + len(given) :]
     return HEAD + text
 
 
 def formatted(text: str) -> str:
-    # Of the environment that runs this, wherever that is.
+    # The ruff of the environment that runs this.
     ruff = [str(Path(sys.executable).with_name("ruff")), "format", "--quiet", "--stdin-filename", str(TARGET), "-"]
     return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
 
@@ -60,7 +63,7 @@ def main(generated: str, *words: str) -> int:
         TARGET.write_text(text)
         return 0
     if TARGET.read_text() != text:
-        print(f"{TARGET.name} is not what the compiled module says: run `make stubs`", file=sys.stderr)
+        print(f"{TARGET.name} differs from the compiled module: run `make stubs`", file=sys.stderr)
         return 1
     return 0
 

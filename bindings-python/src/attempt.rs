@@ -1,13 +1,29 @@
 //! `Attempt`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use tidegate::host::Outcome;
 
-/// One attempt that a journal remembers.
+/// One attempt in a journal.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct Attempt {
     pub(crate) inner: tidegate::Attempt,
+}
+
+impl Attempt {
+    pub(crate) fn list(py: Python<'_>, attempts: Vec<tidegate::Attempt>) -> PyResult<Bound<'_, PyList>> {
+        let attempts = attempts.into_iter().map(|inner| Self { inner }.into_pyobject(py));
+        PyList::new(py, attempts.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The result of `AsyncLimiter.journal`.
+    pub(crate) fn list_from_outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
+        match outcome {
+            Outcome::Attempts(attempts) => Ok(Self::list(py, attempts)?.into_any().unbind()),
+            _ => Ok(py.None()),
+        }
+    }
 }
 
 #[pymethods]
@@ -24,13 +40,13 @@ impl Attempt {
         self.inner.allowed
     }
 
-    /// The units it asked for.
+    /// The units that it requested.
     #[getter]
     fn cost(&self) -> u64 {
         self.inner.cost
     }
 
-    /// What the caller said of it, as text; bytes that are no UTF-8 are shown as `\xff`.
+    /// Its metadata, as text; bytes that are not UTF-8 are shown as `\xff`.
     #[getter]
     fn meta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
         let decode = |bytes: Bound<'py, PyBytes>| {
@@ -39,7 +55,7 @@ impl Attempt {
         self.meta_bytes(py).map(decode).transpose()
     }
 
-    /// What the caller said of it, byte for byte.
+    /// Its metadata, byte for byte.
     #[getter]
     fn meta_bytes<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.inner.meta.as_ref().map(|meta| PyBytes::new(py, meta))

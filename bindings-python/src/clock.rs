@@ -5,11 +5,11 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::convert::{in_seconds, named_seconds, seconds};
-use crate::error::stays;
+use crate::error::belongs_to_process;
 
-/// A clock for tests: give it to a limiter, and its time decides instead of the store's.
+/// A clock for tests. A limiter that is given one uses its time instead of the store's.
 ///
-/// Times are seconds since 1970. It stands still until it is told to move::
+/// Times are seconds since 1970. It stands still until `advance` or `set` moves it::
 ///
 ///     clock = ManualClock()
 ///     limiter = Limiter(clock=clock)
@@ -36,14 +36,14 @@ impl ManualClock {
         in_seconds(self.inner.now())
     }
 
-    /// Moves the clock forward by so many seconds. Whoever waits for time to pass is woken.
+    /// Moves the clock forward by so many seconds. Calls that wait for that time continue.
     #[pyo3(signature = (seconds: "float") -> "None")]
     fn advance(&self, py: Python<'_>, #[pyo3(from_py_with = self::seconds)] seconds: std::time::Duration) {
-        // Holds that are due are renewed on this thread.
+        // Holds that are due are renewed on this thread, which may call a store.
         py.detach(|| self.inner.advance(seconds));
     }
 
-    /// Sets the clock to a time since 1970; it may go back.
+    /// Sets the clock to a time in seconds since 1970. It may go back.
     #[pyo3(signature = (now: "float") -> "None")]
     fn set(&self, py: Python<'_>, #[pyo3(from_py_with = self::seconds)] now: std::time::Duration) {
         py.detach(|| self.inner.set(now));
@@ -51,7 +51,7 @@ impl ManualClock {
 
     #[pyo3(signature = () -> "NoReturn")]
     fn __reduce__(&self) -> PyResult<()> {
-        Err(stays("ManualClock", "its time is shared by whoever has it"))
+        Err(belongs_to_process("ManualClock", "its time is shared by all that use it"))
     }
 
     fn __repr__(&self) -> String {

@@ -1,55 +1,14 @@
-//! Python's arguments as the core's, and the core's times as Python's.
+//! Python's arguments as values of the core, and times of the core as Python's.
 
 use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
-use tidegate::{AsPolicy, Error, ErrorKind, Period, PolicyRef};
+use tidegate::host::Outcome;
+use tidegate::{Error, ErrorKind, Period};
 
 use crate::error::{config, raise};
-use crate::policy::Policy;
-
-/// What a call takes as its policy.
-#[derive(Clone, Copy)]
-pub(crate) enum PolicyArgument<'a> {
-    Text(&'a str),
-    Policy(&'a tidegate::Policy),
-}
-
-impl AsPolicy for PolicyArgument<'_> {
-    #[inline]
-    fn as_policy(&self) -> PolicyRef<'_> {
-        match self {
-            Self::Text(text) => PolicyRef::Text(text),
-            Self::Policy(policy) => PolicyRef::Policy(policy),
-        }
-    }
-}
-
-impl<'a> PolicyArgument<'a> {
-    #[inline]
-    pub(crate) fn of(given: &'a Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(text) = given.cast::<PyString>() {
-            return Ok(Self::Text(text.to_str()?));
-        }
-        match given.cast::<Policy>() {
-            Ok(policy) => Ok(Self::Policy(&policy.get().inner)),
-            Err(_) => Err(PyTypeError::new_err(format!(
-                "a policy is named by a str or given as a Policy, not {}",
-                shown(given)
-            ))),
-        }
-    }
-
-    /// The text, for errors about it.
-    pub(crate) const fn text(self) -> Option<&'a str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Policy(_) => None,
-        }
-    }
-}
 
 /// A short `repr` and its type, for messages.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
@@ -64,13 +23,13 @@ fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
     raise(Error::new(ErrorKind::CostInvalid, message))
 }
 
-/// A whole number; the core says whether it is in range. `True` is a mistake rather than 1.
+/// A whole number; the core checks its range. `True` is not taken for 1.
 #[inline]
 pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Ok(number) = given.cast_exact::<PyInt>() {
         return number.extract().map_err(|_| not_a_cost(given));
     }
-    // Numbers of other libraries that are whole by their own word.
+    // Whole numbers of other libraries.
     if given.is_instance_of::<pyo3::types::PyBool>() || given.is_none() {
         return Err(not_a_cost(given));
     }
@@ -78,7 +37,7 @@ pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<u64> {
     index.extract().map_err(|_| not_a_cost(given))
 }
 
-/// A key is text.
+/// A key, which is text.
 #[inline]
 pub(crate) fn key<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     match given.cast::<PyString>() {
@@ -97,7 +56,7 @@ pub(crate) fn utf8<'a>(key: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
     key.to_str().map_err(|_| not_a_key(format!("the key {} is no text that UTF-8 can write", shown(key))))
 }
 
-/// What a journal remembers: bytes, or text as UTF-8.
+/// The metadata of a check: bytes, or text as UTF-8.
 pub(crate) fn meta(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if given.is_none() {
         return Ok(None);
@@ -112,7 +71,7 @@ pub(crate) fn meta(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
 }
 
 fn seconds_of(given: &Bound<'_, PyAny>) -> Option<f64> {
-    // What reads as text is a duration with a unit, never a number of seconds.
+    // A text is a duration with a unit, never a number of seconds.
     if given.is_instance_of::<PyString>() || given.is_instance_of::<pyo3::types::PyBool>() {
         return None;
     }
@@ -131,14 +90,14 @@ pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
     seconds_of(given).and_then(micros).map(Duration::from_micros).ok_or_else(wrong)
 }
 
-/// The same of a number that an option named so has.
+/// The same, for the number of an option with this name.
 pub(crate) fn named_seconds(name: &str, number: f64) -> PyResult<Duration> {
     let wrong = || config(format!("{name} is a number of seconds from 0 on, not {number:?}"));
     micros(number).map(Duration::from_micros).ok_or_else(wrong)
 }
 
-/// A length of time or none at all.
-pub(crate) fn patience(given: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+/// A length of time, or None.
+pub(crate) fn optional_seconds(given: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
     if given.is_none() { Ok(None) } else { seconds(given).map(Some) }
 }
 
@@ -166,64 +125,14 @@ pub(crate) fn period(given: &Bound<'_, PyAny>) -> PyResult<Period> {
     Period::from_micros(micros).map_err(raise)
 }
 
-/// Seconds, as Python counts them.
+/// The result of the calls of `AsyncLimiter` that return nothing.
+pub(crate) fn none_from_outcome(py: Python<'_>, _: Outcome) -> PyResult<Py<PyAny>> {
+    Ok(py.None())
+}
+
+/// Seconds, as Python has them.
 #[inline]
 pub(crate) fn in_seconds(length: Duration) -> f64 {
-    // Of whole microseconds, so that the nearest float to the decimal number comes out.
+    // From whole microseconds: the result is the float that is nearest to the decimal number.
     length.as_micros() as f64 / 1e6
-}
-
-/// The same policy, to be kept until a task needs it.
-pub(crate) enum OwnedPolicy {
-    Text(String),
-    Policy(tidegate::Policy),
-}
-
-impl From<PolicyArgument<'_>> for OwnedPolicy {
-    fn from(given: PolicyArgument<'_>) -> Self {
-        match given {
-            PolicyArgument::Text(text) => Self::Text(text.to_owned()),
-            PolicyArgument::Policy(policy) => Self::Policy(policy.clone()),
-        }
-    }
-}
-
-impl AsPolicy for OwnedPolicy {
-    fn as_policy(&self) -> PolicyRef<'_> {
-        match self {
-            Self::Text(text) => PolicyRef::Text(text),
-            Self::Policy(policy) => PolicyRef::Policy(policy),
-        }
-    }
-}
-
-/// The entries of `check_all`: `(policy, key)` or `(policy, key, cost)`.
-pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<Vec<(OwnedPolicy, String, u64)>> {
-    let wrong = |entry: &Bound<'_, PyAny>| {
-        PyTypeError::new_err(format!(
-            "an entry of check_all is (policy, key) or (policy, key, cost), not {}",
-            shown(entry)
-        ))
-    };
-    let entry = |entry: Bound<'_, PyAny>| {
-        // A text is a sequence, too, of its letters.
-        let parts: Vec<Bound<'_, PyAny>> = if entry.is_instance_of::<PyString>() {
-            return Err(wrong(&entry));
-        } else {
-            entry.try_iter().map_err(|_| wrong(&entry))?.collect::<PyResult<_>>()?
-        };
-        let (policy, given_key, given_cost) = match &parts[..] {
-            [policy, key] => (policy, key, 1),
-            [policy, key, units] => (policy, key, cost(units)?),
-            _ => return Err(wrong(&entry)),
-        };
-        Ok((PolicyArgument::of(policy)?.into(), utf8(&key(given_key)?)?.to_owned(), given_cost))
-    };
-    let list = given.try_iter().map_err(|_| {
-        PyTypeError::new_err(format!(
-            "check_all takes a list of (policy, key) or (policy, key, cost), not {}",
-            shown(given)
-        ))
-    })?;
-    list.map(|one| entry(one?)).collect()
 }

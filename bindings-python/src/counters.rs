@@ -1,9 +1,9 @@
-//! How often what happened, as a dict: what exporters of metrics take.
+//! The counters of a limiter as a dict, for exporters of metrics.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The numbers by the names that all languages share.
+/// The counters, under the names that all languages share.
 pub(crate) fn counters<'py>(py: Python<'py>, counters: &tidegate::Counters) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let numbers = [

@@ -1,9 +1,10 @@
-//! `Decision` and `LimitState`. Nothing is worked out before somebody asks for it.
+//! `Decision` and `LimitState`. A field is computed when it is read.
 
 use std::time::UNIX_EPOCH;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use tidegate::host::Outcome;
 
 use crate::convert::in_seconds;
 use crate::error::raise;
@@ -24,17 +25,28 @@ impl From<tidegate::Decision> for Decision {
     }
 }
 
-const fn word(truth: bool) -> &'static str {
+impl Decision {
+    /// The result of the calls of `AsyncLimiter` that return a Decision.
+    #[inline]
+    pub(crate) fn from_outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
+        match outcome {
+            Outcome::Decision(decision) => Ok(Py::new(py, Self::from(decision))?.into_any()),
+            _ => Ok(py.None()),
+        }
+    }
+}
+
+const fn python_bool(truth: bool) -> &'static str {
     if truth { "True" } else { "False" }
 }
 
-fn number(value: Option<f64>) -> String {
+fn python_number(value: Option<f64>) -> String {
     value.map_or_else(|| "None".to_owned(), |value| format!("{value:?}"))
 }
 
 #[pymethods]
 impl Decision {
-    /// May it go?
+    /// Whether the check was admitted.
     #[getter]
     fn allowed(&self) -> bool {
         self.inner.allowed()
@@ -52,50 +64,50 @@ impl Decision {
         self.inner.key()
     }
 
-    /// The units that were asked for.
+    /// The units that were requested.
     #[getter]
     fn cost(&self) -> u64 {
         self.inner.cost()
     }
 
-    /// The most units the limit that binds ever admits at once. The limit that binds is the one that refused, else the
-    /// one with least left in proportion.
+    /// The most units that the binding limit ever admits at once. The binding limit is the one that denied, else the one
+    /// with the smallest share left.
     #[getter]
     fn limit(&self) -> u64 {
         self.inner.limit()
     }
 
-    /// Units the limit that binds would admit now.
+    /// Units that the binding limit would admit now.
     #[getter]
     fn remaining(&self) -> u64 {
         self.inner.remaining()
     }
 
-    /// When the same check is admitted if nobody else touches the key, in seconds: 0 when allowed, None for never.
+    /// Seconds until the same check is admitted if no other call uses the key: 0 when allowed, None for never.
     #[getter]
     fn retry_after(&self) -> Option<f64> {
         self.inner.retry_after().map(in_seconds)
     }
 
-    /// Seconds until the limit that binds is as if unused.
+    /// Seconds until the binding limit is as if unused.
     #[getter]
     fn reset_after(&self) -> f64 {
         in_seconds(self.inner.reset_after())
     }
 
-    /// The moment the limit that binds is as if unused, in seconds since 1970; the same between calls.
+    /// The moment at which `reset_after` ends, in seconds since 1970: the same in all calls until units are consumed.
     #[getter]
     fn reset_at(&self) -> f64 {
         in_seconds(self.inner.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// For a leaky-bucket: wait so many seconds before going.
+    /// For a leaky-bucket: how many seconds to wait before the work begins.
     #[getter]
     fn delay(&self) -> f64 {
         in_seconds(self.inner.delay())
     }
 
-    /// What each limit says, in the order of the policy.
+    /// The state of each limit, in the order of the policy.
     #[getter]
     fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let states = self.inner.limits().map(|inner| LimitState { inner }.into_pyobject(py));
@@ -109,7 +121,7 @@ impl Decision {
         PyTuple::new(py, each.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Who answered: "store", "deny-cache", "lease" or "fallback".
+    /// What gave the answer: "store", "deny-cache", "lease" or "fallback".
     #[getter]
     fn source(&self) -> &'static str {
         self.inner.source().name()
@@ -169,19 +181,19 @@ impl Decision {
         let policy = Policy { inner: parts.policy };
         let said =
             (policy, parts.key, parts.cost, parts.charged, PyTuple::new(py, parts.numbers)?, self.decisions(py)?);
-        Ok((py.import("tidegate._tidegate")?.getattr("again")?, said).into_pyobject(py)?.into_any())
+        Ok((py.import("tidegate._tidegate")?.getattr("restore_decision")?, said).into_pyobject(py)?.into_any())
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let mut text = format!(
             "Decision(allowed={}, policy={}, key={}, cost={}, limit={}, remaining={}, retry_after={}, reset_after={:?}",
-            word(self.allowed()),
+            python_bool(self.allowed()),
             PyString::new(py, self.policy()).repr()?,
             PyString::new(py, self.key()).repr()?,
             self.cost(),
             self.limit(),
             self.remaining(),
-            number(self.retry_after()),
+            python_number(self.retry_after()),
             self.reset_after(),
         );
         if self.delay() > 0.0 {
@@ -197,13 +209,13 @@ impl Decision {
     }
 }
 
-/// A Decision that was sent somewhere, put together from what its `__reduce__` said.
+/// Makes a pickled Decision again, from what its `__reduce__` returned.
 #[pyfunction]
 #[pyo3(signature = (
     policy: "Policy", key: "str", cost: "int", charged: "int", numbers: "tuple[int, ...]",
     decisions: "tuple[Decision, ...]"
 ) -> "Decision")]
-pub(crate) fn again(
+pub(crate) fn restore_decision(
     policy: &Bound<'_, Policy>,
     key: String,
     cost: u64,
@@ -217,7 +229,7 @@ pub(crate) fn again(
     parts.into_decision().map(Decision::from).map_err(raise)
 }
 
-/// What one limit of a policy says in a Decision.
+/// The state of one limit in a Decision.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq, Eq)]
 pub(crate) struct LimitState {
@@ -226,13 +238,13 @@ pub(crate) struct LimitState {
 
 #[pymethods]
 impl LimitState {
-    /// How it counts: "gcra", "sliding-window", …
+    /// Its algorithm: "gcra", "sliding-window", …
     #[getter]
     fn algorithm(&self) -> &'static str {
         self.inner.algorithm.name()
     }
 
-    /// The most units it ever admits at once.
+    /// The most units that it ever admits at once.
     #[getter]
     fn limit(&self) -> u64 {
         self.inner.limit
@@ -244,13 +256,13 @@ impl LimitState {
         self.inner.period.micros() as f64 / 1e6
     }
 
-    /// Units it would admit now.
+    /// Units that it would admit now.
     #[getter]
     fn remaining(&self) -> u64 {
         self.inner.remaining
     }
 
-    /// When it would admit the cost, in seconds: 0 when it does now, None for never.
+    /// Seconds until it admits the cost: 0 when it does now, None for never.
     #[getter]
     fn retry_after(&self) -> Option<f64> {
         self.inner.retry_after.map(in_seconds)
@@ -262,7 +274,7 @@ impl LimitState {
         in_seconds(self.inner.reset_after)
     }
 
-    /// Whether it refused.
+    /// Whether it denied the check.
     #[getter]
     fn exceeded(&self) -> bool {
         self.inner.exceeded
@@ -290,9 +302,9 @@ impl LimitState {
             self.limit(),
             self.period(),
             self.remaining(),
-            number(self.retry_after()),
+            python_number(self.retry_after()),
             self.reset_after(),
-            word(self.exceeded()),
+            python_bool(self.exceeded()),
         )
     }
 }

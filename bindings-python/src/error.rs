@@ -13,22 +13,22 @@ import_exception!(tidegate.errors, StoreError);
 import_exception!(tidegate.errors, ClosedError);
 import_exception!(tidegate.errors, RateLimited);
 
-/// The exception that says what the core said.
+/// The exception of an error of the core.
 #[cold]
 pub(crate) fn raise(error: Error) -> PyErr {
     raise_about(error, None)
 }
 
-/// The same for an error in a text that the caller wrote: the exception carries it.
+/// The same, for an error in a text of the caller, which the exception shows.
 #[cold]
 pub(crate) fn raise_about(error: Error, text: Option<&str>) -> PyErr {
     let (message, code) = (error.message().to_owned(), error.code());
     match error.kind() {
         ErrorKind::PolicyInvalid | ErrorKind::PolicyUnknown => {
-            let place = error.location();
-            let text = text.filter(|_| place.is_some_and(|place| place.file.is_none())).map(str::to_owned);
-            let file = place.and_then(|place| place.file.clone());
-            let (line, column) = (place.map(|place| place.line), place.map(|place| place.column));
+            let location = error.location();
+            let text = text.filter(|_| location.is_some_and(|location| location.file.is_none())).map(str::to_owned);
+            let file = location.and_then(|location| location.file.clone());
+            let (line, column) = (location.map(|location| location.line), location.map(|location| location.column));
             PolicyError::new_err((message, code, file, line, column, text))
         }
         ErrorKind::CostInvalid => CostError::new_err((message,)),
@@ -38,7 +38,7 @@ pub(crate) fn raise_about(error: Error, text: Option<&str>) -> PyErr {
             StoreError::new_err((message, code))
         }
         ErrorKind::Closed => ClosedError::new_err((message,)),
-        // A kind this module does not know yet keeps its code; a test walks the table, so that none stays here.
+        // A kind that is new in the core keeps its code. A test goes through the table of kinds, so none stays here.
         _ => TidegateError::new_err((message, code)),
     }
 }
@@ -51,8 +51,8 @@ pub(crate) fn policy(message: impl Into<String>) -> PyErr {
     raise(Error::new(ErrorKind::PolicyInvalid, message))
 }
 
-/// What a class that belongs to one process answers to `pickle` and `copy`.
+/// The exception when `pickle` or `copy` is given an object that belongs to one process.
 #[cold]
-pub(crate) fn stays(name: &str, instead: &str) -> PyErr {
+pub(crate) fn belongs_to_process(name: &str, instead: &str) -> PyErr {
     pyo3::exceptions::PyTypeError::new_err(format!("{name} cannot be pickled or copied: {instead}"))
 }

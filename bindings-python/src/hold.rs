@@ -2,60 +2,71 @@
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use tidegate::host::Outcome;
 
+use crate::call_coroutine::CallCoroutine;
 use crate::decision::Decision;
-use crate::pending::Pending;
+use crate::error::RateLimited;
 
-/// The core's hold until it is given back, by whoever comes first. A copy of it in a forked child gives nothing back,
-/// which the core sees to.
-struct Held(Mutex<Option<tidegate::Hold>>);
+/// What both kinds of holds are: the core's hold until it is given back, and the Decision that admitted it. A copy in a
+/// forked child gives nothing back, which the core sees to.
+struct HeldUnits {
+    hold: Mutex<Option<tidegate::Hold>>,
+    decision: Py<Decision>,
+}
 
-impl Held {
-    fn new(hold: tidegate::Hold) -> Self {
-        Self(Mutex::new(Some(hold)))
+impl HeldUnits {
+    fn new(py: Python<'_>, hold: tidegate::Hold) -> PyResult<Self> {
+        let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
+        Ok(Self { hold: Mutex::new(Some(hold)), decision })
     }
 
+    /// Takes the hold, to be given back by its drop.
     fn take(&self) -> Option<tidegate::Hold> {
-        self.0.lock().take()
+        self.hold.lock().take()
     }
 
-    fn is_held(&self) -> bool {
-        self.0.lock().is_some()
+    fn is_released(&self) -> bool {
+        self.hold.lock().is_none()
+    }
+
+    fn repr(&self, py: Python<'_>, class: &str) -> PyResult<String> {
+        let decision = &self.decision.get().inner;
+        let state = if self.is_released() { "released" } else { "held" };
+        let (policy, key) = (PyString::new(py, decision.policy()), PyString::new(py, decision.key()));
+        Ok(format!("<{class} {state} policy={} key={} cost={}>", policy.repr()?, key.repr()?, decision.cost()))
     }
 }
 
 /// Units of a "concurrency" limit in use: renewed while it lives, given back by `release` or at the end of `with`.
 #[pyclass(module = "tidegate", frozen)]
-pub(crate) struct Hold {
-    held: Held,
-    decision: Py<Decision>,
-}
+pub(crate) struct Hold(HeldUnits);
 
 impl Hold {
     pub(crate) fn new(py: Python<'_>, hold: tidegate::Hold) -> PyResult<Self> {
-        let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
-        Ok(Self { held: Held::new(hold), decision })
+        HeldUnits::new(py, hold).map(Self)
     }
 }
 
 #[pymethods]
 impl Hold {
-    /// The Decision that let it in.
+    /// The Decision that admitted it.
     #[getter]
     fn decision(&self, py: Python<'_>) -> Py<Decision> {
-        self.decision.clone_ref(py)
+        self.0.decision.clone_ref(py)
     }
 
     /// Whether it was given back.
     #[getter]
     fn released(&self) -> bool {
-        !self.held.is_held()
+        self.0.is_released()
     }
 
-    /// Gives the units back; once, whoever calls it how often.
+    /// Gives the units back. Further calls have no effect.
     #[pyo3(signature = () -> "None")]
     fn release(&self, py: Python<'_>) {
-        if let Some(hold) = self.held.take() {
+        if let Some(hold) = self.0.take() {
             py.detach(|| drop(hold));
         }
     }
@@ -66,19 +77,19 @@ impl Hold {
     }
 
     #[pyo3(signature = (*_error: "object") -> "None")]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, pyo3::types::PyTuple>) {
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
         self.release(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        shown("Hold", &self.held, &self.decision, py)
+        self.0.repr(py, "Hold")
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(hold) = self.held.take() {
-            // Giving back asks the store; nobody else should stand still meanwhile.
+        if let Some(hold) = self.0.take() {
+            // Giving it back calls the store. Other threads have the interpreter meanwhile.
             let mut hold = Some(hold);
             Python::try_attach(|py| {
                 let hold = hold.take();
@@ -90,63 +101,51 @@ impl Drop for Hold {
 
 /// Units of a "concurrency" limit in use: renewed while it lives, given back by `release` or at the end of `async with`.
 #[pyclass(module = "tidegate", frozen)]
-pub(crate) struct AsyncHold {
-    held: Held,
-    decision: Py<Decision>,
-}
+pub(crate) struct AsyncHold(HeldUnits);
 
 impl AsyncHold {
-    pub(crate) fn new(py: Python<'_>, hold: tidegate::Hold) -> PyResult<Self> {
-        let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
-        Ok(Self { held: Held::new(hold), decision })
+    /// The result of `AsyncLimiter.hold`; raises `RateLimited` for a denial.
+    pub(crate) fn from_outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
+        match outcome {
+            Outcome::Hold(hold) => Ok(Py::new(py, Self(HeldUnits::new(py, hold)?))?.into_any()),
+            Outcome::Decision(decision) => Err(RateLimited::new_err((Py::new(py, Decision::from(decision))?,))),
+            _ => Ok(py.None()),
+        }
     }
 }
 
 #[pymethods]
 impl AsyncHold {
-    /// The Decision that let it in.
+    /// The Decision that admitted it.
     #[getter]
     fn decision(&self, py: Python<'_>) -> Py<Decision> {
-        self.decision.clone_ref(py)
+        self.0.decision.clone_ref(py)
     }
 
     /// Whether it was given back.
     #[getter]
     fn released(&self) -> bool {
-        !self.held.is_held()
+        self.0.is_released()
     }
 
-    /// Gives the units back; once, whoever calls it how often. It is on its way at once, and needs no waiting for.
+    /// Gives the units back, at once and also when it is not awaited. Further calls have no effect.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
-    fn release(&self, py: Python<'_>) -> Pending {
-        drop(self.held.take());
-        Pending::answered(py.None())
+    fn release(&self, py: Python<'_>) -> CallCoroutine {
+        drop(self.0.take());
+        CallCoroutine::answered(py.None())
     }
 
     #[pyo3(signature = () -> "Coroutine[Any, Any, AsyncHold]")]
-    fn __aenter__(slf: Bound<'_, Self>) -> Pending {
-        Pending::answered(slf.into_any().unbind())
+    fn __aenter__(slf: Bound<'_, Self>) -> CallCoroutine {
+        CallCoroutine::answered(slf.into_any().unbind())
     }
 
     #[pyo3(signature = (*_error: "object") -> "Coroutine[Any, Any, None]")]
-    fn __aexit__(&self, py: Python<'_>, _error: &Bound<'_, pyo3::types::PyTuple>) -> Pending {
+    fn __aexit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> CallCoroutine {
         self.release(py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        shown("AsyncHold", &self.held, &self.decision, py)
+        self.0.repr(py, "AsyncHold")
     }
-}
-
-impl Drop for AsyncHold {
-    fn drop(&mut self) {
-        drop(self.held.take());
-    }
-}
-
-fn shown(name: &str, held: &Held, decision: &Py<Decision>, py: Python<'_>) -> PyResult<String> {
-    let inner = &decision.get().inner;
-    let state = if held.is_held() { "held" } else { "released" };
-    let (policy, key) = (pyo3::types::PyString::new(py, inner.policy()), pyo3::types::PyString::new(py, inner.key()));
-    Ok(format!("<{name} {state} policy={} key={} cost={}>", policy.repr()?, key.repr()?, inner.cost()))
 }

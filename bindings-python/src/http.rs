@@ -1,4 +1,4 @@
-//! The core's rules of HTTP, as `tidegate/http.py` asks for them.
+//! The core's rules of HTTP, for the web layers.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use crate::convert::shown;
 use crate::decision::Decision;
 use crate::error::{config, raise};
 
-/// Which fields announce the limits; chosen once, so that no answer reads the option again.
+/// The header fields that announce limits. The option is read once, not for every response.
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct Headers {
     inner: http::Headers,
@@ -21,36 +21,36 @@ impl Headers {
         if decisions.len() == 1 {
             return Ok(http::headers(&decisions.get_item(0)?.cast::<Decision>()?.get().inner, self.inner));
         }
-        let held = decisions.iter().map(|one| Ok(one.cast_into::<Decision>()?)).collect::<PyResult<Vec<_>>>()?;
-        let inner: Vec<&tidegate::Decision> = held.iter().map(|one| &one.get().inner).collect();
+        let objects = decisions.iter().map(|one| Ok(one.cast_into::<Decision>()?)).collect::<PyResult<Vec<_>>>()?;
+        let inner: Vec<&tidegate::Decision> = objects.iter().map(|one| &one.get().inner).collect();
         Ok(http::headers_of_all(&inner, self.inner))
     }
 }
 
 impl Headers {
-    /// The fields of an answer that one Decision was made for, as text.
+    /// The fields of a response after one Decision, as text.
     pub(crate) fn texts<'py>(&self, py: Python<'py>, decision: &tidegate::Decision) -> PyResult<Bound<'py, PyList>> {
         as_text(py, &http::headers(decision, self.inner))
     }
 }
 
 fn as_text<'py>(py: Python<'py>, fields: &[(&'static str, String)]) -> PyResult<Bound<'py, PyList>> {
-    let pairs = fields.iter().map(|(name, value)| Ok((&known(py, name)?.text, PyString::new(py, value))));
+    let pairs = fields.iter().map(|(name, value)| Ok((&field_name(py, name)?.text, PyString::new(py, value))));
     PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// A field's name as Python's object, made once.
-struct Name {
+/// The name of a field as Python objects, made once.
+struct FieldName {
     name: &'static str,
     text: Py<PyString>,
-    /// In small letters, as ASGI has them.
+    /// In lower case, as ASGI has them.
     bytes: Py<PyBytes>,
 }
 
-fn known<'py>(py: Python<'py>, name: &'static str) -> PyResult<&'py Name> {
-    static NAMES: PyOnceLock<Vec<Name>> = PyOnceLock::new();
+fn field_name<'py>(py: Python<'py>, name: &'static str) -> PyResult<&'py FieldName> {
+    static NAMES: PyOnceLock<Vec<FieldName>> = PyOnceLock::new();
     let names = NAMES.get_or_init(py, || {
-        let made = |name: &'static str| Name {
+        let made = |name: &'static str| FieldName {
             name,
             text: PyString::intern(py, name).unbind(),
             bytes: PyBytes::new(py, name.to_ascii_lowercase().as_bytes()).unbind(),
@@ -72,24 +72,24 @@ impl Headers {
         Ok(Self { inner: text.to_str()?.parse().map_err(raise)? })
     }
 
-    /// The fields of an answer that these Decisions were made for, as text.
+    /// The fields of a response after these Decisions, as text.
     #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[str, str]]")]
     fn text<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         as_text(decisions.py(), &self.fields(decisions)?)
     }
 
-    /// The same as ASGI has them: bytes, names in small letters.
+    /// The same as ASGI has them: bytes, names in lower case.
     #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[bytes, bytes]]")]
     fn raw<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = decisions.py();
         let fields = self.fields(decisions)?;
         let pairs =
-            fields.iter().map(|(name, value)| Ok((&known(py, name)?.bytes, PyBytes::new(py, value.as_bytes()))));
+            fields.iter().map(|(name, value)| Ok((&field_name(py, name)?.bytes, PyBytes::new(py, value.as_bytes()))));
         PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
     }
 }
 
-/// The status of the answer: 200, 429 or 503.
+/// The status of the response: 200, 429 or 503.
 #[pyfunction]
 #[pyo3(signature = (decision: "Decision") -> "int")]
 pub(crate) fn status(decision: &Bound<'_, Decision>) -> u16 {
@@ -110,21 +110,21 @@ pub(crate) fn hashed(secret: &str) -> String {
     http::hashed(secret)
 }
 
-/// The key of somebody who did not say who they are.
+/// The key of a client without a key of its own, made of its address.
 #[pyfunction]
 #[pyo3(signature = (client: "str") -> "str")]
 pub(crate) fn anonymous(client: &str) -> String {
     http::anonymous(client)
 }
 
-/// Derives the key client_ip.
+/// Makes the key client_ip.
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct ClientIp {
     inner: http::ClientIp,
 }
 
 impl ClientIp {
-    /// The key of a peer whose word about others does not count.
+    /// The key of a peer that is no trusted proxy.
     pub(crate) fn direct(&self, peer: &str) -> String {
         self.inner.key::<&[u8]>(Some(peer), &[])
     }
@@ -143,12 +143,12 @@ impl ClientIp {
                     shown(given)
                 ))
             };
-            // A text is a sequence, too, of its letters.
+            // A text is a sequence too, of its characters.
             if given.is_instance_of::<PyString>() {
                 return Err(wrong(given));
             }
             for proxy in given.try_iter().map_err(|_| wrong(given))? {
-                // Addresses and networks of `ipaddress` say by themselves how they are written.
+                // `str` also writes the addresses and networks of `ipaddress`.
                 proxies.push(proxy?.str()?.to_str()?.to_owned());
             }
         }
@@ -158,7 +158,7 @@ impl ClientIp {
         Ok(Self { inner: http::ClientIp::new(trusted, prefix).map_err(raise)? })
     }
 
-    /// Whether X-Forwarded-For matters at all.
+    /// Whether X-Forwarded-For is read at all.
     #[getter]
     fn reads_forwarded(&self) -> bool {
         self.inner.reads_forwarded()

@@ -1,44 +1,43 @@
-//! The Python module of Tidegate: Python's nouns over the core's. Conversion only; what a limit means is the core's.
+//! The Python module of Tidegate: the core's nouns for Python. It converts arguments and results, and decides nothing.
 
-// What Python sees is documented for Python; the rest is private.
-#![allow(missing_docs, reason = "docstrings are written for help(), one per Python name")]
+// Only the names of the Python module are public.
+#![allow(missing_docs, reason = "every Python name has a docstring, written for help()")]
 
-mod asynchronous;
 mod attempt;
+mod call_coroutine;
 mod clock;
+mod completion_list;
 mod convert;
 mod counters;
 mod decision;
-mod desk;
 mod error;
 mod fork;
 mod hold;
 mod http;
-mod inbox;
 mod limit;
 mod limiter;
 mod log;
+mod loop_completions;
+mod loop_reader;
+mod loop_waker;
 mod options;
-mod pending;
 mod policy;
-mod reading;
+mod policy_argument;
+mod prepared_check;
 mod rollout;
-mod waker;
 mod warning;
 
 /// The compiled part of the package `tidegate`; import its names from there.
 #[pyo3::pymodule]
 mod _tidegate {
     #[pymodule_export]
-    use crate::asynchronous::AsyncLimiter;
-    #[pymodule_export]
     use crate::attempt::Attempt;
+    #[pymodule_export]
+    use crate::call_coroutine::CallCoroutine;
     #[pymodule_export]
     use crate::clock::ManualClock;
     #[pymodule_export]
-    use crate::decision::{Decision, LimitState, again};
-    #[pymodule_export]
-    use crate::desk::Desk;
+    use crate::decision::{Decision, LimitState, restore_decision};
     #[pymodule_export]
     use crate::fork::after_fork_in_child;
     #[pymodule_export]
@@ -48,17 +47,17 @@ mod _tidegate {
     #[pymodule_export]
     use crate::limit::Limit;
     #[pymodule_export]
-    use crate::limiter::Limiter;
-    #[pymodule_export]
-    use crate::pending::Pending;
+    use crate::limiter::{AsyncLimiter, Limiter};
     #[pymodule_export]
     use crate::policy::Policy;
+    #[pymodule_export]
+    use crate::prepared_check::PreparedCheck;
     #[pymodule_export]
     use crate::rollout::{Rollout, rollout};
     #[pymodule_export]
     use crate::warning::{Warning, lint};
 
-    #[expect(non_upper_case_globals, reason = "the name Python looks for")]
+    #[expect(non_upper_case_globals, reason = "the name that Python uses")]
     #[pymodule_export]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -6,7 +6,7 @@ use tidegate::{Algorithm, Period, Unit};
 use crate::convert::period as to_period;
 use crate::error::{policy, raise};
 
-/// One limit: `count` units per `period`, counted by an algorithm.
+/// A limit: `count` units per `period`, counted by an algorithm.
 ///
 /// `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
 /// left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
@@ -57,7 +57,7 @@ impl Limit {
     ) -> PyResult<Self> {
         let period = match period {
             Some(period) => period,
-            // What the notation means when no ttl is written.
+            // The default ttl of the notation.
             None if algorithm == Algorithm::Concurrency => Period::new(1, Unit::Minute).map_err(raise)?,
             None => return Err(policy(format!("a limit of {algorithm} needs a period"))),
         };
@@ -74,7 +74,7 @@ impl Limit {
         Ok(Self { inner: limit })
     }
 
-    /// How it counts: "gcra", "sliding-window", …
+    /// Its algorithm: "gcra", "sliding-window", …
     #[getter]
     fn algorithm(&self) -> &'static str {
         self.inner.algorithm().name()
@@ -92,13 +92,13 @@ impl Limit {
         self.inner.period().micros() as f64 / 1e6
     }
 
-    /// The burst that was asked for.
+    /// The burst, if one was given.
     #[getter]
     fn burst(&self) -> Option<u64> {
         self.inner.burst()
     }
 
-    /// The tokens a token-bucket starts with, when that was said.
+    /// The tokens that a token-bucket starts with, if they were given.
     #[getter]
     fn initial(&self) -> Option<u64> {
         self.inner.initial()
@@ -110,7 +110,7 @@ impl Limit {
         (self.inner.algorithm() == Algorithm::SlidingWindow).then(|| self.inner.precision())
     }
 
-    /// The most units it ever admits at once.
+    /// The most units that it ever admits at once.
     #[getter]
     fn capacity(&self) -> u64 {
         self.inner.capacity()
@@ -143,7 +143,7 @@ impl Limit {
         options.set_item("burst", limit.burst())?;
         options.set_item("initial", limit.initial())?;
         options.set_item("precision", self.precision())?;
-        // Named options, which a plain tuple of arguments cannot say.
+        // A plain tuple of arguments has no keyword options.
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         let period = match limit.period().unit() {
             Unit::Week | Unit::Month | Unit::Year => limit.period().to_string().into_pyobject(py)?.into_any(),
@@ -154,7 +154,7 @@ impl Limit {
 }
 
 impl Limit {
-    /// The period as one would write it: calendar units by name, all others in seconds.
+    /// The period as an argument: calendar units by name, all others in seconds.
     fn written_period(&self) -> String {
         let period = self.inner.period();
         match period.unit() {

@@ -1,18 +1,18 @@
-//! What happens to stores, for Python's `logging`.
+//! Lost and returned stores, for Python's `logging`.
 
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tidegate::{StoreChange, StoreState};
 
-/// Logs to the logger `tidegate`: a lost store as a warning, one that is back as information.
+/// Logs to the logger `tidegate`: a lost store as a warning, a returned one as information.
 pub(crate) fn listener() -> Arc<dyn Fn(&StoreChange) + Send + Sync> {
     Arc::new(|change| {
         let level = if matches!(change.state, StoreState::Back) { "info" } else { "warning" };
         let sentence = change.sentence.clone();
-        // On a thread of its own: whoever noticed must wait neither for the interpreter's lock nor for handlers. Stores
-        // are lost and found rarely. Without a thread nothing is logged, and nothing else goes wrong.
-        let told = std::thread::Builder::new().name("tidegate-log".to_owned()).spawn(move || {
+        // On a thread of its own: the calling thread must not wait for the interpreter or for handlers of the log. Stores
+        // are rarely lost. If no thread can be started, the message is not logged.
+        let spawned = std::thread::Builder::new().name("tidegate-log".to_owned()).spawn(move || {
             Python::try_attach(|py| {
                 let logged = py.import("logging").and_then(|logging| {
                     let logger = logging.call_method1("getLogger", ("tidegate",))?;
@@ -23,6 +23,6 @@ pub(crate) fn listener() -> Arc<dyn Fn(&StoreChange) + Send + Sync> {
                 }
             });
         });
-        drop(told);
+        drop(spawned);
     })
 }

@@ -1,39 +1,79 @@
-//! What `Limiter` and `AsyncLimiter` are made from.
+//! The options of `Limiter` and `AsyncLimiter`, for both ways to make one.
 
 use std::path::Path;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 use tidegate::Builder;
 
 use crate::clock::ManualClock;
 use crate::convert::{named_seconds, shown};
-use crate::error::{config, raise};
+use crate::error::{config, policy, raise};
 use crate::policy::{choices, named, to_choice};
 use crate::rollout::Rollout;
 
-/// The options that both limiters and both ways to make one have.
-pub(crate) struct Options<'a, 'py> {
+/// The keyword options, as `tidegate/_options.py` declares them.
+pub(crate) struct LimiterOptions<'a, 'py> {
+    /// The function that was called, for messages.
+    pub(crate) function: &'static str,
     pub(crate) store: Option<&'a Bound<'py, PyAny>>,
-    pub(crate) prefix: &'a str,
-    pub(crate) timeout: f64,
-    pub(crate) on_store_error: &'a str,
-    pub(crate) deny_cache: f64,
-    pub(crate) clock: Option<&'a Bound<'py, ManualClock>>,
+    pub(crate) options: Option<&'a Bound<'py, PyDict>>,
 }
 
-impl Options<'_, '_> {
-    fn on(&self, mut builder: Builder) -> PyResult<Builder> {
-        let choice = to_choice(self.on_store_error).ok_or_else(|| {
-            config(format!("on_store_error {:?} is no choice: use one of {}", self.on_store_error, choices()))
-        })?;
-        builder = builder.prefix(self.prefix).on_store_error(choice);
-        builder = builder.timeout(named_seconds("timeout", self.timeout)?);
-        builder = builder.deny_cache(named_seconds("deny_cache", self.deny_cache)?);
-        if let Some(clock) = self.clock {
-            builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
+const POLICIES: &str = "policies";
+
+impl LimiterOptions<'_, '_> {
+    /// A builder with the option `policies` and all others.
+    pub(crate) fn with_policies(&self) -> PyResult<Builder> {
+        let mut builder = tidegate::Limiter::builder();
+        let policies = self.options.map(|options| options.get_item(POLICIES)).transpose()?.flatten();
+        if let Some(policies) = policies.filter(|policies| !policies.is_none()) {
+            let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(&policies)));
+            for item in policies.call_method0("items").map_err(|_| wrong())?.try_iter()? {
+                let (name, given): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
+                let name = name
+                    .extract::<String>()
+                    .map_err(|_| policy(format!("a policy's name is text (str), not {}", shown(&name))))?;
+                builder = builder.named(named(&name, &given)?).map_err(raise)?;
+            }
         }
+        self.apply(builder, true)
+    }
+
+    /// A builder with the policies of a file, and all options but `policies`.
+    pub(crate) fn with_file(&self, path: &Path) -> PyResult<Builder> {
+        self.apply(Builder::from_file(path).map_err(raise)?, false)
+    }
+
+    fn apply(&self, mut builder: Builder, takes_policies: bool) -> PyResult<Builder> {
+        let (mut timeout, mut deny_cache) = (0.25, 1.0);
+        let (mut prefix, mut on_store_error) = ("tg".to_owned(), "local".to_owned());
+        for (name, value) in self.options.into_iter().flatten() {
+            match name.cast::<PyString>()?.to_str()? {
+                POLICIES if takes_policies => {}
+                "prefix" => prefix = argument("prefix", &value)?,
+                "timeout" => timeout = argument("timeout", &value)?,
+                "on_store_error" => on_store_error = argument("on_store_error", &value)?,
+                "deny_cache" => deny_cache = argument("deny_cache", &value)?,
+                "clock" => {
+                    if let Some(clock) = argument::<Option<Bound<'_, ManualClock>>>("clock", &value)? {
+                        builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
+                    }
+                }
+                unknown => {
+                    let function = self.function;
+                    let message = format!("{function} got an unexpected keyword argument '{unknown}'");
+                    return Err(PyTypeError::new_err(message));
+                }
+            }
+        }
+        let choice = to_choice(&on_store_error).ok_or_else(|| {
+            config(format!("on_store_error {on_store_error:?} is no choice: use one of {}", choices()))
+        })?;
+        builder = builder.prefix(&prefix).on_store_error(choice);
+        builder = builder.timeout(named_seconds("timeout", timeout)?);
+        builder = builder.deny_cache(named_seconds("deny_cache", deny_cache)?);
         builder = builder.on_change(crate::log::listener());
         let Some(store) = self.store else { return Ok(builder) };
         if let Ok(rollout) = store.cast::<Rollout>() {
@@ -48,23 +88,15 @@ impl Options<'_, '_> {
         let urls = urls.iter().map(|url| url.extract::<String>().map_err(|_| wrong(url)));
         Ok(builder.stores(urls.collect::<PyResult<Vec<_>>>()?))
     }
+}
 
-    pub(crate) fn policies(&self, policies: Option<&Bound<'_, PyAny>>) -> PyResult<Builder> {
-        let mut builder = tidegate::Limiter::builder();
-        if let Some(policies) = policies {
-            let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(policies)));
-            for item in policies.call_method0("items").map_err(|_| wrong())?.try_iter()? {
-                let (name, policy): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
-                let name = name.extract::<String>().map_err(|_| {
-                    crate::error::policy(format!("a policy's name is text (str), not {}", shown(&name)))
-                })?;
-                builder = builder.named(named(&name, &policy)?).map_err(raise)?;
-            }
-        }
-        self.on(builder)
-    }
-
-    pub(crate) fn file(&self, path: &Path) -> PyResult<Builder> {
-        self.on(Builder::from_file(path).map_err(raise)?)
-    }
+/// The value of an option. A wrong type raises as it does for any argument.
+fn argument<'py, T>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    value
+        .extract()
+        .map_err(Into::into)
+        .map_err(|error: PyErr| PyTypeError::new_err(format!("argument '{name}': {}", error.value(value.py()))))
 }

@@ -10,16 +10,16 @@ use crate::convert::{period, shown};
 use crate::error::{policy, raise, raise_about};
 use crate::limit::Limit;
 
-/// A named, immutable list of limits that must all admit, plus options.
+/// A named, immutable list of limits that must all admit, with options.
 ///
-/// `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` a policy is known by
-/// its notation, so that the same limits written in two places are the same policy.
+/// `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` the notation is its name:
+/// the same limits in two places are the same policy.
 ///
 /// on_store_error: "raise", "open", "closed" or "local"; overrides the limiter's choice.
 /// shadow: evaluate and count, but never deny.
-/// block_for: once denied, the key stays denied this long; seconds, or a text such as "10m".
+/// block_for: how long a denied key stays denied, in seconds or as a text such as "10m".
 /// count_denied: charge denied checks too.
-/// journal: remember the newest so many attempts with their metadata.
+/// journal: how many of the newest attempts to remember, with their metadata.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq, Eq)]
 pub(crate) struct Policy {
@@ -36,7 +36,7 @@ fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
         return Ok(vec![limit.get().inner.clone()]);
     }
     let wrong = || PyTypeError::new_err(format!("limits are a str, a Limit or a list of both, not {}", shown(given)));
-    // A map is iterable, too, over its names.
+    // A dict is iterable too, over its keys.
     if given.is_instance_of::<PyDict>() {
         return Err(wrong());
     }
@@ -79,26 +79,26 @@ fn to_journal(given: &Bound<'_, PyAny>) -> PyResult<u32> {
     given.extract::<u64>().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).map_err(|_| wrong())
 }
 
-/// A policy as `policies={…}` takes it: a Policy, or what a Policy or a policy file is made of.
+/// A policy as `policies={…}` takes it: a Policy, the limits of one, or a dict as in a policy file.
 pub(crate) fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     if let Ok(policy) = given.cast::<Policy>() {
         return policy.get().inner.clone().named(name).map_err(raise);
     }
     if given.is_instance_of::<PyDict>() {
-        return written(name, given);
+        return from_dict(name, given);
     }
     let limits = to_limits(given)?;
     tidegate::Policy::new(limits, Options::default()).and_then(|policy| policy.named(name)).map_err(raise)
 }
 
-/// A policy as a policy file writes it: the core reads it as one, so that both mean the same.
-fn written(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
+/// A policy as a dict: the core reads it as a policy file, so that both mean the same.
+fn from_dict(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     let py = map.py();
     let (whole, policies) = (PyDict::new(py), PyDict::new(py));
     policies.set_item(name, map)?;
     whole.set_item("policies", policies)?;
     let text: String = py.import("json")?.call_method1("dumps", (whole,))?.extract()?;
-    // What stands in a program is no template: nothing is read from the environment.
+    // Variables of the environment are only for files.
     let file = PolicyFile::parse_with(&text, Format::Json, None, &|_| None)
         .map_err(|error| policy(format!("policy {name:?}: {}", error.message())))?;
     file.policies().first().cloned().ok_or_else(|| policy(format!("policy {name:?} has no limits")))
@@ -142,31 +142,31 @@ impl Policy {
         PyTuple::new(py, limits.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// What a check answers when the store fails; None is the limiter's choice.
+    /// The answer to a check when the store fails; None is the limiter's choice.
     #[getter]
     fn on_store_error(&self) -> Option<&'static str> {
         self.inner.options().on_store_error.map(OnStoreError::name)
     }
 
-    /// Whether it only counts and never denies.
+    /// Whether it counts but never denies.
     #[getter]
     fn shadow(&self) -> bool {
         self.inner.options().shadow
     }
 
-    /// How long a key stays denied once it was, in seconds; None is no longer than its limits say.
+    /// How long a denied key stays denied, in seconds; None is as long as its limits say.
     #[getter]
     fn block_for(&self) -> Option<f64> {
         self.inner.options().block_for.map(|period| period.micros() as f64 / 1e6)
     }
 
-    /// Whether denied checks are charged, too.
+    /// Whether denied checks are charged too.
     #[getter]
     fn count_denied(&self) -> bool {
         self.inner.options().count_denied
     }
 
-    /// How many attempts are remembered.
+    /// How many attempts its journal remembers.
     #[getter]
     fn journal(&self) -> u32 {
         self.inner.options().journal
@@ -186,7 +186,7 @@ impl Policy {
         let (policy, options) = (&self.inner, self.inner.options());
         let limits = self.limits(py)?;
         let mut text = match policy.limits() {
-            // The notation says everything but these.
+            // The notation has everything but these.
             limits_ if limits_.iter().all(|limit| limit.initial().is_none() && is_plain(limit)) => {
                 format!("Policy({}", PyString::new(py, &policy.to_string()).repr()?)
             }

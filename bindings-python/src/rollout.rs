@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-/// Two stores and a share, to be given to a limiter as its store.
+/// Two stores and a share of the keys: the store of a limiter.
 #[pyclass(module = "tidegate", frozen)]
 pub(crate) struct Rollout {
     pub(crate) old: String,
@@ -18,16 +18,16 @@ impl Rollout {
         self.percent
     }
 
-    // Without the URLs, which may hold passwords.
+    // Without the URLs, which may contain passwords.
     fn __repr__(&self) -> String {
         format!("<Rollout {:?} %>", self.percent)
     }
 }
 
-/// From an old store to a new one: `percent` of the keys use the new one, always the same ones.
+/// Moves from an old store to a new one: `percent` of the keys use the new one, always the same keys.
 ///
-/// Give it to a limiter as its store; `limiter.set_rollout(percent)` changes the share at once. What was used in the
-/// other store is not carried along::
+/// Give it to a limiter as its store; `limiter.set_rollout(percent)` changes the share at once. Usage is not copied from
+/// one store to the other::
 ///
 ///     limiter = Limiter(rollout("redis://old", "redis://new", 5))
 #[pyfunction]

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::error::raise;
 
-/// Something in a policy file that is valid and probably not what its author meant.
+/// Something in a policy file that is valid but probably not intended.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq, Eq)]
 pub(crate) struct Warning {
@@ -21,7 +21,7 @@ impl Warning {
         &self.inner.policy
     }
 
-    /// What is odd, and what to do about it.
+    /// What is wrong, and what to change.
     #[getter]
     fn message(&self) -> &str {
         &self.inner.message
@@ -45,7 +45,7 @@ impl Warning {
         Some(self.inner.place.as_ref()?.column)
     }
 
-    /// All of it on one line.
+    /// All of it in one line.
     fn __str__(&self) -> String {
         self.inner.to_string()
     }
@@ -55,9 +55,9 @@ impl Warning {
     }
 }
 
-/// Reads a policy file and says what in it probably does not do what it seems to.
+/// Reads a policy file and warns of what probably does not do what was intended.
 ///
-/// An empty list is a clean file. A file that is not valid raises PolicyError.
+/// The list is empty when nothing was found. A file that is not valid raises PolicyError.
 #[pyfunction]
 #[pyo3(signature = (path: "str | PathLike[str]") -> "list[Warning]")]
 pub(crate) fn lint(path: PathBuf) -> PyResult<Vec<Warning>> {

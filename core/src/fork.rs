@@ -17,7 +17,8 @@ pub fn after_fork_in_child() {
 }
 
 /// The number of this process: forks since the first ancestor.
-pub(crate) fn generation() -> u64 {
+#[must_use]
+pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 

@@ -2,37 +2,40 @@
 
 """The compiled part of the package `tidegate`; import its names from there."""
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from os import PathLike
 from typing import Any, Final, NoReturn, final
 
+from typing_extensions import Unpack
+
 from ._decorator import Decorator
 from ._hold import Holding
+from ._options import FileLimiterOptions, LimiterOptions
 
 __all__ = [
     "__version__",
     "AsyncHold",
     "AsyncLimiter",
     "Attempt",
+    "CallCoroutine",
     "ClientIp",
     "Decision",
-    "Desk",
     "Headers",
     "Hold",
     "Limit",
     "LimitState",
     "Limiter",
     "ManualClock",
-    "Pending",
     "Policy",
+    "PreparedCheck",
     "Rollout",
     "Warning",
     "after_fork_in_child",
-    "again",
     "anonymous",
     "hashed",
     "lint",
     "problem",
+    "restore_decision",
     "rollout",
     "status",
 ]
@@ -50,11 +53,11 @@ class AsyncHold:
     @property
     def decision(self, /) -> Decision:
         """
-        The Decision that let it in.
+        The Decision that admitted it.
         """
     def release(self, /) -> Coroutine[Any, Any, None]:
         """
-        Gives the units back; once, whoever calls it how often. It is on its way at once, and needs no waiting for.
+        Gives the units back, at once and also when it is not awaited. Further calls have no effect.
         """
     @property
     def released(self, /) -> bool:
@@ -65,7 +68,7 @@ class AsyncHold:
 @final
 class AsyncLimiter:
     """
-    Checks limits from event loops without blocking them: what waits at the same moment travels to Redis as one call.
+    Checks limits from event loops without blocking them. Checks that wait at the same moment travel to Redis as one call.
 
     The options are those of Limiter. It may be shared by event loops of several threads, and made before a fork::
 
@@ -73,21 +76,12 @@ class AsyncLimiter:
         if not await limiter.check("login", "alice"):
             ...
 
-    A call is made when it is awaited. Whoever cancels one that is on its way does not learn whether it was charged.
+    A call is made when it is awaited. If it is cancelled in flight, it is not known whether it was charged.
     """
     def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter]: ...
     def __aexit__(self, /, *_error: object) -> Coroutine[Any, Any, None]: ...
     def __new__(
-        cls,
-        /,
-        store: str | Iterable[str] | Rollout | None = None,
-        *,
-        policies: Mapping[str, Any] | None = None,
-        prefix: str = "tg",
-        timeout: float = 0.25,
-        on_store_error: str = "local",
-        deny_cache: float = 1.0,
-        clock: ManualClock | None = None,
+        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
     ) -> AsyncLimiter: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
@@ -95,45 +89,47 @@ class AsyncLimiter:
         self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Waits until it is admitted, at most `timeout` seconds; a denied Decision when that would be too late.
+        Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
 
-        Those who wait for the same key are admitted in the order they came; whoever is cancelled leaves the line.
+        Calls that wait for the same key are admitted in their order; a cancelled one leaves the queue.
         """
     def block(self, /, policy: str | Policy, key: str, seconds: float | str) -> Coroutine[Any, Any, None]:
         """
-        Denies the key for so many seconds (or "10m"), whatever its usage.
+        Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
     def charge(self, /, policy: str | Policy, key: str, cost: int) -> Coroutine[Any, Any, Decision]:
         """
-        Consumes even past the limit: windows count it, buckets go into debt, `remaining` says 0.
+        Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
         self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.
+        Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
+        Policy.
 
-        `meta` (str or bytes) is what the journal remembers of it. A denial is a Decision, never an error.
+        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error.
         """
     def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]]) -> Coroutine[Any, Any, Decision]:
         """
         Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
 
-        The Decision is the first refusal's, and has one for each entry in `decisions`.
+        The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         """
     def clear(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
-        Forgets a key's usage and ends its block. Its journal stays.
+        Forgets the usage of a key and ends its block. Its journal stays.
         """
     def close(self, /) -> Coroutine[Any, Any, None]:
         """
-        Ends the limiter; every later call raises ClosedError.
+        Closes the limiter. Every later call raises ClosedError.
         """
     def counters(self, /) -> dict[str, int]:
         """
-        How often what happened, for metrics: `asked` (operations sent to a shared store), `deny_cache` (denials repeated
-        without asking), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up),
-        `withheld` (not sent meanwhile), `store_unavailable`, `store_timeout`, `store_rejected`. Not awaitable: it asks nobody.
+        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+        `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
+        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`.
+        Not awaitable: it needs no store.
         """
     @classmethod
     def from_file(
@@ -141,15 +137,12 @@ class AsyncLimiter:
         /,
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
-        *,
-        prefix: str = "tg",
-        timeout: float = 0.25,
-        on_store_error: str = "local",
-        deny_cache: float = 1.0,
-        clock: ManualClock | None = None,
+        **options: Unpack[FileLimiterOptions],
     ) -> AsyncLimiter:
         """
-        The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
+        The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
+
+        The options are prefix, timeout, on_store_error, deny_cache and clock.
         """
     def hold(self, /, policy: str | Policy, key: str, cost: int = 1) -> Holding:
         """
@@ -161,54 +154,55 @@ class AsyncLimiter:
         """
     def journal(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, list[Attempt]]:
         """
-        The newest attempts, newest first, of a policy with a `journal`.
+        The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
         self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
-        A decorator: a call of the function is a check, and raises RateLimited when that is denied.
+        A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number (1 when nothing is said)
-        or such a function. A function that is not async is limited on the thread that calls it::
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
+        default, or such a function. A function that is not async is limited on the thread that calls it::
 
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
 
-        A policy with a "concurrency" limit is held while the function runs. What a leaky-bucket lets in goes when it is
-        its turn.
+        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
+        delay.
         """
     def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
         """
-        Asks without consuming.
+        The same as a check that consumes nothing.
         """
     def ping(self, /) -> Coroutine[Any, Any, None]:
         """
-        Returns when the store answers; raises StoreError, which says why, when it does not.
+        Returns when the store answers. Raises StoreError with the reason when it does not.
         """
     def policy(self, /, policy: str | Policy) -> Policy:
         """
-        The policy that a name or a notation means to this limiter now. Not awaitable: it asks nobody.
+        The policy that a name or a notation means now. Not awaitable: it needs no store.
         """
     def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, None]:
         """
-        Gives units back; never above full, never creates credit.
+        Gives units back, at most what is used.
         """
     def reload(self, /) -> Coroutine[Any, Any, None]:
         """
-        Takes the changed policy file, as a whole or not at all.
+        Reads the policy file again. Takes it as a whole, or raises and changes nothing.
         """
     def set_rollout(self, /, percent: float) -> None:
         """
-        Changes which share of the keys uses the new store of a `rollout`, in percent; at once. Not awaitable: it asks nobody.
+        Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable: it needs no
+        store.
         """
     def settle(self, /, decision: Decision, actual_cost: int) -> Coroutine[Any, Any, None]:
         """
-        After the work: charges or refunds the difference between what a check consumed and what it should have.
+        After the work: charges or refunds the difference between what a check consumed and the actual cost.
         """
     def to_blocking(self, /) -> Limiter:
         """
-        The same limiter for threads: policies, usage and connections are shared.
+        The same limiter for threads. Policies, usage and connections are shared.
         """
     def unblock(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
@@ -216,13 +210,13 @@ class AsyncLimiter:
         """
     def waiting(self, /, policy: str | Policy, key: str) -> int:
         """
-        How many of this limiter's callers wait for a key in `acquire`. Not awaitable: it asks nobody.
+        How many calls of `acquire` wait for a key in this limiter. Not awaitable: it needs no store.
         """
 
 @final
 class Attempt:
     """
-    One attempt that a journal remembers.
+    One attempt in a journal.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -244,23 +238,50 @@ class Attempt:
     @property
     def cost(self, /) -> int:
         """
-        The units it asked for.
+        The units that it requested.
         """
     @property
     def meta(self, /) -> str | None:
         """
-        What the caller said of it, as text; bytes that are no UTF-8 are shown as `\\xff`.
+        Its metadata, as text; bytes that are not UTF-8 are shown as `\\xff`.
         """
     @property
     def meta_bytes(self, /) -> bytes | None:
         """
-        What the caller said of it, byte for byte.
+        Its metadata, byte for byte.
+        """
+
+@final
+class CallCoroutine:
+    """
+    A call that is made when it is awaited, like that of any `async def`.
+
+    An immediate answer is returned without an iteration of the event loop.
+    """
+    def __await__(self, /) -> Generator[Any, Any, Any]: ...
+    def __bool__(self, /) -> bool:
+        """
+        A call that was not awaited has no answer. As a truth value it would admit every call.
+        """
+    def __iter__(self, /) -> CallCoroutine: ...
+    def __next__(self, /) -> Any: ...
+    def close(self, /) -> None:
+        """
+        The same as that of any coroutine.
+        """
+    def send(self, /, value: Any) -> Any:
+        """
+        The same as that of any coroutine.
+        """
+    def throw(self, /, *error: Any) -> Any:
+        """
+        The same as that of any coroutine.
         """
 
 @final
 class ClientIp:
     """
-    Derives the key client_ip.
+    Makes the key client_ip.
     """
     def __new__(cls, /, trusted_proxies: Iterable[object] | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
     def key(self, /, peer: str | None, forwarded: list[bytes] | None = None) -> str:
@@ -270,7 +291,7 @@ class ClientIp:
     @property
     def reads_forwarded(self, /) -> bool:
         """
-        Whether X-Forwarded-For matters at all.
+        Whether X-Forwarded-For is read at all.
         """
 
 @final
@@ -288,7 +309,7 @@ class Decision:
     @property
     def allowed(self, /) -> bool:
         """
-        May it go?
+        Whether the check was admitted.
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
@@ -297,7 +318,7 @@ class Decision:
     @property
     def cost(self, /) -> int:
         """
-        The units that were asked for.
+        The units that were requested.
         """
     @property
     def decisions(self, /) -> tuple[Decision, ...]:
@@ -307,7 +328,7 @@ class Decision:
     @property
     def delay(self, /) -> float:
         """
-        For a leaky-bucket: wait so many seconds before going.
+        For a leaky-bucket: how many seconds to wait before the work begins.
         """
     @property
     def key(self, /) -> str:
@@ -317,13 +338,13 @@ class Decision:
     @property
     def limit(self, /) -> int:
         """
-        The most units the limit that binds ever admits at once. The limit that binds is the one that refused, else the
-        one with least left in proportion.
+        The most units that the binding limit ever admits at once. The binding limit is the one that denied, else the one
+        with the smallest share left.
         """
     @property
     def limits(self, /) -> tuple[LimitState, ...]:
         """
-        What each limit says, in the order of the policy.
+        The state of each limit, in the order of the policy.
         """
     @property
     def policy(self, /) -> str:
@@ -333,22 +354,22 @@ class Decision:
     @property
     def remaining(self, /) -> int:
         """
-        Units the limit that binds would admit now.
+        Units that the binding limit would admit now.
         """
     @property
     def reset_after(self, /) -> float:
         """
-        Seconds until the limit that binds is as if unused.
+        Seconds until the binding limit is as if unused.
         """
     @property
     def reset_at(self, /) -> float:
         """
-        The moment the limit that binds is as if unused, in seconds since 1970; the same between calls.
+        The moment at which `reset_after` ends, in seconds since 1970: the same in all calls until units are consumed.
         """
     @property
     def retry_after(self, /) -> float | None:
         """
-        When the same check is admitted if nobody else touches the key, in seconds: 0 when allowed, None for never.
+        Seconds until the same check is admitted if no other call uses the key: 0 when allowed, None for never.
         """
     @property
     def shadow(self, /) -> bool:
@@ -358,42 +379,22 @@ class Decision:
     @property
     def source(self, /) -> str:
         """
-        Who answered: store, "deny-cache", "lease" or "fallback".
-        """
-
-@final
-class Desk:
-    """
-    One policy at one place, made ready when the place was written.
-    """
-    def __new__(
-        cls, /, policy: str | Policy, prefix: str, cost: int, headers: Headers, ip: ClientIp | None = None
-    ) -> Desk:
-        """
-        With an `ip` those who ask are known by their peer's address, without one by their key.
-        """
-    def ask(self, /, limiter: Limiter, who: str) -> list[tuple[str, str]] | Decision:
-        """
-        Asks on this thread: the fields of the answer when it may go, else the Decision.
-        """
-    def post(self, /, limiter: AsyncLimiter, who: str) -> Decision | Coroutine[Any, Any, Decision]:
-        """
-        Asks from an event loop: the Decision when it is at hand, else what is to be awaited for it.
+        What gave the answer: store, "deny-cache", "lease" or "fallback".
         """
 
 @final
 class Headers:
     """
-    Which fields announce the limits; chosen once, so that no answer reads the option again.
+    The header fields that announce limits. The option is read once, not for every response.
     """
     def __new__(cls, /, name: str) -> Headers: ...
     def raw(self, /, *decisions: Decision) -> list[tuple[bytes, bytes]]:
         """
-        The same as ASGI has them: bytes, names in small letters.
+        The same as ASGI has them: bytes, names in lower case.
         """
     def text(self, /, *decisions: Decision) -> list[tuple[str, str]]:
         """
-        The fields of an answer that these Decisions were made for, as text.
+        The fields of a response after these Decisions, as text.
         """
 
 @final
@@ -407,11 +408,11 @@ class Hold:
     @property
     def decision(self, /) -> Decision:
         """
-        The Decision that let it in.
+        The Decision that admitted it.
         """
     def release(self, /) -> None:
         """
-        Gives the units back; once, whoever calls it how often.
+        Gives the units back. Further calls have no effect.
         """
     @property
     def released(self, /) -> bool:
@@ -422,7 +423,7 @@ class Hold:
 @final
 class Limit:
     """
-    One limit: `count` units per `period`, counted by an algorithm.
+    A limit: `count` units per `period`, counted by an algorithm.
 
     `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
@@ -450,17 +451,17 @@ class Limit:
     @property
     def algorithm(self, /) -> str:
         """
-        How it counts: gcra, "sliding-window", …
+        Its algorithm: gcra, "sliding-window", …
         """
     @property
     def burst(self, /) -> int | None:
         """
-        The burst that was asked for.
+        The burst, if one was given.
         """
     @property
     def capacity(self, /) -> int:
         """
-        The most units it ever admits at once.
+        The most units that it ever admits at once.
         """
     @property
     def count(self, /) -> int:
@@ -470,7 +471,7 @@ class Limit:
     @property
     def initial(self, /) -> int | None:
         """
-        The tokens a token-bucket starts with, when that was said.
+        The tokens that a token-bucket starts with, if they were given.
         """
     @property
     def period(self, /) -> float:
@@ -486,7 +487,7 @@ class Limit:
 @final
 class LimitState:
     """
-    What one limit of a policy says in a Decision.
+    The state of one limit in a Decision.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -494,7 +495,7 @@ class LimitState:
     @property
     def algorithm(self, /) -> str:
         """
-        How it counts: gcra, "sliding-window", …
+        Its algorithm: gcra, "sliding-window", …
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
@@ -503,12 +504,12 @@ class LimitState:
     @property
     def exceeded(self, /) -> bool:
         """
-        Whether it refused.
+        Whether it denied the check.
         """
     @property
     def limit(self, /) -> int:
         """
-        The most units it ever admits at once.
+        The most units that it ever admits at once.
         """
     @property
     def period(self, /) -> float:
@@ -518,7 +519,7 @@ class LimitState:
     @property
     def remaining(self, /) -> int:
         """
-        Units it would admit now.
+        Units that it would admit now.
         """
     @property
     def reset_after(self, /) -> float:
@@ -528,7 +529,7 @@ class LimitState:
     @property
     def retry_after(self, /) -> float | None:
         """
-        When it would admit the cost, in seconds: 0 when it does now, None for never.
+        Seconds until it admits the cost: 0 when it does now, None for never.
         """
 
 @final
@@ -536,13 +537,12 @@ class Limiter:
     """
     Checks limits on the calling thread.
 
-    store: where usage lives: memory://, which is meant when nothing is said, a Redis URL, a list of
-    them that share the keys, or a `rollout`.
+    store: where usage lives: memory:// (the default), a Redis URL, a list of URLs that share the keys, or a `rollout`.
     policies: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
-    prefix: what every key in Redis begins with.
-    timeout: the longest a call may wait for the store, in seconds.
-    on_store_error: raise, "open", "closed" or "local": what a check answers when the store fails.
-    deny_cache: for how many seconds a denied key may be denied without asking the store; 0 is off.
+    prefix: what every key in Redis begins with; "tg" by default.
+    timeout: the longest time that a call may wait for the store, in seconds; 0.25 by default.
+    on_store_error: the answer to a check when the store fails: raise, "open", "closed" or "local" (the default).
+    deny_cache: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
     clock: a ManualClock, for tests.
 
     It may be shared by threads, and made before a fork::
@@ -554,58 +554,50 @@ class Limiter:
     def __enter__(self, /) -> Limiter: ...
     def __exit__(self, /, *_error: object) -> None: ...
     def __new__(
-        cls,
-        /,
-        store: str | Iterable[str] | Rollout | None = None,
-        *,
-        policies: Mapping[str, Any] | None = None,
-        prefix: str = "tg",
-        timeout: float = 0.25,
-        on_store_error: str = "local",
-        deny_cache: float = 1.0,
-        clock: ManualClock | None = None,
+        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
     ) -> Limiter: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     def acquire(self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
         """
-        Waits until it is admitted, at most `timeout` seconds; a denied Decision when that would be too late.
+        Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
 
-        Those who wait for the same key are admitted in the order they came.
+        Calls that wait for the same key are admitted in their order.
         """
     def block(self, /, policy: str | Policy, key: str, seconds: float | str) -> None:
         """
-        Denies the key for so many seconds (or "10m"), whatever its usage.
+        Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
     def charge(self, /, policy: str | Policy, key: str, cost: int) -> Decision:
         """
-        Consumes even past the limit: windows count it, buckets go into debt, `remaining` says 0.
+        Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Decision:
         """
-        Asks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a Policy.
+        Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
+        Policy.
 
-        `meta` (str or bytes) is what the journal remembers of it. A denial is a Decision, never an error.
+        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error.
         """
     def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]]) -> Decision:
         """
         Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
 
-        The Decision is the first refusal's, and has one for each entry in `decisions`.
+        The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         """
     def clear(self, /, policy: str | Policy, key: str) -> None:
         """
-        Forgets a key's usage and ends its block. Its journal stays.
+        Forgets the usage of a key and ends its block. Its journal stays.
         """
     def close(self, /) -> None:
         """
-        Ends the limiter; every later call raises ClosedError.
+        Closes the limiter. Every later call raises ClosedError.
         """
     def counters(self, /) -> dict[str, int]:
         """
-        How often what happened, for metrics: `asked` (operations sent to a shared store), `deny_cache` (denials repeated
-        without asking), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up),
-        `withheld` (not sent meanwhile), `store_unavailable`, `store_timeout`, `store_rejected`.
+        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+        `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
+        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`.
         """
     @classmethod
     def from_file(
@@ -613,15 +605,12 @@ class Limiter:
         /,
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
-        *,
-        prefix: str = "tg",
-        timeout: float = 0.25,
-        on_store_error: str = "local",
-        deny_cache: float = 1.0,
-        clock: ManualClock | None = None,
+        **options: Unpack[FileLimiterOptions],
     ) -> Limiter:
         """
-        The limiter a policy file describes: YAML, TOML or JSON. `store` is used instead of the file's.
+        The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
+
+        The options are prefix, timeout, on_store_error, deny_cache and clock.
         """
     def hold(self, /, policy: str | Policy, key: str, cost: int = 1) -> Hold:
         """
@@ -630,54 +619,54 @@ class Limiter:
         """
     def journal(self, /, policy: str | Policy, key: str) -> list[Attempt]:
         """
-        The newest attempts, newest first, of a policy with a `journal`.
+        The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
         self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
-        A decorator: a call of the function is a check, and raises RateLimited when that is denied.
+        A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number (1 when nothing is said) or such
-        a function. An async function is limited without blocking its event loop::
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
+        default, or such a function. An async function is limited without blocking its event loop::
 
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
 
-        A policy with a "concurrency" limit is held while the function runs. What a leaky-bucket lets in goes when it is
-        its turn.
+        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
+        delay.
         """
     def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Decision:
         """
-        Asks without consuming.
+        The same as a check that consumes nothing.
         """
     def ping(self, /) -> None:
         """
-        Returns when the store answers; raises StoreError, which says why, when it does not.
+        Returns when the store answers. Raises StoreError with the reason when it does not.
         """
     def policy(self, /, policy: str | Policy) -> Policy:
         """
-        The policy that a name or a notation means to this limiter now.
+        The policy that a name or a notation means now.
         """
     def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> None:
         """
-        Gives units back; never above full, never creates credit.
+        Gives units back, at most what is used.
         """
     def reload(self, /) -> None:
         """
-        Takes the changed policy file, as a whole or not at all.
+        Reads the policy file again. Takes it as a whole, or raises and changes nothing.
         """
     def set_rollout(self, /, percent: float) -> None:
         """
-        Changes which share of the keys uses the new store of a `rollout`, in percent; at once.
+        Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
         """
     def settle(self, /, decision: Decision, actual_cost: int) -> None:
         """
-        After the work: charges or refunds the difference between what a check consumed and what it should have.
+        After the work: charges or refunds the difference between what a check consumed and the actual cost.
         """
     def to_async(self, /) -> AsyncLimiter:
         """
-        The same limiter for event loops: policies, usage and connections are shared.
+        The same limiter for event loops. Policies, usage and connections are shared.
         """
     def unblock(self, /, policy: str | Policy, key: str) -> None:
         """
@@ -685,15 +674,15 @@ class Limiter:
         """
     def waiting(self, /, policy: str | Policy, key: str) -> int:
         """
-        How many of this limiter's callers wait for a key in `acquire`.
+        How many calls of `acquire` wait for a key in this limiter.
         """
 
 @final
 class ManualClock:
     """
-    A clock for tests: give it to a limiter, and its time decides instead of the store's.
+    A clock for tests. A limiter that is given one uses its time instead of the store's.
 
-    Times are seconds since 1970. It stands still until it is told to move::
+    Times are seconds since 1970. It stands still until `advance` or `set` moves it::
 
         clock = ManualClock()
         limiter = Limiter(clock=clock)
@@ -707,7 +696,7 @@ class ManualClock:
     def __repr__(self, /) -> str: ...
     def advance(self, /, seconds: float) -> None:
         """
-        Moves the clock forward by so many seconds. Whoever waits for time to pass is woken.
+        Moves the clock forward by so many seconds. Calls that wait for that time continue.
         """
     def now(self, /) -> float:
         """
@@ -715,49 +704,22 @@ class ManualClock:
         """
     def set(self, /, now: float) -> None:
         """
-        Sets the clock to a time since 1970; it may go back.
-        """
-
-@final
-class Pending:
-    """
-    A call that is made when it is awaited, like that of any `async def`.
-
-    An answer that is at hand is returned without a turn of the event loop.
-    """
-    def __await__(self, /) -> Generator[Any, Any, Any]: ...
-    def __bool__(self, /) -> bool:
-        """
-        A call that was not awaited is no answer, and would let everybody through.
-        """
-    def __iter__(self, /) -> Pending: ...
-    def __next__(self, /) -> Any: ...
-    def close(self, /) -> None:
-        """
-        As of any coroutine.
-        """
-    def send(self, /, value: Any) -> Any:
-        """
-        As of any coroutine.
-        """
-    def throw(self, /, *error: Any) -> Any:
-        """
-        As of any coroutine.
+        Sets the clock to a time in seconds since 1970. It may go back.
         """
 
 @final
 class Policy:
     """
-    A named, immutable list of limits that must all admit, plus options.
+    A named, immutable list of limits that must all admit, with options.
 
-    `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` a policy is known by
-    its notation, so that the same limits written in two places are the same policy.
+    `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` the notation is its name:
+    the same limits in two places are the same policy.
 
     on_store_error: raise, "open", "closed" or "local"; overrides the limiter's choice.
     shadow: evaluate and count, but never deny.
-    block_for: once denied, the key stays denied this long; seconds, or a text such as "10m".
+    block_for: how long a denied key stays denied, in seconds or as a text such as "10m".
     count_denied: charge denied checks too.
-    journal: remember the newest so many attempts with their metadata.
+    journal: how many of the newest attempts to remember, with their metadata.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -783,17 +745,17 @@ class Policy:
     @property
     def block_for(self, /) -> float | None:
         """
-        How long a key stays denied once it was, in seconds; None is no longer than its limits say.
+        How long a denied key stays denied, in seconds; None is as long as its limits say.
         """
     @property
     def count_denied(self, /) -> bool:
         """
-        Whether denied checks are charged, too.
+        Whether denied checks are charged too.
         """
     @property
     def journal(self, /) -> int:
         """
-        How many attempts are remembered.
+        How many attempts its journal remembers.
         """
     @property
     def limits(self, /) -> tuple[Limit, ...]:
@@ -808,18 +770,38 @@ class Policy:
     @property
     def on_store_error(self, /) -> str | None:
         """
-        What a check answers when the store fails; None is the limiter's choice.
+        The answer to a check when the store fails; None is the limiter's choice.
         """
     @property
     def shadow(self, /) -> bool:
         """
-        Whether it only counts and never denies.
+        Whether it counts but never denies.
+        """
+
+@final
+class PreparedCheck:
+    """
+    A check that one native call makes for a request: its key, the check, and the header fields of the response.
+    """
+    def __new__(
+        cls, /, policy: str | Policy, prefix: str, cost: int, headers: Headers, ip: ClientIp | None = None
+    ) -> PreparedCheck:
+        """
+        With an `ip` the identity of a request is the address of its peer, without one it is the key.
+        """
+    def check(self, /, limiter: Limiter, identity: str) -> list[tuple[str, str]] | Decision:
+        """
+        Checks on this thread: the header fields of an admitted request, or the Decision of a denied one.
+        """
+    def check_async(self, /, limiter: AsyncLimiter, identity: str) -> Decision | Coroutine[Any, Any, Decision]:
+        """
+        Checks from an event loop: the Decision when it is immediate, or an awaitable of it.
         """
 
 @final
 class Rollout:
     """
-    Two stores and a share, to be given to a limiter as its store.
+    Two stores and a share of the keys: the store of a limiter.
     """
     def __repr__(self, /) -> str: ...
     @property
@@ -831,14 +813,14 @@ class Rollout:
 @final
 class Warning:
     """
-    Something in a policy file that is valid and probably not what its author meant.
+    Something in a policy file that is valid but probably not intended.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
     def __repr__(self, /) -> str: ...
     def __str__(self, /) -> str:
         """
-        All of it on one line.
+        All of it in one line.
         """
     @property
     def column(self, /) -> int | None:
@@ -858,7 +840,7 @@ class Warning:
     @property
     def message(self, /) -> str:
         """
-        What is odd, and what to do about it.
+        What is wrong, and what to change.
         """
     @property
     def policy(self, /) -> str:
@@ -868,19 +850,12 @@ class Warning:
 
 def after_fork_in_child() -> None:
     """
-    Registered with `os.register_at_fork`: what belongs to the parent is not used in the child.
-    """
-
-def again(
-    policy: Policy, key: str, cost: int, charged: int, numbers: tuple[int, ...], decisions: tuple[Decision, ...]
-) -> Decision:
-    """
-    A Decision that was sent somewhere, put together from what its `__reduce__` said.
+    Registered with `os.register_at_fork`. From then on the child does not use threads and connections of its parent.
     """
 
 def anonymous(client: str) -> str:
     """
-    The key of somebody who did not say who they are.
+    The key of a client without a key of its own, made of its address.
     """
 
 def hashed(secret: str) -> str:
@@ -890,9 +865,9 @@ def hashed(secret: str) -> str:
 
 def lint(path: str | PathLike[str]) -> list[Warning]:
     """
-    Reads a policy file and says what in it probably does not do what it seems to.
+    Reads a policy file and warns of what probably does not do what was intended.
 
-    An empty list is a clean file. A file that is not valid raises PolicyError.
+    The list is empty when nothing was found. A file that is not valid raises PolicyError.
     """
 
 def problem(decision: Decision) -> str:
@@ -900,17 +875,24 @@ def problem(decision: Decision) -> str:
     The body of a refusal: application/problem+json.
     """
 
+def restore_decision(
+    policy: Policy, key: str, cost: int, charged: int, numbers: tuple[int, ...], decisions: tuple[Decision, ...]
+) -> Decision:
+    """
+    Makes a pickled Decision again, from what its `__reduce__` returned.
+    """
+
 def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
     """
-    From an old store to a new one: `percent` of the keys use the new one, always the same ones.
+    Moves from an old store to a new one: `percent` of the keys use the new one, always the same keys.
 
-    Give it to a limiter as its store; `limiter.set_rollout(percent)` changes the share at once. What was used in the
-    other store is not carried along::
+    Give it to a limiter as its store; `limiter.set_rollout(percent)` changes the share at once. Usage is not copied from
+    one store to the other::
 
         limiter = Limiter(rollout("redis://old", "redis://new", 5))
     """
 
 def status(decision: Decision) -> int:
     """
-    The status of the answer: 200, 429 or 503.
+    The status of the response: 200, 429 or 503.
     """

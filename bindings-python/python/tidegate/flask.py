@@ -180,8 +180,8 @@ class Tidegate(RouteLimits[Limiter, Flask]):
                 return dispatch(*args)
             bound = limits[0]
             answer: list[tuple[str, str]] | Admission | None
-            if bound.desk is not None and len(limits) == 1:
-                answer = admit_in_one_call(bound, bound.desk, request, limiter)
+            if bound.prepared is not None and len(limits) == 1:
+                answer = admit_in_one_call(bound, bound.prepared, request, limiter)
             else:
                 answer = run_steps(admit(limits, request, request.method), limiter)
             if answer is not None:

@@ -65,8 +65,8 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         bound = self._limits[0]
-        if bound.desk is not None:
-            answer = admit_in_one_call(bound, bound.desk, environ, self.limiter)
+        if bound.prepared is not None:
+            answer = admit_in_one_call(bound, bound.prepared, environ, self.limiter)
             if isinstance(answer, Admission):
                 return self._refuse(answer, environ, start_response)
             return self.app(environ, _with_fields(start_response, answer))

@@ -9,6 +9,7 @@ mod parts;
 mod reply_poller;
 mod tasks;
 
+pub use crate::fork::generation as process_generation;
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use async_limiter::{ChargedUnits, HostAsyncLimiter};

@@ -21,6 +21,7 @@ from tidegate import (
     TidegateError,
     lint,
 )
+from tidegate.wsgi import App, TidegateMiddleware, header
 
 clock = ManualClock(now=1_700_000_000.0)
 clock.advance(5)
@@ -42,6 +43,9 @@ assert_type(lint("tidegate.yaml")[0].line, int | None)
 with limiter.hold("exports", "alice") as hold:
     assert_type(hold, Hold)
 
+Limiter(timeout="soon")  # type: ignore[arg-type]
+Limiter(time_out=1.0)  # type: ignore[call-arg]
+Limiter.from_file("tidegate.yaml", policies={})  # type: ignore[call-arg]
 limiter.check("login", 5)  # type: ignore[arg-type]
 limiter.check("login")  # type: ignore[call-arg]
 limiter.limit("5/minute")  # type: ignore[call-arg]
@@ -55,6 +59,12 @@ def send_mail(user: str, text: str) -> int:
 
 assert_type(send_mail("alice", "hello"), int)
 send_mail("alice", 5)  # type: ignore[arg-type]
+
+
+def limited(app: App) -> TidegateMiddleware:
+    TidegateMiddleware(app, "login", limiter=limiter, cost="1")  # type: ignore[arg-type]
+    TidegateMiddleware(app, "login", limiter=limiter, costs=1)  # type: ignore[call-arg]
+    return TidegateMiddleware(app, "5/minute", key=header("X-API-Key"), methods=["POST"], prefix="web", timeout=0.1)
 
 
 class Service:

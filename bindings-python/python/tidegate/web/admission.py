@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from .._tidegate import Decision, Desk, Limiter
+from .._tidegate import Decision, Limiter, PreparedCheck
 from ..errors import CostError, KeyInvalid, RateLimited
 from .bound_limit import BoundLimit, LimitEntry
 from .keys import Request
@@ -86,7 +86,7 @@ def checked_cost(entry: LimitEntry, cost: Any) -> int:
 
 
 def admit_in_one_call(
-    bound: BoundLimit, desk: Desk, request: Request, limiter: Limiter
+    bound: BoundLimit, prepared: PreparedCheck, request: Request, limiter: Limiter
 ) -> list[tuple[str, str]] | Admission:
     """The same as `admit`, for one limit that has a PreparedCheck.
 
@@ -94,7 +94,7 @@ def admit_in_one_call(
     """
     identity = bound.identify(request)
     if identity:
-        answer = desk.ask(limiter, identity)
+        answer = prepared.check(limiter, identity)
         return answer if isinstance(answer, list) else Admission(answer, bound, None)
     # A peer without an address: its key function logs a warning.
     entry = bound.entry

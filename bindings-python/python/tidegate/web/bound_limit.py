@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._tidegate import AsyncLimiter, Desk, Limiter, Policy
+from .._tidegate import AsyncLimiter, Limiter, Policy, PreparedCheck
 from .declared_limit import DeclaredLimit
 from .keys import Key, ReadRequest, RequestAdapter
 
@@ -33,7 +33,6 @@ class BoundLimit:
     """See the module."""
 
     __slots__ = (
-        "desk",
         "entries",
         "entry",
         "has_follow_up",
@@ -41,6 +40,7 @@ class BoundLimit:
         "identify",
         "methods",
         "on_denied",
+        "prepared",
         "refund_when",
         "refunds",
         "settle",
@@ -64,7 +64,7 @@ class BoundLimit:
         # all of it, from what `identify` reads of the request: the peer's address, or the key.
         key: Key = declared.policies[0][1]
         self.identify = first.key if key.ip is None else adapter.peer
-        self.desk: Desk | None = None
+        self.prepared: PreparedCheck | None = None
         needs_steps = (
             self.has_follow_up
             or first.shapes
@@ -73,4 +73,4 @@ class BoundLimit:
             or self.methods is not None
         )
         if len(self.entries) == 1 and key.plain and not needs_steps:
-            self.desk = Desk(first.policy, first.prefix, first.cost, self.headers, key.ip)
+            self.prepared = PreparedCheck(first.policy, first.prefix, first.cost, self.headers, key.ip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from .._tidegate import AsyncLimiter, Decision, Desk, Headers
+from .._tidegate import AsyncLimiter, Decision, Headers, PreparedCheck
 from .admission import Admission, admit, refund, settle
 from .bound_limit import BoundLimit
 from .lifespan import Message, Receive, Scope, Send
@@ -56,8 +56,8 @@ class AsgiExchange:
     async def check(self, limits: Sequence[BoundLimit]) -> Admission | None:
         """Checks the limits. None: the request is admitted, and nothing is left to do after the response."""
         bound = limits[0]
-        if bound.desk is not None and len(limits) == 1 and self.single is None and not self.admissions:
-            decision = await self._decide(bound, bound.desk)
+        if bound.prepared is not None and len(limits) == 1 and self.single is None and not self.admissions:
+            decision = await self._decide(bound, bound.prepared)
             if decision:
                 self.single = (bound, decision)
                 return None
@@ -73,14 +73,14 @@ class AsgiExchange:
                 self.ends_with_body = True
         return admission
 
-    async def _decide(self, bound: BoundLimit, desk: Desk) -> Decision:
+    async def _decide(self, bound: BoundLimit, prepared: PreparedCheck) -> Decision:
         """The same as `admit`, for one limit that has a PreparedCheck."""
         identity = bound.identify(self)
         if not identity:
             # A peer without an address: its key function logs a warning.
             entry = bound.entry
             return await self.limiter.check(entry.policy, entry.prefix + entry.key(self), entry.cost)
-        answer = desk.post(self.limiter, identity)
+        answer = prepared.check_async(self.limiter, identity)
         return answer if isinstance(answer, Decision) else await answer
 
     def use_admissions(self) -> None:

@@ -1,0 +1,219 @@
+//! The coroutine that a call of `AsyncLimiter` returns. It is written in Rust, since an `async def` costs three times as
+//! much.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use tidegate::Result;
+use tidegate::host::{Call, HostAsyncLimiter, Outcome};
+
+use crate::convert::utf8;
+use crate::error::{raise, raise_about};
+use crate::loop_completions::{ConvertOutcome, LoopCompletions, Posted};
+use crate::loop_reader::LoopReader;
+use crate::policy_argument::PolicyArgument;
+
+/// A call that is made when it is awaited, like that of any `async def`.
+///
+/// An immediate answer is returned without an iteration of the event loop.
+#[pyclass(module = "tidegate", weakref)]
+pub(crate) struct CallCoroutine {
+    state: State,
+}
+
+enum State {
+    /// A call that is answered by one Decision.
+    Call {
+        limiter: Arc<LoopReader>,
+        policy: Py<PyAny>,
+        key: Py<PyString>,
+        call: Call,
+        convert: ConvertOutcome,
+    },
+    /// Any other call. One that `must_finish` takes its first step on this thread, and cannot be cancelled after that.
+    Task {
+        // The lock is never contended: it makes the task `Sync`, as Python objects have to be.
+        task: Mutex<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
+        convert: ConvertOutcome,
+        must_finish: bool,
+    },
+    /// The call was made: what `await` is to return.
+    Answered(Py<PyAny>),
+    /// The call was made: the iterator of the future that will have the answer.
+    Waiting(Py<PyAny>),
+    Finished,
+}
+
+impl CallCoroutine {
+    #[inline]
+    pub(crate) fn of_call(
+        limiter: &Arc<LoopReader>,
+        policy: &Bound<'_, PyAny>,
+        key: Bound<'_, PyString>,
+        call: Call,
+        convert: ConvertOutcome,
+    ) -> Self {
+        let (limiter, policy, key) = (Arc::clone(limiter), policy.clone().unbind(), key.unbind());
+        Self { state: State::Call { limiter, policy, key, call, convert } }
+    }
+
+    pub(crate) fn of_task(
+        convert: ConvertOutcome,
+        must_finish: bool,
+        task: impl Future<Output = Result<Outcome>> + Send + 'static,
+    ) -> Self {
+        Self { state: State::Task { task: Mutex::new(Box::pin(task)), convert, must_finish } }
+    }
+
+    pub(crate) fn answered(answer: Py<PyAny>) -> Self {
+        Self { state: State::Answered(answer) }
+    }
+
+    /// Makes the call, unless it was made before.
+    #[inline]
+    fn start(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.state = match std::mem::replace(&mut self.state, State::Finished) {
+            State::Call { limiter, policy, key, call, convert } => {
+                let (policy, key) = (policy.bind(py), key.bind(py));
+                let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
+                let completions = LoopCompletions::of_running_loop(py)?;
+                limiter.use_from(&completions)?;
+                let posted = completions.get().post(py, limiter, convert, |reader, ticket, queue, batch| {
+                    reader.limiter.post(policy, key, &call, ticket, queue, batch)
+                });
+                match posted? {
+                    Posted::Answered(answer) => {
+                        let decision = answer.map_err(|error| raise_about(error, policy.text()))?;
+                        State::Answered(convert(py, Outcome::Decision(decision))?)
+                    }
+                    Posted::Future(future) => State::Waiting(future.bind(py).try_iter()?.into_any().unbind()),
+                }
+            }
+            State::Task { task, convert, must_finish } => {
+                let mut task = task.into_inner();
+                if must_finish {
+                    // It begins sooner, and a store in memory answers at once.
+                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                    if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
+                        self.state = State::Answered(convert(py, outcome.map_err(raise)?)?);
+                        return Ok(());
+                    }
+                }
+                let completions = LoopCompletions::of_running_loop(py)?;
+                let future = LoopCompletions::start_task(&completions, convert, must_finish, task)?;
+                State::Waiting(future.bind(py).try_iter()?.into_any().unbind())
+            }
+            State::Finished => return Err(awaited_twice()),
+            started => started,
+        };
+        Ok(())
+    }
+}
+
+#[cold]
+fn awaited_twice() -> PyErr {
+    PyRuntimeError::new_err("cannot await the same call twice")
+}
+
+#[pymethods]
+impl CallCoroutine {
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let mut coroutine = slf.borrow_mut();
+        coroutine.start(py)?;
+        if let State::Waiting(future) = &coroutine.state {
+            // From here on the task awaits the future itself.
+            let future = future.bind(py).clone();
+            coroutine.state = State::Finished;
+            return Ok(future);
+        }
+        Ok(slf.clone().into_any())
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.start(py)?;
+        match &self.state {
+            State::Waiting(future) => future.call_method0(py, intern!(py, "__next__")),
+            _ => match std::mem::replace(&mut self.state, State::Finished) {
+                State::Answered(answer) => Err(PyStopIteration::new_err((answer,))),
+                _ => Err(awaited_twice()),
+            },
+        }
+    }
+
+    /// The same as that of any coroutine.
+    #[pyo3(signature = (value: "Any") -> "Any")]
+    fn send(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        match &self.state {
+            State::Waiting(future) => future.call_method1(py, intern!(py, "send"), (value,)),
+            _ => self.__next__(py),
+        }
+    }
+
+    /// The same as that of any coroutine.
+    #[pyo3(signature = (*error: "Any") -> "Any")]
+    fn throw(&mut self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        let py = error.py();
+        if let State::Waiting(future) = &self.state {
+            return future.call_method1(py, intern!(py, "throw"), error.clone());
+        }
+        self.state = State::Finished;
+        // The argument is an exception, or in the older form a class, its value and a traceback.
+        let (kind, value) = (error.get_item(0)?, error.get_item(1).ok().filter(|value| !value.is_none()));
+        let raised = match value {
+            Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value,
+            Some(value) => kind.call1((value,))?,
+            None if kind.is_instance_of::<pyo3::types::PyType>() => kind.call0()?,
+            None => kind,
+        };
+        Err(PyErr::from_value(raised))
+    }
+
+    /// The same as that of any coroutine.
+    #[pyo3(signature = () -> "None")]
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        match std::mem::replace(&mut self.state, State::Finished) {
+            State::Waiting(future) => future.call_method0(py, intern!(py, "close")).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// A call that was not awaited has no answer. As a truth value it would admit every call.
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(PyTypeError::new_err("this call was not awaited: write `await limiter.check(…)`"))
+    }
+}
+
+impl Drop for CallCoroutine {
+    fn drop(&mut self) {
+        if !matches!(self.state, State::Call { .. } | State::Task { .. }) {
+            return;
+        }
+        Python::try_attach(|py| {
+            // The exception that is being raised, if any, must survive this.
+            let raised = PyErr::take(py);
+            let warned = PyErr::warn(
+                py,
+                &py.get_type::<PyRuntimeWarning>(),
+                c"a call of AsyncLimiter was never awaited: nothing was asked",
+                1,
+            );
+            if let Err(error) = warned {
+                error.write_unraisable(py, None);
+            }
+            if let Some(raised) = raised {
+                raised.restore(py);
+            }
+        });
+    }
+}

@@ -1,0 +1,310 @@
+//! The calls of `Limiter`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use tidegate::host::Call;
+use tidegate::{CheckOptions, HoldAnswer};
+
+use super::interruptible::{self, SIGNAL_INTERVAL};
+use super::{AsyncLimiter, Limiter, decorator};
+use crate::attempt::Attempt;
+use crate::convert::{cost, key, length, meta, optional_seconds, utf8};
+use crate::counters::counters;
+use crate::decision::Decision;
+use crate::error::{RateLimited, belongs_to_process, raise, raise_about};
+use crate::hold::Hold;
+use crate::options::LimiterOptions;
+use crate::policy::Policy;
+use crate::policy_argument::{PolicyArgument, entries};
+
+#[pymethods]
+impl Limiter {
+    #[new]
+    #[pyo3(signature = (
+        store: "str | Iterable[str] | Rollout | None" = None, **options: "Unpack[LimiterOptions]"
+    ))]
+    fn new(store: Option<Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let options = LimiterOptions { function: "Limiter.__new__()", store: store.as_ref(), options };
+        options.with_policies()?.build().map(Self::new_from).map_err(raise)
+    }
+
+    /// The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
+    ///
+    /// The options are prefix, timeout, on_store_error, deny_cache and clock.
+    #[classmethod]
+    #[pyo3(signature = (
+        path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | None" = None,
+        **options: "Unpack[FileLimiterOptions]"
+    ) -> "Limiter")]
+    fn from_file(
+        _class: &Bound<'_, PyType>,
+        path: PathBuf,
+        store: Option<Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let options = LimiterOptions { function: "Limiter.from_file()", store: store.as_ref(), options };
+        options.with_file(&path)?.build().map(Self::new_from).map_err(raise)
+    }
+
+    /// Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
+    /// Policy.
+    ///
+    /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error.
+    #[pyo3(signature = (
+        policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None
+    ) -> "Decision")]
+    fn check(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+        #[pyo3(from_py_with = cost)] cost: u64,
+        #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+    ) -> PyResult<Decision> {
+        self.decide(py, &policy, &key, &Call::Check(CheckOptions { cost, meta }))
+    }
+
+    /// The same as a check that consumes nothing.
+    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> "Decision")]
+    fn peek(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+        #[pyo3(from_py_with = cost)] cost: u64,
+    ) -> PyResult<Decision> {
+        self.decide(py, &policy, &key, &Call::Peek(cost))
+    }
+
+    /// Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
+    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int") -> "Decision")]
+    fn charge(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+        #[pyo3(from_py_with = cost)] cost: u64,
+    ) -> PyResult<Decision> {
+        self.decide(py, &policy, &key, &Call::Charge(cost))
+    }
+
+    /// Gives units back, at most what is used.
+    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> "None")]
+    fn refund(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+        #[pyo3(from_py_with = cost)] cost: u64,
+    ) -> PyResult<()> {
+        self.decide(py, &policy, &key, &Call::Refund(cost)).map(drop)
+    }
+
+    /// After the work: charges or refunds the difference between what a check consumed and the actual cost.
+    #[pyo3(signature = (decision: "Decision", actual_cost: "int") -> "None")]
+    fn settle(
+        &self,
+        py: Python<'_>,
+        decision: Bound<'_, Decision>,
+        #[pyo3(from_py_with = cost)] actual_cost: u64,
+    ) -> PyResult<()> {
+        let decision = &decision.get().inner;
+        self.detached(py, || self.inner.settle(decision, actual_cost)).map_err(raise)
+    }
+
+    /// Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
+    ///
+    /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
+    #[pyo3(signature = (entries: "Iterable[tuple[str | Policy | int, ...]]") -> "Decision")]
+    fn check_all(&self, py: Python<'_>, entries: Bound<'_, PyAny>) -> PyResult<Decision> {
+        let entries = self::entries(&entries)?;
+        self.detached(py, || self.inner.check_all(entries)).map(Decision::from).map_err(raise)
+    }
+
+    /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
+    ///
+    /// Calls that wait for the same key are admitted in their order.
+    #[pyo3(signature = (
+        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | None" = None
+    ) -> "Decision")]
+    fn acquire(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+        #[pyo3(from_py_with = cost)] cost: u64,
+        #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
+    ) -> PyResult<Decision> {
+        let (policy, key) = (PolicyArgument::of(&policy)?, utf8(&key)?);
+        let threading = py.import("threading")?;
+        let current = threading.call_method0("current_thread")?;
+        let is_main = current.is(&threading.call_method0("main_thread")?);
+        if is_main && timeout.is_none_or(|timeout| timeout > SIGNAL_INTERVAL) {
+            let limiter = self.inner.to_async();
+            return interruptible::acquire(py, limiter, policy, key, cost, timeout).map(Decision::from);
+        }
+        let decision = py.detach(|| self.inner.acquire(policy, key, cost, timeout));
+        decision.map(Decision::from).map_err(|error| raise_about(error, policy.text()))
+    }
+
+    /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
+    /// `with`. Raises RateLimited when there is no room.
+    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> "Hold")]
+    fn hold(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+        #[pyo3(from_py_with = cost)] cost: u64,
+    ) -> PyResult<Hold> {
+        match self.run(py, &policy, &key, |limiter, policy, key| limiter.hold(policy, key, cost))? {
+            HoldAnswer::Held(hold) => Hold::new(py, hold),
+            HoldAnswer::Denied(decision) => Err(RateLimited::new_err((Py::new(py, Decision::from(decision))?,))),
+        }
+    }
+
+    /// Denies the key for so many seconds (or "10m"), whatever its usage is.
+    #[pyo3(signature = (policy: "str | Policy", key: "str", seconds: "float | str") -> "None")]
+    fn block(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+        #[pyo3(from_py_with = length)] seconds: Duration,
+    ) -> PyResult<()> {
+        self.run(py, &policy, &key, |limiter, policy, key| limiter.block(policy, key, seconds))
+    }
+
+    /// Ends a block.
+    #[pyo3(signature = (policy: "str | Policy", key: "str") -> "None")]
+    fn unblock(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+    ) -> PyResult<()> {
+        self.run(py, &policy, &key, |limiter, policy, key| limiter.unblock(policy, key))
+    }
+
+    /// Forgets the usage of a key and ends its block. Its journal stays.
+    #[pyo3(signature = (policy: "str | Policy", key: "str") -> "None")]
+    fn clear(
+        &self,
+        py: Python<'_>,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+    ) -> PyResult<()> {
+        self.run(py, &policy, &key, |limiter, policy, key| limiter.clear(policy, key))
+    }
+
+    /// The newest attempts, newest first. The policy needs a `journal`.
+    #[pyo3(signature = (policy: "str | Policy", key: "str") -> "list[Attempt]")]
+    fn journal<'py>(
+        &self,
+        py: Python<'py>,
+        policy: Bound<'py, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        Attempt::list(py, self.run(py, &policy, &key, |limiter, policy, key| limiter.journal(policy, key))?)
+    }
+
+    /// How many calls of `acquire` wait for a key in this limiter.
+    #[pyo3(signature = (policy: "str | Policy", key: "str") -> "int")]
+    fn waiting(
+        &self,
+        policy: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
+    ) -> PyResult<usize> {
+        Ok(self.inner.waiting(PolicyArgument::of(&policy)?, utf8(&key)?))
+    }
+
+    /// Returns when the store answers. Raises StoreError with the reason when it does not.
+    #[pyo3(signature = () -> "None")]
+    fn ping(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, || self.inner.ping()).map_err(raise)
+    }
+
+    /// Reads the policy file again. Takes it as a whole, or raises and changes nothing.
+    #[pyo3(signature = () -> "None")]
+    fn reload(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.inner.reload()).map_err(raise)
+    }
+
+    /// Closes the limiter. Every later call raises ClosedError.
+    #[pyo3(signature = () -> "None")]
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
+    }
+
+    /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
+    #[pyo3(signature = (percent: "float") -> "None")]
+    fn set_rollout(&self, percent: f64) -> PyResult<()> {
+        self.inner.set_rollout(percent).map_err(raise)
+    }
+
+    /// Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+    /// `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
+    /// that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`.
+    #[pyo3(signature = () -> "dict[str, int]")]
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        counters(py, &self.inner.counters())
+    }
+
+    /// The policy that a name or a notation means now.
+    #[pyo3(signature = (policy: "str | Policy") -> "Policy")]
+    fn policy(&self, policy: Bound<'_, PyAny>) -> PyResult<Policy> {
+        let policy = PolicyArgument::of(&policy)?;
+        let known = self.inner.policy(policy).map_err(|error| raise_about(error, policy.text()))?;
+        Ok(Policy { inner: known })
+    }
+
+    /// The same limiter for event loops. Policies, usage and connections are shared.
+    #[pyo3(signature = () -> "AsyncLimiter")]
+    fn to_async(&self) -> AsyncLimiter {
+        self.to_async_limiter()
+    }
+
+    /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
+    ///
+    /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
+    /// default, or such a function. An async function is limited without blocking its event loop::
+    ///
+    ///     @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
+    ///     def send_mail(user, text): ...
+    ///
+    /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
+    /// delay.
+    #[pyo3(signature = (
+        policy: "str | Policy", *, key: "str | Callable[..., str]", cost: "int | Callable[..., int] | None" = None
+    ) -> "Decorator")]
+    fn limit<'py>(
+        slf: Bound<'py, Self>,
+        policy: Bound<'py, PyAny>,
+        key: Bound<'py, PyAny>,
+        cost: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        decorator(slf.into_any(), &policy, &key, cost)
+    }
+
+    #[pyo3(signature = () -> "Limiter")]
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error: "object") -> "None")]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    #[pyo3(signature = () -> "NoReturn")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(belongs_to_process("Limiter", "make one in each process, or before a fork"))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Limiter {}>", self.inner.described())
+    }
+}

@@ -1,0 +1,185 @@
+//! Which thread reads the replies for a limiter: that of the event loop that uses the limiter, while it is the only loop,
+//! or threads of the core. A loop that reads itself need not be woken for every answer.
+
+#[cfg(target_os = "linux")]
+pub(crate) use on_loop::LoopReader;
+
+#[cfg(target_os = "linux")]
+mod on_loop {
+    use std::os::fd::{AsFd, AsRawFd, RawFd};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use parking_lot::Mutex;
+    use pyo3::exceptions::PyException;
+    use pyo3::intern;
+    use pyo3::prelude::*;
+    use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+    use tidegate::AsyncLimiter;
+    use tidegate::host::{HostAsyncLimiter, ReplyPoller, process_generation};
+
+    use crate::loop_completions::{LoopCompletions, add_reader, running_loop};
+
+    /// No loop has used the limiter yet.
+    const UNUSED: u64 = 0;
+    /// Threads of the core read, from now on.
+    const THREADS: u64 = u64::MAX;
+
+    /// A limiter, and which loop reads for it. All Python objects that share its connections share one.
+    pub(crate) struct LoopReader {
+        pub(crate) limiter: AsyncLimiter,
+        /// The number of the `LoopCompletions` whose loop reads.
+        reader: AtomicU64,
+        registration: Mutex<Option<LoopRegistration>>,
+    }
+
+    /// The loop that watches the file of a limiter.
+    struct LoopRegistration {
+        running: Py<PyWeakrefReference>,
+        file: RawFd,
+        /// The process that registered it.
+        generation: u64,
+    }
+
+    impl LoopReader {
+        pub(crate) fn new(limiter: AsyncLimiter) -> Arc<Self> {
+            Arc::new(Self { limiter, reader: AtomicU64::new(UNUSED), registration: Mutex::default() })
+        }
+
+        /// The loop of these completions, which runs on this thread, is about to use the limiter.
+        #[inline]
+        pub(crate) fn use_from(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<()> {
+            let reader = self.reader.load(Ordering::Relaxed);
+            if reader == completions.get().number || reader == THREADS { Ok(()) } else { self.change(completions) }
+        }
+
+        #[cold]
+        fn change(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<()> {
+            let py = completions.py();
+            self.reader.store(THREADS, Ordering::Relaxed);
+            // Python code may run from here on, and other threads with it: not under the lock.
+            let before = self.registration.lock().take();
+            let other =
+                before.filter(|before| before.generation == process_generation()).and_then(|it| it.open_loop(py));
+            // Also for a loop that was closed: it may still have the file open.
+            py.detach(|| self.limiter.read_on_threads());
+            if let Some((running, file)) = other {
+                // Two loops use the limiter. The answers of one must not depend on when the other runs.
+                remove_reader(&running, file);
+                return Ok(());
+            }
+            let Some(poller) = py.detach(|| self.limiter.reply_poller()) else { return Ok(()) };
+            let running = running_loop(py)?;
+            let registration = LoopRegistration {
+                running: PyWeakrefReference::new(&running)?.unbind(),
+                file: poller.as_fd().as_raw_fd(),
+                generation: process_generation(),
+            };
+            let callback = Bound::new(py, LoopReaderCallback { poller, completions: completions.clone().unbind() })?;
+            match add_reader(&running, registration.file, callback.getattr("_on_readable")?) {
+                Ok(()) => {
+                    *self.registration.lock() = Some(registration);
+                    self.reader.store(completions.get().number, Ordering::Relaxed);
+                    Ok(())
+                }
+                // The loop watches no files.
+                Err(error) if error.is_instance_of::<PyException>(py) => Ok(()),
+                Err(interrupted) => {
+                    self.reader.store(UNUSED, Ordering::Relaxed);
+                    Err(interrupted)
+                }
+            }
+        }
+    }
+
+    impl Drop for LoopReader {
+        fn drop(&mut self) {
+            let registration = self.registration.get_mut().take();
+            let Some(registration) = registration.filter(|it| it.generation == process_generation()) else { return };
+            Python::try_attach(|py| {
+                // The exception that is being raised, if any, must survive this.
+                let raised = PyErr::take(py);
+                if let Some((running, file)) = registration.open_loop(py) {
+                    remove_reader(&running, file);
+                }
+                if let Some(raised) = raised {
+                    raised.restore(py);
+                }
+            });
+        }
+    }
+
+    impl LoopRegistration {
+        /// The loop and its file, unless the loop is closed: then it has closed the file.
+        fn open_loop<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, RawFd)> {
+            let running = self.running.bind(py).upgrade()?;
+            let closed = running
+                .call_method0(intern!(py, "is_closed"))
+                .is_ok_and(|closed| closed.is_truthy().is_ok_and(|closed| closed));
+            (!closed).then_some((running, self.file))
+        }
+    }
+
+    /// Has the loop stop watching the file: now, or in its next iteration if it runs on another thread. The loop keeps the
+    /// file open until then, so the number cannot mean another file. A loop that is closed meanwhile refuses, and has
+    /// closed the file.
+    fn remove_reader(running: &Bound<'_, PyAny>, file: RawFd) {
+        let py = running.py();
+        let is_here = running_loop(py).is_ok_and(|here| here.is(running));
+        let _ = if is_here {
+            running.call_method1(intern!(py, "remove_reader"), (file,))
+        } else {
+            running
+                .getattr(intern!(py, "remove_reader"))
+                .and_then(|remove| running.call_method1(intern!(py, "call_soon_threadsafe"), (remove, file)))
+        };
+    }
+
+    /// What the loop calls when there are replies. Only the loop refers to it: closing the loop ends the reading.
+    #[pyclass(module = "tidegate", frozen, name = "_LoopReaderCallback")]
+    struct LoopReaderCallback {
+        poller: ReplyPoller,
+        completions: Py<LoopCompletions>,
+    }
+
+    #[pymethods]
+    impl LoopReaderCallback {
+        fn _on_readable(&self, py: Python<'_>) {
+            let completions = self.completions.bind(py);
+            completions.get().suppress_wakes();
+            LoopCompletions::deliver(completions, self.poller.poll_replies());
+        }
+
+        fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+            visit.call(&self.completions)
+        }
+    }
+}
+
+/// On other systems threads of the core read.
+#[cfg(not(target_os = "linux"))]
+pub(crate) use on_threads::LoopReader;
+
+#[cfg(not(target_os = "linux"))]
+mod on_threads {
+    use std::sync::Arc;
+
+    use pyo3::prelude::*;
+    use tidegate::AsyncLimiter;
+
+    use crate::loop_completions::LoopCompletions;
+
+    pub(crate) struct LoopReader {
+        pub(crate) limiter: AsyncLimiter,
+    }
+
+    impl LoopReader {
+        pub(crate) fn new(limiter: AsyncLimiter) -> Arc<Self> {
+            Arc::new(Self { limiter })
+        }
+
+        pub(crate) fn use_from(&self, _: &Bound<'_, LoopCompletions>) -> PyResult<()> {
+            Ok(())
+        }
+    }
+}

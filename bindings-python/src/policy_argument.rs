@@ -1,0 +1,105 @@
+//! The policy of a call, as Python gives it: a name, a notation or a Policy.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use tidegate::{AsPolicy, PolicyRef};
+
+use crate::convert::{cost, key, shown, utf8};
+use crate::policy::Policy;
+
+/// See the module.
+#[derive(Clone, Copy)]
+pub(crate) enum PolicyArgument<'a> {
+    Text(&'a str),
+    Policy(&'a tidegate::Policy),
+}
+
+impl AsPolicy for PolicyArgument<'_> {
+    #[inline]
+    fn as_policy(&self) -> PolicyRef<'_> {
+        match self {
+            Self::Text(text) => PolicyRef::Text(text),
+            Self::Policy(policy) => PolicyRef::Policy(policy),
+        }
+    }
+}
+
+impl<'a> PolicyArgument<'a> {
+    #[inline]
+    pub(crate) fn of(given: &'a Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = given.cast::<PyString>() {
+            return Ok(Self::Text(text.to_str()?));
+        }
+        match given.cast::<Policy>() {
+            Ok(policy) => Ok(Self::Policy(&policy.get().inner)),
+            Err(_) => Err(PyTypeError::new_err(format!(
+                "a policy is named by a str or given as a Policy, not {}",
+                shown(given)
+            ))),
+        }
+    }
+
+    /// The text, for an error in it.
+    pub(crate) const fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Policy(_) => None,
+        }
+    }
+}
+
+/// The same, for a task that outlives the call.
+pub(crate) enum OwnedPolicy {
+    Text(String),
+    Policy(tidegate::Policy),
+}
+
+impl From<PolicyArgument<'_>> for OwnedPolicy {
+    fn from(given: PolicyArgument<'_>) -> Self {
+        match given {
+            PolicyArgument::Text(text) => Self::Text(text.to_owned()),
+            PolicyArgument::Policy(policy) => Self::Policy(policy.clone()),
+        }
+    }
+}
+
+impl AsPolicy for OwnedPolicy {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        match self {
+            Self::Text(text) => PolicyRef::Text(text),
+            Self::Policy(policy) => PolicyRef::Policy(policy),
+        }
+    }
+}
+
+/// The entries of `check_all`: `(policy, key)` or `(policy, key, cost)`.
+pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<Vec<(OwnedPolicy, String, u64)>> {
+    let wrong = |entry: &Bound<'_, PyAny>| {
+        PyTypeError::new_err(format!(
+            "an entry of check_all is (policy, key) or (policy, key, cost), not {}",
+            shown(entry)
+        ))
+    };
+    let entry = |entry: Bound<'_, PyAny>| {
+        // A text is a sequence too, of its characters.
+        let parts: Vec<Bound<'_, PyAny>> = if entry.is_instance_of::<PyString>() {
+            return Err(wrong(&entry));
+        } else {
+            entry.try_iter().map_err(|_| wrong(&entry))?.collect::<PyResult<_>>()?
+        };
+        let (policy, given_key, given_cost) = match &parts[..] {
+            [policy, key] => (policy, key, 1),
+            [policy, key, units] => (policy, key, cost(units)?),
+            _ => return Err(wrong(&entry)),
+        };
+        Ok((PolicyArgument::of(policy)?.into(), utf8(&key(given_key)?)?.to_owned(), given_cost))
+    };
+    let list = given.try_iter().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "check_all takes a list of (policy, key) or (policy, key, cost), not {}",
+            shown(given)
+        ))
+    })?;
+    list.map(|one| entry(one?)).collect()
+}

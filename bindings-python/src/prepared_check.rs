@@ -1,0 +1,84 @@
+//! A check of one policy, prepared where a web layer declares it: with a request comes only the key.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString};
+use tidegate::CheckOptions;
+use tidegate::host::{Call, HostLimiter};
+
+use crate::call_coroutine::CallCoroutine;
+use crate::convert::cost;
+use crate::decision::Decision;
+use crate::error::raise_about;
+use crate::http::{ClientIp, Headers};
+use crate::limiter::{AsyncLimiter, Limiter};
+use crate::policy_argument::PolicyArgument;
+
+/// A check that one native call makes for a request: its key, the check, and the header fields of the response.
+#[pyclass(module = "tidegate._tidegate", frozen)]
+pub(crate) struct PreparedCheck {
+    policy: Py<PyAny>,
+    prefix: String,
+    call: Call,
+    headers: Py<Headers>,
+    ip: Option<Py<ClientIp>>,
+}
+
+impl PreparedCheck {
+    fn key(&self, identity: &str) -> String {
+        match &self.ip {
+            Some(ip) => self.prefix.clone() + &ip.get().direct(identity),
+            None => self.prefix.clone() + identity,
+        }
+    }
+}
+
+#[pymethods]
+impl PreparedCheck {
+    /// With an `ip` the identity of a request is the address of its peer, without one it is the key.
+    #[new]
+    #[pyo3(signature = (
+        policy: "str | Policy", prefix: "str", cost: "int", headers: "Headers", ip: "ClientIp | None" = None
+    ))]
+    fn new(
+        policy: &Bound<'_, PyAny>,
+        prefix: String,
+        cost: &Bound<'_, PyInt>,
+        headers: Py<Headers>,
+        ip: Option<Py<ClientIp>>,
+    ) -> PyResult<Self> {
+        PolicyArgument::of(policy)?;
+        let call = Call::Check(CheckOptions { cost: self::cost(cost)?, meta: None });
+        Ok(Self { policy: policy.clone().unbind(), prefix, call, headers, ip })
+    }
+
+    /// Checks on this thread: the header fields of an admitted request, or the Decision of a denied one.
+    #[pyo3(signature = (limiter: "Limiter", identity: "str") -> "list[tuple[str, str]] | Decision")]
+    fn check<'py>(&self, limiter: &Bound<'py, Limiter>, identity: &str) -> PyResult<Bound<'py, PyAny>> {
+        let py = limiter.py();
+        let policy = PolicyArgument::of(self.policy.bind(py))?;
+        let decision = limiter.get().call(py, policy, &self.key(identity), &self.call)?;
+        if decision.inner.allowed() {
+            return Ok(self.headers.get().texts(py, &decision.inner)?.into_any());
+        }
+        Ok(Bound::new(py, decision)?.into_any())
+    }
+
+    /// Checks from an event loop: the Decision when it is immediate, or an awaitable of it.
+    #[pyo3(signature = (limiter: "AsyncLimiter", identity: "str") -> "Decision | Coroutine[Any, Any, Decision]")]
+    fn check_async<'py>(&self, limiter: &Bound<'py, AsyncLimiter>, identity: &str) -> PyResult<Bound<'py, PyAny>> {
+        let (py, key) = (limiter.py(), self.key(identity));
+        let (reader, policy) = (&limiter.get().reader, self.policy.bind(py));
+        // Where no call ever waits, awaiting would cost more than the check.
+        let blocking = reader.limiter.to_blocking();
+        if !blocking.waits() {
+            let policy = PolicyArgument::of(policy)?;
+            if let Some(answer) = blocking.try_immediate(policy, &key, &self.call) {
+                let decision = answer.map(Decision::from).map_err(|error| raise_about(error, policy.text()))?;
+                return Ok(Bound::new(py, decision)?.into_any());
+            }
+        }
+        let key = PyString::new(py, &key);
+        let coroutine = CallCoroutine::of_call(reader, policy, key, self.call.clone(), Decision::from_outcome);
+        Ok(Bound::new(py, coroutine)?.into_any())
+    }
+}
