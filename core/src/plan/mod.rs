@@ -66,11 +66,6 @@ impl Plan {
         Self { policy, rules, format, layouts, header, full_header, denial_writes, grace, script_arguments, identity }
     }
 
-    /// Whether the state of a limit has a list beside its fields.
-    pub(crate) fn has_lists(&self) -> bool {
-        self.layouts.iter().any(Layout::has_list)
-    }
-
     /// What the limits say at `now` of a check of `cost` on an unused key.
     pub(crate) fn unused_views(&self, now: u64, cost: u64) -> OneOrMany<View> {
         self.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect()

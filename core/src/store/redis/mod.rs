@@ -102,7 +102,7 @@ impl Redis {
     }
 
     fn slot(&self, request: &Request) -> u16 {
-        if self.survey.has_slots() { chart::slot_of(request.name.as_bytes()) } else { 0 }
+        if self.survey.has_slots() { chart::slot_of(request.redis_key.as_bytes()) } else { 0 }
     }
 
     /// Whether a replica may answer.

@@ -38,11 +38,11 @@ pub(super) fn all(pools: &Pools, deadline: Instant) -> Result<()> {
     let chart = pools.chart(deadline)?;
     let mut missing: Vec<bool> = vec![true; chart.shards().len()];
     if missing.len() == 1 {
-        return ask(request(pools.prefix(), 0), slot_of(request(pools.prefix(), 0).name.as_bytes()));
+        return ask(request(pools.prefix(), 0), slot_of(request(pools.prefix(), 0).redis_key.as_bytes()));
     }
     for number in 0..TRIES {
         let request = request(pools.prefix(), number);
-        let slot = slot_of(request.name.as_bytes());
+        let slot = slot_of(request.redis_key.as_bytes());
         if let Some(shard) = chart.shard_of(slot)
             && std::mem::take(&mut missing[shard])
         {

@@ -1,4 +1,4 @@
-//! Reads a stored value, as `lua/head.lua` describes it, into what each limit says.
+//! Reads a stored value into what each limit says. `plan/layout.rs` and `lua/head.lua` have the format.
 
 use std::collections::VecDeque;
 
@@ -8,31 +8,37 @@ use crate::algorithm::{Rule, State, StoredHold, View};
 use crate::plan::{Field, MOMENT_WIDTH, Plan};
 use crate::store::request::{States, Views};
 
-/// Bytes that the script adds for each `sliding-log`: units used, when the cost is admitted, the end, as doubles.
-const DIGEST: usize = 24;
+/// Bytes that the script appends for each `sliding-log`: units used, when the cost is admitted, when the log ends, each as a
+/// double. Its entries stay on the server.
+const LOG_SUMMARY: usize = 24;
 
-/// What a call was about, as far as a limit's words depend on it.
+/// What of a call the views of its limits depend on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) now: u64,
-    pub(crate) cost: u64,
-    /// Units of the call that were just charged.
-    pub(crate) charged: u64,
+pub(super) struct ViewContext {
+    pub(super) now: u64,
+    pub(super) cost: u64,
+    /// Units that the call just charged.
+    pub(super) charged: u64,
 }
 
 /// What the limits of `plan` say according to a stored value, and when a block ends (0: none).
 ///
-/// The states it was read from go to `states`; that of a `sliding-log` is only known to the server and left empty there.
-/// `None` when the bytes are no value of this plan, which the script never sends.
-pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&mut States>) -> Option<(Views, u64)> {
+/// The states go to `states`; that of a `sliding-log` stays empty, because only the server has it. `None` when the bytes
+/// are no value of this plan, which the script never sends.
+pub(super) fn read(
+    plan: &Plan,
+    bytes: &[u8],
+    context: ViewContext,
+    mut states: Option<&mut States>,
+) -> Option<(Views, u64)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
-    let (value, mut digests) = bytes.split_at_checked(bytes.len().checked_sub(logs * DIGEST)?)?;
-    let view = |rule: &Rule, state: &State| rule.view(state, asked.now, asked.cost, asked.charged);
+    let (value, mut summaries) = bytes.split_at_checked(bytes.len().checked_sub(logs * LOG_SUMMARY)?)?;
+    let view = |rule: &Rule, state: &State| rule.view(state, context.now, context.cost, context.charged);
     if value.is_empty() {
         if let Some(states) = states {
             states.extend(plan.rules.iter().map(Rule::fresh));
         }
-        return Some((plan.unused_views(asked.now, asked.cost), 0));
+        return Some((plan.unused_views(context.now, context.cost), 0));
     }
     let (full, mut fields) = match value.strip_prefix(plan.header.as_slice()) {
         Some(rest) => (false, rest),
@@ -61,15 +67,15 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&
         };
         views.push(match rule {
             Rule::SlidingLog(rule) => {
-                let (digest, rest) = digests.split_at_checked(DIGEST)?;
-                digests = rest;
+                let (summary, rest) = summaries.split_at_checked(LOG_SUMMARY)?;
+                summaries = rest;
                 if let Some(states) = states.as_deref_mut() {
                     states.push(State::SlidingLog(Box::default()));
                 }
-                logged(digest, rule.count, asked)?
+                log_view(summary, rule.count, context)?
             }
             _ => {
-                let state = state(rule, slots, list)?;
+                let state = state_of(rule, slots, list)?;
                 let view = view(rule, &state);
                 if let Some(states) = states.as_deref_mut() {
                     states.push(state);
@@ -81,7 +87,7 @@ pub(crate) fn read(plan: &Plan, bytes: &[u8], asked: Asked, mut states: Option<&
     Some((views.into_iter().collect(), blocked))
 }
 
-/// A little-endian number of `width` bytes, taken off the front.
+/// Removes a little-endian number of `width` bytes from the front.
 fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
     let (head, rest) = bytes.split_at_checked(usize::from(width))?;
     *bytes = rest;
@@ -90,7 +96,7 @@ fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
     Some(u64::from_le_bytes(wide))
 }
 
-fn state(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
+fn state_of(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
     let [a, b, c, _] = slots;
     let mut state = rule.fresh();
     match &mut state {
@@ -113,7 +119,7 @@ fn state(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
     Some(state)
 }
 
-/// A list's items, each of `N` numbers of seven bytes.
+/// The items of a list, each of `N` numbers of seven bytes.
 fn items<const N: usize>(list: &[u8]) -> Option<impl Iterator<Item = [u64; N]> + '_> {
     let width = N * usize::from(MOMENT_WIDTH);
     list.len().is_multiple_of(width).then(|| {
@@ -127,17 +133,17 @@ fn items<const N: usize>(list: &[u8]) -> Option<impl Iterator<Item = [u64; N]> +
     })
 }
 
-fn logged(digest: &[u8], count: u64, asked: Asked) -> Option<View> {
-    let mut doubles = digest.chunks_exact(8).map(|bytes| bytes.try_into().map(f64::from_le_bytes).ok());
+fn log_view(summary: &[u8], count: u64, context: ViewContext) -> Option<View> {
+    let mut doubles = summary.chunks_exact(8).map(|bytes| bytes.try_into().map(f64::from_le_bytes).ok());
     let mut next = || doubles.next().flatten().map(|double| double as u64);
     let (used, release, ends) = (next()?, next()?, next()?);
-    let admits_at = if asked.cost > count {
+    let admits_at = if context.cost > count {
         None
-    } else if used + asked.cost <= count {
-        Some(asked.now)
+    } else if used + context.cost <= count {
+        Some(context.now)
     } else {
         Some(release)
     };
-    let resets_at = if used == 0 { asked.now } else { ends };
+    let resets_at = if used == 0 { context.now } else { ends };
     Some(View { remaining: count.saturating_sub(used), admits_at, resets_at, delay: 0 })
 }

@@ -1,42 +1,47 @@
--- calendar-window. Fields: index, used. L.p: length of a window, or 0 and L.d real months; L.x: shift.
+-- calendar-window. Fields: index, used. limit.period: the length of a window, of which one begins limit.y before 1970;
+-- or 0 for windows of limit.x real months.
 if algorithm == 2 then
+  local DAY = 86400000000
   -- Years are taken to begin in March, so that the leap day is the last of its year.
   local function month_of(day)
     day = day + 719468
     local era = floor(day / 146097)
-    local doe = day - era * 146097
-    local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
-    local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
-    return (era * 400 + yoe) * 12 + floor((5 * doy + 2) / 153) + 2 - 23640
+    local day_of_era = day - era * 146097
+    local leap_days = floor(day_of_era / 1460) - floor(day_of_era / 36524) + floor(day_of_era / 146096)
+    local year_of_era = floor((day_of_era - leap_days) / 365)
+    local day_of_year = day_of_era - (365 * year_of_era + floor(year_of_era / 4) - floor(year_of_era / 100))
+    return (era * 400 + year_of_era) * 12 + floor((5 * day_of_year + 2) / 153) + 2 - 23640
   end
   local function day_of(month)
     month = month + 23638
     local year = floor(month / 12)
     month = month - year * 12
     local era = floor(year / 400)
-    local yoe = year - era * 400
-    return era * 146097 + 365 * yoe + floor(yoe / 4) - floor(yoe / 100) + floor((153 * month + 2) / 5) - 719468
+    local year_of_era = year - era * 400
+    local day_of_era = 365 * year_of_era + floor(year_of_era / 4) - floor(year_of_era / 100) + floor((153 * month + 2) / 5)
+    return era * 146097 + day_of_era - 719468
   end
-  local function ask(f, o, t, c, L)
-    local index = L.p > 0 and floor((t + L.x) / L.p) or floor(month_of(floor(t / 86400000000)) / L.d)
-    if f[o + 1] == 0 or index > f[o] then f[o], f[o + 1] = index, 0 end
-    return f[o + 1] + c <= L.n
+  local function admits(value, first, now, cost, limit)
+    local length = limit.period
+    local index = length > 0 and floor((now + limit.y) / length) or floor(month_of(floor(now / DAY)) / limit.x)
+    if value[first + 1] == 0 or index > value[first] then value[first], value[first + 1] = index, 0 end
+    return value[first + 1] + cost <= limit.count
   end
-  local function ends(f, o, L)
-    if f[o + 1] == 0 then return 0 end
-    local index = f[o] + 1
-    return L.p > 0 and index * L.p - L.x or day_of(index * L.d) * 86400000000
+  local function ends(value, first, limit)
+    if value[first + 1] == 0 then return 0 end
+    local index = value[first] + 1
+    return limit.period > 0 and index * limit.period - limit.y or day_of(index * limit.x) * DAY
   end
-  local function add(f, o, t, c, L)
-    local used = f[o + 1] + c
-    f[o + 1] = used < MAX and used or MAX
-    return ends(f, o, L)
+  local function charge(value, first, now, cost, limit)
+    local used = value[first + 1] + cost
+    value[first + 1] = used < MAX and used or MAX
+    return ends(value, first, limit)
   end
-  local function take(f, o, t, c, L)
-    ask(f, o, t, 0, L)
-    local used = f[o + 1] - c
-    if used <= 0 then f[o], used = 0, 0 end
-    f[o + 1] = used
+  local function refund(value, first, now, cost, limit)
+    admits(value, first, now, 0, limit)
+    local used = value[first + 1] - cost
+    if used <= 0 then value[first], used = 0, 0 end
+    value[first + 1] = used
   end
-  return ask, add, take, ends
+  return admits, charge, refund, ends
 end

@@ -1,76 +1,77 @@
--- concurrency. Fields: touched, total, length of the list; L.p: ttl; L.s: the list's slot.
--- The list: '<I7I7I7' for each hold, the first to expire first: when it expires, its id (0: nobody renews it), its
--- units.
+-- concurrency. Fields: touched, total, length of the list. limit.period: the ttl.
+-- The list: '<I7I7I7' for each hold, the first to expire first: when it expires, its id (0: none, so it cannot be renewed),
+-- its units.
 if algorithm == 9 then
   local WIDTH = 21
   local function hold(list, position) return unpack_('<I7I7I7', list, position) end
-  local function roll(f, o, t, L)
-    local list, position = f[L.s], 1
-    if t < f[o] then t = f[o] end
+  -- Removes the expired holds; returns the later of `now` and the moment of the last change.
+  local function drop_expired(value, first, now, limit)
+    local list, position = value[limit.list], 1
+    if now < value[first] then now = value[first] end
     while position < #list do
       local expires, _, units, after = hold(list, position)
-      if expires > t then break end
-      position, f[o + 1] = after, f[o + 1] - units
+      if expires > now then break end
+      position, value[first + 1] = after, value[first + 1] - units
     end
-    if position > 1 then f[L.s] = sub(list, position) end
-    return t
+    if position > 1 then value[limit.list] = sub(list, position) end
+    return now
   end
-  local function ask(f, o, t, c, L)
-    roll(f, o, t, L)
-    return f[o + 1] + c <= L.n
+  local function admits(value, first, now, cost, limit)
+    drop_expired(value, first, now, limit)
+    return value[first + 1] + cost <= limit.count
   end
-  local function insert(f, o, L, expires, id, units)
-    local list = f[L.s]
+  local function insert(value, first, limit, expires, id, units)
+    local list = value[limit.list]
     local position = #list + 1
     while position > 1 and hold(list, position - WIDTH) > expires do position = position - WIDTH end
-    f[L.s] = sub(list, 1, position - 1) .. pack('<I7I7I7', expires, id, units) .. sub(list, position)
-    f[o + 1] = f[o + 1] + units
+    value[limit.list] = sub(list, 1, position - 1) .. pack('<I7I7I7', expires, id, units) .. sub(list, position)
+    value[first + 1] = value[first + 1] + units
   end
-  local function ends(f, o, L)
-    local list = f[L.s]
+  local function ends(value, first, limit)
+    local list = value[limit.list]
     return list == '' and 0 or (hold(list, #list - WIDTH + 1))
   end
-  local function add(f, o, t, c, L, id)
-    f[o] = roll(f, o, t, L)
-    if c > MAX - f[o + 1] then c = MAX - f[o + 1] end
-    insert(f, o, L, f[o] + L.p, id or 0, c)
-    return ends(f, o, L)
+  local function charge(value, first, now, cost, limit, id)
+    value[first] = drop_expired(value, first, now, limit)
+    if cost > MAX - value[first + 1] then cost = MAX - value[first + 1] end
+    insert(value, first, limit, value[first] + limit.period, id or 0, cost)
+    return ends(value, first, limit)
   end
-  local function take(f, o, t, c, L)
-    f[o] = roll(f, o, t, L)
-    local list = f[L.s]
+  local function refund(value, first, now, cost, limit)
+    value[first] = drop_expired(value, first, now, limit)
+    local list = value[limit.list]
     local position = #list - WIDTH + 1
-    while c > 0 and position > 0 do
+    while cost > 0 and position > 0 do
       local expires, id, units = hold(list, position)
       if id == 0 then
-        local taken = units < c and units or c
+        local taken = units < cost and units or cost
         local rest = taken < units and pack('<I7I7I7', expires, 0, units - taken) or ''
         list = sub(list, 1, position - 1) .. rest .. sub(list, position + WIDTH)
-        c, f[o + 1] = c - taken, f[o + 1] - taken
+        cost, value[first + 1] = cost - taken, value[first + 1] - taken
       end
       position = position - WIDTH
     end
-    f[L.s] = list
+    value[limit.list] = list
   end
-  -- Takes a live hold out of the list: its units. Without one nothing changes, and it returns nil.
-  local function remove(f, o, t, L, id)
-    local touched, total, whole = f[o], f[o + 1], f[L.s]
-    f[o] = roll(f, o, t, L)
-    local list = f[L.s]
+  -- Removes a live hold and returns its units. Without one nothing changes, and it returns nil.
+  local function close(value, first, now, limit, id)
+    local touched, total, whole = value[first], value[first + 1], value[limit.list]
+    value[first] = drop_expired(value, first, now, limit)
+    local list = value[limit.list]
     for position = 1, #list, WIDTH do
       local _, other, units = hold(list, position)
       if other == id then
-        f[L.s] = sub(list, 1, position - 1) .. sub(list, position + WIDTH)
-        f[o + 1] = f[o + 1] - units
+        value[limit.list] = sub(list, 1, position - 1) .. sub(list, position + WIDTH)
+        value[first + 1] = value[first + 1] - units
         return units
       end
     end
-    f[o], f[o + 1], f[L.s] = touched, total, whole
+    value[first], value[first + 1], value[limit.list] = touched, total, whole
   end
-  local function renew(f, o, t, L, id)
-    local units = remove(f, o, t, L, id)
-    if units then insert(f, o, L, f[o] + L.p, id, units) end
+  local function renew(value, first, now, limit, id)
+    local units = close(value, first, now, limit, id)
+    if units then insert(value, first, limit, value[first] + limit.period, id, units) end
     return units
   end
-  return ask, add, take, ends, nil, nil, renew, remove
+  return admits, charge, refund, ends, nil, nil, renew, close
 end

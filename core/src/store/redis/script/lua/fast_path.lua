@@ -1,56 +1,60 @@
-end
-
--- Plain checks by limits that keep no list, one for each key and all alike: the common call. It makes nothing that it
--- does not use, and leaves the values it cannot read to the rest of the script.
-local odd
-if together == 4 then
-  local _, _, n, slots, cost, header, format, blank, at = unpack_('<BBBBdBc0Bc0Hc0', ARGV[3])
-  local size, limits, made, ask, add = #blank, {}, nil, nil, nil
+-- The common call: checks of one policy, one for each key, which write nothing when they are refused. A value that it cannot
+-- read is left to the slow path, in `unread`.
+local unread
+if grouping == 4 then
+  local _, _, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', ARGV[3])
+  local size, limits, lists, kind, admits, charge = #unused, {}, nil, nil, nil, nil
   for i = 1, n do
-    local algorithm, o, N, P, D, X
-    algorithm, o, _, _, N, P, D, X, _, at = unpack_('<BBBBddddd', ARGV[3], at)
-    local kind = D == 1 and algorithm or -algorithm
-    if kind ~= made then
-      made, ask, add = kind, rules(algorithm, D == 1, false)
+    local algorithm, first, list, length, count, period, x, y, _
+    algorithm, first, list, length, count, period, x, y, _, at = unpack_('<BBBBddddd', ARGV[3], at)
+    local its_kind = x == 1 and algorithm or -algorithm
+    if its_kind ~= kind then
+      kind, admits, charge = its_kind, rule_of(algorithm, x == 1, false)
     end
-    limits[i] = { o = o, n = N, p = P, d = D, x = X, ask = ask, add = add }
+    local limit = { first = first, count = count, period = period, x = x, y = y, admits = admits, charge = charge }
+    if list > 0 then
+      limit.list, limit.length = list, length
+      lists = lists or {}
+      lists[#lists + 1] = limit
+    end
+    limits[i] = limit
   end
-  for run = 1, runs do
-    local key = KEYS[run]
-    local s = pcall_('GET', key) or blank
-    local f = type(s) == 'string' and #s >= size and { unpack_(format, s) }
-    if not f or f[1] ~= header then
-      odd = odd or {}
-      odd[#odd + 1] = run
+  for i = 1, key_count do
+    local key = KEYS[i]
+    local s = pcall_('GET', key) or unused
+    local value = type(s) == 'string' and #s >= size and { unpack_(format, s) }
+    if not value or value[1] ~= header then
+      unread = unread or {}
+      unread[#unread + 1] = i
     else
+      if lists then split_lists(value, s, lists, slots) end
       local admitted = true
-      for i = 1, n do
-        local L = limits[i]
-        if not L.ask(f, L.o, now, cost, L) then
+      for j = 1, n do
+        local limit = limits[j]
+        if not limit.admits(value, limit.first, now, cost, limit) then
           admitted = false
           break
         end
       end
       if admitted then
         local ends = 0
-        for i = 1, n do
-          local L = limits[i]
-          local limit_ends = L.add(f, L.o, now, cost, L)
+        for j = 1, n do
+          local limit = limits[j]
+          local limit_ends = limit.charge(value, limit.first, now, cost, limit)
           if limit_ends > ends then ends = limit_ends end
         end
-        s = pack(format, values(f, 1, slots))
-        local reply = pcall_('SET', key, s, 'PX', life(ends))
-        out[run + 2] = reply.err and reply or s
+        s = lists and encode(value, format, slots, lists) or pack(format, values(value, 1, slots))
+        local answer = pcall_('SET', key, s, 'PX', ttl(ends))
+        reply[i + 2] = answer.err and answer or s
       else
-        refused[#refused + 1] = run
-        out[run + 2] = s
+        refused[#refused + 1] = i
+        reply[i + 2] = s
       end
     end
   end
-  if not odd then
+  if not unread then
     -- One text is less work to reply with than lists, of which each is asked what kind of reply it means.
-    if runs == 1 and type(out[3]) == 'string' then return pack('<dB', now, #refused) .. out[3] end
-    return out
+    if key_count == 1 and type(reply[3]) == 'string' then return pack('<dB', now, #refused) .. reply[3] end
+    return reply
   end
 end
-

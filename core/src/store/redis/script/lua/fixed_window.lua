@@ -1,21 +1,21 @@
--- fixed-window. Fields: opened, used.
+-- fixed-window. Fields: opened, used (0: no window is open).
 if algorithm == 1 then
-  local function ask(f, o, t, c, L)
-    if t >= f[o] + L.p then f[o + 1] = 0 end
-    return f[o + 1] + c <= L.n
+  local function admits(value, first, now, cost, limit)
+    if now >= value[first] + limit.period then value[first + 1] = 0 end
+    return value[first + 1] + cost <= limit.count
   end
-  local function add(f, o, t, c, L)
-    if f[o + 1] == 0 then f[o] = t end
-    local used = f[o + 1] + c
-    f[o + 1] = used < MAX and used or MAX
-    return f[o] + L.p
+  local function charge(value, first, now, cost, limit)
+    if value[first + 1] == 0 then value[first] = now end
+    local used = value[first + 1] + cost
+    value[first + 1] = used < MAX and used or MAX
+    return value[first] + limit.period
   end
-  local function take(f, o, t, c, L)
-    ask(f, o, t, 0, L)
-    local used = f[o + 1] - c
-    if used <= 0 then f[o], used = 0, 0 end
-    f[o + 1] = used
+  local function refund(value, first, now, cost, limit)
+    admits(value, first, now, 0, limit)
+    local used = value[first + 1] - cost
+    if used <= 0 then value[first], used = 0, 0 end
+    value[first + 1] = used
   end
-  local function ends(f, o, L) return f[o + 1] == 0 and 0 or f[o] + L.p end
-  return ask, add, take, ends
+  local function ends(value, first, limit) return value[first + 1] == 0 and 0 or value[first] + limit.period end
+  return admits, charge, refund, ends
 end

@@ -1,2 +1,2 @@
--- gcra: a meter.
-if algorithm == 7 then return ask, add, take, ends end
+-- gcra: a meter, empty at the theoretical arrival time.
+if algorithm == 7 then return admits, charge, refund, ends end

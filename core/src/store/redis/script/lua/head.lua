@@ -1,56 +1,63 @@
 -- Tidegate: every check of every policy, in two phases: ask every limit, then charge every limit.
 --
--- KEYS     for each run, `stride` keys of one slot: the value; with stride 3 also the log's chunks and the journal.
--- ARGV[1]  '<dBBHH': the time in µs (below 0: the server's), stride, how the entries belong together (0: each is for
---          itself; 1: they stand or fall together; 2: it is only asked whether they would; 3: they fall, whatever is
---          answered; 4: as 0, and they are for fast_path.lua), the number of asks, the number of runs.
--- ARGV[2]  '' when run i is one entry of ask 1; else '<H…' for each run: its entries, then the ask of each.
--- ARGV[3…] the asks: an operation with the numbers of its policy, as script.rs writes them.
--- Reply    {time, refused, item…}: the numbers of the entries that were refused (or found no hold), with the limits that
---          refused as bits from 2^16 on where the value does not tell them; then for each entry the value as it stands
---          after it. A refusal returns the stored value as it is: nothing is formatted. What fast_path.lua answers to a single
---          entry is one text, '<dB' and the value: the time, and how many were refused.
+-- KEYS     For each key that is limited, `stride` keys of one slot: the value; with a stride of 3 also a sliding log's chunks
+--          and the journal.
+-- ARGV[1]  '<dBBHH': the time in µs (negative: the server's), the stride, the grouping, the number of instructions, the
+--          number of limited keys. The grouping says how the entries of the call depend on each other. 0: not at all.
+--          1: one refusal refuses all. 2: as 1, but nothing is written. 3: all are refused. 4: as 0, and fast_path.lua can
+--          serve the call.
+-- ARGV[2]  '' when each key has one entry of instruction 1. Else '<H…', for each key: the number of its entries, then the
+--          instruction of each.
+-- ARGV[3…] The instructions: an operation with the numbers of its policy. See instruction.lua.
+-- Reply    {time, refused, item…}. `refused` holds the number of each entry that was refused, or whose hold was not found;
+--          where the value does not tell which limits refused, they are bits from 2^16 on. The item of an entry is the
+--          value after it. A refusal returns the stored value as it is: nothing is encoded. The reply to a single entry
+--          of fast_path.lua is one text: '<dB', the time and how many were refused, and the value.
 --
--- A value is a header, the fields of all limits, for the full form the moment a block ends, and the limits' lists.
--- The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
--- 'aaaafwww' (algorithm, fractions, bytes of a count), its period, and of a bucket the count. docs/adr/0002 has the reasons.
+-- A value is a header, the fields of all limits, in the full form also the moment at which a block ends, and the lists of
+-- the limits. The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
+-- 'aaaafwww' (algorithm, f: has a fraction, w: bytes of a count), its period, and of a bucket the count.
+-- docs/adr/0002 has the reasons.
 --
--- A call pays for every table and every closure it makes, so it makes those it needs: the rules of the algorithms at
--- hand, and what is rare (slow_path.lua) only when it happens.
+-- A decoded value is a table: value[1] is the header, then come the fields of all limits, then their lists. Numbers are
+-- integers below 2^53, which doubles hold exactly.
+--
+-- Every table and closure costs each call that makes it. So a call makes the rules of the algorithms that it uses, and
+-- what follows fast_path.lua only when that could not serve it.
 
 local pack, unpack_, sub, byte, floor, ceil = struct.pack, struct.unpack, string.sub, string.byte, math.floor, math.ceil
 local values, call, pcall_ = unpack, redis.call, redis.pcall
 local MAX = 9007199254740991
 
-local now, stride, together, asked, runs = unpack_('<dBBHH', ARGV[1])
+local now, stride, grouping, instruction_count, key_count = unpack_('<dBBHH', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 local refused = {}
-local out = { now, refused }
+local reply = { now, refused }
 
--- A TTL that ends within half a second after the value's meaning. Few differ in one call: they are kept as text.
-local lives = {}
-local function life(ends)
+-- The TTL of a value, in ms, as text. It ends within half a second after the value does. The keys of one call have few
+-- different ones, so texts are kept.
+local ttl_texts = {}
+local function ttl(ends)
   local quarters = floor((ends - now) / 250000) + 2
-  local text = lives[quarters]
+  local text = ttl_texts[quarters]
   if not text then
     text = string.format('%d', quarters * 250)
-    lives[quarters] = text
+    ttl_texts[quarters] = text
   end
   return text
 end
 
--- The second and third key of the run at hand, and what is to be done once its value is written.
-local keys
+-- Of the key at hand: the names of the log's chunks and of the journal, and what is to be done once its value is written.
+local companions
 
--- The rules of an algorithm: ask, add, take, ends, and what only some have: birth, digest, renew, close.
---   ask    brings the fields to the time t and says whether c is admitted; it comes before add
---   add    charges c, and says when the state will be as good as none
---   take   gives c back
---   ends   says when the state will be as good as none
--- `f` is a decoded value: f[1] the header, then the fields, then the lists. `o` is the slot of the limit's first
--- field. `L` holds the limit's numbers: n, and p, d, x, y as its file says; s is the slot of its list.
--- Numbers are integers below 2^53, so that doubles hold them exactly.
-local function rules(algorithm, whole, initial)
+-- The functions of an algorithm's rule: admits, charge, refund, ends, and what only some have: start, summary, renew, close.
+--   admits  brings the fields to the time `now` and says whether `cost` is admitted; it comes before charge
+--   charge  charges `cost`, and returns what `ends` would
+--   refund  gives `cost` back
+--   ends    the moment from which on the fields mean the same as those of an unused key; 0 when they already do
+-- `value` is a decoded value, `first` the slot of the limit's first field. `limit` has the limit's numbers: count, period,
+-- and x, y, z, which the file of the algorithm explains; limit.list is the slot of its list.
+-- `whole` says that limit.x is 1, `initial` that limit.z is not 0.

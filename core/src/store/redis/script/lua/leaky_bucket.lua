@@ -1,2 +1,2 @@
--- leaky-bucket: a meter; who is admitted reads its delay from the value.
-if algorithm == 8 then return ask, add, take, ends end
+-- leaky-bucket: a meter of the units in the queue; Rust derives the delay from the value.
+if algorithm == 8 then return admits, charge, refund, ends end

@@ -1,8 +1,9 @@
--- What the three buckets share. Fields: since, units and, where a unit takes no whole number of µs, part.
--- One unit drains in L.p / L.d µs, `whole` when L.d is 1; L.x: the most units it can owe.
-local ask, add, take, ends, drained, moment
+-- What the three buckets share: a meter that drains one unit every emission interval, limit.period / limit.x µs in lowest
+-- terms; `whole` says that limit.x is 1. limit.count: the burst. limit.y: the most units that a meter holds.
+-- Fields: since, units and, where the interval is no whole number of µs, the fraction of `since` in parts of limit.x.
+local admits, charge, refund, ends, drained_at
 if algorithm >= 6 and algorithm <= 8 then
-  local fractions
+  local drain
   if not whole then
     -- floor(a * b / p) and what is left over, exactly: long division in digits of base 8 (p < 2^49, b < 2^54).
     local function divided(a, b, p)
@@ -18,85 +19,89 @@ if algorithm >= 6 and algorithm <= 8 then
       end
       return quotient, rest, whole
     end
-    -- Whole units drained between f[o] and t, exactly as far as `k` of them, and the parts (of d) left over.
-    function drained(f, o, t, k, L)
-      local p, d, dt = L.p, L.d, t - f[o]
-      if dt < 0 then return 0, 0 end
-      local part = f[o + 2]
-      if k * p <= MAX then
-        local parts = dt * d - part
+    -- Whole units drained between `since` and `now`, exactly as far as `units` of them, and what is left over in parts of
+    -- a µs (limit.x of them).
+    local function drained(value, first, now, units, limit)
+      local micros, parts_per_micro, elapsed = limit.period, limit.x, now - value[first]
+      if elapsed < 0 then return 0, 0 end
+      local fraction = value[first + 2]
+      if units * micros <= MAX then
+        local parts = elapsed * parts_per_micro - fraction
         if parts < 0 then return 0, 0 end
-        local units = floor(parts / p)
-        return units, parts - units * p
+        local gone = floor(parts / micros)
+        return gone, parts - gone * micros
       end
-      local units, rest, whole = divided(dt, d, p)
-      units = units + whole * d
-      if rest < part then
-        local lent = ceil((part - rest) / p)
-        units, rest = units - lent, rest + lent * p
+      local gone, rest, whole = divided(elapsed, parts_per_micro, micros)
+      gone = gone + whole * parts_per_micro
+      if rest < fraction then
+        local lent = ceil((fraction - rest) / micros)
+        gone, rest = gone - lent, rest + lent * micros
       end
-      if units < 0 then return 0, 0 end
-      return units, rest - part
+      if gone < 0 then return 0, 0 end
+      return gone, rest - fraction
     end
-    function fractions(f, o, t, k, L)
-      local units, rest = drained(f, o, t, k, L)
-      if units >= k then
-        f[o], f[o + 1], f[o + 2] = t, 0, 0
-      elseif units > 0 then
-        local whole = floor(rest / L.d)
-        rest = rest - whole * L.d
-        f[o + 1] = k - units
+    -- Brings a meter that holds `units` to `now`.
+    function drain(value, first, now, units, limit)
+      local gone, rest = drained(value, first, now, units, limit)
+      if gone >= units then
+        value[first], value[first + 1], value[first + 2] = now, 0, 0
+      elseif gone > 0 then
+        local whole = floor(rest / limit.x)
+        rest = rest - whole * limit.x
+        value[first + 1] = units - gone
         if rest == 0 then
-          f[o], f[o + 2] = t - whole, 0
+          value[first], value[first + 2] = now - whole, 0
         else
-          f[o], f[o + 2] = t - whole - 1, L.d - rest
+          value[first], value[first + 2] = now - whole - 1, limit.x - rest
         end
       end
     end
-    -- The first whole µs at which k units have drained since f[o].
-    function moment(f, o, k, L)
-      local p, d = L.p, L.d
-      if k * p <= MAX then return f[o] + ceil((k * p + f[o + 2]) / d) end
-      local units, rest, whole = divided(p, k, d)
-      return f[o] + units + whole * k + ceil((rest + f[o + 2]) / d)
+    -- The first whole µs at which `units` units have drained since the stored moment.
+    function drained_at(value, first, units, limit)
+      local micros, parts_per_micro = limit.period, limit.x
+      if units * micros <= MAX then
+        return value[first] + ceil((units * micros + value[first + 2]) / parts_per_micro)
+      end
+      local quotient, rest, whole = divided(micros, units, parts_per_micro)
+      return value[first] + quotient + whole * units + ceil((rest + value[first + 2]) / parts_per_micro)
     end
   end
-  function ask(f, o, t, c, L)
-    local k, s = f[o + 1], f[o]
-    if k == 0 then
-      if t > s then f[o] = t end
-      if not whole then f[o + 2] = 0 end
-      return c <= L.n
+  function admits(value, first, now, cost, limit)
+    local units, since = value[first + 1], value[first]
+    if units == 0 then
+      if now > since then value[first] = now end
+      if not whole then value[first + 2] = 0 end
+      return cost <= limit.count
     end
     if not whole then
-      fractions(f, o, t, k, L)
-      return f[o + 1] + c <= L.n
+      drain(value, first, now, units, limit)
+      return value[first + 1] + cost <= limit.count
     end
-    local units = floor((t - s) / L.p)
-    if units >= k then
-      f[o], k = t, 0
-      f[o + 1] = 0
-    elseif units > 0 then
-      f[o], k = s + units * L.p, k - units
-      f[o + 1] = k
+    local gone = floor((now - since) / limit.period)
+    if gone >= units then
+      value[first], units = now, 0
+      value[first + 1] = 0
+    elseif gone > 0 then
+      value[first], units = since + gone * limit.period, units - gone
+      value[first + 1] = units
     end
-    return k + c <= L.n
+    return units + cost <= limit.count
   end
-  function add(f, o, t, c, L)
-    local k = f[o + 1] + c
-    if k > L.x then k = L.x end
-    f[o + 1] = k
-    if whole then return f[o] + k * L.p end
-    return moment(f, o, k, L)
+  function charge(value, first, now, cost, limit)
+    local units = value[first + 1] + cost
+    if units > limit.y then units = limit.y end
+    value[first + 1] = units
+    if whole then return value[first] + units * limit.period end
+    return drained_at(value, first, units, limit)
   end
-  function take(f, o, t, c, L)
-    ask(f, o, t, 0, L)
-    local k = f[o + 1] - c
-    f[o + 1] = k > 0 and k or 0
+  function refund(value, first, now, cost, limit)
+    admits(value, first, now, 0, limit)
+    local units = value[first + 1] - cost
+    value[first + 1] = units > 0 and units or 0
   end
-  function ends(f, o, L)
-    local k = f[o + 1]
-    if k == 0 then return 0 end
-    return whole and f[o] + k * L.p or moment(f, o, k, L)
+  function ends(value, first, limit)
+    local units = value[first + 1]
+    if units == 0 then return 0 end
+    return whole and value[first] + units * limit.period or drained_at(value, first, units, limit)
   end
 end

@@ -13,39 +13,39 @@ if algorithm == 5 then
     end
     return quotient
   end
-  local function ask(f, o, t, c, L)
-    local p, s = L.p, f[o]
-    if t < s then t = s end
-    local past = floor(t / p) - floor(s / p)
-    if past == 1 then
-      f[o + 1], f[o + 2] = f[o + 2], 0
-    elseif past > 1 then
-      f[o + 1], f[o + 2] = 0, 0
+  local function admits(value, first, now, cost, limit)
+    local p, touched = limit.period, value[first]
+    if now < touched then now = touched end
+    local windows = floor(now / p) - floor(touched / p)
+    if windows == 1 then
+      value[first + 1], value[first + 2] = value[first + 2], 0
+    elseif windows > 1 then
+      value[first + 1], value[first + 2] = 0, 0
     end
-    f[o] = t
-    return scaled(f[o + 1], p - t % p, p) + f[o + 2] + c <= L.n
+    value[first] = now
+    return scaled(value[first + 1], p - now % p, p) + value[first + 2] + cost <= limit.count
   end
-  local function ends(f, o, L)
-    local p = L.p
-    local start, counted = f[o] - f[o] % p, f[o + 1]
-    if f[o + 2] > 0 then start, counted = start + p, f[o + 2] end
+  local function ends(value, first, limit)
+    local p = limit.period
+    local start, counted = value[first] - value[first] % p, value[first + 1]
+    if value[first + 2] > 0 then start, counted = start + p, value[first + 2] end
     return counted == 0 and 0 or start + p - floor((p - 1) / counted)
   end
-  local function add(f, o, t, c, L)
-    local current = f[o + 2] + c
-    f[o + 2] = current < MAX and current or MAX
-    return ends(f, o, L)
+  local function charge(value, first, now, cost, limit)
+    local current = value[first + 2] + cost
+    value[first + 2] = current < MAX and current or MAX
+    return ends(value, first, limit)
   end
-  local function take(f, o, t, c, L)
-    ask(f, o, t, 0, L)
-    local current, previous = f[o + 2] - c, f[o + 1]
+  local function refund(value, first, now, cost, limit)
+    admits(value, first, now, 0, limit)
+    local current, previous = value[first + 2] - cost, value[first + 1]
     if current < 0 then
       previous = previous + current
       if previous < 0 then previous = 0 end
       current = 0
     end
-    f[o + 1], f[o + 2] = previous, current
-    if previous == 0 and current == 0 then f[o] = 0 end
+    value[first + 1], value[first + 2] = previous, current
+    if previous == 0 and current == 0 then value[first] = 0 end
   end
-  return ask, add, take, ends
+  return admits, charge, refund, ends
 end

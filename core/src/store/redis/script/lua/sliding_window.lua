@@ -1,71 +1,72 @@
--- sliding-window. Fields: touched, newest, total, length of the list; L.d: a granule's length; L.s: the list's slot.
+-- sliding-window. Fields: touched, newest, total, length of the list. limit.x: the length of a granule.
 -- The list: '<I7I7' for each granule before the newest, oldest first: its last instant and its units.
 if algorithm == 4 then
-  local function ask(f, o, t, c, L)
-    local s, p, g = f[o], L.p, L.d
-    if t < s then t = s end
-    if s - s % g + g - 1 + p <= t then
-      f[o + 1], f[o + 2], f[L.s] = 0, 0, ''
-      return c <= L.n
+  local function admits(value, first, now, cost, limit)
+    local touched, p, granule = value[first], limit.period, limit.x
+    if now < touched then now = touched end
+    if touched - touched % granule + granule - 1 + p <= now then
+      value[first + 1], value[first + 2], value[limit.list] = 0, 0, ''
+      return cost <= limit.count
     end
-    local list = f[L.s]
+    local list = value[limit.list]
     if list ~= '' then
-      local position, used = 1, f[o + 2]
+      local position, used = 1, value[first + 2]
       repeat
         local last, units, after = unpack_('<I7I7', list, position)
-        if last + p > t then break end
+        if last + p > now then break end
         position, used = after, used - units
       until position > #list
       if position > 1 then
-        f[o + 2], f[L.s] = used, sub(list, position)
+        value[first + 2], value[limit.list] = used, sub(list, position)
       end
     end
-    return f[o + 2] + c <= L.n
+    return value[first + 2] + cost <= limit.count
   end
-  local function roll(f, o, t, L)
-    local s, g = f[o], L.d
-    if t > s then
-      local last = s - s % g + g - 1
-      if t > last then
-        if f[o + 1] > 0 then f[L.s] = f[L.s] .. pack('<I7I7', last, f[o + 1]) end
-        f[o + 1] = 0
+  -- Makes the granule of `now` the newest.
+  local function advance_to(value, first, now, limit)
+    local touched, granule = value[first], limit.x
+    if now > touched then
+      local last = touched - touched % granule + granule - 1
+      if now > last then
+        if value[first + 1] > 0 then value[limit.list] = value[limit.list] .. pack('<I7I7', last, value[first + 1]) end
+        value[first + 1] = 0
       end
-      f[o] = t
+      value[first] = now
     end
   end
-  local function ends(f, o, L)
-    if f[o + 1] > 0 then return f[o] - f[o] % L.d + L.d - 1 + L.p end
-    local list = f[L.s]
-    return list == '' and 0 or unpack_('<I7', list, #list - 13) + L.p
+  local function ends(value, first, limit)
+    if value[first + 1] > 0 then return value[first] - value[first] % limit.x + limit.x - 1 + limit.period end
+    local list = value[limit.list]
+    return list == '' and 0 or unpack_('<I7', list, #list - 13) + limit.period
   end
-  local function add(f, o, t, c, L)
-    roll(f, o, t, L)
-    if c > MAX - f[o + 2] then c = MAX - f[o + 2] end
-    f[o + 1], f[o + 2] = f[o + 1] + c, f[o + 2] + c
-    return f[o] - f[o] % L.d + L.d - 1 + L.p
+  local function charge(value, first, now, cost, limit)
+    advance_to(value, first, now, limit)
+    if cost > MAX - value[first + 2] then cost = MAX - value[first + 2] end
+    value[first + 1], value[first + 2] = value[first + 1] + cost, value[first + 2] + cost
+    return value[first] - value[first] % limit.x + limit.x - 1 + limit.period
   end
-  local function take(f, o, t, c, L)
-    ask(f, o, t, 0, L)
-    roll(f, o, t, L)
-    if c >= f[o + 2] then
-      f[o], f[o + 1], f[o + 2], f[L.s] = 0, 0, 0, ''
+  local function refund(value, first, now, cost, limit)
+    admits(value, first, now, 0, limit)
+    advance_to(value, first, now, limit)
+    if cost >= value[first + 2] then
+      value[first], value[first + 1], value[first + 2], value[limit.list] = 0, 0, 0, ''
       return
     end
-    f[o + 2] = f[o + 2] - c
-    if c <= f[o + 1] then
-      f[o + 1] = f[o + 1] - c
+    value[first + 2] = value[first + 2] - cost
+    if cost <= value[first + 1] then
+      value[first + 1] = value[first + 1] - cost
       return
     end
-    c = c - f[o + 1]
-    f[o + 1] = 0
-    local list = f[L.s]
-    while c > 0 do
+    cost = cost - value[first + 1]
+    value[first + 1] = 0
+    local list = value[limit.list]
+    while cost > 0 do
       local last, units = unpack_('<I7I7', list, #list - 13)
       list = sub(list, 1, #list - 14)
-      if units > c then list = list .. pack('<I7I7', last, units - c) end
-      c = c - units
+      if units > cost then list = list .. pack('<I7I7', last, units - cost) end
+      cost = cost - units
     end
-    f[L.s] = list
+    value[limit.list] = list
   end
-  return ask, add, take, ends
+  return admits, charge, refund, ends
 end

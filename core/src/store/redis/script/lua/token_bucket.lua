@@ -1,22 +1,23 @@
--- token-bucket: a meter of missing tokens. L.y: tokens missing from a bucket never seen; a key with such a bucket is
--- remembered for a while when everything about it is over (slow_path.lua).
+-- token-bucket: a meter of missing tokens. limit.z: the tokens that are missing when a bucket starts. A key with such a
+-- bucket is kept for a grace period after its value has ended (stored_form.lua).
 if algorithm == 6 then
-  if not initial then return ask, add, take, ends end
-  local function birth(f, o, t, L)
-    if f[o] > 0 then return false end
-    f[o], f[o + 1] = t, L.y
-    if not whole then f[o + 2] = 0 end
+  if not initial then return admits, charge, refund, ends end
+  local function start(value, first, now, limit)
+    if value[first] > 0 then return false end
+    value[first], value[first + 1] = now, limit.z
+    if not whole then value[first + 2] = 0 end
     return true
   end
-  local function fills(f, o, L)
-    if f[o] == 0 then return 0 end
-    return whole and f[o] + f[o + 1] * L.p or moment(f, o, f[o + 1], L)
+  -- Such a bucket has not ended before it is full.
+  local function full_at(value, first, limit)
+    if value[first] == 0 then return 0 end
+    return whole and value[first] + value[first + 1] * limit.period or drained_at(value, first, value[first + 1], limit)
   end
-  return function(f, o, t, c, L)
-    birth(f, o, t, L)
-    return ask(f, o, t, c, L)
-  end, add, function(f, o, t, c, L)
-    -- Nothing was charged to a bucket never seen: giving back must not fill it.
-    if f[o] > 0 then take(f, o, t, c, L) end
-  end, fills, birth
+  return function(value, first, now, cost, limit)
+    start(value, first, now, limit)
+    return admits(value, first, now, cost, limit)
+  end, charge, function(value, first, now, cost, limit)
+    -- Nothing was charged to a bucket that has not started: a refund must not fill it.
+    if value[first] > 0 then refund(value, first, now, cost, limit) end
+  end, full_at, start
 end

@@ -1,0 +1,172 @@
+//! Encodes requests as one call of the script. `lua/head.lua` has the format.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use redis::Cmd;
+use smallvec::SmallVec;
+
+use super::request::{RedisKey, Request};
+use super::{SCRIPT, SOURCE, instruction};
+use crate::store::request::Operation;
+
+/// The number that stands for the grouping `Independent` when `lua/fast_path.lua` can serve the call.
+const FAST_PATH: u8 = 4;
+
+/// How many of the newest instructions a request is compared with. A duplicate instruction costs bytes; a search of all
+/// would cost time for every request.
+const COMPARED_INSTRUCTIONS: usize = 8;
+
+/// How the requests of one script call depend on each other. The script reads the number: see `lua/head.lua`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// Each request is decided alone.
+    Independent,
+    /// One refusal refuses all of them.
+    AllOrNothing,
+    /// The script says whether all would be admitted and writes nothing.
+    DryRun,
+    /// All are refused. The script does what a refusal does, to the requests that a limit refuses and to all journals.
+    RecordRefusals,
+}
+
+/// A request in the order of the script.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    /// Its index in the requests.
+    pub(super) request: u16,
+    /// The index of its instruction.
+    instruction: u16,
+}
+
+/// Requests that are sent as one call.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    prefix: Arc<str>,
+    now: Option<u64>,
+    grouping: Grouping,
+    requests: Vec<Request>,
+    /// The distinct instructions, each as the index of a request that has it.
+    instructions: Vec<u16>,
+    /// For each key, in the order of their first request, its requests.
+    keys: Vec<SmallVec<[Member; 2]>>,
+}
+
+impl Batch {
+    /// `now` is the time to decide by, `None` the server's.
+    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, grouping: Grouping, requests: Vec<Request>) -> Self {
+        let mut instructions: Vec<u16> = Vec::new();
+        let mut keys: Vec<SmallVec<[Member; 2]>> = Vec::with_capacity(requests.len());
+        let mut known: HashMap<&RedisKey, usize, foldhash::fast::RandomState> = HashMap::default();
+        for (index, request) in requests.iter().enumerate() {
+            let is_same = |other: &u16| {
+                let other = &requests[usize::from(*other)];
+                Arc::ptr_eq(&other.plan, &request.plan)
+                    && other.operation == request.operation
+                    && other.charged_at == request.charged_at
+            };
+            let mut newest = instructions.iter().enumerate().rev().take(COMPARED_INSTRUCTIONS);
+            let instruction = newest.find(|(_, other)| is_same(other)).map(|(at, _)| at);
+            let instruction = instruction.unwrap_or_else(|| {
+                instructions.push(index as u16);
+                instructions.len() - 1
+            });
+            let key = *known.entry(&request.redis_key).or_insert_with(|| {
+                keys.push(SmallVec::new());
+                keys.len() - 1
+            });
+            keys[key].push(Member { request: index as u16, instruction: instruction as u16 });
+        }
+        drop(known);
+        Self { prefix, now, grouping, requests, instructions, keys }
+    }
+
+    pub(crate) const fn now(&self) -> Option<u64> {
+        self.now
+    }
+
+    pub(crate) const fn grouping(&self) -> Grouping {
+        self.grouping
+    }
+
+    /// In the order in which they were given.
+    pub(crate) fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// The same requests, to be sent another way.
+    pub(crate) fn into_requests(self) -> Vec<Request> {
+        self.requests
+    }
+
+    /// The requests in the order of the script.
+    pub(super) fn members(&self) -> impl Iterator<Item = Member> + '_ {
+        self.keys.iter().flatten().copied()
+    }
+
+    /// Whether every key has one request, and all have the same instruction.
+    fn is_uniform(&self) -> bool {
+        self.instructions.len() == 1 && self.keys.len() == self.requests.len()
+    }
+
+    /// Whether `lua/fast_path.lua` can serve the call.
+    fn is_for_fast_path(&self) -> bool {
+        let request = &self.requests[0];
+        let plain_check = matches!(request.operation, Operation::Check { hold: 0, .. });
+        self.is_uniform()
+            && self.grouping == Grouping::Independent
+            && plain_check
+            && !request.remembers_refusals()
+            && !request.plan.has_companions()
+    }
+
+    /// The call, by the script's digest.
+    pub(crate) fn command(&self) -> Cmd {
+        self.call("EVALSHA", SCRIPT.get_hash())
+    }
+
+    /// The call with the whole script, for a server that does not know it.
+    pub(crate) fn command_in_full(&self) -> Cmd {
+        self.call("EVAL", SOURCE)
+    }
+
+    fn call(&self, verb: &str, script: &str) -> Cmd {
+        let mut cmd = redis::cmd(verb);
+        let has_companions = self.requests.iter().any(|request| request.plan.has_companions());
+        let stride = if has_companions { 3 } else { 1 };
+        cmd.arg(script).arg(self.keys.len() * stride);
+        for members in &self.keys {
+            let key = &self.requests[usize::from(members[0].request)].redis_key;
+            cmd.arg(key.as_bytes());
+            if has_companions {
+                cmd.arg(key.companion(&self.prefix, b'l')).arg(key.companion(&self.prefix, b'j'));
+            }
+        }
+        let grouping = if self.is_for_fast_path() { FAST_PATH } else { self.grouping as u8 };
+        let mut head = Vec::with_capacity(14);
+        head.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
+        head.extend_from_slice(&[stride as u8, grouping]);
+        head.extend_from_slice(&(self.instructions.len() as u16).to_le_bytes());
+        head.extend_from_slice(&(self.keys.len() as u16).to_le_bytes());
+        cmd.arg(head).arg(self.program());
+        for request in &self.instructions {
+            cmd.arg(instruction::encode(&self.requests[usize::from(*request)]));
+        }
+        cmd
+    }
+
+    /// For each key the number of its requests and their instructions; empty for a uniform batch.
+    fn program(&self) -> Vec<u8> {
+        if self.is_uniform() {
+            return Vec::new();
+        }
+        let mut program = Vec::with_capacity(2 * (self.keys.len() + self.requests.len()));
+        for members in &self.keys {
+            program.extend_from_slice(&(members.len() as u16).to_le_bytes());
+            for member in members {
+                program.extend_from_slice(&(member.instruction + 1).to_le_bytes());
+            }
+        }
+        program
+    }
+}

@@ -1,0 +1,52 @@
+-- An instruction: an operation with the numbers of its policy, as instruction.rs and plan/script_arguments.rs write it.
+--   '<BBBBd'    operation, flags, number of limits, slots of header and fields, cost
+--   '<Bc0Bc0Hc0' header, format and the value of an unused key, in the compact form
+--   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
+--                list), count, period, x, y, z
+--   '<H'        the length of what follows, up to the metadata
+--   '<ddHdd'    block in µs (of operation 10: the moment of the charge), hold, length of the journal, its TTL, grace period
+--   '<Bc0Bc0'   header and format of the full form
+--   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
+--                its chunks
+--   then the metadata, to the end.
+-- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold. fast_path.lua reads the first parts too.
+local rules = {}
+local function read_instruction(s)
+  local operation, flags, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', s)
+  local instruction = {
+    operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
+    shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
+  }
+  local limits, lists = {}, {}
+  for i = 1, n do
+    local algorithm, first, list, length, count, period, x, y, z
+    algorithm, first, list, length, count, period, x, y, z, at = unpack_('<BBBBddddd', s, at)
+    local kind = algorithm + (x == 1 and 16 or 0) + (z > 0 and 32 or 0)
+    local rule = rules[kind]
+    if not rule then
+      rule = { rule_of(algorithm, x == 1, z > 0) }
+      rules[kind] = rule
+    end
+    local limit = {
+      algorithm = algorithm, first = first, list = list, length = length,
+      count = count, period = period, x = x, y = y, z = z,
+      admits = rule[1], charge = rule[2], refund = rule[3], ends = rule[4],
+      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8],
+    }
+    limits[i] = limit
+    if list > 0 then lists[#lists + 1] = limit end
+    if limit.summary then instruction.has_summaries = true end
+  end
+  instruction.limits, instruction.lists = limits, lists
+  instruction.block, instruction.hold, instruction.journal, instruction.journal_ttl, instruction.grace,
+    instruction.full_header, instruction.full_format, at = unpack_('<ddHddBc0Bc0', s, at + 2)
+  for i = 1, n do
+    local limit = limits[i]
+    limit.fields, limit.counts, limit.max_compact, limit.id, limit.chunks, at = unpack_('<BBdBc0Bc0', s, at)
+  end
+  instruction.meta = at
+  return instruction
+end
+
+local instructions = {}
+for i = 1, instruction_count do instructions[i] = read_instruction(ARGV[2 + i]) end

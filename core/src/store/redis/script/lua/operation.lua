@@ -1,0 +1,91 @@
+-- The operations on a decoded value, by their number: 1 check, 2 peek, 3 charge, 4 refund, 5 block, 6 renew, 7 close, 8 clear,
+-- 9 journal, 10 undo. Clear and journal do not read the value: see slow_path.lua.
+local CHECK, PEEK, CLEAR, JOURNAL = 1, 2, 8, 9
+
+-- Each changes the value and returns whether it applied.
+local operations = {
+  [3] = function(instruction, value) -- charge
+    for _, limit in ipairs(instruction.limits) do
+      limit.admits(value, limit.first, now, instruction.cost, limit)
+      limit.charge(value, limit.first, now, instruction.cost, limit)
+    end
+    return true
+  end,
+  [4] = function(instruction, value) -- refund
+    for _, limit in ipairs(instruction.limits) do limit.refund(value, limit.first, now, instruction.cost, limit) end
+    return true
+  end,
+  [5] = function(instruction, value) -- block for so long; 0 ends a block
+    value.blocked_until = instruction.block > 0 and now + instruction.block or 0
+    return true
+  end,
+  [6] = function(instruction, value) -- renew
+    local found = false
+    for _, limit in ipairs(instruction.limits) do
+      found = limit.renew and limit.renew(value, limit.first, now, limit, instruction.hold) ~= nil or found
+    end
+    return found
+  end,
+  [7] = function(instruction, value) -- close
+    local found = false
+    for _, limit in ipairs(instruction.limits) do
+      found = limit.close and limit.close(value, limit.first, now, limit, instruction.hold) ~= nil or found
+    end
+    return found
+  end,
+  [10] = function(instruction, value) -- undo a charge of that moment
+    for _, limit in ipairs(instruction.limits) do
+      undo[limit.algorithm](value, limit.first, now, instruction.cost, limit, instruction.block)
+    end
+    return true
+  end,
+}
+
+-- What a refusal changes: nothing, unless the policy says so. `s` is the stored value. Returns the value to store, if any.
+local function refuse(instruction, s, blocked)
+  if not instruction.refusal_writes then return nil end
+  local value, changed = read(s, instruction), false
+  for _, limit in ipairs(instruction.limits) do
+    if instruction.count_denied then
+      limit.admits(value, limit.first, now, instruction.cost, limit)
+      limit.charge(value, limit.first, now, instruction.cost, limit, instruction.hold)
+      changed = true
+    elseif limit.start and not blocked and limit.start(value, limit.first, now, limit) then
+      changed = true
+    end
+  end
+  if instruction.block > 0 and not blocked then
+    value.blocked_until, changed = now + instruction.block, true
+  end
+  return changed and value or nil
+end
+
+-- Runs one entry on a decoded value. Returns whether it was admitted, the value to store, if any, and the limits that refused
+-- as bits from 2^16 on, where the value will not tell them. `s` is the stored value. With `defer_refusal` the caller does
+-- later what a refusal does.
+local function run(instruction, value, s, defer_refusal)
+  local operation = instruction.operation
+  if operation > PEEK then
+    if operations[operation](instruction, value) then return true, value, 0 end
+    return false, nil, 0
+  end
+  local limits, cost = instruction.limits, instruction.cost
+  local blocked = value.blocked_until and value.blocked_until > now
+  local admitted, mask = not blocked, 0
+  local ask_all = operation == CHECK and (defer_refusal or instruction.count_denied)
+  for i = 1, #limits do
+    local limit = limits[i]
+    if (admitted or ask_all) and not limit.admits(value, limit.first, now, cost, limit) then
+      admitted = false
+      if ask_all then mask = mask + 2 ^ (15 + i) end
+    end
+  end
+  if operation == PEEK then return admitted, nil, 0 end
+  if not admitted then return false, not defer_refusal and refuse(instruction, s, blocked) or nil, mask end
+  if value.blocked_until then value.blocked_until = 0 end
+  for i = 1, #limits do
+    local limit = limits[i]
+    limit.charge(value, limit.first, now, cost, limit, instruction.hold)
+  end
+  return true, value, 0
+end

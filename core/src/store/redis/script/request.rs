@@ -1,0 +1,66 @@
+//! One entry under its Redis key.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::plan::Plan;
+use crate::store::request::{Entry, Operation};
+
+/// The Redis key of a policy and key: the prefix and 12 bytes of a digest. See docs/adr/0003.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct RedisKey(SmallVec<[u8; 24]>);
+
+impl RedisKey {
+    pub(crate) fn new(prefix: &str, policy: &str, key: &str) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        // The length keeps ("a", "bc") and ("ab", "c") apart.
+        hasher.update(&(policy.len() as u32).to_le_bytes()).update(policy.as_bytes()).update(key.as_bytes());
+        let digest = hasher.finalize();
+        // Braces would change the hash slot, so bytes that are braces are left out.
+        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(12);
+        Self(prefix.bytes().chain(bytes.copied()).collect())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A second key in the same slot.
+    pub(super) fn companion(&self, prefix: &str, kind: u8) -> Vec<u8> {
+        [prefix.as_bytes(), &[b':', kind, b':', b'{'], &self.0, b"}"].concat()
+    }
+}
+
+/// One entry, ready to be encoded.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) redis_key: RedisKey,
+    pub(crate) operation: Operation,
+    /// Of a refund that undoes a charge: the moment of the charge. It gives back those units and no others.
+    pub(crate) charged_at: Option<u64>,
+}
+
+impl Request {
+    pub(crate) fn new(prefix: &str, entry: &Entry<'_>) -> Self {
+        Self {
+            plan: Arc::clone(entry.plan),
+            redis_key: RedisKey::new(prefix, entry.plan.policy.name(), entry.key),
+            operation: entry.operation.clone(),
+            charged_at: None,
+        }
+    }
+
+    /// The request that undoes this check, which was admitted at that moment.
+    pub(crate) fn undo(&self, at: u64) -> Self {
+        let operation = Operation::Refund { cost: self.operation.cost() };
+        Self { operation, charged_at: Some(at), ..self.clone() }
+    }
+
+    /// Whether a refusal changes what is stored, or is written to a journal.
+    pub(crate) fn remembers_refusals(&self) -> bool {
+        let options = self.plan.policy.options();
+        options.count_denied || options.block_for.is_some() || options.journal > 0 || self.plan.grace > 0
+    }
+}
