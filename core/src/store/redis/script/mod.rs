@@ -18,7 +18,7 @@ use once_cell::sync::Lazy;
 /// The text of the script. Rules are the body of one function, whose files all have the same shape.
 static SOURCE: &str = concat!(
     include_str!("lua/head.lua"),
-    "local function rule_of(algorithm, whole, initial)\n",
+    "local function rule_of(algorithm, whole, initial, check_only)\n",
     include_str!("lua/meter.lua"),
     include_str!("lua/fixed_window.lua"),
     include_str!("lua/calendar_window.lua"),

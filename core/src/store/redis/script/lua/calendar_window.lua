@@ -37,6 +37,7 @@ if algorithm == 2 then
     value[first + 1] = used < MAX and used or MAX
     return ends(value, first, limit)
   end
+  if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local used = value[first + 1] - cost

@@ -37,6 +37,7 @@ if algorithm == 9 then
     insert(value, first, limit, value[first] + limit.period, id or 0, cost)
     return ends(value, first, limit)
   end
+  if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     value[first] = drop_expired(value, first, now, limit)
     local list = value[limit.list]

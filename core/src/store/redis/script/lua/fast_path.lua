@@ -9,7 +9,7 @@ if grouping == 4 then
     algorithm, first, list, length, count, period, x, y, _, at = unpack_('<BBBBddddd', ARGV[3], at)
     local its_kind = x == 1 and algorithm or -algorithm
     if its_kind ~= kind then
-      kind, admits, charge = its_kind, rule_of(algorithm, x == 1, false)
+      kind, admits, charge = its_kind, rule_of(algorithm, x == 1, false, true)
     end
     local limit = { first = first, count = count, period = period, x = x, y = y, admits = admits, charge = charge }
     if list > 0 then

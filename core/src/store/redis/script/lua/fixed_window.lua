@@ -10,6 +10,7 @@ if algorithm == 1 then
     value[first + 1] = used < MAX and used or MAX
     return value[first] + limit.period
   end
+  if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local used = value[first + 1] - cost

@@ -60,4 +60,4 @@ local companions
 --   ends    the moment from which on the fields mean the same as those of an unused key; 0 when they already do
 -- `value` is a decoded value, `first` the slot of the limit's first field. `limit` has the limit's numbers: count, period,
 -- and x, y, z, which the file of the algorithm explains; limit.list is the slot of its list.
--- `whole` says that limit.x is 1, `initial` that limit.z is not 0.
+-- `whole` says that limit.x is 1, `initial` that limit.z is not 0, `check_only` that a check needs admits and charge alone.

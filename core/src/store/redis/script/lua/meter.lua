@@ -94,6 +94,7 @@ if algorithm >= 6 and algorithm <= 8 then
     if whole then return value[first] + units * limit.period end
     return drained_at(value, first, units, limit)
   end
+  if check_only then return admits, charge end
   function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local units = value[first + 1] - cost

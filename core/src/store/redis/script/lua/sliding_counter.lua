@@ -36,6 +36,7 @@ if algorithm == 5 then
     value[first + 2] = current < MAX and current or MAX
     return ends(value, first, limit)
   end
+  if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local current, previous = value[first + 2] - cost, value[first + 1]

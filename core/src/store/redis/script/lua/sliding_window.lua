@@ -45,6 +45,7 @@ if algorithm == 4 then
     value[first + 1], value[first + 2] = value[first + 1] + cost, value[first + 2] + cost
     return value[first] - value[first] % limit.x + limit.x - 1 + limit.period
   end
+  if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     advance_to(value, first, now, limit)
