@@ -80,7 +80,7 @@ pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
 pub struct Heard {
     known: crate::resilience::UsageSnapshots,
     plan: Arc<Plan>,
-    time: crate::clock::Steady,
+    time: crate::clock::SteadyClock,
     answer: Answer,
 }
 
@@ -88,7 +88,7 @@ impl Heard {
     /// Nothing is known yet.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
-        let (plan, time) = (plan_of(policy), crate::clock::Steady::default());
+        let (plan, time) = (plan_of(policy), crate::clock::SteadyClock::default());
         let answer =
             Memory::new(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, CallContext::at(Some(time.micros())));
         Self { known: Default::default(), plan, time, answer: answer.unwrap_or_default() }

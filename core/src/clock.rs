@@ -1,4 +1,4 @@
-//! Time for tests: a clock that moves when it is told to.
+//! The clocks: one that tests move by hand, and the steady one of a process. And the signal that ends a wait.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,22 +24,21 @@ use crate::algorithm::MAX_SAFE_INTEGER;
 /// ```
 pub struct ManualClock {
     micros: Mutex<u64>,
-    /// Who waits for time to pass …
+    /// Notified by every change of the time, after the listeners.
     signals: Mutex<Vec<Weak<Signal>>>,
-    /// … and who has something to do when it has.
-    watchers: Mutex<Vec<Weak<dyn Watcher>>>,
+    listeners: Mutex<Vec<Weak<dyn ClockListener>>>,
 }
 
 /// Does what is due, on the thread that moved the clock.
-pub(crate) trait Watcher: Send + Sync {
-    fn time_passed(&self);
+pub(crate) trait ClockListener: Send + Sync {
+    fn time_changed(&self);
 }
 
 impl ManualClock {
-    /// A clock that stands at that time since 1970.
+    /// A clock that shows that time since 1970.
     #[must_use]
     pub fn new(now: Duration) -> Self {
-        Self { micros: Mutex::new(bounded(now)), signals: Mutex::default(), watchers: Mutex::default() }
+        Self { micros: Mutex::new(bounded(now)), signals: Mutex::default(), listeners: Mutex::default() }
     }
 
     /// The time since 1970.
@@ -57,12 +56,12 @@ impl ManualClock {
     /// Sets it, also back.
     pub fn set(&self, now: Duration) {
         *self.micros.lock() = bounded(now);
-        self.watchers.lock().retain(|watcher| watcher.strong_count() > 0);
-        let watchers = self.watchers.lock().clone();
-        watchers.iter().filter_map(Weak::upgrade).for_each(|watcher| watcher.time_passed());
+        self.listeners.lock().retain(|listener| listener.strong_count() > 0);
+        let listeners = self.listeners.lock().clone();
+        listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.time_changed());
         self.signals.lock().retain(|signal| {
             signal.upgrade().is_some_and(|signal| {
-                signal.give();
+                signal.notify();
                 true
             })
         });
@@ -72,11 +71,12 @@ impl ManualClock {
         *self.micros.lock()
     }
 
-    pub(crate) fn watch(&self, watcher: Weak<dyn Watcher>) {
-        self.watchers.lock().push(watcher);
+    pub(crate) fn listen(&self, listener: Weak<dyn ClockListener>) {
+        self.listeners.lock().push(listener);
     }
 
-    pub(crate) fn tell(&self, signal: &Arc<Signal>) {
+    /// Notifies the signal of every change, as long as it exists.
+    pub(crate) fn notify_on_change(&self, signal: &Arc<Signal>) {
         self.signals.lock().push(Arc::downgrade(signal));
     }
 }
@@ -87,16 +87,16 @@ impl std::fmt::Debug for ManualClock {
     }
 }
 
-/// This process's own time: wall time when it was made, and from there on never backwards.
-pub(crate) struct Steady {
+/// The clock of a process: wall time when it was made, monotonic from there on.
+pub(crate) struct SteadyClock {
     clock: quanta::Clock,
-    /// The clock's own count when it was made …
+    /// The count of `clock` when this was made …
     started: u64,
     /// … and the wall time then, in nanoseconds.
     started_at: u64,
 }
 
-impl Default for Steady {
+impl Default for SteadyClock {
     fn default() -> Self {
         let clock = quanta::Clock::new();
         let started = clock.raw();
@@ -105,7 +105,7 @@ impl Default for Steady {
     }
 }
 
-impl Steady {
+impl SteadyClock {
     /// Microseconds since 1970.
     #[inline]
     pub(crate) fn micros(&self) -> u64 {
@@ -118,37 +118,37 @@ fn bounded(now: Duration) -> u64 {
     u64::try_from(now.as_micros()).unwrap_or(MAX_SAFE_INTEGER).min(MAX_SAFE_INTEGER / 2)
 }
 
-/// Wakes whoever waits for a change, a thread or a task.
+/// Wakes threads and tasks that wait for a change.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
-    given: Mutex<u64>,
+    notified: Mutex<u64>,
     threads: Condvar,
     tasks: Notify,
 }
 
 impl Signal {
-    /// How often it was given; taken before looking at what may change, so that no change is missed.
+    /// How many notifications there were. Read it before looking at what may change, so that no change is missed.
     pub(crate) fn count(&self) -> u64 {
-        *self.given.lock()
+        *self.notified.lock()
     }
 
-    pub(crate) fn give(&self) {
-        *self.given.lock() += 1;
+    pub(crate) fn notify(&self) {
+        *self.notified.lock() += 1;
         self.threads.notify_all();
         self.tasks.notify_waiters();
     }
 
-    /// Waits for the next one after `count`, or that long.
+    /// Waits for a notification after `count`, at most that long.
     pub(crate) fn wait(&self, count: u64, at_most: Option<Duration>) {
-        let mut given = self.given.lock();
-        if *given != count {
+        let mut notified = self.notified.lock();
+        if *notified != count {
             return;
         }
         match at_most {
             Some(time) => {
-                self.threads.wait_for(&mut given, time);
+                self.threads.wait_for(&mut notified, time);
             }
-            None => self.threads.wait(&mut given),
+            None => self.threads.wait(&mut notified),
         }
     }
 
@@ -159,7 +159,7 @@ impl Signal {
             return;
         }
         match at_most {
-            // Whether it was given or time ran out is for the caller to find out.
+            // The caller finds out whether it was notified or the time is over.
             Some(time) => drop(tokio::time::timeout(time, notified).await),
             None => notified.await,
         }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::acquire::{QueueEstimate, WaitDeadline};
 use super::builder::Builder;
 use super::hold::{Hold, HoldAnswer};
 use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
-use super::patience::Patience;
 use super::policies::AsPolicy;
-use super::turn::Turn;
 use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -121,7 +120,7 @@ impl AsyncLimiter {
     /// As [`AsyncLimiter::check_n`].
     pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? }).await?;
-        self.core.lines.given_back(decision.plan(), key);
+        self.core.given_back(decision.plan(), key);
         Ok(decision)
     }
 
@@ -138,7 +137,7 @@ impl AsyncLimiter {
                     continue;
                 }
                 self.answer(&self.core.policies.current(decision.plan()), decision.key(), operation).await?;
-                self.core.lines.given_back(decision.plan(), decision.key());
+                self.core.given_back(decision.plan(), decision.key());
             }
         }
         Ok(())
@@ -160,7 +159,7 @@ impl AsyncLimiter {
     }
 
     /// Waits until it is admitted, at most that long (`None`: as long as it takes); a denied Decision when it cannot be
-    /// in time. Those who wait for the same key are admitted in the order they came.
+    /// in time. Callers that wait for the same key are admitted in the order they came.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
@@ -183,24 +182,24 @@ impl AsyncLimiter {
         operation: &Operation,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        let patience = Patience::new(&self.core, timeout);
-        let ticket = self.core.lines.join(plan, key, operation.cost())?;
-        let signal = ticket.signal();
-        patience.listen(signal);
+        let deadline = WaitDeadline::new(&self.core, timeout);
+        let position = self.core.wait_queues.join(plan, key, operation.cost())?;
+        let signal = position.signal();
+        deadline.listen(signal);
         loop {
             let count = signal.count();
-            if let Some(ahead) = ticket.ahead() {
-                if patience.is_over() {
-                    let turn = Turn::new(operation.cost(), ahead);
-                    let answer = self.answer(plan, key, turn.asks(plan)).await?;
-                    return Ok(turn.denied(Arc::clone(plan), key, answer));
+            if let Some(ahead) = position.units_ahead() {
+                if deadline.is_over() {
+                    let estimate = QueueEstimate::new(operation.cost(), ahead);
+                    let answer = self.answer(plan, key, estimate.operation(plan)).await?;
+                    return Ok(estimate.denied(Arc::clone(plan), key, answer));
                 }
-                signal.wait_async(count, patience.sleep(None)).await;
+                signal.wait_async(count, deadline.sleep(None)).await;
             } else {
                 let answer = self.answer(plan, key, operation.clone()).await?;
                 let decision = decided(Arc::clone(plan), key, operation, answer);
-                let Some(pause) = patience.pause(&decision) else { return Ok(decision) };
-                signal.wait_async(count, patience.sleep(Some(pause))).await;
+                let Some(pause) = deadline.pause(&decision) else { return Ok(decision) };
+                signal.wait_async(count, deadline.sleep(Some(pause))).await;
             }
             self.core.open()?;
         }
@@ -208,7 +207,7 @@ impl AsyncLimiter {
 
     /// How many of this limiter's callers wait for a key in `acquire`; 0 for a policy that is none.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
-        self.core.plan(&policy, key).map_or(0, |plan| self.core.lines.waiting(&plan, key))
+        self.core.plan(&policy, key).map_or(0, |plan| self.core.wait_queues.waiting(&plan, key))
     }
 
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
@@ -241,7 +240,7 @@ impl AsyncLimiter {
     /// As [`AsyncLimiter::check`].
     pub async fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Block { micros: 0 }).await?;
-        self.core.lines.given_back(decision.plan(), key);
+        self.core.given_back(decision.plan(), key);
         Ok(())
     }
 
@@ -251,7 +250,7 @@ impl AsyncLimiter {
     /// As [`AsyncLimiter::check`].
     pub async fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Clear).await?;
-        self.core.lines.given_back(decision.plan(), key);
+        self.core.given_back(decision.plan(), key);
         Ok(())
     }
 

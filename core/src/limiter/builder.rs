@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use super::LimiterCore;
+use super::acquire::WaitQueues;
 use super::hold::Keeper;
-use super::line::Lines;
 use super::policies::Policies;
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
@@ -291,7 +291,7 @@ impl Builder {
             policies: Policies::new(&self.policies),
             clock: self.clock,
             file: self.file,
-            lines: Lines::default(),
+            wait_queues: WaitQueues::default(),
             keeper: Keeper::default(),
             closed: AtomicBool::new(false),
             shown: self.stores.iter().map(|url| shown(url)).collect::<Vec<_>>().join(", "),
@@ -301,8 +301,8 @@ impl Builder {
             readers,
         });
         if let Some(clock) = &core.clock {
-            let watcher = Arc::downgrade(&core);
-            clock.watch(watcher);
+            let listener = Arc::downgrade(&core);
+            clock.listen(listener);
         }
         Ok(core)
     }

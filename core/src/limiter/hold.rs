@@ -74,12 +74,12 @@ impl Drop for Hold {
         // When the store cannot be reached the ttl gives it back.
         if self.blocking {
             drop(self.core.store.ask(&entry, self.core.context()));
-            self.core.lines.given_back(plan, key);
+            self.core.given_back(plan, key);
         } else {
             let (core, plan, key) = (Arc::clone(&self.core), Arc::clone(plan), Box::<str>::from(key));
             let told = self.told.take();
             let done = move |_| {
-                core.lines.given_back(&plan, &key);
+                core.given_back(&plan, &key);
                 if let Some(told) = told {
                     // Whoever stopped waiting does not want to know.
                     let _ = told.send(());

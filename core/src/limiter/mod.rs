@@ -1,5 +1,6 @@
 //! What users hold: policies, a store and a clock.
 
+mod acquire;
 mod asynchronous;
 mod blocking;
 mod build;
@@ -7,11 +8,8 @@ mod builder;
 mod check_all;
 mod conversion;
 mod hold;
-mod line;
 mod operations;
-mod patience;
 mod policies;
-mod turn;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
@@ -26,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
-use crate::clock::{ManualClock, Watcher};
+use crate::clock::{ClockListener, ManualClock};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
@@ -37,8 +35,8 @@ use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::redis::Lookout;
 use crate::store::request::{Entry, Operation, Source};
+use acquire::WaitQueues;
 use hold::Keeper;
-use line::Lines;
 use policies::Policies;
 
 /// The longest key, in bytes.
@@ -50,7 +48,7 @@ pub(crate) struct LimiterCore {
     policies: Policies,
     clock: Option<Arc<ManualClock>>,
     file: Option<PathBuf>,
-    lines: Lines,
+    wait_queues: WaitQueues,
     keeper: Keeper,
     closed: AtomicBool,
     /// The stores' URLs without secrets.
@@ -127,7 +125,7 @@ impl LimiterCore {
 
     /// Units of a key were given back: a caller that waits for them may ask again.
     pub(crate) fn given_back(&self, plan: &Plan, key: &str) {
-        self.lines.given_back(plan, key);
+        self.wait_queues.given_back(plan, key);
     }
 
     fn set_rollout(&self, percent: f64) -> Result<()> {
@@ -154,8 +152,8 @@ impl LimiterCore {
     }
 }
 
-impl Watcher for LimiterCore {
-    fn time_passed(&self) {
+impl ClockListener for LimiterCore {
+    fn time_changed(&self) {
         self.keeper.renew(self);
     }
 }

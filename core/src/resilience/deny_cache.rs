@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::denial::{Denial, Times};
 use super::layer::{CallState, Layer};
 use super::table::{Shard, Table};
-use crate::clock::Steady;
+use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::fork::PerProcess;
 use crate::store::call_context::CallContext;
@@ -21,7 +21,7 @@ const COSTS: usize = 4;
 /// See the module.
 pub(crate) struct DenyCache {
     longest: u64,
-    time: Steady,
+    time: SteadyClock,
     /// A child that was forked off begins anew: its parent's locks may be held for ever there.
     denials: PerProcess<Table<Denial>>,
 }
@@ -66,7 +66,7 @@ enum Look {
 impl DenyCache {
     pub(crate) fn new(longest: Duration) -> Self {
         let longest = longest.min(LONGEST).as_micros() as u64;
-        Self { longest, time: Steady::default(), denials: PerProcess::new() }
+        Self { longest, time: SteadyClock::default(), denials: PerProcess::new() }
     }
 
     /// How often it answered.

@@ -14,7 +14,7 @@ use super::layer::Layer;
 use super::signals::Signals;
 use super::usage_snapshots::UsageSnapshots;
 use crate::algorithm::{HoldId, Rule};
-use crate::clock::Steady;
+use crate::clock::SteadyClock;
 use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::plan::Plan;
@@ -33,7 +33,7 @@ const AGAIN: u64 = 1_000_000;
 pub(crate) struct Fallback {
     /// For policies that make none.
     choice: OnStoreError,
-    time: Steady,
+    time: SteadyClock,
     /// A child that was forked off begins anew: its parent's locks may be held for ever there.
     mind: PerProcess<Mind>,
     signals: Arc<Signals>,
@@ -77,7 +77,7 @@ impl Local {
 impl Fallback {
     pub(crate) fn new(choice: OnStoreError, signals: Arc<Signals>) -> Arc<Self> {
         let told = Arc::clone(&signals);
-        let fallback = Arc::new(Self { choice, time: Steady::default(), mind: PerProcess::new(), signals });
+        let fallback = Arc::new(Self { choice, time: SteadyClock::default(), mind: PerProcess::new(), signals });
         let tidied = Arc::downgrade(&fallback);
         told.when_back(move || {
             if let Some(fallback) = tidied.upgrade() {

@@ -1,0 +1,37 @@
+//! A caller's position in a queue. Dropping it leaves the queue.
+
+use std::sync::Arc;
+
+use super::wait_queue::WaitQueue;
+use crate::clock::Signal;
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::limiter) struct QueuePosition {
+    queue: Arc<WaitQueue>,
+    number: u64,
+}
+
+impl QueuePosition {
+    /// The last position in a queue, for a caller that wants so many units.
+    pub(super) fn enter(queue: Arc<WaitQueue>, cost: u64) -> Self {
+        let number = queue.enter(cost);
+        Self { queue, number }
+    }
+
+    /// The units that the callers ahead want; `None` when this is the first.
+    pub(in crate::limiter) fn units_ahead(&self) -> Option<u64> {
+        self.queue.units_ahead(self.number)
+    }
+
+    /// Notified when a caller has left the queue, and when units of the key were given back.
+    pub(in crate::limiter) fn signal(&self) -> &Arc<Signal> {
+        self.queue.signal()
+    }
+}
+
+impl Drop for QueuePosition {
+    fn drop(&mut self) {
+        self.queue.leave(self.number);
+    }
+}
