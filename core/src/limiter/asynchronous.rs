@@ -10,7 +10,7 @@ use super::acquire::{QueueEstimate, WaitDeadline};
 use super::builder::Builder;
 use super::hold::{Hold, HoldAnswer};
 use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
-use super::policies::AsPolicy;
+use super::policy_ref::AsPolicy;
 use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,7 +22,7 @@ use crate::store::completion::WakeTarget;
 use crate::store::request::{Answer, Attempt, Entry, Operation};
 use crate::store::submit;
 
-/// Checks limits without blocking: what waits at the same moment travels to Redis as one call. Cheap to clone.
+/// Checks limits without blocking: checks that wait at the same moment are sent to Redis as one call. Cheap to clone.
 ///
 /// ```
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -38,7 +38,7 @@ pub struct AsyncLimiter {
 }
 
 impl AsyncLimiter {
-    /// The limiter a policy file describes.
+    /// The limiter that a policy file describes.
     ///
     /// # Errors
     /// `policy_invalid` with file, line and column; `config_invalid` for its store.
@@ -77,7 +77,7 @@ impl AsyncLimiter {
     /// Asks and consumes one unit, in one atomic step.
     ///
     /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and what the store says. A denial is no error.
+    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and the errors of the store. A denial is no error.
     pub async fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
         self.decide(&policy, key, Operation::Check { cost: 1, hold: 0, meta: None }).await
     }
@@ -90,7 +90,7 @@ impl AsyncLimiter {
         self.decide(&policy, key, Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None }).await
     }
 
-    /// Asks and consumes, with everything that can be said.
+    /// Asks and consumes, with all options.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for metadata that is too long.
@@ -124,7 +124,7 @@ impl AsyncLimiter {
         Ok(decision)
     }
 
-    /// After the work: charges or refunds the difference between what a check consumed and what it should have.
+    /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
@@ -133,7 +133,7 @@ impl AsyncLimiter {
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(operation) = difference(decision.charged(), actual)? {
-                if self.core.settles(decision, &operation) {
+                if self.core.settled_in_fallback(decision, &operation) {
                     continue;
                 }
                 self.answer(&self.core.policies.current(decision.plan()), decision.key(), operation).await?;
@@ -153,13 +153,13 @@ impl AsyncLimiter {
     ) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
         let answers =
-            awaited(|done| self.core.store.submit_all(&check_all::entries(&entries), self.core.context(), done))
+            awaited(|done| self.core.store.submit_all(&check_all::borrowed(&entries), self.core.context(), done))
                 .await?;
         check_all::decided_all(entries, answers)
     }
 
-    /// Waits until it is admitted, at most that long (`None`: as long as it takes); a denied Decision when it cannot be
-    /// in time. Callers that wait for the same key are admitted in the order they came.
+    /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
+    /// admitted in time. Callers that wait for the same key are admitted in the order they came.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
@@ -205,7 +205,7 @@ impl AsyncLimiter {
         }
     }
 
-    /// How many of this limiter's callers wait for a key in `acquire`; 0 for a policy that is none.
+    /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
         self.core.plan(&policy, key).map_or(0, |plan| self.core.wait_queues.waiting(&plan, key))
     }
@@ -213,7 +213,7 @@ impl AsyncLimiter {
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors
-    /// As [`AsyncLimiter::check_n`]. A policy that is full is no error: it answers with the denied Decision.
+    /// As [`AsyncLimiter::check_n`]. A policy that is full is no error: the answer has the denied Decision.
     pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
         let plan = self.core.plan(&policy, key)?;
         let id = self.core.hold_id();
@@ -226,7 +226,7 @@ impl AsyncLimiter {
         Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, false)))
     }
 
-    /// Denies the key for that long, whatever its usage.
+    /// Denies the key for that long, regardless of its usage.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check`], and `config_invalid` for no time or more than 10 years.
@@ -275,36 +275,36 @@ impl AsyncLimiter {
         awaited(|done| self.core.store.submit_ping(CallContext::default(), done)).await
     }
 
-    /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
-    /// share are also those of every larger one.
+    /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a
+    /// smaller one.
     ///
     /// # Errors
-    /// `config_invalid` without a rollout, and for what is no percentage.
+    /// `config_invalid` without a rollout, and for a number that is no percentage.
     pub fn set_rollout(&self, percent: f64) -> Result<()> {
         self.core.set_rollout(percent)
     }
 
-    /// What was counted since the limiter was made; all zero for `memory://`.
+    /// The counters since the limiter was made; all zero for `memory://`.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.core.counters()
     }
 
-    /// Takes the changed policy file, as a whole or not at all.
+    /// Reads the changed policy file. It is taken as a whole or not at all.
     ///
     /// # Errors
-    /// `policy_invalid` with file, line and column: then everything is as it was.
+    /// `policy_invalid` with file, line and column: then nothing has changed.
     pub fn reload(&self) -> Result<()> {
         self.core.reload()
     }
 
-    /// Ends the limiter; every later call says so. What is held is given back by its own drop or its ttl.
+    /// Closes the limiter; every later call fails with `closed`. Holds are given back when they are dropped, or by their ttl.
     pub fn close(&self) {
-        self.core.closes();
+        self.core.close();
     }
 }
 
-/// What the store says to a call that is submitted.
+/// Waits for the result of a call that is submitted.
 async fn awaited<T: Send + 'static>(submit: impl FnOnce(Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>)) -> Result<T> {
     let (answer, answered) = oneshot::channel();
     submit(Box::new(move |result| sent(answer, result)));
@@ -312,7 +312,7 @@ async fn awaited<T: Send + 'static>(submit: impl FnOnce(Box<dyn FnOnce(Result<T>
 }
 
 fn sent<T>(answer: oneshot::Sender<T>, result: T) -> WakeTarget {
-    // Whoever dropped the call does not want to know.
+    // The receiver is gone when the call was cancelled.
     drop(answer.send(result));
     None
 }

@@ -8,7 +8,7 @@ use super::acquire::{QueueEstimate, WaitDeadline};
 use super::builder::Builder;
 use super::hold::{Hold, HoldAnswer};
 use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
-use super::policies::AsPolicy;
+use super::policy_ref::AsPolicy;
 use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::Result;
@@ -39,13 +39,13 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter to be described.
+    /// The options of a new limiter.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The limiter a policy file describes.
+    /// The limiter that a policy file describes.
     ///
     /// # Errors
     /// `policy_invalid` with file, line and column; `config_invalid` for its store.
@@ -72,7 +72,7 @@ impl Limiter {
         Ok(decided(plan, key, &operation, answer))
     }
 
-    /// What `decide` does with a plain check. The entry is written in place: a copy of what was only just written stalls.
+    /// `decide` for a plain check. The entry is built in place: copying what was just written would stall the CPU.
     #[inline]
     fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
         let plan = self.core.plan(policy, key)?;
@@ -94,7 +94,7 @@ impl Limiter {
     /// Asks and consumes one unit, in one atomic step.
     ///
     /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and what the store says. A denial is no error.
+    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and the errors of the store. A denial is no error.
     #[inline]
     pub fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
         self.consume(&policy, key, 1)
@@ -109,7 +109,7 @@ impl Limiter {
         self.consume(&policy, key, valid_cost(cost)?)
     }
 
-    /// Asks and consumes, with everything that can be said.
+    /// Asks and consumes, with all options.
     ///
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long.
@@ -143,7 +143,7 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// After the work: charges or refunds the difference between what a check consumed and what it should have.
+    /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
@@ -152,7 +152,7 @@ impl Limiter {
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
             if let Some(operation) = difference(decision.charged(), actual)? {
-                if self.core.settles(decision, &operation) {
+                if self.core.settled_in_fallback(decision, &operation) {
                     continue;
                 }
                 self.answer(&self.core.policies.current(decision.plan()), decision.key(), operation)?;
@@ -171,12 +171,12 @@ impl Limiter {
         entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
     ) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
-        let answers = self.core.store.ask_all(&check_all::entries(&entries), self.core.context())?;
+        let answers = self.core.store.ask_all(&check_all::borrowed(&entries), self.core.context())?;
         check_all::decided_all(entries, answers)
     }
 
-    /// Waits until it is admitted, at most that long (`None`: as long as it takes); a denied Decision when it cannot be
-    /// in time. Callers that wait for the same key are admitted in the order they came.
+    /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
+    /// admitted in time. Callers that wait for the same key are admitted in the order they came.
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
@@ -210,7 +210,7 @@ impl Limiter {
         }
     }
 
-    /// How many of this limiter's callers wait for a key in `acquire`; 0 for a policy that is none.
+    /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
         self.core.plan(&policy, key).map_or(0, |plan| self.core.wait_queues.waiting(&plan, key))
     }
@@ -218,7 +218,7 @@ impl Limiter {
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors
-    /// As [`Limiter::check_n`]. A policy that is full is no error: it answers with the denied Decision.
+    /// As [`Limiter::check_n`]. A policy that is full is no error: the answer has the denied Decision.
     pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
         let plan = self.core.plan(&policy, key)?;
         let id = self.core.hold_id();
@@ -231,7 +231,7 @@ impl Limiter {
         Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, true)))
     }
 
-    /// Denies the key for that long, whatever its usage.
+    /// Denies the key for that long, regardless of its usage.
     ///
     /// # Errors
     /// As [`Limiter::check`], and `config_invalid` for no time or more than 10 years.
@@ -280,31 +280,31 @@ impl Limiter {
         self.core.store.ping(CallContext::default())
     }
 
-    /// Of a limiter with a rollout: gives that share of the keys to the new store, from the next call on. The keys of a
-    /// share are also those of every larger one.
+    /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a
+    /// smaller one.
     ///
     /// # Errors
-    /// `config_invalid` without a rollout, and for what is no percentage.
+    /// `config_invalid` without a rollout, and for a number that is no percentage.
     pub fn set_rollout(&self, percent: f64) -> Result<()> {
         self.core.set_rollout(percent)
     }
 
-    /// What was counted since the limiter was made; all zero for `memory://`.
+    /// The counters since the limiter was made; all zero for `memory://`.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.core.counters()
     }
 
-    /// Takes the changed policy file, as a whole or not at all.
+    /// Reads the changed policy file. It is taken as a whole or not at all.
     ///
     /// # Errors
-    /// `policy_invalid` with file, line and column: then everything is as it was.
+    /// `policy_invalid` with file, line and column: then nothing has changed.
     pub fn reload(&self) -> Result<()> {
         self.core.reload()
     }
 
-    /// Ends the limiter; every later call says so. What is held is given back by its own drop or its ttl.
+    /// Closes the limiter; every later call fails with `closed`. Holds are given back when they are dropped, or by their ttl.
     pub fn close(&self) {
-        self.core.closes();
+        self.core.close();
     }
 }

@@ -1,9 +1,26 @@
-//! The limiters that a builder describes.
+//! Makes the limiter that a builder describes: its stores, the layers around them, and what both limiters share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use super::LimiterCore;
+use super::acquire::WaitQueues;
 use super::asynchronous::AsyncLimiter;
 use super::blocking::Limiter;
 use super::builder::Builder;
-use crate::error::Result;
+use super::hold_renewer::HoldRenewer;
+use super::policies::Policies;
+use crate::error::{Error, Result};
+use crate::fork::PerProcess;
+use crate::resilience::{Breaker, LONGEST, Layers, Rollout, Shards, Signals, shown};
+use crate::store::Store;
+use crate::store::memory::Memory;
+use crate::store::redis::{Lookout, Redis};
+use crate::store::url::{Endpoints, StoreUrl};
+
+/// The longest prefix, in bytes.
+const MAX_PREFIX: usize = 128;
 
 impl Builder {
     /// A limiter for threads.
@@ -20,5 +37,110 @@ impl Builder {
     /// As [`Builder::build`].
     pub fn build_async(self) -> Result<AsyncLimiter> {
         Ok(AsyncLimiter { core: self.core()? })
+    }
+
+    /// The store of the options, and the layers around it where it is shared.
+    fn layers(&self, readers: &Arc<PerProcess<Lookout>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
+        let signals = Arc::new(Signals::new(self.listener.clone()));
+        if let ([url], None) = (&*self.stores, &self.rollout)
+            && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
+        {
+            return Ok((Arc::new(Memory::new(max_keys)), None));
+        }
+        #[cfg(feature = "bench")]
+        if let (true, [url]) = (self.bare, &*self.stores)
+            && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
+        {
+            return Ok((Arc::new(self.redis(*server, readers)?), None));
+        }
+        let store = self.open_stores(&self.stores, &signals, readers)?;
+        let rollout = match &self.rollout {
+            Some((new, percent)) => {
+                let new = self.open_stores(std::slice::from_ref(new), &signals, readers)?;
+                Some(Rollout::new(Arc::clone(&store), new, *percent, self.timeout)?)
+            }
+            None => None,
+        };
+        let layers = Layers::around(store, rollout, self.on_store_error, self.deny_cache, signals);
+        Ok((layers.store(), Some(layers)))
+    }
+
+    fn redis(&self, endpoints: Endpoints, readers: &Arc<PerProcess<Lookout>>) -> Result<Redis> {
+        Redis::new(endpoints, &self.prefix, self.timeout, self.fold, Arc::clone(readers))
+    }
+
+    /// The store of these URLs; of several each has a share of the keys.
+    fn open_stores(
+        &self,
+        urls: &[String],
+        signals: &Arc<Signals>,
+        readers: &Arc<PerProcess<Lookout>>,
+    ) -> Result<Arc<dyn Store>> {
+        if let [url] = urls
+            && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
+        {
+            return Ok(Arc::new(Memory::new(max_keys)));
+        }
+        let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
+            let store: Arc<dyn Store> = match StoreUrl::parse(url)? {
+                StoreUrl::Memory { .. } => {
+                    return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
+                }
+                StoreUrl::Redis(server) => Arc::new(self.redis(*server, readers)?),
+            };
+            Ok((Breaker::around(store, url, self.timeout, Arc::clone(signals)), url.clone()))
+        };
+        let mut stores = urls.iter().map(with_breaker).collect::<Result<Vec<_>>>()?;
+        match (stores.len(), stores.pop()) {
+            (1, Some((store, _))) => Ok(store),
+            (_, Some(last)) => {
+                stores.push(last);
+                Ok(Arc::new(Shards::new(stores, self.timeout)?))
+            }
+            (_, None) => Err(Error::config("the list of stores is empty: give at least one store URL")),
+        }
+    }
+
+    fn core(self) -> Result<Arc<LimiterCore>> {
+        if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || self.prefix.contains(['{', '}']) {
+            return Err(Error::config(format!(
+                "the prefix {:?} cannot be used: it must have from 1 to {MAX_PREFIX} bytes and no braces",
+                self.prefix.chars().take(MAX_PREFIX).collect::<String>()
+            )));
+        }
+        if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3_600) {
+            return Err(Error::config(format!(
+                "a timeout of {:?} is out of range: it must be from 1 ms to 1 hour",
+                self.timeout
+            )));
+        }
+        if self.deny_cache > LONGEST {
+            return Err(Error::config(format!(
+                "a deny_cache of {:?} is out of range: it must be from 0, which is off, to 60 s",
+                self.deny_cache
+            )));
+        }
+        let readers = Arc::new(PerProcess::new());
+        let (store, layers) = self.layers(&readers)?;
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+        let core = Arc::new(LimiterCore {
+            store,
+            policies: Policies::new(&self.policies),
+            clock: self.clock,
+            file: self.file,
+            wait_queues: WaitQueues::default(),
+            hold_renewer: HoldRenewer::default(),
+            closed: AtomicBool::new(false),
+            shown: self.stores.iter().map(|url| shown(url)).collect::<Vec<_>>().join(", "),
+            seed,
+            hold_count: AtomicU64::new(0),
+            layers,
+            readers,
+        });
+        if let Some(clock) = &core.clock {
+            let listener = Arc::downgrade(&core);
+            clock.listen(listener);
+        }
+        Ok(core)
     }
 }

@@ -1,4 +1,4 @@
-//! The same limiter for threads and for tasks.
+//! From the limiter for threads to the one for tasks, and back.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ impl Limiter {
         AsyncLimiter { core: Arc::clone(&self.core) }
     }
 
-    /// In a few words what it is, without secrets: the store, and how many policies it has.
+    /// A short description without secrets: its stores, and how many policies it has.
     #[must_use]
     pub fn described(&self) -> String {
         let closed = if self.core.open().is_ok() { "" } else { ", closed" };

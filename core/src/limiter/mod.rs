@@ -8,8 +8,10 @@ mod builder;
 mod check_all;
 mod conversion;
 mod hold;
+mod hold_renewer;
 mod operations;
 mod policies;
+mod policy_ref;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
@@ -17,7 +19,7 @@ pub use builder::Builder;
 pub use hold::{Hold, HoldAnswer};
 pub use operations::{CheckOptions, MAX_META};
 pub(crate) use operations::{check_operation, decided, difference, valid_cost};
-pub use policies::{AsPolicy, PolicyRef};
+pub use policy_ref::{AsPolicy, PolicyRef};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ use crate::store::call_context::CallContext;
 use crate::store::redis::Lookout;
 use crate::store::request::{Entry, Operation, Source};
 use acquire::WaitQueues;
-use hold::Keeper;
+use hold_renewer::HoldRenewer;
 use policies::Policies;
 
 /// The longest key, in bytes.
@@ -49,13 +51,14 @@ pub(crate) struct LimiterCore {
     clock: Option<Arc<ManualClock>>,
     file: Option<PathBuf>,
     wait_queues: WaitQueues,
-    keeper: Keeper,
+    hold_renewer: HoldRenewer,
     closed: AtomicBool,
     /// The stores' URLs without secrets.
     shown: String,
-    /// Mixed into the names of holds.
+    /// Makes the ids of holds differ between limiters and processes.
     seed: u64,
-    holds: AtomicU64,
+    /// Holds that were taken, and random numbers that were drawn.
+    hold_count: AtomicU64,
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
     /// The threads or event loops that read replies.
@@ -95,21 +98,21 @@ impl LimiterCore {
     }
 
     fn hold_id(&self) -> HoldId {
-        let number = self.holds.fetch_add(1, Ordering::Relaxed);
+        let number = self.hold_count.fetch_add(1, Ordering::Relaxed);
         let mixed = blake3::hash(&[self.seed.to_le_bytes(), number.to_le_bytes()].concat());
         let (head, _) = mixed.as_bytes().split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
         (u64::from_le_bytes(*head) & MAX_SAFE_INTEGER).max(1)
     }
 
-    fn closes(&self) {
+    fn close(&self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            self.keeper.stop();
+            self.hold_renewer.stop();
             self.store.close();
         }
     }
 
-    /// Settles a check where the store has nothing to settle, because a fallback answered it; says whether it did.
-    fn settles(&self, decision: &Decision, operation: &Operation) -> bool {
+    /// Settles a check that a fallback answered, of which the store knows nothing; returns whether it was one.
+    fn settled_in_fallback(&self, decision: &Decision, operation: &Operation) -> bool {
         if decision.source() != Source::Fallback {
             return false;
         }
@@ -154,12 +157,12 @@ impl LimiterCore {
 
 impl ClockListener for LimiterCore {
     fn time_changed(&self) {
-        self.keeper.renew(self);
+        self.hold_renewer.renew(self);
     }
 }
 
 impl Drop for LimiterCore {
     fn drop(&mut self) {
-        self.closes();
+        self.close();
     }
 }

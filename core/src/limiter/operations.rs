@@ -1,4 +1,4 @@
-//! What a call asks of the store, checked, and what the answer means to the caller.
+//! From the arguments of a call to the operation of a store, and from its answer to a Decision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::store::request::{Answer, Operation};
 /// The longest metadata of an attempt, in bytes.
 pub const MAX_META: usize = 65_536;
 
-/// What a check is told besides policy and key.
+/// The options of a check.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
     /// Units it consumes.
     pub cost: u64,
-    /// What the journal remembers of it.
+    /// What the journal keeps of it.
     pub meta: Option<Vec<u8>>,
 }
 
@@ -29,7 +29,8 @@ impl Default for CheckOptions {
     }
 }
 
-/// A cost that a call may have.
+/// # Errors
+/// `cost_invalid` for a cost that is out of range.
 #[inline]
 pub(crate) fn valid_cost(cost: u64) -> Result<u64> {
     if cost == 0 || cost > MAX_SAFE_INTEGER {
@@ -46,12 +47,12 @@ pub(crate) fn check_operation(options: &CheckOptions) -> Result<Operation> {
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
     }
-    // Redis stores nothing for both; so they are the same everywhere.
+    // The script of Redis does not tell empty metadata from none, so both are none everywhere.
     let meta = options.meta.as_deref().filter(|meta| !meta.is_empty());
     Ok(Operation::Check { cost, hold: 0, meta: meta.map(Into::into) })
 }
 
-/// What an answer means to the caller.
+/// The Decision of an answer.
 #[inline(always)]
 pub(crate) fn decided(
     plan: Arc<Plan>,
@@ -68,7 +69,7 @@ pub(crate) fn decided(
     Decision::new(plan, key, cost, charged, answer)
 }
 
-/// What `settle` has to do: nothing, charge or refund.
+/// What `settle` has to do: charge, refund, or nothing.
 pub(crate) fn difference(charged: u64, actual: u64) -> Result<Option<Operation>> {
     if actual > MAX_SAFE_INTEGER {
         valid_cost(actual)?;

@@ -1,4 +1,4 @@
-//! The policies a limiter knows, by name, and the notations it has read.
+//! The policies of a limiter by name, and the notations that were parsed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,65 +8,27 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
+use super::policy_ref::PolicyRef;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::plan_cache;
 use crate::policy::Policy;
 
-/// Notations kept ready. A program that writes more different ones in place makes them up as it goes; they are read
-/// anew each time then.
-const NOTATIONS: usize = 10_000;
+/// The most notations that are kept parsed. A program that uses more builds them at run time; each further one is parsed
+/// anew by each call.
+const MAX_NOTATIONS: usize = 10_000;
 
 type Plans = HashMap<String, Arc<Plan>, RandomState>;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    /// Those the limiter was made with. They are in force until they are replaced, which hardly ever happens, and to
-    /// look at them costs no guard.
+    /// The policies that the limiter was made with. They are in force until a reload; reading them takes no guard.
     first: Plans,
-    replaced: AtomicBool,
+    reloaded: AtomicBool,
+    /// The policies of the last reload.
     newer: ArcSwap<Plans>,
     notations: RwLock<Plans>,
-}
-
-/// What a call takes as its policy: the name of one, a notation written in place, or a [`Policy`].
-pub trait AsPolicy {
-    /// Which of them it is.
-    fn as_policy(&self) -> PolicyRef<'_>;
-}
-
-/// A policy as a call names it.
-#[derive(Debug, Clone, Copy)]
-pub enum PolicyRef<'a> {
-    /// A name or a notation.
-    Text(&'a str),
-    /// The policy itself.
-    Policy(&'a Policy),
-}
-
-impl AsPolicy for str {
-    fn as_policy(&self) -> PolicyRef<'_> {
-        PolicyRef::Text(self)
-    }
-}
-
-impl AsPolicy for String {
-    fn as_policy(&self) -> PolicyRef<'_> {
-        PolicyRef::Text(self)
-    }
-}
-
-impl AsPolicy for Policy {
-    fn as_policy(&self) -> PolicyRef<'_> {
-        PolicyRef::Policy(self)
-    }
-}
-
-impl<T: AsPolicy + ?Sized> AsPolicy for &T {
-    fn as_policy(&self) -> PolicyRef<'_> {
-        T::as_policy(self)
-    }
 }
 
 impl Policies {
@@ -74,16 +36,16 @@ impl Policies {
         Self { first: plans(policies), ..Self::default() }
     }
 
-    /// Takes these instead of what was there, all at once.
+    /// Replaces all policies at once.
     pub(super) fn replace(&self, policies: &[Policy]) {
         self.newer.store(Arc::new(plans(policies)));
-        self.replaced.store(true, Ordering::Release);
+        self.reloaded.store(true, Ordering::Release);
     }
 
-    /// Looks at the policies in force.
+    /// Reads the policies in force.
     #[inline]
-    fn look<T>(&self, look: impl FnOnce(&Plans) -> T) -> T {
-        if self.replaced.load(Ordering::Acquire) { look(&self.newer.load()) } else { look(&self.first) }
+    fn with_plans<T>(&self, read: impl FnOnce(&Plans) -> T) -> T {
+        if self.reloaded.load(Ordering::Acquire) { read(&self.newer.load()) } else { read(&self.first) }
     }
 
     #[inline]
@@ -94,35 +56,36 @@ impl Policies {
         }
     }
 
-    /// The version of a policy that is in force: what outlives a reload must not bring the old one back.
+    /// The plan of that name that is in force: a Decision or a hold that outlives a reload must not use the old one.
     pub(super) fn current(&self, plan: &Arc<Plan>) -> Arc<Plan> {
-        self.look(|plans| Arc::clone(plans.get(plan.policy.name()).unwrap_or(plan)))
+        self.with_plans(|plans| Arc::clone(plans.get(plan.policy.name()).unwrap_or(plan)))
     }
 
-    /// How many have a name.
+    /// How many policies have a name.
     pub(super) fn count(&self) -> usize {
-        self.look(Plans::len)
+        self.with_plans(Plans::len)
     }
 
     #[inline]
     fn named(&self, text: &str) -> Result<Arc<Plan>> {
-        if let Some(plan) = self.look(|plans| plans.get(text).map(plan_cache::handle)) {
+        if let Some(plan) = self.with_plans(|plans| plans.get(text).map(plan_cache::handle)) {
             return Ok(plan);
         }
         if let Some(plan) = self.notations.read().get(text) {
             return Ok(plan_cache::handle(plan));
         }
-        self.read(text)
+        self.parse(text)
     }
 
     #[cold]
-    fn read(&self, text: &str) -> Result<Arc<Plan>> {
+    fn parse(&self, text: &str) -> Result<Arc<Plan>> {
         let policy = Policy::parse(text).map_err(|error| {
-            // Digits make a notation; without any it was meant to be a name.
+            // A notation has digits; a text without any was meant as a name.
             if text.bytes().any(|byte| byte.is_ascii_digit()) {
                 return error;
             }
-            let mut names: Vec<String> = self.look(|plans| plans.keys().map(|name| format!("{name:?}")).collect());
+            let mut names: Vec<String> =
+                self.with_plans(|plans| plans.keys().map(|name| format!("{name:?}")).collect());
             names.sort_unstable();
             let shown: String = text.chars().take(80).collect();
             let known =
@@ -134,7 +97,7 @@ impl Policies {
         })?;
         let plan = plan_cache::plan_of(&policy);
         let mut notations = self.notations.write();
-        if notations.len() < NOTATIONS {
+        if notations.len() < MAX_NOTATIONS {
             notations.insert(text.to_owned(), Arc::clone(&plan));
         }
         Ok(plan)

@@ -58,7 +58,7 @@ impl<'a> WaitDeadline<'a> {
         let concurrent = decision.plan().rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)));
         let wait = decision.retry_after()?;
         // The addition is never negative, so that no check is too early: up to a sixteenth of the wait.
-        let random = self.core.holds.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
+        let random = self.core.hold_count.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
         let jitter = random % (wait.as_micros() as u64 / 16 + 1).min(MAX_JITTER);
         match self.left() {
             // A hold may come back before its ttl; no other limit admits early.

@@ -1,0 +1,42 @@
+//! How a call names its policy.
+
+use crate::policy::Policy;
+
+/// What a call takes as its policy: the name of one, a notation written in place, or a [`Policy`].
+pub trait AsPolicy {
+    /// Which of them it is.
+    fn as_policy(&self) -> PolicyRef<'_>;
+}
+
+/// A policy as a call names it.
+#[derive(Debug, Clone, Copy)]
+pub enum PolicyRef<'a> {
+    /// A name or a notation.
+    Text(&'a str),
+    /// The policy itself.
+    Policy(&'a Policy),
+}
+
+impl AsPolicy for str {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        PolicyRef::Text(self)
+    }
+}
+
+impl AsPolicy for String {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        PolicyRef::Text(self)
+    }
+}
+
+impl AsPolicy for Policy {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        PolicyRef::Policy(self)
+    }
+}
+
+impl<T: AsPolicy + ?Sized> AsPolicy for &T {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        T::as_policy(self)
+    }
+}
