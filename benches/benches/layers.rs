@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tidegate::bench::Heard;
+use tidegate::bench::BenchSnapshots;
 use tidegate::{Limiter, OnStoreError, Policy, Source};
 use tidegate_tests::servers::{Kind, Servers};
 
@@ -50,11 +50,11 @@ fn known(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("what is remembered of an answer");
     for count in [1, 1_000, 50_000, 1_000_000] {
         let keys: Vec<String> = (0..count).map(|number| format!("user:{:07}", number * 7_919 % count.max(2))).collect();
-        let mut heard = Heard::new(&policy);
+        let mut snapshots = BenchSnapshots::new(&policy);
         let mut at = 0;
         group.bench_function(format!("{count} keys"), |bencher| {
             bencher.iter(|| {
-                heard.hear(&keys[at]);
+                snapshots.observe(&keys[at]);
                 at = if at + 1 < keys.len() { at + 1 } else { 0 };
             });
         });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use tidegate::bench::Keyed;
+use tidegate::bench::BenchStore;
 use tidegate::{Limiter, Policy};
 
 const KEYS: [usize; 3] = [1, 1_000, 1_000_000];
@@ -53,7 +53,7 @@ fn keyed(criterion: &mut Criterion) {
             let governor: Arc<DefaultKeyedRateLimiter<String>> = Arc::new(RateLimiter::dashmap(quota));
             let tidegate = Limiter::builder().store("memory://?max_keys=2000000").build().expect("a limiter");
             let policy = Policy::parse("gcra 1/s burst 1000000000").expect("a policy").named("p").expect("a name");
-            let store = Keyed::new(&policy, 2_000_000);
+            let store = BenchStore::new(&policy, 2_000_000);
             let checks: [(&str, Check); 3] = [
                 ("governor", Arc::new(move |key| governor.check_key(key).is_ok())),
                 ("tidegate's store", Arc::new(move |key| store.check(key).expect("an answer"))),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use tidegate::bench::{Ruled, encode};
+use tidegate::bench::{BenchRule, encode};
 use tidegate::{Algorithm, Limiter, Policy};
 use tidegate_tests::servers::{Kind, Servers};
 
@@ -14,7 +14,7 @@ fn rules(criterion: &mut Criterion) {
             Algorithm::Concurrency => "concurrency 100 ttl 1s".to_owned(),
             algorithm => format!("{algorithm} 100/s"),
         };
-        let mut ruled = Ruled::new(&Policy::parse(&notation).expect("a policy"));
+        let mut ruled = BenchRule::new(&Policy::parse(&notation).expect("a policy"));
         let mut now = 1_790_000_000_000_000;
         group.bench_function(algorithm.name(), |bencher| {
             bencher.iter(|| {

@@ -1,13 +1,15 @@
-//! Doors for the benchmarks of this repository, behind the feature `bench`: what users cannot call, measured alone.
+//! Parts of the crate that the benchmarks of this repository measure alone, behind the feature `bench`.
 
 use std::hint::black_box;
 use std::sync::Arc;
 
 use crate::algorithm::{Rule, State};
+use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::plan_cache::plan_of;
 use crate::policy::Policy;
+use crate::resilience::UsageSnapshots;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::Memory;
@@ -17,12 +19,12 @@ use crate::store::request::{Answer, Entry, Operation};
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 
 /// The memory store with one policy, without a limiter around it.
-pub struct Keyed {
+pub struct BenchStore {
     store: Memory,
     plan: Arc<Plan>,
 }
 
-impl Keyed {
+impl BenchStore {
     /// A store of at most that many keys.
     #[must_use]
     pub fn new(policy: &Policy, max_keys: usize) -> Self {
@@ -40,12 +42,12 @@ impl Keyed {
 }
 
 /// The first limit of a policy alone: rule and state, no store.
-pub struct Ruled {
+pub struct BenchRule {
     rule: Rule,
     state: State,
 }
 
-impl Ruled {
+impl BenchRule {
     /// A fresh state.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
@@ -66,7 +68,7 @@ impl Ruled {
     }
 }
 
-/// Writes checks of these keys as one command; the bytes on the wire.
+/// The bytes of one command that checks these keys.
 #[must_use]
 pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
     let plan = plan_of(policy);
@@ -76,27 +78,28 @@ pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
         .get_packed_command()
 }
 
-/// What the fallback remembers of answers, alone.
-pub struct Heard {
-    known: crate::resilience::UsageSnapshots,
+/// The usage snapshots of the fallback alone.
+pub struct BenchSnapshots {
+    snapshots: UsageSnapshots,
     plan: Arc<Plan>,
-    time: crate::clock::SteadyClock,
+    clock: SteadyClock,
     answer: Answer,
 }
 
-impl Heard {
-    /// Nothing is known yet.
+impl BenchSnapshots {
+    /// Without snapshots.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
-        let (plan, time) = (plan_of(policy), crate::clock::SteadyClock::default());
-        let answer =
-            Memory::new(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, CallContext::at(Some(time.micros())));
-        Self { known: Default::default(), plan, time, answer: answer.unwrap_or_default() }
+        let (plan, clock) = (plan_of(policy), SteadyClock::default());
+        let answer = Memory::new(1)
+            .ask(&Entry { plan: &plan, key: "", operation: CHECK }, CallContext::at(Some(clock.micros())));
+        Self { snapshots: UsageSnapshots::default(), plan, clock, answer: answer.unwrap_or_default() }
     }
 
-    /// Takes over an answer about a key.
-    pub fn hear(&mut self, key: &str) {
+    /// Takes over the usage that an answer about a key shows.
+    pub fn observe(&mut self, key: &str) {
         self.answer.now += 1;
-        self.known.hear(&Entry { plan: &self.plan, key, operation: CHECK }, &self.answer, self.time.micros(), 0);
+        let entry = Entry { plan: &self.plan, key, operation: CHECK };
+        self.snapshots.observe(&entry, &self.answer, self.clock.micros(), 0);
     }
 }

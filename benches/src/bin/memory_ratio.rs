@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use tidegate::bench::Keyed;
+use tidegate::bench::BenchStore;
 use tidegate::{Limiter, Policy};
 
 const ROUNDS: usize = 21;
@@ -48,7 +48,7 @@ fn contenders() -> [(&'static str, Check); 4] {
     let notation = format!("gcra 1/s burst {BURST}");
     let policy = Policy::parse(&notation).and_then(|policy| policy.named("p")).expect("a policy");
     let room = "memory://?max_keys=2000000";
-    let store = Keyed::new(&policy, 2_000_000);
+    let store = BenchStore::new(&policy, 2_000_000);
     let limiter = Limiter::builder().store(room).build().expect("a limiter");
     let named = Limiter::builder().store(room).policy("p", &notation).and_then(|named| named.build());
     let named = named.expect("a limiter");

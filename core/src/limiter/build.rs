@@ -13,11 +13,11 @@ use super::hold_renewer::HoldRenewer;
 use super::policies::Policies;
 use crate::error::{Error, Result};
 use crate::fork::PerProcess;
-use crate::resilience::{Breaker, LONGEST, Layers, Rollout, Shards, Signals, shown};
+use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
 use crate::store::memory::Memory;
 use crate::store::redis::{Lookout, Redis};
-use crate::store::url::{Endpoints, StoreUrl};
+use crate::store::url::{Endpoints, StoreUrl, without_secrets};
 
 /// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
@@ -41,7 +41,7 @@ impl Builder {
 
     /// The store of the options, and the layers around it where it is shared.
     fn layers(&self, readers: &Arc<PerProcess<Lookout>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
-        let signals = Arc::new(Signals::new(self.listener.clone()));
+        let telemetry = Arc::new(Telemetry::new(self.listener.clone()));
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
         {
@@ -53,15 +53,15 @@ impl Builder {
         {
             return Ok((Arc::new(self.redis(*server, readers)?), None));
         }
-        let store = self.open_stores(&self.stores, &signals, readers)?;
+        let store = self.open_stores(&self.stores, &telemetry, readers)?;
         let rollout = match &self.rollout {
             Some((new, percent)) => {
-                let new = self.open_stores(std::slice::from_ref(new), &signals, readers)?;
+                let new = self.open_stores(std::slice::from_ref(new), &telemetry, readers)?;
                 Some(Rollout::new(Arc::clone(&store), new, *percent, self.timeout)?)
             }
             None => None,
         };
-        let layers = Layers::around(store, rollout, self.on_store_error, self.deny_cache, signals);
+        let layers = Layers::around(store, rollout, self.on_store_error, self.deny_cache, telemetry);
         Ok((layers.store(), Some(layers)))
     }
 
@@ -73,7 +73,7 @@ impl Builder {
     fn open_stores(
         &self,
         urls: &[String],
-        signals: &Arc<Signals>,
+        telemetry: &Arc<Telemetry>,
         readers: &Arc<PerProcess<Lookout>>,
     ) -> Result<Arc<dyn Store>> {
         if let [url] = urls
@@ -88,7 +88,7 @@ impl Builder {
                 }
                 StoreUrl::Redis(server) => Arc::new(self.redis(*server, readers)?),
             };
-            Ok((Breaker::around(store, url, self.timeout, Arc::clone(signals)), url.clone()))
+            Ok((Breaker::around(store, url, self.timeout, Arc::clone(telemetry)), url.clone()))
         };
         let mut stores = urls.iter().map(with_breaker).collect::<Result<Vec<_>>>()?;
         match (stores.len(), stores.pop()) {
@@ -114,7 +114,7 @@ impl Builder {
                 self.timeout
             )));
         }
-        if self.deny_cache > LONGEST {
+        if self.deny_cache > MAX_DENY_CACHE {
             return Err(Error::config(format!(
                 "a deny_cache of {:?} is out of range: it must be from 0, which is off, to 60 s",
                 self.deny_cache
@@ -131,7 +131,7 @@ impl Builder {
             wait_queues: WaitQueues::default(),
             hold_renewer: HoldRenewer::default(),
             closed: AtomicBool::new(false),
-            shown: self.stores.iter().map(|url| shown(url)).collect::<Vec<_>>().join(", "),
+            shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
             seed,
             hold_count: AtomicU64::new(0),
             layers,

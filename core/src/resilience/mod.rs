@@ -1,29 +1,30 @@
-//! What stands between a limiter and a store that others share, and that may fail: layers, each a store around a store.
-//! From the outside in: deny cache, fallback, rollout, shards, and around each server its breaker.
+//! The layers between a limiter and a shared store. Each is a [`Store`] around a [`Store`]. From the outside in: deny cache,
+//! fallback, rollout, shards, and around each server its breaker.
 
 mod breaker;
-mod denial;
 mod deny_cache;
 mod digest;
 mod fallback;
+mod key_table;
 mod layer;
 mod partitioned_store;
 mod rollout;
 mod shards;
-mod signals;
+mod store_change;
 #[cfg(test)]
-mod stub;
-mod table;
-mod usage_snapshots;
+mod stub_store;
+mod telemetry;
 
 pub(crate) use breaker::Breaker;
-pub(crate) use deny_cache::LONGEST;
+pub(crate) use deny_cache::MAX_DENY_CACHE;
+#[cfg(feature = "bench")]
+pub(crate) use fallback::UsageSnapshots;
 pub(crate) use rollout::Rollout;
 pub(crate) use shards::Shards;
-pub use signals::{Counters, StoreChange, StoreState};
-pub(crate) use signals::{Listener, Signals, shown};
-#[cfg(feature = "bench")]
-pub(crate) use usage_snapshots::UsageSnapshots;
+pub(crate) use store_change::Listener;
+pub use store_change::{StoreChange, StoreState};
+pub use telemetry::Counters;
+pub(crate) use telemetry::Telemetry;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,45 +37,45 @@ use deny_cache::DenyCache;
 use fallback::Fallback;
 use layer::{CallState, Layer, Layered};
 
-/// The words of all layers that a call can pass: rollout and shards remember one each.
-const WORDS: usize = words::<DenyCache>() + words::<Fallback>() + 1 + 1 + words::<Breaker>();
+/// What all layers that a call can pass remember of it: rollout and shards are the partitioned stores among them.
+const WORDS: usize = words::<DenyCache>() + words::<Fallback>() + 2 * partitioned_store::WORDS + words::<Breaker>();
 const _: () = assert!(WORDS <= layer_states::CAPACITY, "the layers remember more of a call than there is room for");
 
 const fn words<L: Layer>() -> usize {
     L::State::WORDS
 }
 
-/// The layers of a limiter, where something is to be said to one of them.
+/// The layers of a limiter, for calls that are about one of them.
 pub(crate) struct Layers {
-    /// The outermost one.
+    /// The outermost layer.
     store: Arc<dyn Store>,
     fallback: Arc<Fallback>,
     deny_cache: Option<Arc<DenyCache>>,
     rollout: Option<Arc<Rollout>>,
-    signals: Arc<Signals>,
+    telemetry: Arc<Telemetry>,
 }
 
 impl Layers {
-    /// Those that all stores have in common; `store` is the old one of a rollout.
+    /// The layers that all stores have in common; `store` is used where there is no rollout.
     pub(crate) fn around(
         store: Arc<dyn Store>,
         rollout: Option<Rollout>,
         on_store_error: OnStoreError,
         deny_cache: Duration,
-        signals: Arc<Signals>,
+        telemetry: Arc<Telemetry>,
     ) -> Self {
         let rollout = rollout.map(Arc::new);
         let store = rollout.clone().map_or(store, |rollout| rollout);
-        let fallback = Fallback::new(on_store_error, Arc::clone(&signals));
+        let fallback = Fallback::new(on_store_error, Arc::clone(&telemetry));
         let mut store = Layered::around(Arc::clone(&fallback), store);
         let deny_cache = (!deny_cache.is_zero()).then(|| Arc::new(DenyCache::new(deny_cache)));
         if let Some(deny_cache) = &deny_cache {
             store = Layered::around(Arc::clone(deny_cache), store);
         }
-        Self { store, fallback, deny_cache, rollout, signals }
+        Self { store, fallback, deny_cache, rollout, telemetry }
     }
 
-    /// The outermost one.
+    /// The outermost layer.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }
@@ -87,15 +88,15 @@ impl Layers {
     pub(crate) fn set_rollout(&self, percent: f64) -> Result<()> {
         self.rollout.as_ref().ok_or_else(no_rollout)?.set(percent)?;
         if let Some(deny_cache) = &self.deny_cache {
-            // The other store may admit what this one denied.
-            deny_cache.forget();
+            // The other store may admit what the first one has denied.
+            deny_cache.clear();
         }
         Ok(())
     }
 
     pub(crate) fn counters(&self) -> Counters {
         let deny_cache = self.deny_cache.as_ref().map_or(0, |deny_cache| deny_cache.answers());
-        Counters { deny_cache, ..self.signals.counters() }
+        Counters { deny_cache, ..self.telemetry.counters() }
     }
 }
 

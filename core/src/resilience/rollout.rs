@@ -1,4 +1,4 @@
-//! From an old store to a new one, a stable share of the keys at a time.
+//! Moves keys from an old store to a new one, a share at a time: a larger share has all keys of a smaller one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,40 +10,40 @@ use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::request::Entry;
 
-/// Parts of the whole: shares down to a ten-thousandth of a percent.
-const WHOLE: u32 = 1_000_000;
+/// All keys, in the unit of a share: a ten-thousandth of a percent.
+const ALL_KEYS: u32 = 1_000_000;
 
 /// See the module.
 pub(crate) struct Rollout {
-    /// The old one, the new one.
+    /// The old store and the new one.
     stores: Arc<[Arc<dyn Store>]>,
-    /// Parts of the keys that are the new one's.
+    /// The share of the new store.
     share: AtomicU32,
     timeout: Duration,
 }
 
 /// # Errors
-/// `config_invalid` for what is no percentage.
-fn parts(percent: f64) -> Result<u32> {
+/// `config_invalid` for a number that is no percentage.
+fn share_of(percent: f64) -> Result<u32> {
     if !(0.0..=100.0).contains(&percent) {
         return Err(Error::config(format!("a rollout of {percent} percent is out of range: give from 0 to 100")));
     }
-    Ok((percent * f64::from(WHOLE) / 100.0).round() as u32)
+    Ok((percent * f64::from(ALL_KEYS) / 100.0).round() as u32)
 }
 
 impl Rollout {
-    /// `timeout` is what a call may take.
+    /// `timeout` is that of a call.
     ///
     /// # Errors
-    /// `config_invalid` for what is no percentage.
+    /// `config_invalid` for a number that is no percentage.
     pub(crate) fn new(old: Arc<dyn Store>, new: Arc<dyn Store>, percent: f64, timeout: Duration) -> Result<Self> {
-        Ok(Self { stores: Arc::new([old, new]), share: AtomicU32::new(parts(percent)?), timeout })
+        Ok(Self { stores: Arc::new([old, new]), share: AtomicU32::new(share_of(percent)?), timeout })
     }
 
     /// # Errors
     /// As [`Rollout::new`].
     pub(crate) fn set(&self, percent: f64) -> Result<()> {
-        self.share.store(parts(percent)?, Ordering::Relaxed);
+        self.share.store(share_of(percent)?, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -57,35 +57,36 @@ impl PartitionedStore for Rollout {
         self.timeout
     }
 
-    /// By the key alone, so that a caller moves with all its policies; by other bits than those that choose a shard.
+    /// By the key alone, so that a key moves with all its policies. The digest is another than that of the shards.
     fn store_of(&self, entry: &Entry<'_>) -> usize {
-        let place = digest::of(&[b"rollout", entry.key.as_bytes()]) % u64::from(WHOLE);
-        usize::from(place < u64::from(self.share.load(Ordering::Relaxed)))
+        let position = digest::of(&[b"rollout", entry.key.as_bytes()]) % u64::from(ALL_KEYS);
+        usize::from(position < u64::from(self.share.load(Ordering::Relaxed)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::breaker::Breaker;
-    use super::super::signals::Signals;
-    use super::super::stub::Stub;
     use super::*;
     use crate::error::ErrorKind;
     use crate::plan_cache::plan_of;
     use crate::policy::Policy;
+    use crate::resilience::breaker::Breaker;
+    use crate::resilience::stub_store::StubStore;
+    use crate::resilience::telemetry::Telemetry;
     use crate::store::call_context::CallContext;
     use crate::store::request::Operation;
     use crate::store::submit_then;
 
     #[test]
-    fn an_answer_goes_back_by_the_store_that_gave_it() {
-        let stub = Arc::new(Stub::default());
-        let (old, new) = (Arc::new(Signals::default()), Arc::new(Signals::default()));
-        let guarded = |signals| {
-            Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", Duration::from_secs(1), signals)
+    fn an_answer_passes_the_layers_of_the_store_that_gave_it() {
+        let stub = Arc::new(StubStore::default());
+        let (old, new) = (Arc::new(Telemetry::default()), Arc::new(Telemetry::default()));
+        let with_breaker = |telemetry| {
+            Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", Duration::from_secs(1), telemetry)
         };
-        let rollout = Rollout::new(guarded(Arc::clone(&old)), guarded(Arc::clone(&new)), 0.0, Duration::from_secs(1))
-            .expect("a rollout");
+        let rollout =
+            Rollout::new(with_breaker(Arc::clone(&old)), with_breaker(Arc::clone(&new)), 0.0, Duration::from_secs(1))
+                .expect("a rollout");
         let rollout = Arc::new(rollout);
         let store: Arc<dyn Store> = Arc::<Rollout>::clone(&rollout);
         let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
@@ -93,7 +94,7 @@ mod tests {
             let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
             assert!(submit_then(&store, &entry, CallContext::default(), |_| None).is_none());
         }
-        // The key moves while its answers are under way.
+        // The key moves while its calls are in flight.
         rollout.set(100.0).expect("a percentage");
         (0..3).for_each(|_| stub.answer(Err(Error::new(ErrorKind::StoreUnavailable, "gone"))));
         assert_eq!((old.counters().lost, new.counters().lost), (1, 0));

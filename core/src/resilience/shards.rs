@@ -1,5 +1,5 @@
-//! Several stores that share the keys among them, by rendezvous hashing: each key goes to the store that scores highest for
-//! it, so a new store takes its share from all others, and nothing else moves.
+//! Several stores with a share of the keys each, by rendezvous hashing: a key belongs to the store with the highest score
+//! for it. So a store that is added takes its share from all others, and no other key moves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,19 @@ use super::partitioned_store::PartitionedStore;
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::request::Entry;
+use crate::store::url::without_secrets;
 
 /// See the module.
 pub(crate) struct Shards {
     stores: Arc<[Arc<dyn Store>]>,
+    /// The digest of each store's name.
     names: Vec<Digest>,
     timeout: Duration,
 }
 
 impl Shards {
-    /// Stores and their URLs; which options and which credentials a URL has makes no difference to where a key lives.
-    /// `timeout` is what a call may take.
+    /// Stores and their URLs. The options and credentials of a URL do not change which keys its store has. `timeout` is that
+    /// of a call.
     ///
     /// # Errors
     /// `config_invalid` for a store that is given twice.
@@ -28,7 +30,7 @@ impl Shards {
         for (_, url) in &stores {
             let name = digest::of(&[name(url).as_bytes()]);
             if names.contains(&name) {
-                let shown = super::signals::shown(url);
+                let shown = without_secrets(url);
                 return Err(Error::config(format!("the list of stores has {shown} twice: give each once")));
             }
             names.push(name);
@@ -51,17 +53,18 @@ impl PartitionedStore for Shards {
     }
 }
 
+/// The number of the store with the highest score for a key.
 fn highest(names: &[Digest], key: Digest) -> usize {
     let score = |name: &Digest| digest::mixed(name ^ key);
     names.iter().enumerate().max_by_key(|(_, name)| score(name)).map_or(0, |(index, _)| index)
 }
 
-/// What tells a store from others: where it is, without what may be left out.
+/// The name of a store: its servers and its database, in one spelling.
 fn name(url: &str) -> String {
-    let shown = super::signals::shown(url);
+    let shown = without_secrets(url);
     let (scheme, rest) = shown.split_once("://").unwrap_or(("", &shown));
     if scheme.contains("unix") {
-        // The database of a socket is an option.
+        // In the URL of a socket the database is an option.
         let database = url::Url::parse(&url.replacen("@/", "@localhost/", 1))
             .ok()
             .and_then(|url| url.query_pairs().find(|(name, _)| name == "db").map(|(_, value)| value.into_owned()));
@@ -86,7 +89,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
         #[test]
-        fn a_new_store_takes_its_share_and_nothing_else_moves(stores in 1..9_usize, seed in any::<u32>()) {
+        fn a_new_store_takes_its_share_and_no_other_key_moves(stores in 1..9_usize, seed in any::<u32>()) {
             let names: Vec<Digest> =
                 (0..=stores).map(|store| digest::of(&[format!("h{seed}-{store}:6379/0").as_bytes()])).collect();
             let keys = 20_000;
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_the_same_however_its_url_is_written() {
+    fn a_store_has_one_name_in_all_spellings_of_its_url() {
         let same = ["redis://h", "redis://H:6379/0", "rediss://user:pw@h/", "valkey://h:6379?protocol=3"];
         for url in same {
             assert_eq!(name(url), "h:6379/0", "{url}");

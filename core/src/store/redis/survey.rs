@@ -14,7 +14,7 @@ use super::verdict::host_or;
 use super::wire::{Server, Wire};
 use super::{socket, tls};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::url::{Address, Endpoints, Kind, Login};
+use crate::store::url::{Address, Deployment, Endpoints, Login};
 
 /// Nodes of a cluster that are asked at the same time.
 const ASKED: usize = 4;
@@ -33,8 +33,8 @@ impl Survey {
     /// `config_invalid` for certificates that cannot be used.
     pub(super) fn new(place: Endpoints, timeout: Duration) -> Result<Self> {
         let tls = place.certificates.as_ref().map(tls::config).transpose()?;
-        let sentinels = match &place.kind {
-            Kind::Sentinel { login, .. } => login.clone(),
+        let sentinels = match &place.deployment {
+            Deployment::Sentinel { login, .. } => login.clone(),
             _ => Login::default(),
         };
         Ok(Self { login: Arc::new(place.login.clone()), sentinels: Arc::new(sentinels), tls, timeout, place })
@@ -50,11 +50,11 @@ impl Survey {
 
     /// Whether the one who serves a key may change.
     pub(super) fn has_others(&self) -> bool {
-        !matches!(self.place.kind, Kind::Single(_))
+        !matches!(self.place.deployment, Deployment::Single(_))
     }
 
     pub(super) fn has_slots(&self) -> bool {
-        matches!(self.place.kind, Kind::Cluster(_))
+        matches!(self.place.deployment, Deployment::Cluster(_))
     }
 
     pub(super) fn reads_replicas(&self) -> bool {
@@ -63,15 +63,15 @@ impl Survey {
 
     /// How the server at an address is greeted.
     pub(super) fn server(&self, address: Address, replica: bool) -> Server {
-        let expected = match (&self.place.kind, replica) {
-            (Kind::Single(_), _) => Expected::Single,
-            (Kind::Sentinel { .. }, false) => Expected::Primary,
-            (Kind::Sentinel { .. }, true) => Expected::Replica,
-            (Kind::Cluster(_), false) => Expected::Node,
-            (Kind::Cluster(_), true) => Expected::ReplicaNode,
+        let expected = match (&self.place.deployment, replica) {
+            (Deployment::Single(_), _) => Expected::Single,
+            (Deployment::Sentinel { .. }, false) => Expected::Primary,
+            (Deployment::Sentinel { .. }, true) => Expected::Replica,
+            (Deployment::Cluster(_), false) => Expected::Node,
+            (Deployment::Cluster(_), true) => Expected::ReplicaNode,
         };
-        let shown = match self.place.kind {
-            Kind::Single(_) => self.place.shown.clone(),
+        let shown = match self.place.deployment {
+            Deployment::Single(_) => self.place.shown.clone(),
             _ => format!("{address} of {}", self.place.shown),
         };
         let (login, tls) = (Arc::clone(&self.login), self.tls.clone());
@@ -80,10 +80,10 @@ impl Survey {
 
     /// Draws the chart. `known` are servers that may know more than those in the URL.
     pub(super) fn draw(&self, known: Option<&Chart>, deadline: Instant) -> std::result::Result<Chart, Failure> {
-        match &self.place.kind {
-            Kind::Single(address) => Ok(Chart::of_one(Shard { primary: address.clone(), replicas: Vec::new() })),
-            Kind::Sentinel { sentinels, name, .. } => self.ask_sentinels(sentinels, name, deadline),
-            Kind::Cluster(seeds) => {
+        match &self.place.deployment {
+            Deployment::Single(address) => Ok(Chart::of_one(Shard { primary: address.clone(), replicas: Vec::new() })),
+            Deployment::Sentinel { sentinels, name, .. } => self.ask_sentinels(sentinels, name, deadline),
+            Deployment::Cluster(seeds) => {
                 let mut nodes: Vec<Address> = Vec::new();
                 let shards = known.map(Chart::shards).unwrap_or_default();
                 let primaries = shards.iter().map(|shard| &shard.primary);

@@ -1,4 +1,4 @@
-//! A store for the tests of the layers: it answers when it is told to.
+//! A store for the tests of the layers: a test answers its calls.
 
 use parking_lot::Mutex;
 
@@ -11,11 +11,11 @@ use crate::store::request::{Answer, Entry};
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Stub {
+pub(super) struct StubStore {
     waiting: Mutex<Vec<Completion>>,
 }
 
-impl Stub {
+impl StubStore {
     /// Answers the call that has waited longest.
     pub(super) fn answer(&self, result: Result<Answer>) {
         let completion = self.waiting.lock().remove(0);
@@ -27,7 +27,7 @@ fn never() -> Error {
     Error::new(ErrorKind::StoreUnavailable, "the tests do not call this")
 }
 
-impl Store for Stub {
+impl Store for StubStore {
     fn ask(&self, _: &Entry<'_>, _: CallContext<'_>) -> Result<Answer> {
         Err(never())
     }

@@ -1,21 +1,21 @@
-//! One denial that is repeated: what it says later on, and for how long it holds.
+//! A denial that is repeated: what it says at a later moment, and until when it is repeated.
 //!
-//! Two moments are kept apart. It is repeated up to its end counted from when the call was *sent*: the store decided
-//! later than that, so it is never repeated too long. What it says is counted from when the answer was *there*, as the
-//! caller of that answer counts it: so the moment it names does not move.
+//! Two moments are kept apart. How long a denial is repeated counts from when its call was *sent*: the store decided later
+//! than that, so a denial is never repeated too long. What it says counts from when its answer was *received*, as for the
+//! caller that received it: so the moments in its Decisions do not move.
 
 use std::sync::Arc;
 
 use compact_str::CompactString;
 
-use super::table::Item;
 use crate::algorithm::{Rule, State, View};
 use crate::plan::Plan;
+use crate::resilience::key_table::KeyEntry;
 use crate::store::request::{Answer, Entry, Source, States};
 
-/// In the last so-many-th of its time one check goes through and renews a denial, while all others are still answered:
-/// else everybody who comes between its end and the next answer would ask.
-const RENEWAL: u64 = 10;
+/// In the last tenth of its time one check goes through to the store and renews a denial, while all others are still
+/// answered. Without that every check between the end of a denial and the next answer would go to the store.
+const RENEWAL_PART: u64 = 10;
 
 /// See the module.
 pub(super) struct Denial {
@@ -24,23 +24,23 @@ pub(super) struct Denial {
     hash: u64,
     pub(super) cost: u64,
     answer: Answer,
-    /// What the answer was read from.
+    /// The states that the answer was read from.
     states: States,
-    /// When the answer was there.
-    pub(super) heard: u64,
-    /// From when on one check may renew it.
-    renews: u64,
+    /// When the answer was received.
+    pub(super) received: u64,
+    /// From when on one check may go through to renew it.
+    renew_at: u64,
     pub(super) until: u64,
 }
 
-/// When a denial was asked for and answered, and the longest it may be repeated.
-pub(super) struct Times {
+/// When the call of a denial was sent and answered, and the longest time that the denial may be repeated.
+pub(super) struct DenialTimes {
     pub(super) sent: u64,
-    pub(super) heard: u64,
+    pub(super) received: u64,
     pub(super) longest: u64,
 }
 
-impl Item for Denial {
+impl KeyEntry for Denial {
     fn hash(&self) -> u64 {
         self.hash
     }
@@ -51,16 +51,22 @@ impl Item for Denial {
 }
 
 impl Denial {
-    /// `None` when it is over already.
-    pub(super) fn new(entry: &Entry<'_>, hash: u64, answer: &Answer, states: States, times: &Times) -> Option<Self> {
-        let &Times { sent, heard, longest } = times;
-        let lasts = lasts(entry.plan, answer);
-        let until = sent + lasts.min(longest);
-        if until <= heard {
+    /// `None` when its time is already over.
+    pub(super) fn new(
+        entry: &Entry<'_>,
+        hash: u64,
+        answer: &Answer,
+        states: States,
+        times: &DenialTimes,
+    ) -> Option<Self> {
+        let &DenialTimes { sent, received, longest } = times;
+        let lifetime = lifetime(entry.plan, answer);
+        let until = sent + lifetime.min(longest);
+        if until <= received {
             return None;
         }
-        let renews = if lasts > longest { until - longest / RENEWAL } else { until };
-        let kept = |(rule, state): (&Rule, _)| rule.compacted(state, answer.now + (until - heard));
+        let renew_at = if lifetime > longest { until - longest / RENEWAL_PART } else { until };
+        let kept = |(rule, state): (&Rule, _)| rule.compacted(state, answer.now + (until - received));
         Some(Self {
             plan: Arc::clone(entry.plan),
             key: entry.key.into(),
@@ -68,8 +74,8 @@ impl Denial {
             cost: entry.operation.cost(),
             answer: answer.clone(),
             states: entry.plan.rules.iter().zip(states).map(kept).collect(),
-            heard,
-            renews,
+            received,
+            renew_at,
             until,
         })
     }
@@ -78,25 +84,25 @@ impl Denial {
         self.plan.identity == entry.plan.identity && self.key == entry.key
     }
 
-    /// What the store would say at `now`, unless it is to be asked. `renews`: whether this check may be the one that
-    /// goes through to renew it.
+    /// What the store would answer at `now`; `None` when the store is to be asked. `renews` says that this check may go
+    /// through to renew the denial.
     #[inline]
     pub(super) fn repeated(&mut self, plan: &Arc<Plan>, now: u64, renews: bool) -> Option<Answer> {
-        // A clock that was set back tells of a time of which the store said nothing.
-        if self.until <= now || self.heard > now || !self.is_current(plan) {
+        // A clock that was set back shows a time about which the store said nothing.
+        if self.until <= now || self.received > now || !self.is_current(plan) {
             return None;
         }
-        if self.renews > now {
+        if self.renew_at > now {
             return Some(self.answer(now));
         }
         if renews {
-            // The others are answered until this one is.
-            self.renews = self.until;
+            // All other checks are answered until this one has its answer.
+            self.renew_at = self.until;
         }
         None
     }
 
-    /// Whether it is of this version of its policy.
+    /// Whether it was decided by this version of its policy.
     #[inline]
     fn is_current(&mut self, plan: &Arc<Plan>) -> bool {
         if Arc::ptr_eq(&self.plan, plan) {
@@ -110,7 +116,7 @@ impl Denial {
     }
 
     fn answer(&self, now: u64) -> Answer {
-        let at = self.answer.now + (now - self.heard);
+        let at = self.answer.now + (now - self.received);
         let limits = self.plan.rules.iter().zip(&self.states).zip(self.answer.views.iter());
         Answer {
             now: at,
@@ -123,11 +129,11 @@ impl Denial {
     }
 }
 
-/// What a limit says at a later moment, when nobody touched it since.
+/// What a limit says at a later moment, when its usage has not changed since.
 #[inline]
 fn later(rule: &Rule, state: &State, view: &View, at: u64, cost: u64) -> View {
     let remaining = match rule {
-        // Only the server knows its log. Where it was full it still is.
+        // Only the server has the log. A log that was full still is.
         Rule::SlidingLog(_) => view.remaining,
         rule => rule.view(state, at, cost, 0).remaining,
     };
@@ -139,16 +145,16 @@ fn later(rule: &Rule, state: &State, view: &View, at: u64, cost: u64) -> View {
     }
 }
 
-/// For how long a denial would be repeated by the store, and asking it would change nothing.
-fn lasts(plan: &Plan, answer: &Answer) -> u64 {
+/// For how long the store would repeat a denial, and asking it would change nothing.
+fn lifetime(plan: &Plan, answer: &Answer) -> u64 {
     let admits = answer.views.iter().try_fold(answer.blocked_until, |ends, view| Some(ends.max(view.admits_at?)));
     let mut until = admits.unwrap_or(u64::MAX);
     if plan.policy.options().block_for.is_some() {
-        // The first denial after a block begins another one.
+        // The first denial after a block begins another block.
         until = until.min(answer.blocked_until);
     }
     if plan.grace > 0 {
-        // A key that is forgotten begins anew with the next denial.
+        // The next denial of a key that was forgotten writes its state anew.
         let over = answer.views.iter().fold(answer.blocked_until, |over, view| over.max(view.resets_at));
         until = until.min(over + plan.grace);
     }

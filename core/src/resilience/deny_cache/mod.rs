@@ -1,0 +1,241 @@
+//! Repeats a denial without asking the store, until the moment that the store named.
+
+mod denial;
+#[cfg(test)]
+mod tests;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::key_table::{KeyTable, TableShard};
+use super::layer::{CallState, Layer};
+use crate::clock::SteadyClock;
+use crate::error::Result;
+use crate::fork::PerProcess;
+use crate::store::call_context::CallContext;
+use crate::store::layer_states::LayerStates;
+use crate::store::request::{Answer, Entry, Operation, Source};
+use denial::{Denial, DenialTimes};
+
+/// The longest time that a denial may be repeated.
+pub(crate) const MAX_DENY_CACHE: Duration = Duration::from_secs(60);
+/// Denials of one policy and key that are kept, each of another cost.
+const MAX_COSTS: usize = 4;
+
+/// See the module.
+pub(crate) struct DenyCache {
+    longest: u64,
+    time: SteadyClock,
+    /// A forked child begins anew: a lock that a thread of its parent held stays locked in the child.
+    denials: PerProcess<KeyTable<Denial>>,
+}
+
+/// What is known when a check is sent.
+#[derive(Clone, Copy)]
+pub(super) struct SentCheck {
+    hash: u64,
+    /// The changes of the shard then: when there are more afterwards, the answer may be older than they are.
+    changes: u64,
+    sent: u64,
+    /// Whether the cache had a denial of the key.
+    known: bool,
+}
+
+/// Of a check from which the cache may learn.
+impl CallState for Option<SentCheck> {
+    const WORDS: usize = 4;
+
+    #[inline]
+    fn save(self, states: &mut LayerStates) {
+        states.push(match self {
+            Some(SentCheck { hash, changes, sent, known }) => [1 | u64::from(known) << 1, hash, changes, sent],
+            None => [0; 4],
+        });
+    }
+
+    #[inline]
+    fn load(states: &mut LayerStates) -> Self {
+        let [flags, hash, changes, sent] = states.next();
+        (flags != 0).then_some(SentCheck { hash, changes, sent, known: flags & 2 != 0 })
+    }
+}
+
+/// What the cache knows about an entry.
+enum Lookup {
+    Denied(Answer),
+    /// The store is to be asked, and the cache may learn from its answer.
+    Ask(SentCheck),
+    /// No operation that the cache ever answers.
+    Uncached,
+}
+
+impl DenyCache {
+    pub(crate) fn new(longest: Duration) -> Self {
+        let longest = longest.min(MAX_DENY_CACHE).as_micros() as u64;
+        Self { longest, time: SteadyClock::default(), denials: PerProcess::new() }
+    }
+
+    /// How many denials it has repeated.
+    pub(crate) fn answers(&self) -> u64 {
+        self.with(|table| table.sum(|shard| shard.answers))
+    }
+
+    /// Drops all denials: keys have moved to another store.
+    pub(crate) fn clear(&self) {
+        self.with(|table| {
+            table.each(|shard| {
+                shard.changes += 1;
+                shard.clear();
+            });
+        });
+    }
+
+    fn with<R>(&self, run: impl FnOnce(&KeyTable<Denial>) -> R) -> R {
+        self.denials.with(KeyTable::default, run)
+    }
+
+    fn time(&self, given: Option<u64>) -> u64 {
+        given.unwrap_or_else(|| self.time.micros())
+    }
+
+    /// Looks for a denial. `renews` says that this check may go through to renew it.
+    #[inline]
+    fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Lookup {
+        let Operation::Check { cost, .. } = entry.operation else { return Lookup::Uncached };
+        if !entry.plan.repeats_denials() {
+            return Lookup::Uncached;
+        }
+        let now = self.time(given);
+        self.with(|table| {
+            let hash = table.hash(entry);
+            let mut shard = table.shard(hash);
+            let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry));
+            if let Some(answer) = found.and_then(|index| shard.get_mut(index).repeated(entry.plan, now, renews)) {
+                shard.answers += 1;
+                return Lookup::Denied(answer);
+            }
+            let known = found.is_some() || shard.find(hash, |denial| denial.is_of(entry)).is_some();
+            Lookup::Ask(SentCheck { hash, changes: shard.changes, sent: now, known })
+        })
+    }
+
+    /// Learns from the answer to a check.
+    fn learn(&self, sent_check: SentCheck, entry: &Entry<'_>, given: Option<u64>, answer: &mut Answer) {
+        let states = answer.states.take();
+        if answer.applied {
+            if sent_check.known {
+                // The check consumed units: other costs are denied longer than the cache knows.
+                self.with(|table| {
+                    table.shard(sent_check.hash).remove_all(sent_check.hash, |denial| denial.is_of(entry))
+                });
+            }
+            return;
+        }
+        let Some(states) = states.filter(|_| answer.source == Source::Store) else { return };
+        let received = self.time(given);
+        let times = DenialTimes { sent: sent_check.sent, received, longest: self.longest };
+        let Some(denial) = Denial::new(entry, sent_check.hash, answer, *states, &times) else { return };
+        let until = denial.until;
+        if self.with(|table| keep(&mut table.shard(sent_check.hash), sent_check, entry, denial)) {
+            answer.denied_for = (until - received) as u32;
+        }
+    }
+
+    /// Drops the denials of a key whose usage is being changed, or was.
+    fn invalidate(&self, entry: &Entry<'_>) {
+        self.with(|table| {
+            let hash = table.hash(entry);
+            let mut shard = table.shard(hash);
+            shard.changes += 1;
+            shard.remove_all(hash, |denial| denial.is_of(entry));
+        });
+    }
+}
+
+/// Keeps a denial, unless usage in the shard has changed since it was asked for; returns whether it did.
+fn keep(shard: &mut TableShard<Denial>, sent_check: SentCheck, entry: &Entry<'_>, denial: Denial) -> bool {
+    if shard.changes != sent_check.changes {
+        return false;
+    }
+    let of_key = shard.all(sent_check.hash, |other| other.is_of(entry));
+    let same = of_key.iter().find(|index| shard.get(**index).cost == denial.cost).copied();
+    let soonest = || of_key.iter().min_by_key(|index| shard.get(**index).until).copied();
+    match same.or_else(|| if of_key.len() >= MAX_COSTS { soonest() } else { None }) {
+        Some(index) => *shard.get_mut(index) = denial,
+        None => {
+            let now = denial.received;
+            shard.insert(denial, now);
+        }
+    }
+    true
+}
+
+/// Whether an operation changes usage or a block.
+const fn changes(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Charge { .. } | Operation::Refund { .. } | Operation::Block { .. } | Operation::Clear
+    )
+}
+
+impl Layer for DenyCache {
+    type State = Option<SentCheck>;
+
+    #[inline]
+    fn before(&self, entry: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, Option<SentCheck>> {
+        match self.lookup(entry, context.now, true) {
+            Lookup::Denied(answer) => return ControlFlow::Break(Ok(answer)),
+            Lookup::Ask(sent_check) => return ControlFlow::Continue(Some(sent_check)),
+            Lookup::Uncached if changes(&entry.operation) => self.invalidate(entry),
+            Lookup::Uncached => {}
+        }
+        ControlFlow::Continue(None)
+    }
+
+    #[inline]
+    fn after(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        sent_check: Option<SentCheck>,
+        mut result: Result<Answer>,
+    ) -> Result<Answer> {
+        if let (Some(sent_check), Ok(answer)) = (sent_check, &mut result) {
+            self.learn(sent_check, entry, now, answer);
+        }
+        // A peek that is admitted shows that the denial is over.
+        let admitted = || matches!((&entry.operation, &result), (Operation::Peek { .. }, Ok(answer)) if answer.applied);
+        if changes(&entry.operation) || admitted() {
+            self.invalidate(entry);
+        }
+        result
+    }
+
+    /// Drops the denials of keys that were charged: other costs are denied longer now. A known denial of one entry does not
+    /// answer the call, because its Decision tells the state of all entries.
+    fn after_all(
+        &self,
+        entries: &[Entry<'_>],
+        _: Option<u64>,
+        _: Option<SentCheck>,
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        if let Ok(answers) = &result {
+            for (entry, _) in entries.iter().zip(answers).filter(|(_, answer)| answer.applied) {
+                self.with(|table| {
+                    let hash = table.hash(entry);
+                    table.shard(hash).remove_all(hash, |denial| denial.is_of(entry));
+                });
+            }
+        }
+        result
+    }
+
+    #[inline]
+    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        match self.lookup(entry, now, false) {
+            Lookup::Denied(answer) => Some(Ok(answer)),
+            _ => None,
+        }
+    }
+}

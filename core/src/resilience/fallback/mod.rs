@@ -1,0 +1,216 @@
+//! What a check answers when the store fails: an error, an admission, a denial, or the usage that this process knows and
+//! enforces itself.
+
+mod outage_usage;
+mod process_usage;
+mod usage_snapshots;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::layer::Layer;
+use super::telemetry::Telemetry;
+use crate::clock::SteadyClock;
+use crate::error::{Error, Result};
+use crate::fork::PerProcess;
+use crate::plan::Plan;
+use crate::policy::OnStoreError;
+use crate::store::call_context::CallContext;
+use crate::store::request::{Answer, Entry, Operation, Source};
+use process_usage::ProcessUsage;
+#[cfg(feature = "bench")]
+pub(crate) use usage_snapshots::UsageSnapshots;
+
+/// After how many microseconds a check may be tried again that was denied because the store failed.
+const RETRY_AFTER: u64 = 1_000_000;
+
+/// See the module.
+pub(crate) struct Fallback {
+    /// For policies without an `on_store_error` of their own.
+    default_choice: OnStoreError,
+    clock: SteadyClock,
+    /// A forked child begins anew: a lock that a thread of its parent held stays locked in the child.
+    usage: PerProcess<ProcessUsage>,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Fallback {
+    pub(crate) fn new(default_choice: OnStoreError, telemetry: Arc<Telemetry>) -> Arc<Self> {
+        let reports = Arc::clone(&telemetry);
+        let (clock, usage) = (SteadyClock::default(), PerProcess::new());
+        let fallback = Arc::new(Self { default_choice, clock, usage, telemetry });
+        let weak = Arc::downgrade(&fallback);
+        reports.when_back(move || {
+            if let Some(fallback) = weak.upgrade() {
+                fallback.with_usage(ProcessUsage::end_outage);
+            }
+        });
+        fallback
+    }
+
+    /// Settles a check that a fallback answered: in the usage that it was charged to, if that is still in force.
+    pub(crate) fn settle(&self, entry: &Entry<'_>, now: Option<u64>) {
+        if self.choice(entry.plan) == OnStoreError::Local {
+            let now = self.now(now);
+            self.with_usage(|usage| usage.settle(entry, now));
+        }
+    }
+
+    fn with_usage<R>(&self, run: impl FnOnce(&ProcessUsage) -> R) -> R {
+        self.usage.with(ProcessUsage::default, run)
+    }
+
+    #[inline]
+    fn choice(&self, plan: &Plan) -> OnStoreError {
+        plan.policy.options().on_store_error.unwrap_or(self.default_choice)
+    }
+
+    #[inline]
+    fn now(&self, given: Option<u64>) -> u64 {
+        given.unwrap_or_else(|| self.clock.micros())
+    }
+
+    #[cold]
+    fn answer(&self, entry: &Entry<'_>, now: Option<u64>, error: Error) -> Result<Answer> {
+        let now = self.now(now);
+        match self.choice(entry.plan) {
+            OnStoreError::Raise => Err(error),
+            // No units were taken, so there is nothing to renew or to give back.
+            OnStoreError::Open | OnStoreError::Closed
+                if matches!(entry.operation, Operation::Renew { .. } | Operation::Close { .. }) =>
+            {
+                Err(error)
+            }
+            OnStoreError::Open => {
+                self.telemetry.fallback_open.add(1);
+                Ok(admitted(entry, now))
+            }
+            OnStoreError::Closed => {
+                self.telemetry.fallback_closed.add(1);
+                Ok(unavailable(entry, now))
+            }
+            OnStoreError::Local => {
+                self.telemetry.fallback_local.add(1);
+                Ok(self.with_usage(|usage| usage.enforce(entry, now)))
+            }
+        }
+    }
+
+    /// Entries that are decided together. If one raises, the call fails; if one is closed, the call is denied. The entries
+    /// that are enforced locally are decided together.
+    #[cold]
+    fn answer_all(&self, entries: &[Entry<'_>], now: Option<u64>, error: Error) -> Result<Vec<Answer>> {
+        let now = self.now(now);
+        let choices: Vec<OnStoreError> = entries.iter().map(|entry| self.choice(entry.plan)).collect();
+        if choices.contains(&OnStoreError::Raise) {
+            return Err(error);
+        }
+        let closes = |(entry, choice): (&Entry<'_>, &OnStoreError)| {
+            *choice == OnStoreError::Closed && !entry.plan.policy.options().shadow
+        };
+        let closed = entries.iter().zip(&choices).any(closes);
+        let is_local = |choice: &OnStoreError| *choice == OnStoreError::Local;
+        let local: Vec<Entry<'_>> = entries
+            .iter()
+            .zip(&choices)
+            .filter(|(_, choice)| is_local(choice))
+            // Where the call is denied in any case, nothing is charged.
+            .map(|(entry, _)| match closed {
+                true => Entry { operation: Operation::Peek { cost: entry.operation.cost() }, ..entry.clone() },
+                false => entry.clone(),
+            })
+            .collect();
+        let mut local = self
+            .with_usage(|usage| match (&*local, closed) {
+                ([], _) => Vec::new(),
+                (local, true) => local.iter().map(|entry| usage.enforce(entry, now)).collect(),
+                (local, false) => usage.enforce_all(local, now),
+            })
+            .into_iter();
+        let answers = entries.iter().zip(choices).map(|(entry, choice)| match choice {
+            OnStoreError::Local => {
+                self.telemetry.fallback_local.add(1);
+                local.next().unwrap_or_else(|| unavailable(entry, now))
+            }
+            OnStoreError::Open => {
+                self.telemetry.fallback_open.add(1);
+                admitted(entry, now)
+            }
+            _ => {
+                self.telemetry.fallback_closed.add(1);
+                unavailable(entry, now)
+            }
+        });
+        Ok(answers.collect())
+    }
+}
+
+/// Whether an operation is administrative. Only the store answers those: the caller must know whether it was done.
+const fn is_administrative(operation: &Operation) -> bool {
+    matches!(operation, Operation::Block { .. } | Operation::Clear | Operation::Journal)
+}
+
+/// The answer about a key that was never used.
+fn unused(entry: &Entry<'_>, now: u64) -> Answer {
+    let views = entry.plan.unused_views(now, entry.operation.cost());
+    Answer { now, views, source: Source::Fallback, ..Answer::default() }
+}
+
+fn admitted(entry: &Entry<'_>, now: u64) -> Answer {
+    Answer { applied: true, ..unused(entry, now) }
+}
+
+fn unavailable(entry: &Entry<'_>, now: u64) -> Answer {
+    Answer { unavailable: true, blocked_until: now + RETRY_AFTER, ..unused(entry, now) }
+}
+
+impl Layer for Fallback {
+    type State = ();
+
+    #[inline]
+    fn before(&self, _: &Entry<'_>, _: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
+        ControlFlow::Continue(())
+    }
+
+    #[inline]
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
+        let result = match result {
+            Ok(answer) => {
+                if self.choice(entry.plan) == OnStoreError::Local {
+                    self.with_usage(|usage| usage.observe(entry, &answer, self.now(now)));
+                }
+                Ok(answer)
+            }
+            Err(error) if error.kind().is_store() && !is_administrative(&entry.operation) => {
+                self.answer(entry, now, error)
+            }
+            Err(error) => Err(error),
+        };
+        if let Operation::Close { hold } = entry.operation {
+            self.with_usage(|usage| usage.forget_hold(hold));
+        }
+        result
+    }
+
+    fn after_all(
+        &self,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+        (): (),
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        match result {
+            Ok(answers) => {
+                let now = self.now(now);
+                for (entry, answer) in entries.iter().zip(&answers) {
+                    if self.choice(entry.plan) == OnStoreError::Local {
+                        self.with_usage(|usage| usage.observe_usage(entry, answer, now));
+                    }
+                }
+                Ok(answers)
+            }
+            Err(error) if error.kind().is_store() => self.answer_all(entries, now, error),
+            Err(error) => Err(error),
+        }
+    }
+}

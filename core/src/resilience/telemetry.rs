@@ -1,0 +1,135 @@
+//! What the layers report: one log line and one call of the listener for each change of a store's state, and counters.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::store_change::{Listener, StoreChange, StoreState};
+use crate::error::{Error, ErrorKind};
+
+/// What the layers have counted since the limiter was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Operations that were sent to a shared store.
+    pub asked: u64,
+    /// Denials that were repeated without asking the store.
+    pub deny_cache: u64,
+    /// Answers of `on_store_error: open` …
+    pub fallback_open: u64,
+    /// … of `closed` …
+    pub fallback_closed: u64,
+    /// … and of `local`.
+    pub fallback_local: u64,
+    /// How often a store was lost.
+    pub lost: u64,
+    /// Operations that were not sent because the store was lost.
+    pub withheld: u64,
+    /// Operations that failed with `store_unavailable` …
+    pub store_unavailable: u64,
+    /// … with `store_timeout` …
+    pub store_timeout: u64,
+    /// … and with `store_rejected`.
+    pub store_rejected: u64,
+}
+
+/// A counter of several threads.
+#[derive(Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(super) fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Telemetry {
+    listener: Option<Listener>,
+    /// Called when a store is back, before the listener.
+    on_back: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    pub(super) asked: Counter,
+    pub(super) fallback_open: Counter,
+    pub(super) fallback_closed: Counter,
+    pub(super) fallback_local: Counter,
+    pub(super) lost: Counter,
+    pub(super) withheld: Counter,
+    unavailable: Counter,
+    timeout: Counter,
+    rejected: Counter,
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.counters().fmt(f)
+    }
+}
+
+impl Telemetry {
+    pub(crate) fn new(listener: Option<Listener>) -> Self {
+        Self { listener, ..Self::default() }
+    }
+
+    /// Can be set once; the fallback does when it is made.
+    pub(super) fn when_back(&self, run: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_back.set(Box::new(run));
+    }
+
+    pub(super) fn failed(&self, kind: ErrorKind) {
+        match kind {
+            ErrorKind::StoreUnavailable => self.unavailable.add(1),
+            ErrorKind::StoreTimeout => self.timeout.add(1),
+            ErrorKind::StoreRejected => self.rejected.add(1),
+            _ => {}
+        }
+    }
+
+    /// All counters but that of the deny cache, which counts by itself.
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            asked: self.asked.get(),
+            deny_cache: 0,
+            fallback_open: self.fallback_open.get(),
+            fallback_closed: self.fallback_closed.get(),
+            fallback_local: self.fallback_local.get(),
+            lost: self.lost.get(),
+            withheld: self.withheld.get(),
+            store_unavailable: self.unavailable.get(),
+            store_timeout: self.timeout.get(),
+            store_rejected: self.rejected.get(),
+        }
+    }
+
+    pub(super) fn gone(&self, store: &str, state: StoreState, cause: &Error, since: SystemTime) {
+        let sentence = match state {
+            StoreState::Refusing => format!("{store} refuses what it is asked, and on_store_error decides: {cause}"),
+            _ => format!("{store} is lost, and on_store_error decides until it answers: {cause}"),
+        };
+        tracing::warn!(target: "tidegate", "{sentence}");
+        self.report(store, state, sentence, since);
+    }
+
+    pub(super) fn back(&self, store: &str, since: SystemTime, after: Duration) {
+        if let Some(run) = self.on_back.get() {
+            run();
+        }
+        let sentence = format!("{store} is back after {:.1} s", after.as_secs_f64());
+        tracing::info!(target: "tidegate", "{sentence}");
+        self.report(store, StoreState::Back, sentence, since);
+    }
+
+    fn report(&self, store: &str, state: StoreState, sentence: String, since: SystemTime) {
+        let Some(listener) = &self.listener else { return };
+        let change = StoreChange { store: store.to_owned(), state, sentence, since };
+        // A listener that panics must not end the thread, which delivers the answers of all calls.
+        drop(catch_unwind(AssertUnwindSafe(|| listener(&change))));
+    }
+}

@@ -1,0 +1,41 @@
+//! Reads the certificate files that a URL names.
+
+use super::endpoints::Certificates;
+use crate::error::{Error, Result};
+
+/// Reads the certificates of a store whose connections are encrypted.
+///
+/// # Errors
+/// `config_invalid` for certificates without encryption, and as [`read`].
+pub(super) fn read_if(
+    tls: bool,
+    ca: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+) -> Result<Option<Certificates>> {
+    if tls {
+        return read(ca, cert, key).map(Some);
+    }
+    match [ca, cert, key].iter().any(Option::is_some) {
+        true => Err(Error::config("certificates are of use with TLS only: begin the store URL with rediss")),
+        false => Ok(None),
+    }
+}
+
+/// # Errors
+/// `config_invalid` for a file that cannot be read, and for a client certificate without its key.
+pub(super) fn read(ca: Option<String>, cert: Option<String>, key: Option<String>) -> Result<Certificates> {
+    let file = |what: &str, path: Option<String>| {
+        path.map(|path| {
+            std::fs::read(&path).map_err(|error| Error::config(format!("{what}={path:?} cannot be read: {error}")))
+        })
+        .transpose()
+    };
+    let authority = file("ssl_ca_certs", ca)?;
+    let client = match (file("ssl_certfile", cert)?, file("ssl_keyfile", key)?) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((cert, key)),
+        _ => return Err(Error::config("a client certificate needs both ssl_certfile and ssl_keyfile")),
+    };
+    Ok(Certificates { authority, client })
+}

@@ -1,0 +1,63 @@
+//! The servers of a store.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The servers of a store, and how to connect to them.
+#[derive(Clone)]
+pub(crate) struct Endpoints {
+    pub(crate) deployment: Deployment,
+    pub(crate) login: Login,
+    /// Given when connections are encrypted.
+    pub(crate) certificates: Option<Certificates>,
+    /// Whether a peek may be answered by a replica.
+    pub(crate) read_replicas: bool,
+    /// The URL without user, password and files.
+    pub(crate) shown: String,
+}
+
+/// How the server is found that serves a key.
+#[derive(Clone)]
+pub(crate) enum Deployment {
+    /// It is the only one.
+    Single(Address),
+    /// The sentinels name it.
+    Sentinel { sentinels: Vec<Address>, name: String, login: Login },
+    /// The nodes of the cluster name it.
+    Cluster(Vec<Address>),
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Address {
+    Tcp(Arc<str>, u16),
+    Unix(Arc<PathBuf>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// The user, the database and the protocol of a connection.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: u16,
+    /// Whether replies are in RESP3.
+    pub(crate) resp3: bool,
+}
+
+/// The contents of the certificate files.
+#[derive(Clone, Default)]
+pub(crate) struct Certificates {
+    pub(crate) authority: Option<Vec<u8>>,
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
