@@ -19,7 +19,7 @@ tg = Tidegate(
     store=os.environ.get("TIDEGATE_STORE", "memory://"),
     policies={"login": "20/minute; 5/3s", "tokens": "1000/hour", "chat": "concurrency 2"},
     default="100/minute",
-    # The proxy in front of this server; nobody else may say whose request it is.
+    # Trusts X-Forwarded-For only when it comes from the proxy on this machine.
     key=client_ip(trusted_proxies=["loopback"]),
 )
 
@@ -42,7 +42,7 @@ async def health() -> str:
 
 
 def used(request: Request, response: Response) -> int:
-    """What the answer came to, known when it is over."""
+    """The actual cost, known when the response is complete."""
     return int(request.scope.get("state", {}).get("tokens", 1))
 
 

@@ -17,7 +17,7 @@ tg = Tidegate(
     store=os.environ.get("TIDEGATE_STORE", "memory://"),
     policies={"login": "20/minute; 5/3s", "api": "gcra 10/s burst 20", "exports": "concurrency 2 ttl 30s"},
     default="100/minute",
-    # The proxy in front of this server; nobody else may say whose request it is.
+    # Trusts X-Forwarded-For only when it comes from the proxy on this machine.
     key=client_ip(trusted_proxies=["loopback"]),
 )
 
@@ -42,7 +42,7 @@ def health() -> str:
 @app.get("/export")
 @tg.limit("exports")
 def export() -> tuple[object, dict[str, str]]:
-    # Held until the last line was read, or the reader has gone.
+    # Held until the last line was sent, or the client has disconnected.
     return (f"line {number}\n" for number in range(1000)), {"Content-Type": "text/plain"}
 
 

@@ -33,9 +33,9 @@ def send_mail(user: str, text: str) -> None:
     print(f"to {user}: {text}")
 
 
-async def export(waiting: AsyncLimiter, number: int) -> None:
+async def export(limiter: AsyncLimiter, number: int) -> None:
     try:
-        async with waiting.hold("export", "alice"):
+        async with limiter.hold("export", "alice"):
             print(f"export {number} is running")
             await asyncio.sleep(0.05)
     except RateLimited:
@@ -44,8 +44,8 @@ async def export(waiting: AsyncLimiter, number: int) -> None:
 
 async def exports() -> None:
     # The same limiter, for event loops.
-    waiting = limiter.to_async()
-    await asyncio.gather(*[export(waiting, number) for number in (1, 2, 3)])
+    async_limiter = limiter.to_async()
+    await asyncio.gather(*[export(async_limiter, number) for number in (1, 2, 3)])
 
 
 def main() -> None:

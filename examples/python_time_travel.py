@@ -9,7 +9,7 @@ from tidegate import Limiter, ManualClock
 
 
 class Accounts:
-    """What is to be tested; it does not know that the clock is not real."""
+    """The code under test, which does not know of the clock."""
 
     def __init__(self, limiter: Limiter) -> None:
         self.limiter = limiter
@@ -37,7 +37,7 @@ def test_the_twenty_first_try_has_to_wait() -> None:
     assert accounts.log_in("ali", "open sesame") == "welcome"
 
 
-def test_others_do_not() -> None:
+def test_other_users_do_not_wait() -> None:
     accounts, _ = make()
     for _ in range(21):
         accounts.log_in("ali", "sesame")
@@ -46,5 +46,5 @@ def test_others_do_not() -> None:
 
 if __name__ == "__main__":
     test_the_twenty_first_try_has_to_wait()
-    test_others_do_not()
+    test_other_users_do_not_wait()
     print("twenty a minute, and no minute went by")

@@ -1,9 +1,9 @@
-"""Checks per second of Tidegate and of its peers in Python, taken in turns in one run. Trust the ratios.
+"""Checks per second of Tidegate and of its peers in Python, measured alternately in one run.
 
     python benches/python/peers.py [--seconds 1.0] [--rounds 3] [--only memory,sync,…]
 
-Needs: pip install limits throttled-py redis hiredis, and tidegate built for release. Where a case says "one core",
-client and server share one; else the server has the second one for itself.
+Needs: pip install limits throttled-py redis hiredis, and tidegate built for release. In a case of "one core" client and
+server share a core; else each has its own. Only the ratios are reliable.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ import tidegate
 from client import Servers
 
 KEYS = [f"user-{number}" for number in range(100)]
-MUCH = 1_000_000_000
-# What somebody would write by hand: one counter, its expiry, and what a caller wants to know.
+HIGH_LIMIT = 1_000_000_000
+# What one would write by hand: one counter with its expiry, and the values that a caller needs.
 SCRIPT = """
 local used = redis.call('INCRBY', KEYS[1], ARGV[2])
 if used == tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
@@ -51,7 +51,7 @@ Check = Callable[[str], Any]
 
 @dataclass
 class Case:
-    """Contenders of one kind, and what is promised of the first against the others."""
+    """Contenders of one kind, and how many times faster than each other one the first has to be."""
 
     name: str
     goals: dict[str, float]
@@ -62,9 +62,9 @@ class Case:
 
 
 def cases(url: str) -> list[Case]:
-    quota = throttled.rate_limiter.per_hour(MUCH, burst=MUCH)
-    item = limits.parse(f"{MUCH}/hour")
-    fixed, gcra = f"fixed-window {MUCH}/hour", f"gcra {MUCH}/hour"
+    quota = throttled.rate_limiter.per_hour(HIGH_LIMIT, burst=HIGH_LIMIT)
+    item = limits.parse(f"{HIGH_LIMIT}/hour")
+    fixed, gcra = f"fixed-window {HIGH_LIMIT}/hour", f"gcra {HIGH_LIMIT}/hour"
 
     def ours(store: str, policy: str) -> Callable[[], Check]:
         def make() -> Check:
@@ -90,7 +90,7 @@ def cases(url: str) -> list[Case]:
     def redis_py() -> Check:
         client = redis.Redis.from_url(url)
         sha = client.script_load(SCRIPT)
-        return lambda key: client.evalsha(sha, 1, "bare:" + key, MUCH, 1, 3_600_000)
+        return lambda key: client.evalsha(sha, 1, "bare:" + key, HIGH_LIMIT, 1, 3_600_000)
 
     async def ours_async() -> Check:
         limiter = tidegate.AsyncLimiter(url, policies={"api": fixed}, timeout=5.0)
@@ -109,7 +109,7 @@ def cases(url: str) -> list[Case]:
     async def redis_py_async() -> Check:
         client = redis.asyncio.Redis.from_url(url)
         sha = await client.script_load(SCRIPT)
-        return lambda key: client.evalsha(sha, 1, "bare:" + key, MUCH, 1, 3_600_000)
+        return lambda key: client.evalsha(sha, 1, "bare:" + key, HIGH_LIMIT, 1, 3_600_000)
 
     blocking: dict[str, Any] = {
         "tidegate": ours(url, fixed),
@@ -124,10 +124,10 @@ def cases(url: str) -> list[Case]:
         "redis-py asyncio evalsha": redis_py_async,
     }
 
-    def flights(count: int, times: float, bare: float, one_core: bool = False) -> Case:
+    def in_flight(count: int, times: float, bare: float, one_core: bool = False) -> Case:
         goals = {"limits.aio": times, "throttled-py asyncio": times, "redis-py asyncio evalsha": bare}
-        where = ", one core" if one_core else ""
-        return Case(f"asyncio, Redis, {count} in flight{where}", goals, tasks, tasks=count, one_core=one_core)
+        cores = ", one core" if one_core else ""
+        return Case(f"asyncio, Redis, {count} in flight{cores}", goals, tasks, tasks=count, one_core=one_core)
 
     return [
         Case(
@@ -150,20 +150,21 @@ def cases(url: str) -> list[Case]:
             one_core=True,
         ),
         Case("sync, Redis, 8 threads", {"limits": 3, "throttled-py": 3}, blocking, threads=8),
-        flights(64, 10, 9),
-        flights(16, 5, 5),
-        flights(1, 2, 2, one_core=True),
+        in_flight(256, 10, 9),
+        in_flight(64, 10, 9),
+        in_flight(16, 5, 5),
+        in_flight(1, 2, 2, one_core=True),
     ]
 
 
 def pin(server: int, one_core: bool) -> None:
-    """Gives client and server one core each, or one for both."""
+    """Pins client and server to one core each, or both to one."""
     cores = sorted(os.sched_getaffinity(os.getppid()))[:2]
-    ours, theirs = {cores[0]}, {cores[0 if one_core else -1]}
-    for process, where in ((os.getpid(), ours), (server, theirs)):
-        # Threads have their own; those that are made later inherit.
+    client_core, server_core = {cores[0]}, {cores[0 if one_core else -1]}
+    for process, core in ((os.getpid(), client_core), (server, server_core)):
+        # Each thread has its own affinity. Threads that are started later inherit it.
         for thread in os.listdir(f"/proc/{process}/task"):
-            os.sched_setaffinity(int(thread), where)
+            os.sched_setaffinity(int(thread), core)
 
 
 def with_threads(check: Check, threads: int, seconds: float) -> float:
@@ -204,9 +205,9 @@ async def with_tasks(make: Callable[[], Awaitable[Check]], tasks: int, seconds: 
 
     async def work(number: int) -> None:
         nonlocal count
-        mine = KEYS[number:] + KEYS[:number]
+        keys = KEYS[number:] + KEYS[:number]
         while time.perf_counter() < end:
-            for key in mine[:10]:
+            for key in keys[:10]:
                 await check(key)
             count += 10
 
@@ -224,28 +225,28 @@ def measure(case: Case, make: Any, seconds: float) -> float:
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or "").splitlines()[0])
-    words.add_argument("--seconds", type=float, default=1.0, help="each contender, each round")
-    words.add_argument("--rounds", type=int, default=3)
-    words.add_argument("--only", default="", help="cases whose name has one of these words, separated by commas")
-    given = words.parse_args()
+    parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=1.0, help="each contender, each round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose name has one of these words, separated by commas")
+    options = parser.parse_args()
     missed = 0
     with Servers("single") as servers:
         server = int(servers.servers[0]["pid"])
         for case in cases(servers.url):
-            if not any(word in case.name for word in given.only.split(",")):
+            if not any(word in case.name for word in options.only.split(",")):
                 continue
             pin(server, case.one_core)
             rates: dict[str, list[float]] = {name: [] for name in case.contenders}
-            for _ in range(given.rounds):
+            for _ in range(options.rounds):
                 for name, make in case.contenders.items():
-                    rates[name].append(measure(case, make, given.seconds))
+                    rates[name].append(measure(case, make, options.seconds))
             print(f"\n{case.name}")
             for name, found in rates.items():
                 rate = statistics.median(found)
                 line = f"  {name:<26} {rate:>11,.0f} /s   {1e6 / rate:>8.2f} µs"
                 if name in case.goals:
-                    # Pairs of one round had the same noise.
+                    # The pairs of one round ran under the same load.
                     times = statistics.median(a / b for a, b in zip(rates["tidegate"], found, strict=True))
                     reached = times >= case.goals[name]
                     missed += not reached

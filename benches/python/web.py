@@ -1,10 +1,11 @@
 """What a limit costs a web application: requests per second with it as a share of those without, and the CPU time of
-the server per request. Two limits, headers on, one worker; client and server on cores of their own, taken in turns.
+the server per request. Two limits, headers on, one worker; client and server have a core
+each, and the cases are measured alternately.
 
     python benches/python/web.py [--seconds 2] [--rounds 5] [--store redis|memory] [--only flask|fastapi]
 
-Needs: pip install flask gunicorn fastapi uvicorn uvloop httptools flask-limiter slowapi redis. On a machine that does
-other work trust the CPU times: what a request costs is what decides how many there are.
+Needs: pip install flask gunicorn fastapi uvicorn uvloop httptools flask-limiter slowapi redis. On a machine
+that does other work only the CPU times are reliable.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Server:
         time.sleep(0.5)
 
     def cpu(self) -> float:
-        """Seconds of CPU that the process and its workers have had."""
+        """Seconds of CPU time of the process and its workers."""
         total = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -80,8 +81,8 @@ class Server:
         self.process.wait(20)
 
 
-def hammer(port: int, seconds: float) -> int:
-    """Answers within that time, each connection asking again as soon as it has one."""
+def responses_within(port: int, seconds: float) -> int:
+    """The number of responses in that time. Each connection sends the next request as soon as it has a response."""
     selector = selectors.DefaultSelector()
     for _ in range(CONNECTIONS):
         one = socket.create_connection(("127.0.0.1", port))
@@ -89,28 +90,28 @@ def hammer(port: int, seconds: float) -> int:
         one.setblocking(False)
         selector.register(one, selectors.EVENT_READ, bytearray())
         one.send(REQUEST)
-    answers, end = 0, time.perf_counter() + seconds
+    responses, end = 0, time.perf_counter() + seconds
     while time.perf_counter() < end:
         for key, _ in selector.select(0.1):
-            one, held = key.fileobj, key.data
+            one, received = key.fileobj, key.data
             assert isinstance(one, socket.socket)
-            held += one.recv(65536)
-            head = held.find(b"\r\n\r\n")
+            received += one.recv(65536)
+            head = received.find(b"\r\n\r\n")
             if head < 0:
                 continue
-            at = held.lower().find(b"content-length: ")
-            length = int(held[at + 16 : held.find(b"\r\n", at)])
-            if len(held) < head + 4 + length:
+            at = received.lower().find(b"content-length: ")
+            length = int(received[at + 16 : received.find(b"\r\n", at)])
+            if len(received) < head + 4 + length:
                 continue
-            if held[9:12] != b"200":
-                raise SystemExit(f"an answer is no 200: {bytes(held[:400])!r}")
-            answers += 1
-            held.clear()
+            if received[9:12] != b"200":
+                raise SystemExit(f"a response is no 200: {bytes(received[:400])!r}")
+            responses += 1
+            received.clear()
             one.send(REQUEST)
     for key in list(selector.get_map().values()):
         assert isinstance(key.fileobj, socket.socket)
         key.fileobj.close()
-    return answers
+    return responses
 
 
 def measure(framework: str, store: str, seconds: float, rounds: int, cores: tuple[int, int]) -> None:
@@ -119,14 +120,14 @@ def measure(framework: str, store: str, seconds: float, rounds: int, cores: tupl
     costs: dict[str, list[float]] = {which: [] for which in servers}
     try:
         for server in servers.values():
-            hammer(server.port, 0.5)
+            responses_within(server.port, 0.5)
         for _ in range(rounds):
             for which, server in servers.items():
                 before, began = server.cpu(), time.perf_counter()
-                answers = hammer(server.port, seconds)
-                # One who got nothing done on a machine that is too busy counts as one who got one thing done.
-                rates[which].append(max(answers, 1) / (time.perf_counter() - began))
-                costs[which].append((server.cpu() - before) / max(answers, 1) * 1e6)
+                responses = responses_within(server.port, seconds)
+                # On a machine that is too busy there may be no response at all.
+                rates[which].append(max(responses, 1) / (time.perf_counter() - began))
+                costs[which].append((server.cpu() - before) / max(responses, 1) * 1e6)
     finally:
         for server in servers.values():
             server.close()

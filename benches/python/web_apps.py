@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-# Two limits, so high that nobody is refused.
+# Two limits, so high that no request is denied.
 TIDEGATE = "1000000000/hour; 1000000/second"
 PEERS = "1000000000/hour; 1000000/second"
 

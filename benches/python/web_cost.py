@@ -1,9 +1,9 @@
-"""What a limit adds to a request, without a server around the application: CPU time of the thread, the least of many
-short rounds taken in turns. It is steady also where `web.py` is not, on a machine that does other work.
+"""The CPU time that a limit adds to a request, without a server: the least of many short rounds, measured alternately.
+Unlike `web.py` it is reliable on a machine that does other work.
 
     python benches/python/web_cost.py [--store memory|redis]
 
-A server's own work per request comes on top of both sides, so that the share kept behind a server is larger.
+A server adds its own work to both sides, so behind a server the limit costs a smaller share.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "tests" / place) for place in ("python", "servers")]
+sys.path[:0] = [str(HERE.parents[1] / "tests" / folder) for folder in ("python", "servers")]
 
 from web_apps import fastapi_app, flask_app
 
 from client import Servers
 from web import acall, call_wsgi
 
-ROUNDS, EACH = 300, 20
+ROUNDS, REQUESTS = 300, 20
 WHICH = ["bare", "tidegate"]
 
 
-def least(turns: dict[str, Callable[[], None]]) -> dict[str, float]:
+def least_times(work: dict[str, Callable[[], None]]) -> dict[str, float]:
     """Microseconds per request, the least of all rounds."""
-    found = dict.fromkeys(turns, float("inf"))
+    found = dict.fromkeys(work, float("inf"))
     for _ in range(ROUNDS):
-        for name, turn in turns.items():
+        for name, run in work.items():
             began = time.thread_time()
-            turn()
-            found[name] = min(found[name], (time.thread_time() - began) / EACH * 1e6)
+            run()
+            found[name] = min(found[name], (time.thread_time() - began) / REQUESTS * 1e6)
     return found
 
 
 def flask_costs(store: str) -> dict[str, float]:
-    def turn(app: Any) -> Callable[[], None]:
+    def requests_of(app: Any) -> Callable[[], None]:
         def requests() -> None:
-            for _ in range(EACH):
+            for _ in range(REQUESTS):
                 call_wsgi(app)
 
         return requests
 
-    return least({which: turn(flask_app(which, store)) for which in WHICH})
+    return least_times({which: requests_of(flask_app(which, store)) for which in WHICH})
 
 
 def fastapi_costs(store: str) -> dict[str, float]:
     with asyncio.Runner() as runner:
 
-        def turn(app: Any) -> Callable[[], None]:
+        def requests_of(app: Any) -> Callable[[], None]:
             async def requests() -> None:
-                for _ in range(EACH):
+                for _ in range(REQUESTS):
                     await acall(app)
 
             return lambda: runner.run(requests())
 
-        return least({which: turn(fastapi_app(which, store)) for which in WHICH})
+        return least_times({which: requests_of(fastapi_app(which, store)) for which in WHICH})
 
 
 def main() -> None:
