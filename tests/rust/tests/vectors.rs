@@ -3,10 +3,10 @@
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::vectors::{Case, Variant, cases};
 
-/// Files that are not run here, each with its reason. There is none: think twice.
+/// Files that are not run here, each with its reason.
 const SKIPPED: [&str; 0] = [];
 
-/// Cases that the contract asks for and the rules do not keep yet; one that works must leave this list.
+/// Cases that the contract demands and the rules fail; a case that passes must leave this list.
 const PENDING: [&str; 0] = [];
 
 #[test]
@@ -17,12 +17,12 @@ fn hold_over_every_store() {
         cases(&SKIPPED).into_iter().partition(|case| PENDING.contains(&case.name.as_str()));
     assert_eq!(pending.len(), PENDING.len(), "every pending case exists");
     for store in ["memory://", redis, &format!("{redis}?protocol=3"), cluster.url()].map(str::to_owned) {
-        for tasks in [false, true] {
-            let way = Variant { store: store.clone(), tasks };
-            let complaints: Vec<String> = cases.iter().filter_map(|case| case.run(&way).err()).collect();
-            assert!(complaints.is_empty(), "{} complaints\n\n{}", complaints.len(), complaints.join("\n\n"));
+        for is_async in [false, true] {
+            let variant = Variant { store: store.clone(), is_async };
+            let mismatches: Vec<String> = cases.iter().filter_map(|case| case.run(&variant).err()).collect();
+            assert!(mismatches.is_empty(), "{} mismatches\n\n{}", mismatches.len(), mismatches.join("\n\n"));
             for case in &pending {
-                assert!(case.run(&way).is_err(), "{} holds over {way:?}: it is pending no more", case.name);
+                assert!(case.run(&variant).is_err(), "{} holds over {variant:?}: it is pending no more", case.name);
             }
         }
     }

@@ -1,15 +1,16 @@
-//! One limit and key, in the words of the contract: everything that was ever charged, and how much of it counts.
+//! One limit and key as the contract defines it: everything that was ever charged, and how much of it counts.
 //!
-//! What a limit counts never grows by itself, so "when" is always found the same way: by looking for the first
-//! microsecond at which it is so.
+//! What a limit counts never grows by itself. Every question "from when on" is therefore answered in the same way: by a
+//! search for the first microsecond at which it is so.
 
 use tidegate::{Algorithm, Limit};
 
+use super::bucket_level::Level;
 use super::calendar::window_start;
 
-/// The largest number anything counts.
+/// The largest count of any kind.
 const MOST: u128 = (1 << 53) - 1;
-/// A bucket owes at most what drains in 2^52 µs.
+/// At most as many units are missing from a bucket as come back in 2^52 µs.
 const LONGEST_DEBT: u128 = 1 << 52;
 
 #[derive(Clone, Debug)]
@@ -20,48 +21,8 @@ struct Charge {
     last_instant: u64,
 }
 
-/// What is missing from a bucket: whole units, as of the exact moment there were just so many.
-#[derive(Clone, Copy, Debug)]
-struct Level {
-    units: u128,
-    /// The moment, `part / of` µs later.
-    at: u64,
-    part: u128,
-    of: u128,
-}
-
-impl Level {
-    /// Units missing from now on.
-    const fn new(at: u64, units: u128) -> Self {
-        Self { units, at, part: 0, of: 1 }
-    }
-
-    /// Units regained until `moment` at `rate` per `period`, were there enough to regain; and the time since the last
-    /// of them, in µs / rate, rounded down.
-    fn regained(&self, moment: u64, rate: u128, period: u128) -> (u128, u128) {
-        let elapsed = u128::from(moment.saturating_sub(self.at));
-        if self.part == 0 || self.of == rate {
-            let parts = (elapsed * rate).saturating_sub(self.part);
-            return (parts / period, parts % period);
-        }
-        // The rate was another when the moment was written down.
-        let parts = (elapsed * self.of).saturating_sub(self.part) * rate;
-        (parts / (self.of * period), parts % (self.of * period) / self.of)
-    }
-
-    /// The same units in fewer words, as of `moment`.
-    fn at(&self, moment: u64, rate: u128, period: u128) -> Self {
-        let (units, rest) = self.regained(moment, rate, period);
-        if units >= self.units {
-            return Self::new(moment, 0);
-        }
-        let (micros, part) = (rest.div_ceil(rate), rest.div_ceil(rate) * rate - rest);
-        Self { units: self.units - units, at: moment - micros as u64, part, of: rate }
-    }
-}
-
 #[derive(Clone, Debug)]
-struct Held {
+struct HeldUnits {
     expires: u64,
     /// 0 for units that were taken without a hold.
     id: u64,
@@ -76,10 +37,10 @@ pub(super) struct Ledger {
     last: u64,
     /// Windows.
     charges: Vec<Charge>,
-    /// Buckets; none was never seen.
+    /// Buckets; `None` until the first charge.
     level: Option<Level>,
     /// `concurrency`, in the order they expire.
-    held: Vec<Held>,
+    held: Vec<HeldUnits>,
 }
 
 impl Ledger {
@@ -99,22 +60,22 @@ impl Ledger {
         matches!(self.limit.algorithm(), Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket)
     }
 
-    /// Units a bucket regains in a period.
+    /// Units that come back to a bucket in a period.
     fn rate(&self) -> u128 {
         u128::from(self.limit.count().max(1))
     }
 
-    /// A bucket's units come back at whole multiples of one microsecond divided by this.
+    /// Units come back to a bucket at multiples of one microsecond divided by this.
     fn steps(&self) -> u64 {
         steps(&self.limit)
     }
 
-    /// Time does not run backwards.
+    /// The time for this limit, which does not run backwards.
     fn time(&self, now: u64) -> u64 {
         now.max(self.last)
     }
 
-    /// Whether a later version of the limit takes over what was used.
+    /// Whether a later version of the limit continues this usage.
     pub(super) fn is_same(&self, other: &Limit) -> bool {
         let (mine, other_period) = (self.limit.period(), other.period());
         self.limit.algorithm() == other.algorithm()
@@ -125,9 +86,9 @@ impl Ledger {
             }
     }
 
-    /// Takes other numbers. What a bucket misses comes back at the new rate from the moment there were just so many, or
-    /// from the next microsecond when that moment cannot be written down in the new numbers; unless at the old rate
-    /// nothing is missing any more.
+    /// Takes other numbers. The units missing from a bucket come back at the new rate from the moment of its level on, or
+    /// from the next microsecond when the new numbers cannot express that moment; but a bucket that is full at the old
+    /// rate stays full.
     pub(super) fn change(&mut self, limit: &Limit, now: u64) {
         let (old_steps, until) = (self.steps(), self.counts_until());
         let old_rate = self.rate();
@@ -142,7 +103,7 @@ impl Ledger {
         let old_granule = self.granule();
         self.limit = limit.clone();
         if limit.algorithm() == Algorithm::SlidingWindow && self.granule() != old_granule {
-            // Only the granule that is still being filled is read anew.
+            // Only the granule that is still being filled changes its end.
             let (newest, last) = (last_instant(self.last, old_granule), self.last);
             let granule = self.granule();
             for charge in self.charges.iter_mut().filter(|charge| charge.last_instant == newest) {
@@ -180,7 +141,7 @@ impl Ledger {
         }
     }
 
-    /// Units that count at a moment at which nothing was charged since `last`.
+    /// Units that count at a moment, when nothing was charged after `last`.
     fn used(&self, moment: u64) -> u128 {
         let period = self.period();
         match self.limit.algorithm() {
@@ -224,18 +185,18 @@ impl Ledger {
     /// The moment from which nothing counts any more.
     pub(super) fn counts_until(&self) -> u64 {
         let until = self.first(self.last, 0);
-        // What was given back may have filled a bucket since.
+        // A refund may have filled a bucket since.
         let filled = self.level.filter(|level| level.units == 0 && self.fills().is_some());
         filled.map_or(until, |level| until.max(level.at + u64::from(level.part > 0)))
     }
 
-    /// How long a token bucket that begins with fewer tokens than it holds takes to fill; none for everything else.
+    /// How long a token bucket with `initial` below its capacity takes to fill; `None` for every other limit.
     pub(super) fn fills(&self) -> Option<u64> {
         self.limit.initial().filter(|initial| *initial < self.capacity())?;
         Some((u128::from(self.capacity()) * u128::from(self.period())).div_ceil(self.rate()) as u64)
     }
 
-    /// Such a bucket begins.
+    /// Starts such a bucket.
     pub(super) fn begin(&mut self, now: u64) {
         let missing = self.capacity().saturating_sub(self.limit.initial().unwrap_or(u64::MAX));
         self.level = Some(Level::new(now, u128::from(missing)));
@@ -262,7 +223,7 @@ impl Ledger {
         u128::from(self.capacity()).saturating_sub(used) as u64
     }
 
-    /// The moment it is as if unused.
+    /// The moment from which it is as if unused.
     pub(super) fn resets_at(&self, now: u64) -> u64 {
         self.first(now, 0)
     }
@@ -286,7 +247,7 @@ impl Ledger {
             self.level = Some(level);
         } else if self.limit.algorithm() == Algorithm::Concurrency {
             self.held.retain(|held| held.expires > now);
-            self.held.push(Held { expires: now + self.period(), id: hold, units: cost });
+            self.held.push(HeldUnits { expires: now + self.period(), id: hold, units: cost });
             self.held.sort_by_key(|held| held.expires);
         } else {
             let room = match self.limit.algorithm() {
@@ -299,7 +260,7 @@ impl Ledger {
         self.last = now;
     }
 
-    /// Gives back, newest first.
+    /// Refunds, newest charges first.
     pub(super) fn refund(&mut self, now: u64, cost: u64) {
         let now = self.time(now);
         let mut left = u128::from(cost);
@@ -315,7 +276,7 @@ impl Ledger {
                 self.level = Some(level);
             }
         } else if self.limit.algorithm() == Algorithm::Concurrency {
-            let live = |held: &&mut Held| held.expires > now && held.id == 0;
+            let live = |held: &&mut HeldUnits| held.expires > now && held.id == 0;
             self.held.iter_mut().rev().filter(live).for_each(|held| take(&mut held.units));
             self.held.retain(|held| held.units > 0);
         } else {
@@ -326,7 +287,7 @@ impl Ledger {
         }
     }
 
-    /// Makes a hold last another ttl, when it is still there.
+    /// Makes a hold last another ttl, unless it has expired.
     pub(super) fn renew(&mut self, now: u64, id: u64) {
         let (now, ttl) = (self.time(now), self.period());
         if let Some(held) = self.held.iter_mut().find(|held| held.id == id && held.expires > now) {
@@ -336,7 +297,7 @@ impl Ledger {
         }
     }
 
-    /// Gives a hold back.
+    /// Ends a hold.
     pub(super) fn release(&mut self, id: u64) {
         self.held.retain(|held| held.id != id);
     }
@@ -352,7 +313,7 @@ fn steps(limit: &Limit) -> u64 {
     count / common
 }
 
-/// The most units a bucket owes.
+/// The most units that can be missing from a bucket.
 fn most_missing(limit: &Limit) -> u128 {
     (LONGEST_DEBT * u128::from(limit.count().max(1)) / u128::from(limit.period().micros())).min(MOST)
 }

@@ -1,0 +1,181 @@
+//! What one policy and key has used: a ledger for each limit, and a block.
+
+use tidegate::Policy;
+
+use super::ledger::Ledger;
+use crate::decision_values::{DecisionValues, LimitValues};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Usage {
+    pub(super) ledgers: Vec<Ledger>,
+    pub(super) blocked_until: u64,
+}
+
+impl Usage {
+    /// As another version of the policy reads it: each limit takes the ledger of the first limit that is the same.
+    pub(super) fn read_by(&self, policy: &Policy, now: u64) -> Self {
+        let mut old: Vec<Ledger> = self.ledgers.clone();
+        let ledgers = policy.limits().iter().map(|limit| {
+            let same = old.iter().position(|ledger| ledger.is_same(limit));
+            same.map_or_else(
+                || Ledger::new(limit),
+                |index| {
+                    let mut ledger = old.remove(index);
+                    ledger.change(limit, now);
+                    ledger
+                },
+            )
+        });
+        Self { ledgers: ledgers.collect(), blocked_until: self.blocked_until }
+    }
+
+    /// The positions of the buckets with `initial` that the next call starts: those that were never used, or all of them
+    /// when the key has expired. It expires when nothing has counted for as long as the slowest such bucket takes to fill.
+    pub(super) fn unstarted(&self, now: u64) -> Vec<usize> {
+        let idle = self.ledgers.iter().map(Ledger::counts_until).fold(self.blocked_until, u64::max);
+        let fills: Vec<Option<u64>> = self.ledgers.iter().map(Ledger::fills).collect();
+        let forgotten = idle + fills.iter().flatten().max().unwrap_or(&0) <= now;
+        let begins = |index: &usize| fills[*index].is_some() && (forgotten || self.ledgers[*index].is_blank());
+        (0..self.ledgers.len()).filter(begins).collect()
+    }
+
+    /// Starts those buckets.
+    fn start(&mut self, now: u64) {
+        for index in self.unstarted(now) {
+            self.ledgers[index].begin(now);
+        }
+    }
+
+    fn started(&self, now: u64) -> Self {
+        let mut started = self.clone();
+        started.start(now);
+        started
+    }
+
+    pub(super) fn has_ended(&self, now: u64) -> bool {
+        let buckets = self
+            .ledgers
+            .iter()
+            .filter(|ledger| ledger.limit.initial().is_some_and(|initial| initial < ledger.capacity()));
+        self.blocked_until <= now
+            && self.ledgers.iter().all(|ledger| ledger.counts_until() <= now)
+            && buckets.count() == self.unstarted(now).len()
+    }
+
+    pub(super) fn admits(&self, now: u64, cost: u64) -> bool {
+        self.blocked_until <= now && self.started(now).ledgers.iter().all(|ledger| ledger.admits(now, cost))
+    }
+
+    /// Whether each limit refuses a cost.
+    pub(super) fn refusing(&self, now: u64, cost: u64) -> Vec<bool> {
+        self.started(now).ledgers.iter().map(|ledger| !ledger.admits(now, cost)).collect()
+    }
+
+    pub(super) fn charge(&mut self, now: u64, cost: u64, hold: u64) {
+        self.start(now);
+        self.ledgers.iter_mut().for_each(|ledger| ledger.charge(now, cost, hold));
+    }
+
+    pub(super) fn refund(&mut self, now: u64, cost: u64) {
+        let unstarted = self.unstarted(now);
+        for (index, ledger) in self.ledgers.iter_mut().enumerate() {
+            // Nothing was charged to a bucket that no call has started.
+            if !unstarted.contains(&index) {
+                ledger.refund(now, cost);
+            }
+        }
+    }
+
+    /// Changes the state as a denial does.
+    pub(super) fn deny(&mut self, policy: &Policy, now: u64, cost: u64, hold: u64) {
+        let options = policy.options();
+        let blocked = self.blocked_until > now;
+        if options.count_denied {
+            self.charge(now, cost, hold);
+        } else if !blocked {
+            self.start(now);
+        }
+        if let (false, Some(period)) = (blocked, options.block_for) {
+            self.blocked_until = now + period.micros();
+        }
+    }
+
+    /// The answer to a call of `cost`. `refusing` says which limits refused it before the charge; all other values are those
+    /// after it.
+    pub(super) fn answer(
+        &self,
+        policy: &Policy,
+        now: u64,
+        cost: u64,
+        admitted: bool,
+        charged: u64,
+        refusing: &[bool],
+    ) -> DecisionValues {
+        let shadow = policy.options().shadow && !admitted;
+        let views: Vec<(Ledger, Option<u64>)> = self
+            .started(now)
+            .ledgers
+            .into_iter()
+            .map(|ledger| {
+                let admits_at = ledger.admits_at(now, cost);
+                (ledger, admits_at)
+            })
+            .collect();
+        let limits: Vec<LimitValues> = views
+            .iter()
+            .zip(refusing)
+            .map(|((ledger, admits_at), refused)| LimitValues {
+                algorithm: ledger.limit.algorithm().name().to_owned(),
+                limit: ledger.capacity(),
+                period: ledger.limit.period().micros(),
+                remaining: ledger.remaining(now),
+                retry_after: if admitted { Some(0) } else { admits_at.map(|at| at - now) },
+                reset_after: ledger.resets_at(now) - now,
+                exceeded: !admitted && *refused,
+            })
+            .collect();
+        let blocked = self.blocked_until.saturating_sub(now);
+        let mut waits = limits.iter().map(|limit| limit.retry_after);
+        let wait = waits.try_fold(blocked, |longest, wait| wait.map(|wait| longest.max(wait)));
+        let binding = binding(&limits);
+        let delay = views.iter().map(|(ledger, _)| ledger.delay(now, charged)).max();
+        DecisionValues {
+            allowed: admitted || shadow,
+            shadow,
+            limit: binding.limit,
+            remaining: if blocked > 0 { 0 } else { binding.remaining },
+            retry_after: if admitted || shadow { Some(0) } else { wait },
+            reset_after: binding.reset_after,
+            delay: if admitted { delay.unwrap_or(0) } else { 0 },
+            limits,
+            decisions: Vec::new(),
+        }
+    }
+}
+
+/// The limit that refused and takes longest, else the limit with the smallest share left; the first of equals.
+fn binding(limits: &[LimitValues]) -> &LimitValues {
+    let mut best = &limits[0];
+    for limit in &limits[1..] {
+        let better = match (limit.exceeded, best.exceeded) {
+            (true, true) => match (limit.retry_after, best.retry_after) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some(wait), Some(longest)) => wait > longest,
+            },
+            (exceeded, false) if exceeded => true,
+            (false, true) => false,
+            _ => is_tighter((limit.remaining, limit.limit), (best.remaining, best.limit)),
+        };
+        if better {
+            best = limit;
+        }
+    }
+    best
+}
+
+/// Whether less is left of the first than of the second, in proportion.
+pub(super) fn is_tighter((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) -> bool {
+    u128::from(left) * u128::from(other_limit.max(1)) < u128::from(other_left) * u128::from(limit.max(1))
+}

@@ -1,0 +1,192 @@
+//! The calls of a step, on the limiter and on the model.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::policy::Format;
+use tidegate::{Decision, Error, HoldAnswer, Policy, PolicyFile};
+
+use super::Mismatch;
+use super::run::{NamedDecision, Run, policies};
+use crate::any_limiter::AnyLimiter;
+use crate::decision_values::DecisionValues;
+
+/// What the limiter and the model answered, in the form of `expect` in a step; or why the call failed. `None` for the model
+/// where the call has no answer to compare.
+pub(super) type Outcome = Result<(Value, Option<Value>), Error>;
+
+impl Run {
+    /// Runs a call on the limiter and on the model. `None` when Rust cannot express the call.
+    pub(super) fn act(&mut self, action: &str, step: &Value) -> Result<Option<Outcome>, Mismatch> {
+        if action == "change" {
+            let policies = policies(step).ok_or("a change has a policy or policies")?;
+            let text = self.file.write(&policies);
+            let result = self.limiter.reload();
+            if result.is_ok() {
+                self.policies = PolicyFile::parse(&text, Format::Json, None).map_err(|error| error.to_string())?;
+            }
+            return Ok(Some(result.map(|()| (json!({}), None))));
+        }
+        if action == "check_all" {
+            return self.check_all(step).map(Some);
+        }
+        if let Some(of) = step.get("of").and_then(Value::as_str) {
+            return self.follow_up(action, of, step);
+        }
+        let name = step.get("policy").map_or(Some("p"), Value::as_str).ok_or("a policy is named")?.to_owned();
+        let Some(key) = text(&step["key"]) else { return Ok(None) };
+        let Some(cost) = step.get("cost").map_or(Some(1), Value::as_u64) else { return Ok(None) };
+        let meta = step.get("meta").map(|meta| text(meta).ok_or("meta is a text")).transpose()?;
+        let meta = meta.map(String::into_bytes);
+        let length = || step["for"].as_u64().map(Duration::from_micros).ok_or("a block has a length");
+        let decided = |decision: &Decision| DecisionValues::of(decision).json();
+        // The model runs only calls that the limiter accepts.
+        let result = match action {
+            "check" => match self.limiter.check(&*name, &key, cost, meta.clone()) {
+                Err(error) => Err(error),
+                Ok(decision) => {
+                    let said = self.model.check(&self.policy(&name)?, &key, cost, meta.as_deref());
+                    let found = decided(&decision);
+                    if let Some(label) = step.get("as").and_then(Value::as_str) {
+                        let charged = if said.allowed && !said.shadow { cost } else { 0 };
+                        self.named.insert(label.to_owned(), NamedDecision { decision, charged, policy: name, key });
+                    }
+                    Ok((found, Some(said.json())))
+                }
+            },
+            "peek" => match self.limiter.peek(&*name, &key, cost) {
+                Err(error) => Err(error),
+                Ok(decision) => {
+                    Ok((decided(&decision), Some(self.model.peek(&self.policy(&name)?, &key, cost).json())))
+                }
+            },
+            "hold" => match self.limiter.hold(&*name, &key, cost) {
+                Err(error) => Err(error),
+                Ok(hold) => {
+                    let (said, number) = self.model.hold(&self.policy(&name)?, &key, cost);
+                    match (hold, number) {
+                        (HoldAnswer::Held(hold), Some(number)) => {
+                            let found = decided(hold.decision());
+                            let label = step["as"].as_str().ok_or("a hold has a name")?.to_owned();
+                            self.holds.insert(label, (hold, number, name, key));
+                            Ok((found, Some(said.json())))
+                        }
+                        (HoldAnswer::Denied(decision), None) => Ok((decided(&decision), Some(said.json()))),
+                        (hold, _) => return Err(format!("said {hold:?}\nmodel {said:?}")),
+                    }
+                }
+            },
+            "charge" => match self.limiter.charge(&*name, &key, cost) {
+                Err(error) => Err(error),
+                Ok(_) => {
+                    self.model.charge(&self.policy(&name)?, &key, cost);
+                    Ok((json!({}), None))
+                }
+            },
+            "refund" => match self.limiter.refund(&*name, &key, cost) {
+                Err(error) => Err(error),
+                Ok(_) => {
+                    self.model.refund(&self.policy(&name)?, &key, cost);
+                    Ok((json!({}), None))
+                }
+            },
+            "block" => match self.limiter.block(&*name, &key, length()?) {
+                Err(error) => Err(error),
+                Ok(()) => {
+                    self.model.block(&self.policy(&name)?, &key, length()?.as_micros() as u64);
+                    Ok((json!({}), None))
+                }
+            },
+            "unblock" => match self.limiter.unblock(&*name, &key) {
+                Err(error) => Err(error),
+                Ok(()) => {
+                    self.model.block(&self.policy(&name)?, &key, 0);
+                    Ok((json!({}), None))
+                }
+            },
+            "clear" => match self.limiter.clear(&*name, &key) {
+                Err(error) => Err(error),
+                Ok(()) => {
+                    self.model.clear(&self.policy(&name)?, &key);
+                    Ok((json!({}), None))
+                }
+            },
+            "journal" => match self.limiter.journal(&*name, &key) {
+                Err(error) => Err(error),
+                Ok(attempts) => {
+                    let line = |at: u64, allowed: bool, cost: u64, meta: Option<&Vec<u8>>| {
+                        let meta = meta.map(|meta| String::from_utf8_lossy(meta).into_owned());
+                        json!({ "at": at as i64 - self.start as i64, "allowed": allowed, "cost": cost, "meta": meta })
+                    };
+                    let said = attempts.iter().map(|one| line(one.at, one.allowed, one.cost, one.meta.as_ref()));
+                    let modelled = self.model.journal(&self.policy(&name)?, &key);
+                    let modelled = modelled.iter().map(|one| line(one.at, one.allowed, one.cost, one.meta.as_ref()));
+                    Ok((
+                        json!({ "attempts": said.collect::<Vec<_>>() }),
+                        Some(json!({ "attempts": modelled.collect::<Vec<_>>() })),
+                    ))
+                }
+            },
+            _ => return Err(format!("a step cannot {action:?}")),
+        };
+        Ok(Some(result))
+    }
+
+    /// `settle` and `release`, which refer to a decision or a hold that an earlier step named.
+    fn follow_up(&mut self, action: &str, of: &str, step: &Value) -> Result<Option<Outcome>, Mismatch> {
+        match action {
+            "settle" => {
+                let Some(actual) = step["cost"].as_u64() else { return Ok(None) };
+                let named = self.named.get(of).ok_or("no check has that name")?;
+                let result = self.limiter.settle(&named.decision, actual);
+                if result.is_ok() {
+                    let (policy, key, charged) = (self.policy(&named.policy)?, named.key.clone(), named.charged);
+                    self.model.settle(&policy, &key, charged, actual);
+                }
+                Ok(Some(result.map(|()| (json!({}), None))))
+            }
+            "release" => {
+                let (hold, number, policy, key) = self.holds.remove(of).ok_or("no hold has that name")?;
+                match &self.limiter {
+                    AnyLimiter::Blocking(_) => drop(hold),
+                    // The task that gives it back needs the runtime.
+                    AnyLimiter::Async(_, runtime) => runtime.block_on(async { drop(hold) }),
+                }
+                self.model.release(&self.policy(&policy)?, &key, number);
+                Ok(Some(Ok((json!({}), None))))
+            }
+            _ => Err(format!("{action:?} refers to nothing that a step named")),
+        }
+    }
+
+    fn check_all(&mut self, step: &Value) -> Result<Outcome, Mismatch> {
+        let mut entries: Vec<(String, String, u64)> = Vec::new();
+        for entry in step["entries"].as_array().ok_or("check_all has entries")? {
+            let policy = entry["policy"].as_str().ok_or("an entry names a policy")?.to_owned();
+            let key = text(&entry["key"]).ok_or("an entry has a key")?;
+            entries.push((policy, key, entry.get("cost").map_or(Some(1), Value::as_u64).ok_or("an entry has a cost")?));
+        }
+        Ok(match self.limiter.check_all(&entries) {
+            Err(error) => Err(error),
+            Ok(decision) => {
+                let policies: Vec<Policy> =
+                    entries.iter().map(|(name, ..)| self.policy(name)).collect::<Result<_, _>>()?;
+                let asked: Vec<(&Policy, &str, u64)> = policies
+                    .iter()
+                    .zip(&entries)
+                    .map(|(policy, (_, key, cost))| (policy, key.as_str(), *cost))
+                    .collect();
+                Ok((DecisionValues::of(&decision).json(), Some(self.model.check_all(&asked).json())))
+            }
+        })
+    }
+}
+
+/// A text: written out, or as `{"repeat": "k", "times": 10000}`. `None` when it is something else.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Object(_) => Some(value["repeat"].as_str()?.repeat(value["times"].as_u64()? as usize)),
+        _ => None,
+    }
+}

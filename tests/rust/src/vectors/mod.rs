@@ -1,0 +1,86 @@
+//! Runs `tests/vectors`: behaviour as data, as `tests/vectors/README.md` describes it. Every step runs on a limiter and on
+//! the model. Both must give the expected answer, so a wrong vector is found as well as a wrong rule.
+
+mod calls;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use run::Run;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors");
+/// Redis expires keys in real time, at least a quarter of a second after they have lost their meaning by the given clock. A
+/// run that took longer, on a busy machine, proves nothing and is repeated.
+const CONCLUSIVE: Duration = Duration::from_millis(200);
+
+/// A store and the limiter that uses it.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The store's URL.
+    pub store: String,
+    /// Through an `AsyncLimiter`.
+    pub is_async: bool,
+}
+
+/// One case of a vector file.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The file and the case.
+    pub name: String,
+    value: Value,
+}
+
+/// The cases of all files except those in `skipped`.
+///
+/// # Panics
+/// When a file cannot be read.
+#[must_use]
+pub fn cases(skipped: &[&str]) -> Vec<Case> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(FOLDER)
+        .expect("tests/vectors is there")
+        .map(|entry| entry.expect("it can be listed").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            !name.ends_with(".schema.json") && !skipped.contains(&name)
+        })
+        .collect();
+    files.sort();
+    files.iter().flat_map(|path| read(path)).collect()
+}
+
+fn read(path: &Path) -> Vec<Case> {
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let text = std::fs::read_to_string(path).expect("a readable file");
+    let file: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}.json: {error}"));
+    assert!(file["about"].is_string(), "{name}.json says what it is about");
+    let cases = file["cases"].as_array().unwrap_or_else(|| panic!("{name}.json has cases"));
+    cases
+        .iter()
+        .map(|case| Case { name: format!("{name}: {}", case["name"].as_str().expect("a name")), value: case.clone() })
+        .collect()
+}
+
+/// An answer that is not the expected one.
+pub type Mismatch = String;
+
+impl Case {
+    /// Runs all steps.
+    ///
+    /// # Errors
+    /// The first mismatch: which step, what was expected and what was answered.
+    pub fn run(&self, variant: &Variant) -> Result<(), Mismatch> {
+        let mut tries = 0;
+        loop {
+            let began = Instant::now();
+            let result = Run::new(self, variant).and_then(|mut run| run.steps(&self.value));
+            tries += 1;
+            if result.is_ok() || began.elapsed() < CONCLUSIVE || tries == 10 {
+                return result.map_err(|mismatch| format!("{} over {variant:?}: {mismatch}", self.name));
+            }
+        }
+    }
+}
