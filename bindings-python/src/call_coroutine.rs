@@ -205,7 +205,7 @@ impl Drop for CallCoroutine {
             let warned = PyErr::warn(
                 py,
                 &py.get_type::<PyRuntimeWarning>(),
-                c"a call of AsyncLimiter was never awaited: nothing was asked",
+                c"a call of AsyncLimiter was never awaited: it was not made",
                 1,
             );
             if let Err(error) = warned {

@@ -19,7 +19,7 @@ pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
 }
 
 fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
-    let message = format!("a cost of {} is no cost: it must be a whole number from 1 to 2^53 - 1", shown(given));
+    let message = format!("a cost of {} is not valid: it must be a whole number from 1 to 2^53 - 1", shown(given));
     raise(Error::new(ErrorKind::CostInvalid, message))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn not_a_key(message: String) -> PyErr {
 /// The key as UTF-8.
 #[inline]
 pub(crate) fn utf8<'a>(key: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
-    key.to_str().map_err(|_| not_a_key(format!("the key {} is no text that UTF-8 can write", shown(key))))
+    key.to_str().map_err(|_| not_a_key(format!("the key {} cannot be written as UTF-8", shown(key))))
 }
 
 /// The metadata of a check: bytes, or text as UTF-8.
@@ -86,7 +86,7 @@ fn micros(seconds: f64) -> Option<u64> {
 
 /// A length of time: a number of seconds, from 0 on.
 pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let wrong = || config(format!("{} is no length of time: give a number of seconds from 0 on", shown(given)));
+    let wrong = || config(format!("{} is not a length of time: give a number of seconds from 0 on", shown(given)));
     seconds_of(given).and_then(micros).map(Duration::from_micros).ok_or_else(wrong)
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn period(given: &Bound<'_, PyAny>) -> PyResult<Period> {
     }
     let wrong = || {
         crate::error::policy(format!(
-            "{} is no period: give a number of seconds, or a text such as \"10m\" or \"month\"",
+            "{} is not a period: give a number of seconds, or a text such as \"10m\" or \"month\"",
             shown(given)
         ))
     };

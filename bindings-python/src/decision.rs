@@ -171,17 +171,17 @@ impl Decision {
     fn __hash__(&self) -> u64 {
         use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
         let one = &self.inner;
-        let told = (one.policy(), one.key(), one.cost(), one.allowed(), one.remaining(), one.reset_at());
-        BuildHasherDefault::<DefaultHasher>::default().hash_one(told)
+        let fields = (one.policy(), one.key(), one.cost(), one.allowed(), one.remaining(), one.reset_at());
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(fields)
     }
 
     #[pyo3(signature = () -> "tuple[object, ...]")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let parts = tidegate::host::Parts::of(&self.inner);
         let policy = Policy { inner: parts.policy };
-        let said =
+        let arguments =
             (policy, parts.key, parts.cost, parts.charged, PyTuple::new(py, parts.numbers)?, self.decisions(py)?);
-        Ok((py.import("tidegate._tidegate")?.getattr("restore_decision")?, said).into_pyobject(py)?.into_any())
+        Ok((py.import("tidegate._tidegate")?.getattr("restore_decision")?, arguments).into_pyobject(py)?.into_any())
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

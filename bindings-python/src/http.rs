@@ -58,7 +58,7 @@ fn field_name<'py>(py: Python<'py>, name: &'static str) -> PyResult<&'py FieldNa
         http::NAMES.map(made).into()
     });
     let found = names.iter().find(|known| known.name == name);
-    found.ok_or_else(|| config(format!("{name} is no field that is known here")))
+    found.ok_or_else(|| config(format!("{name} is not a field that the module knows")))
 }
 
 #[pymethods]

@@ -25,7 +25,7 @@ fn to_algorithm(given: &Bound<'_, PyAny>) -> PyResult<Algorithm> {
 }
 
 fn to_number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let wrong = || policy(format!("{} is no whole number from 0 on", crate::convert::shown(given)));
+    let wrong = || policy(format!("{} is not a whole number from 0 on", crate::convert::shown(given)));
     if given.is_instance_of::<pyo3::types::PyBool>() {
         return Err(wrong());
     }

@@ -169,7 +169,7 @@ impl LoopCompletions {
         Ok(future.unbind())
     }
 
-    /// Nobody wants the answer with this ticket any more.
+    /// The future with this ticket was cancelled.
     fn discard(&self, ticket: u64, may_arrive: bool) {
         let pending = self.futures.lock().take(ticket);
         drop(pending);

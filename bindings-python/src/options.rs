@@ -68,9 +68,8 @@ impl LimiterOptions<'_, '_> {
                 }
             }
         }
-        let choice = to_choice(&on_store_error).ok_or_else(|| {
-            config(format!("on_store_error {on_store_error:?} is no choice: use one of {}", choices()))
-        })?;
+        let choice = to_choice(&on_store_error)
+            .ok_or_else(|| config(format!("on_store_error is one of {}, not {on_store_error:?}", choices())))?;
         builder = builder.prefix(&prefix).on_store_error(choice);
         builder = builder.timeout(named_seconds("timeout", timeout)?);
         builder = builder.deny_cache(named_seconds("deny_cache", deny_cache)?);

@@ -199,7 +199,7 @@ def test_settle(adapter: Adapter) -> None:
 def test_several_policies_in_one_step(adapter: Adapter) -> None:
     limiter = Limiter(policies={"user": "2/minute", "all": "10/minute"})
     client = lambda request: adapter.header(request, "X-Who")  # noqa: E731
-    made = adapter.make([("user", client), ("all", "everybody", 2)], limiter=limiter)
+    made = adapter.make([("user", client), ("all", "everyone", 2)], limiter=limiter)
     seen = made.get(headers={"X-Who": "a"})
     assert set(seen.items("RateLimit")) == set(seen.items("RateLimit-Policy")) == {"user", "all"}
     assert made.get(headers={"X-Who": "a"}).status == 200
@@ -207,7 +207,7 @@ def test_several_policies_in_one_step(adapter: Adapter) -> None:
     assert seen.status == 429
     assert json.loads(seen.body)["violated-policies"] == ["user"]
     # All or nothing: a request that one policy denies is not charged to the other.
-    assert limiter.peek("all", "everybody").remaining == 6
+    assert limiter.peek("all", "everyone").remaining == 6
 
 
 def test_a_hold_lasts_as_long_as_the_request(adapter: Adapter) -> None:

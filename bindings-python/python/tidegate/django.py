@@ -110,7 +110,7 @@ def _with_limits(view: Any, limits: list[_ViewLimit | None]) -> Any:
         request = next((one for one in args if isinstance(one, HttpRequest)), None)
         if request is not None and not hasattr(request, NAME):
             raise ConfigError(
-                f"{_name_of(view)} has a limit, but nobody enforces it: "
+                f"{_name_of(view)} has a limit that is not enforced: "
                 "put 'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
             )
 

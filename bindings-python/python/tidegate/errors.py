@@ -22,7 +22,7 @@ __all__ = [
 class TidegateError(Exception):
     """The base class of all exceptions of Tidegate.
 
-    `code` is stable and the same in Rust, Python and Node; `message` is one sentence that says what was wrong.
+    `code` is stable and the same in Rust, Python and Node; `message` is one sentence about what was wrong.
     """
 
     code: str
@@ -49,7 +49,7 @@ class PolicyError(TidegateError, ValueError):
     """A policy, a limit, a notation or a policy file is wrong (`policy_invalid`), or the limiter has no policy of that
     name (`policy_unknown`).
 
-    `line` and `column` say where in `file` or in `text`, counted from 1. They are None for an error without a position.
+    `line` and `column` are the position in `file` or in `text`, counted from 1. They are None for an error without a position.
     """
 
     file: str | None

@@ -53,7 +53,7 @@ class Admission:
 
     @property
     def charges(self) -> Sequence[Charge]:
-        """What was charged. For a limit that was checked in one native call, the Decision says it."""
+        """What was charged. For a limit that was checked in one native call it is made from the Decision."""
         if self._charges is None:
             decision = self.decision
             charge = Charge(self.bound, self.bound.entry, decision.key, decision.cost)
@@ -171,7 +171,7 @@ def give_back(charges: Iterable[Charge]) -> Steps[None]:
 
 
 def refund(admission: Admission, request: Request, response: Response) -> Steps[None]:
-    """Refunds the charges for which `refund_when` says so, as soon as the response is known."""
+    """Refunds the charges for which `refund_when` returns true, as soon as the response is known."""
     for charge in admission.charges:
         when = charge.bound.refund_when
         if when is None or charge.returned or _decision_of(admission, charge).shadow:
@@ -182,7 +182,7 @@ def refund(admission: Admission, request: Request, response: Response) -> Steps[
 
 
 def settle(admission: Admission, request: Request, response: Response) -> Steps[None]:
-    """Charges what `settle` says that the request really cost, after the work. None leaves a charge as it is."""
+    """Settles the charges with the actual cost that `settle` returns, after the work. None leaves a charge as it is."""
     for charge in admission.charges:
         actual = charge.bound.settle
         if actual is None or charge.returned or _decision_of(admission, charge).shadow:

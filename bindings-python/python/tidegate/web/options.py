@@ -12,19 +12,19 @@ from .keys import Key
 class LimitOptions(TypedDict, total=False):
     """The options of one limit. Given to a layer, they are the defaults of its limits."""
 
-    # Makes the key of a request; a text is one key for all requests. The client's address by default.
+    # The key of a request: a Key, a function of the request, or one text for all. The client's address by default.
     key: Key | str | Callable[..., Any] | None
     # The units that a request consumes, or a function of the request; 1 by default.
     cost: int | Callable[..., Any]
-    # Says of a request that it is not limited.
+    # A function of the request; true exempts the request.
     skip: Callable[..., Any] | None
-    # Makes the response to a refused request, from the request and the Decision; None leaves it to the layer.
+    # A function of a denied request and its Decision that returns the response, or None for the default one.
     on_denied: Callable[..., Any] | None
     # The header fields of responses: "both", the default, "ietf", "legacy" or "off".
     headers: str
-    # Says of a request and its response that the cost is given back.
+    # A function of the request and its response; true gives the cost back.
     refund_when: Callable[..., Any] | None
-    # Says of a request and its response what the request really cost.
+    # A function of the request and its response that returns the actual cost.
     settle: Callable[..., Any] | None
     # The HTTP methods that are limited; all of them by default.
     methods: Iterable[str] | None
