@@ -1,6 +1,10 @@
 import { inspect } from 'node:util';
 
-import {
+import * as layout from './layout.js';
+import { native } from './native.js';
+import type { Algorithm, PolicyRef } from './policy.js';
+
+const {
   ALGORITHM_COUNT,
   ALLOWED,
   CHARGED,
@@ -29,9 +33,7 @@ import {
   SIMPLE,
   SOURCE_SHIFT,
   UNAVAILABLE,
-} from './layout.js';
-import { native } from './native.js';
-import type { Algorithm, PolicyRef } from './policy.js';
+} = layout;
 
 /**
  * What answered: the store, this process from a denial it remembered or from units it had taken in advance, or

@@ -1,10 +1,12 @@
 import { performance } from 'node:perf_hooks';
 
 import type { ManualClock } from './clock.js';
-import type { DecisionNumbers } from './decision.js';
-import { AT, DENIED_FOR, HEADER, NEVER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } from './layout.js';
+import type { Decision, DecisionNumbers } from './decision.js';
+import * as layout from './layout.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
+
+const { AT, DENIED_FOR, HEADER, NEVER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } = layout;
 
 /** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
 const MAX_DENIALS = 65_536;
@@ -19,6 +21,7 @@ interface Denial {
   readonly receivedAt: number;
   /** When it ends. It is counted from the moment the call was sent, so that no denial lasts too long. */
   readonly until: number;
+  /** The numbers of its first repetition. */
   readonly numbers: DecisionNumbers;
 }
 
@@ -78,7 +81,9 @@ export class DenyCache {
     if (sentAt < this.#allForgottenAt || sentAt <= (this.#forgottenAt.get(key) ?? -1)) return;
     if (this.#denials.size >= MAX_DENIALS) this.#denials.clear();
     const until = sentAt + numbers[DENIED_FOR] * SHARE_OF_TIME;
-    this.#denials.set(key, { policyRef, receivedAt: this.now(), until, numbers });
+    const repeated = numbers.slice() as [...DecisionNumbers];
+    repeated[HEADER] |= FROM_DENY_CACHE;
+    this.#denials.set(key, { policyRef, receivedAt: this.now(), until, numbers: repeated });
   }
 
   /** Forgets a key, because units may have been given back to it. */
@@ -86,6 +91,23 @@ export class DenyCache {
     this.#denials.delete(key);
     if (this.#forgottenAt.size >= MAX_DENIALS) this.forgetAll();
     this.#forgottenAt.set(key, this.now());
+  }
+
+  /** Forgets a key before and after a call that may give units back to it. */
+  async forgetDuring<T>(key: string, call: T | Promise<T>): Promise<T> {
+    this.forget(key);
+    try {
+      return await call;
+    } finally {
+      this.forget(key);
+    }
+  }
+
+  /** Forgets a key that is admitted now: another process may have given units back to it. */
+  async forgetIfAllowed(key: string, answer: Promise<Decision>): Promise<Decision> {
+    const decision = await answer;
+    if (decision.allowed) this.forget(key);
+    return decision;
   }
 
   /** Forgets all keys. */
@@ -103,7 +125,6 @@ function minus(wait: number, passed: number): number {
 /** The same denial so many microseconds later. */
 function later(numbers: DecisionNumbers, passed: number): DecisionNumbers {
   const copy = numbers.slice() as [...DecisionNumbers];
-  copy[HEADER] |= FROM_DENY_CACHE;
   copy[RETRY_AFTER] = minus(copy[RETRY_AFTER], passed);
   copy[RESET_AFTER] = minus(copy[RESET_AFTER], passed);
   copy[AT] += passed;

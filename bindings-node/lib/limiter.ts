@@ -12,7 +12,7 @@ import { chargedOf, Decision, policyRefOf, sourceNumberOf } from './decision.js'
 import { DenyCache } from './deny-cache.js';
 import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
 import { type Hold, Holds } from './hold.js';
-import { CHARGE, CHECK, PEEK, REFUND, SETTLE } from './layout.js';
+import * as layout from './layout.js';
 import { builderOf, type LimiterOptions } from './limiter-options.js';
 import { LOOP_CAN_POLL, throwIfFailed, unwrap } from './native.js';
 import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
@@ -21,6 +21,8 @@ import { StoreChangeReporter } from './store-changes.js';
 import type { CallTarget } from './tasks.js';
 import { Transport } from './transport.js';
 import { wrapped } from './wrap.js';
+
+const { CHARGE, CHECK, PEEK, REFUND, SETTLE } = layout;
 
 /** Whether usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
@@ -115,22 +117,10 @@ export class Limiter {
         const denial = this.#denyCache.find(policyRef, key, cost);
         if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
       } else if (kind !== PEEK) {
-        return this.#forgettingDenials(key, this.#transport.call(kind, policyRef, key, cost, charged));
+        return this.#denyCache.forgetDuring(key, this.#transport.call(kind, policyRef, key, cost, charged));
       }
     }
     return this.#transport.call(kind, policyRef, key, cost, charged);
-  }
-
-  /** Forgets the denials of a key before and after a call that may give units back to it. */
-  async #forgettingDenials<T>(key: string, call: T | Promise<T>): Promise<T> {
-    const denyCache = this.#denyCache;
-    if (denyCache === undefined) return call;
-    denyCache.forget(key);
-    try {
-      return await call;
-    } finally {
-      denyCache.forget(key);
-    }
   }
 
   #target(policy: PolicyLike, key: string, cost: number): CallTarget {
@@ -161,14 +151,7 @@ export class Limiter {
   /** Asks without consuming. */
   peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
     const answer = this.#call(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
-    return this.#denyCache?.has(key) ? this.#forgetIfAllowed(key, answer) : answer;
-  }
-
-  /** A key that is admitted now is no longer denied: another process may have given units back. */
-  async #forgetIfAllowed(key: string, answer: Promise<Decision>): Promise<Decision> {
-    const decision = await answer;
-    if (decision.allowed) this.#denyCache?.forget(key);
-    return decision;
+    return this.#denyCache?.has(key) ? this.#denyCache.forgetIfAllowed(key, answer) : answer;
   }
 
   /** Consumes even past the limit: windows count it, buckets go into debt. */
@@ -241,7 +224,7 @@ export class Limiter {
   async #change(policy: PolicyLike, key: string, start: (ticket: number, policy: number) => number): Promise<void> {
     const target = this.#target(policy, key, 1);
     const task = this.#transport.tasks.begin([target], (ticket) => start(ticket, target.policyRef.id));
-    await this.#forgettingDenials(key, task);
+    await (this.#denyCache?.forgetDuring(key, task) ?? task);
   }
 
   /** Denies the key for that many milliseconds, whatever its usage. */

@@ -6,7 +6,12 @@ import { Decision, emptyDecision, lengthOf, numbersAt } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import {
+import * as layout from './layout.js';
+import { type native, takeError } from './native.js';
+import type { PolicyRef } from './policy.js';
+import { Tasks } from './tasks.js';
+
+const {
   ANSWER_HEADER,
   ANSWER_TICKET,
   ANSWER_VALUE,
@@ -23,10 +28,7 @@ import {
   KIND_MASK,
   NOTHING,
   TOO_MANY,
-} from './layout.js';
-import { type native, takeError } from './native.js';
-import type { PolicyRef } from './policy.js';
-import { Tasks } from './tasks.js';
+} = layout;
 
 /** The most calls of one crossing: enough that crossing costs little, few enough that Redis begins while we go on. */
 const MAX_BATCH = 64;
