@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use super::BatchGuard;
 use crate::fork::PerProcess;
-use crate::store::redis::{Lookout, Set};
+use crate::store::redis::{EpollSet, ReaderRegistry};
 
 /// Replies of a limiter's servers, for an event loop that reads them itself. While it exists the threads of the limiter
 /// read only what the loop has left unread for a while; when it is dropped they read everything again.
 pub struct ReplyPoller {
-    readers: Arc<PerProcess<Lookout>>,
-    set: Arc<Set>,
+    readers: Arc<PerProcess<ReaderRegistry>>,
+    set: Arc<EpollSet>,
 }
 
 impl ReplyPoller {
-    pub(super) fn begin(readers: &Arc<PerProcess<Lookout>>) -> Option<Self> {
-        let set = readers.with(Lookout::default, Lookout::begin)?;
+    pub(super) fn begin(readers: &Arc<PerProcess<ReaderRegistry>>) -> Option<Self> {
+        let set = readers.with(ReaderRegistry::default, ReaderRegistry::begin)?;
         Some(Self { readers: Arc::clone(readers), set })
     }
 
@@ -24,7 +24,7 @@ impl ReplyPoller {
     /// can join them.
     #[must_use]
     pub fn poll_replies(&self) -> BatchGuard {
-        self.readers.get().map_or_else(BatchGuard::default, |readers| readers.look())
+        self.readers.get().map_or_else(BatchGuard::default, |readers| readers.poll_replies())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::fork::PerProcess;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
 use crate::store::memory::Memory;
-use crate::store::redis::{Lookout, Redis};
+use crate::store::redis::{ReaderRegistry, Redis};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
 
 /// The longest prefix, in bytes.
@@ -40,7 +40,7 @@ impl Builder {
     }
 
     /// The store of the options, and the layers around it where it is shared.
-    fn layers(&self, readers: &Arc<PerProcess<Lookout>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
+    fn layers(&self, readers: &Arc<PerProcess<ReaderRegistry>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
         let telemetry = Arc::new(Telemetry::new(self.listener.clone()));
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
@@ -65,7 +65,7 @@ impl Builder {
         Ok((layers.store(), Some(layers)))
     }
 
-    fn redis(&self, endpoints: Endpoints, readers: &Arc<PerProcess<Lookout>>) -> Result<Redis> {
+    fn redis(&self, endpoints: Endpoints, readers: &Arc<PerProcess<ReaderRegistry>>) -> Result<Redis> {
         Redis::new(endpoints, &self.prefix, self.timeout, self.fold, Arc::clone(readers))
     }
 
@@ -74,7 +74,7 @@ impl Builder {
         &self,
         urls: &[String],
         telemetry: &Arc<Telemetry>,
-        readers: &Arc<PerProcess<Lookout>>,
+        readers: &Arc<PerProcess<ReaderRegistry>>,
     ) -> Result<Arc<dyn Store>> {
         if let [url] = urls
             && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?

@@ -35,7 +35,7 @@ use crate::policy::PolicyFile;
 use crate::resilience::{Counters, Layers};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
-use crate::store::redis::Lookout;
+use crate::store::redis::ReaderRegistry;
 use crate::store::request::{Entry, Operation, Source};
 use acquire::WaitQueues;
 use hold_renewer::HoldRenewer;
@@ -62,7 +62,7 @@ pub(crate) struct LimiterCore {
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
     /// The threads or event loops that read replies.
-    pub(crate) readers: Arc<PerProcess<Lookout>>,
+    pub(crate) readers: Arc<PerProcess<ReaderRegistry>>,
 }
 
 impl LimiterCore {

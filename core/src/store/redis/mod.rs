@@ -1,27 +1,14 @@
-//! Redis or Valkey: blocking calls on the calling thread, others through one engine that folds them.
+//! Redis or Valkey. A blocking call runs on its caller's thread; other calls go through one engine that sends them in batches.
+//!
+//! `script` turns requests into one script call and its reply into answers. `protocol` is the transport as a state machine, and
+//! `io` moves its bytes.
 
-mod chart;
-mod desk;
-mod engine;
-mod failure;
-mod flight;
-mod hello;
-mod job;
-mod lane;
-mod link;
-mod lookout;
-mod party;
+mod io;
 mod ping;
-mod pool;
-mod resp;
+mod protocol;
 pub(crate) mod script;
-mod socket;
-mod survey;
-mod tls;
-mod verdict;
-#[cfg(target_os = "linux")]
-mod watched;
-mod wire;
+#[cfg(test)]
+mod simulation;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,67 +17,49 @@ use std::time::{Duration, Instant};
 use super::Store;
 use super::batch_guard::BatchGuard;
 use super::call_context::CallContext;
-use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
+use super::completion::{BatchCompletion, Completion, MakeCompletion, PingCompletion, wake};
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::{PerProcess, ProcessValue};
-use engine::Engine;
-use job::{Job, Ride};
-use party::Party;
-use pool::Pools;
+use io::{BlockingCalls, Connector, Engine, EngineCall};
+use protocol::{CallState, PendingCall, Recipient, ServerDirectory, no_answer, timed_out};
 use script::{Grouping, Request};
-use survey::Survey;
 
-pub(crate) use lookout::{Lookout, Set};
-
-/// How long a call waits before it asks a server again that could not serve it.
-const PAUSE: Duration = Duration::from_millis(5);
-/// The least time between two looks at who serves what.
-const SURVEYS: Duration = Duration::from_millis(100);
-
-/// How old a chart may be whose replicas are asked: those that come back are found by nobody else.
-const REPLICAS: Duration = Duration::from_secs(5);
-/// A call that is sent from node to node this often waits a little before the next time.
-const HOPS: u8 = 4;
-
-/// What both ways to the servers need to know.
-#[derive(Clone)]
-struct Target {
-    prefix: Arc<str>,
-    timeout: Duration,
-    /// The most requests that travel in one call.
-    fold: usize,
-}
+pub(crate) use io::{EpollSet, ReaderRegistry};
 
 /// See the module.
 pub(crate) struct Redis {
-    target: Target,
-    survey: Arc<Survey>,
-    pools: PerProcess<Pools>,
+    directory: Arc<ServerDirectory>,
+    connector: Arc<Connector>,
+    prefix: Arc<str>,
+    /// The most requests in one batch.
+    max_batch: usize,
+    blocking: PerProcess<BlockingCalls>,
     /// Started by the first call that does not block: a blocking program has no thread of ours.
     engine: PerProcess<Engine>,
-    lookout: Arc<PerProcess<Lookout>>,
+    readers: Arc<PerProcess<ReaderRegistry>>,
     closed: AtomicBool,
 }
 
 impl Redis {
-    /// A store on that server or those servers. Nothing is connected before the first call.
+    /// A store on these servers. Nothing is connected before the first call.
     pub(crate) fn new(
         endpoints: Endpoints,
         prefix: &str,
         timeout: Duration,
-        fold: usize,
-        lookout: Arc<PerProcess<Lookout>>,
+        max_batch: usize,
+        readers: Arc<PerProcess<ReaderRegistry>>,
     ) -> Result<Self> {
-        let target = Target { prefix: prefix.into(), timeout, fold };
-        let survey = Arc::new(Survey::new(endpoints, timeout)?);
-        let (pools, engine) = (PerProcess::new(), PerProcess::new());
-        Ok(Self { target, survey, pools, engine, lookout, closed: AtomicBool::new(false) })
+        let connector = Arc::new(Connector::new(&endpoints)?);
+        let directory = Arc::new(ServerDirectory::new(endpoints, timeout));
+        let (blocking, engine) = (PerProcess::new(), PerProcess::new());
+        let (prefix, closed) = (prefix.into(), AtomicBool::new(false));
+        Ok(Self { directory, connector, prefix, max_batch, blocking, engine, readers, closed })
     }
 
-    fn open(&self) -> Result<()> {
+    fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "the limiter is closed"));
         }
@@ -98,113 +67,106 @@ impl Redis {
     }
 
     fn request(&self, entry: &Entry<'_>) -> Request {
-        Request::new(&self.target.prefix, entry)
+        Request::new(&self.prefix, entry)
     }
 
     fn slot(&self, request: &Request) -> u16 {
-        if self.survey.has_slots() { chart::slot_of(request.redis_key.as_bytes()) } else { 0 }
+        if self.directory.has_slots() { protocol::hash_slot(request.redis_key.as_bytes()) } else { 0 }
     }
 
-    /// Whether a replica may answer.
-    fn reads(&self, operation: &Operation) -> bool {
-        self.survey.reads_replicas() && matches!(operation, Operation::Peek { .. })
+    fn call_state(&self, operation: &Operation, deadline: Instant) -> CallState {
+        let may_read_replica = self.directory.reads_replicas() && matches!(operation, Operation::Peek { .. });
+        CallState::new(deadline, may_read_replica)
     }
 
-    fn pools(&self) -> Result<Arc<ProcessValue<Pools>>> {
-        self.open()?;
-        self.pools.get_or_try_init(|| Ok(Pools::new(Arc::clone(&self.survey), Arc::clone(&self.target.prefix))))
+    /// When a call that begins now gives up.
+    fn deadline(&self, context: &CallContext<'_>) -> Instant {
+        context.deadline.unwrap_or_else(|| Instant::now() + self.directory.timeout())
     }
 
-    /// Runs requests of one slot.
-    fn run(
-        &self,
-        requests: Vec<Request>,
-        grouping: Grouping,
-        now: Option<u64>,
-        reads: bool,
-        deadline: Instant,
-    ) -> Result<Vec<Result<Answer>>> {
-        let pools = self.pools()?;
-        let slot = requests.first().map_or(0, |request| self.slot(request));
-        pools.run(requests, grouping, now, slot, reads, deadline)
+    fn blocking(&self) -> Result<Arc<ProcessValue<BlockingCalls>>> {
+        self.check_open()?;
+        self.blocking.get_or_try_init(|| {
+            let (directory, connector) = (Arc::clone(&self.directory), Arc::clone(&self.connector));
+            Ok(BlockingCalls::new(directory, connector, Arc::clone(&self.prefix)))
+        })
     }
 
     fn engine(&self) -> Result<Arc<ProcessValue<Engine>>> {
-        self.open()?;
+        self.check_open()?;
         self.engine.get_or_try_init(|| {
-            let engine = Engine::start(self.target.clone(), Arc::clone(&self.survey))?;
-            self.lookout.with(Lookout::default, |lookout| engine.enroll(lookout));
+            let (directory, connector) = (Arc::clone(&self.directory), Arc::clone(&self.connector));
+            let engine = Engine::start(directory, connector, Arc::clone(&self.prefix), self.max_batch)?;
+            self.readers.with(ReaderRegistry::default, |readers| engine.register(readers));
             Ok(engine)
         })
     }
 
-    fn is_of_one_slot(&self, requests: &[Request]) -> bool {
-        !self.survey.has_slots() || requests.windows(2).all(|pair| self.slot(&pair[0]) == self.slot(&pair[1]))
+    /// The slot of the requests; `None` when they have several.
+    fn common_slot(&self, requests: &[Request]) -> Option<u16> {
+        let slot = requests.first().map_or(0, |request| self.slot(request));
+        let same = !self.directory.has_slots() || requests.iter().all(|request| self.slot(request) == slot);
+        same.then_some(slot)
     }
 
-    /// Requests of several slots, which stand or fall together all the same.
-    fn gather(&self, requests: Vec<Request>, now: Option<u64>, deadline: Instant, done: BatchCompletion) {
-        match self.engine() {
-            Ok(engine) => {
+    fn submit_requests(
+        &self,
+        requests: Vec<Request>,
+        time: Option<u64>,
+        deadline: Instant,
+        batch: Option<&BatchGuard>,
+        done: BatchCompletion,
+    ) {
+        let engine = match self.engine() {
+            Ok(engine) => engine,
+            Err(error) => return wake(done(Err(error))),
+        };
+        let call = match self.common_slot(&requests) {
+            Some(slot) => EngineCall::Call(PendingCall {
+                requests: requests.into(),
+                grouping: Grouping::AllOrNothing,
+                time,
+                slot,
+                state: CallState::by_itself(deadline),
+                recipient: Recipient::All(done),
+            }),
+            None => {
                 let slots = requests.iter().map(|request| self.slot(request)).collect();
-                let times = (deadline.into(), self.target.timeout);
-                Party::gather(engine, requests, slots, now, times, done);
+                EngineCall::Transaction { requests, slots, time, deadline, caller: done }
             }
-            Err(error) => wake(done(Err(error))),
-        }
-    }
-
-    fn enqueue(&self, job: Job, batch: Option<&BatchGuard>) {
-        match self.engine() {
-            Ok(engine) => engine.enqueue(job, batch),
-            Err(error) => wake(job.fail(&error)),
-        }
-    }
-
-    /// Of a call that begins now.
-    fn deadline(&self, context: CallContext<'_>) -> Instant {
-        context.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout)
-    }
-
-    /// A ping never takes longer than any other call.
-    fn ping_deadline(&self, context: CallContext<'_>) -> Instant {
-        let latest = Instant::now() + self.target.timeout;
-        context.deadline.map_or(latest, |deadline| deadline.min(latest))
-    }
-
-    fn silence(&self) -> Error {
-        failure::silence(self.survey.shown())
+        };
+        engine.enqueue(call, batch);
     }
 }
 
 impl Store for Redis {
     fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
-        let (requests, deadline) = (vec![self.request(entry)], self.deadline(context));
-        let answers = self.run(requests, Grouping::Independent, context.now, self.reads(&entry.operation), deadline);
-        answers?.pop().unwrap_or_else(|| Err(self.silence()))
+        let (blocking, request) = (self.blocking()?, self.request(entry));
+        let (slot, call) = (self.slot(&request), self.call_state(&entry.operation, self.deadline(&context)));
+        let mut answers = blocking.run(vec![request], Grouping::Independent, context.now, slot, call)?;
+        answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))
     }
 
     fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
-        let deadline = self.deadline(context);
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
-        if self.is_of_one_slot(&requests) {
-            return self.run(requests, Grouping::AllOrNothing, context.now, false, deadline)?.into_iter().collect();
+        let deadline = self.deadline(&context);
+        if let Some(slot) = self.common_slot(&requests) {
+            let (blocking, call) = (self.blocking()?, CallState::by_itself(deadline));
+            let answers = blocking.run(requests, Grouping::AllOrNothing, context.now, slot, call)?;
+            return answers.into_iter().collect();
         }
         // Several nodes are asked at the same time, which the engine does.
-        let (answer, answered) = std::sync::mpsc::channel();
-        self.gather(
-            requests,
-            context.now,
-            deadline,
-            Box::new(move |result| {
-                // Nobody may be waiting any more.
-                let _ = answer.send(result);
-                None
-            }),
-        );
-        let left = deadline.saturating_duration_since(Instant::now()) + PAUSE;
-        let late = || failure::late(self.survey.shown(), self.target.timeout);
-        answered.recv_timeout(left).unwrap_or_else(|_| Err(late()))
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let done: BatchCompletion = Box::new(move |result| {
+            // The caller may have given up.
+            let _ = sender.send(result);
+            None
+        });
+        self.submit_requests(requests, context.now, deadline, None, done);
+        // The engine answers by the deadline; a moment later it is too late even for a machine that was busy.
+        let left = deadline.saturating_duration_since(Instant::now()) + protocol::RETRY_PAUSE;
+        let late = || timed_out(self.directory.shown(), self.directory.timeout());
+        receiver.recv_timeout(left).unwrap_or_else(|_| Err(late()))
     }
 
     fn submit(
@@ -214,61 +176,77 @@ impl Store for Redis {
         states: &mut LayerStates,
         make: MakeCompletion<'_>,
     ) -> Option<Result<Answer>> {
-        let ride = Ride::new(self.deadline(context).into(), self.reads(&entry.operation));
+        let engine = match self.engine() {
+            Ok(engine) => engine,
+            Err(error) => return Some(Err(error)),
+        };
         let request = self.request(entry);
         let slot = self.slot(&request);
-        self.enqueue(Job::one(request, context.now, slot, ride, make(*states)), context.batch);
+        let call = PendingCall {
+            requests: std::iter::once(request).collect(),
+            grouping: Grouping::Independent,
+            time: context.now,
+            slot,
+            state: self.call_state(&entry.operation, self.deadline(&context)),
+            recipient: Recipient::One(make(*states)),
+        };
+        engine.enqueue(EngineCall::Call(call), context.batch);
         None
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
-        let deadline = self.deadline(context);
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
-        if !self.is_of_one_slot(&requests) {
-            return self.gather(requests, context.now, deadline, done);
-        }
-        let slot = requests.first().map_or(0, |request| self.slot(request));
-        let job = Job::all(requests, Grouping::AllOrNothing, context.now, slot, deadline.into(), done);
-        self.enqueue(job, context.batch);
+        self.submit_requests(requests, context.now, self.deadline(&context), context.batch, done);
     }
 
     fn ping(&self, context: CallContext<'_>) -> Result<()> {
-        ping::all(&*self.pools()?, self.ping_deadline(context))
+        let end = Instant::now() + self.directory.timeout();
+        ping::all(&*self.blocking()?, context.deadline.map_or(end, |deadline| deadline.min(end)))
     }
 
     fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
-        let deadline = self.ping_deadline(context);
-        if !self.survey.has_slots() {
-            let (request, ride) = (ping::request(&self.target.prefix, 0), Ride::new(deadline.into(), false));
-            let job = Job::one(request, None, 0, ride, Box::new(|answer| done(answer.map(drop))));
-            return self.enqueue(job, context.batch);
+        if !self.directory.has_slots() {
+            let engine = match self.engine() {
+                Ok(engine) => engine,
+                Err(error) => return wake(done(Err(error))),
+            };
+            let done: Completion = Box::new(|answer| done(answer.map(drop)));
+            let call = PendingCall {
+                requests: std::iter::once(ping::request(&self.prefix, 0)).collect(),
+                grouping: Grouping::Independent,
+                time: None,
+                slot: 0,
+                state: CallState::new(self.deadline(&context), false),
+                recipient: Recipient::One(done),
+            };
+            return engine.enqueue(EngineCall::Call(call), context.batch);
         }
-        // Every node is asked, which only the blocking way knows how to do.
-        let pools = match self.pools() {
-            Ok(pools) => pools,
+        // Every primary is asked, one after the other, on a thread that ends by the deadline.
+        let deadline = self.deadline(&context);
+        let blocking = match self.blocking() {
+            Ok(blocking) => blocking,
             Err(error) => return wake(done(Err(error))),
         };
         let done = Arc::new(parking_lot::Mutex::new(Some(done)));
-        let answer = Arc::clone(&done);
+        let shared = Arc::clone(&done);
         let finish = move |result| {
-            let done = answer.lock().take();
-            if let Some(done) = done {
+            if let Some(done) = shared.lock().take() {
                 wake(done(result));
             }
         };
         let run = {
             let finish = finish.clone();
-            move || finish(ping::all(&pools, deadline))
+            move || finish(ping::all(&blocking, deadline))
         };
         if let Err(error) = std::thread::Builder::new().name("tidegate-ping".to_owned()).spawn(run) {
-            finish(Err(engine::cannot_start(&error)));
+            finish(Err(io::cannot_start(&error)));
         }
     }
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        if let Some(pools) = self.pools.get() {
-            pools.clear();
+        if let Some(blocking) = self.blocking.get() {
+            blocking.clear();
         }
         if let Some(engine) = self.engine.get() {
             engine.stop();

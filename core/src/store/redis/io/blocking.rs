@@ -1,0 +1,252 @@
+//! Blocking calls: each runs on its caller's thread and on a connection of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use redis::Value;
+
+use super::connection::Connector;
+use super::discover::discover;
+use super::pool::Pool;
+use crate::error::Result as StoreResult;
+use crate::store::redis::protocol::{
+    CallState, Discovery, DiscoverySchedule, Failure, NextStep, Obstacle, ReplyMeaning, ServerDirectory, Target,
+    Topology, timed_out, uncovered,
+};
+use crate::store::redis::script::{Batch, Grouping, Request};
+use crate::store::request::Answer;
+use crate::store::url::Address;
+
+/// See the module.
+pub(crate) struct BlockingCalls {
+    directory: Arc<ServerDirectory>,
+    connector: Arc<Connector>,
+    prefix: Arc<str>,
+    known: ArcSwapOption<KnownServers>,
+    /// Whether the topology may be wrong: then the next call discovers it anew.
+    topology_is_stale: AtomicBool,
+    /// Held by the thread that discovers the topology.
+    schedule: Mutex<DiscoverySchedule>,
+}
+
+/// A topology and the connections that belong to it.
+struct KnownServers {
+    topology: Topology,
+    /// One for each shard.
+    primaries: Vec<Arc<Pool>>,
+    others: Mutex<HashMap<(Address, Target), Arc<Pool>>>,
+}
+
+impl BlockingCalls {
+    pub(crate) fn new(directory: Arc<ServerDirectory>, connector: Arc<Connector>, prefix: Arc<str>) -> Self {
+        let (known, topology_is_stale) = (ArcSwapOption::empty(), AtomicBool::new(false));
+        Self { directory, connector, prefix, known, topology_is_stale, schedule: Mutex::default() }
+    }
+
+    pub(crate) const fn prefix(&self) -> &Arc<str> {
+        &self.prefix
+    }
+
+    /// Runs requests of one slot.
+    pub(crate) fn run(
+        &self,
+        requests: Vec<Request>,
+        grouping: Grouping,
+        time: Option<u64>,
+        slot: u16,
+        call: CallState,
+    ) -> StoreResult<Vec<StoreResult<Answer>>> {
+        let batch = Batch::new(Arc::clone(&self.prefix), time, grouping, requests);
+        let reply = self.call(&batch, slot, call).map_err(|failure| failure.error)?;
+        batch.answers(reply)
+    }
+
+    fn call(&self, batch: &Batch, slot: u16, mut call: CallState) -> Result<Value, Failure> {
+        let mut now = Instant::now();
+        if call.prefers_replica() && self.schedule.try_lock().is_some_and(|schedule| schedule.replicas_are_old(now)) {
+            self.topology_is_stale.store(true, Ordering::Relaxed);
+        }
+        let (several, shown) = (self.directory.has_several_servers(), self.directory.shown());
+        let mut known = self.known(call.deadline)?;
+        let mut asking = None;
+        loop {
+            let is_asking = asking.is_some();
+            let Some((pool, target)) = self.pool(&known, slot, &call, asking.take()) else {
+                self.topology_is_stale.store(true, Ordering::Relaxed);
+                pause(&call, Failure::of_server(uncovered(shown, slot)))?;
+                known = self.rediscover(known, call.deadline);
+                now = Instant::now();
+                continue;
+            };
+            call.begin_attempt(target, now);
+            let obstacle = match pool.call(batch, is_asking, now, call.attempt_deadline) {
+                Err(failure) => Obstacle::Failed(failure),
+                Ok(reply) => match ReplyMeaning::of(&reply, &pool.server, several) {
+                    ReplyMeaning::Answer | ReplyMeaning::UnknownScript => return Ok(reply),
+                    ReplyMeaning::NotServed(obstacle) => obstacle,
+                },
+            };
+            let after = call.after(obstacle, several, shown);
+            if after.topology_is_stale {
+                self.topology_is_stale.store(true, Ordering::Relaxed);
+            }
+            if let Some((slot, address)) = after.moved {
+                known = self.move_slot(&known, slot, address);
+            }
+            if after.reconnect {
+                pool.clear();
+            }
+            match after.next {
+                NextStep::Route => {}
+                NextStep::Ask(address) => asking = Some(address),
+                NextStep::RouteAfterPause(error) => {
+                    pause(&call, Failure::of_server(error))?;
+                    if self.topology_is_stale.load(Ordering::Relaxed) {
+                        known = self.rediscover(known, call.deadline);
+                    }
+                }
+                NextStep::RouteAfterDiscovery(failure) => {
+                    known = self.rediscover(known, call.deadline);
+                    if known.primary(slot).is_some_and(|primary| primary.server.address == pool.server.address) {
+                        return Err(failure);
+                    }
+                }
+                NextStep::Fail(failure) => return Err(failure),
+            }
+            now = Instant::now();
+        }
+    }
+
+    /// Where the call goes now; `None` when no primary serves its slot.
+    fn pool(
+        &self,
+        known: &KnownServers,
+        slot: u16,
+        call: &CallState,
+        asking: Option<Address>,
+    ) -> Option<(Arc<Pool>, Target)> {
+        if let Some(address) = asking {
+            return Some((self.other(known, address, Target::Primary), Target::Primary));
+        }
+        if call.prefers_replica()
+            && let Some(address) = known.replica(slot)
+        {
+            return Some((self.other(known, address.clone(), Target::Replica), Target::Replica));
+        }
+        Some((Arc::clone(known.primary(slot)?), Target::Primary))
+    }
+
+    fn other(&self, known: &KnownServers, address: Address, target: Target) -> Arc<Pool> {
+        let is_primary = |pool: &&Arc<Pool>| target == Target::Primary && pool.server.address == address;
+        if let Some(pool) = known.primaries.iter().find(is_primary) {
+            return Arc::clone(pool);
+        }
+        let new = |(address, target): &(Address, Target)| self.new_pool(address, *target);
+        Arc::clone(known.others.lock().entry((address, target)).or_insert_with_key(new))
+    }
+
+    fn new_pool(&self, address: &Address, target: Target) -> Arc<Pool> {
+        Arc::new(Pool::new(self.directory.server(address.clone(), target), Arc::clone(&self.connector)))
+    }
+
+    /// The topology, discovered by the first call.
+    pub(crate) fn topology(&self, deadline: Instant) -> StoreResult<Topology> {
+        self.known(deadline).map(|known| known.topology.clone()).map_err(|failure| failure.error)
+    }
+
+    /// What is known, discovered anew where it may be wrong.
+    fn known(&self, deadline: Instant) -> Result<Arc<KnownServers>, Failure> {
+        match self.known.load_full() {
+            Some(known) if !self.topology_is_stale.load(Ordering::Relaxed) => Ok(known),
+            Some(known) => Ok(self.rediscover(known, deadline)),
+            None => {
+                let Some(mut schedule) = self.schedule.try_lock_until(deadline) else {
+                    let late = timed_out(self.directory.shown(), self.directory.timeout());
+                    return Err(Failure::of_server(late));
+                };
+                if let Some(known) = self.known.load_full() {
+                    return Ok(known);
+                }
+                let topology = self.discover(None, deadline)?;
+                schedule.end(Instant::now());
+                Ok(self.keep(topology, None))
+            }
+        }
+    }
+
+    fn discover(&self, known: Option<&Topology>, deadline: Instant) -> Result<Topology, Failure> {
+        discover(&self.connector, Discovery::new(&self.directory, known, Instant::now(), deadline))
+    }
+
+    /// Discovers the topology anew, unless another thread does or has just done so. When that fails, what was known stays.
+    fn rediscover(&self, known: Arc<KnownServers>, deadline: Instant) -> Arc<KnownServers> {
+        let Some(mut schedule) = self.schedule.try_lock() else { return known };
+        let now = Instant::now();
+        if CallState::new(deadline, false).pause(now).is_none() || !schedule.may_begin(now) {
+            return self.known.load_full().unwrap_or(known);
+        }
+        let half = now + deadline.saturating_duration_since(now) / 2;
+        let found = self.discover(Some(&known.topology), half);
+        schedule.end(Instant::now());
+        match found {
+            Ok(topology) => {
+                self.topology_is_stale.store(false, Ordering::Relaxed);
+                self.keep(topology, Some(&known))
+            }
+            Err(_) => known,
+        }
+    }
+
+    fn move_slot(&self, known: &KnownServers, slot: u16, address: Address) -> Arc<KnownServers> {
+        let newest = self.known.load_full();
+        let known = newest.as_deref().unwrap_or(known);
+        let mut topology = known.topology.clone();
+        topology.move_slot(slot, address);
+        self.keep(topology, Some(known))
+    }
+
+    /// Takes a topology over. Connections to servers that stay are kept.
+    fn keep(&self, topology: Topology, before: Option<&KnownServers>) -> Arc<KnownServers> {
+        let old = |address: &Address| {
+            before.and_then(|known| known.primaries.iter().find(|pool| pool.server.address == *address)).cloned()
+        };
+        let pool = |address: &Address| old(address).unwrap_or_else(|| self.new_pool(address, Target::Primary));
+        let primaries = topology.shards().iter().map(|shard| pool(&shard.primary)).collect();
+        let mut others = before.map(|known| known.others.lock().clone()).unwrap_or_default();
+        others.retain(|(address, _), _| topology.shards().iter().any(|shard| shard.replicas.contains(address)));
+        let known = Arc::new(KnownServers { topology, primaries, others: Mutex::new(others) });
+        self.known.store(Some(Arc::clone(&known)));
+        known
+    }
+
+    /// Closes the idle connections.
+    pub(crate) fn clear(&self) {
+        if let Some(known) = self.known.load_full() {
+            known.primaries.iter().for_each(|pool| pool.clear());
+            known.others.lock().values().for_each(|pool| pool.clear());
+        }
+    }
+}
+
+impl KnownServers {
+    fn primary(&self, slot: u16) -> Option<&Arc<Pool>> {
+        self.topology.shard_index(slot).and_then(|shard| self.primaries.get(shard))
+    }
+
+    fn replica(&self, slot: u16) -> Option<&Address> {
+        let shard = &self.topology.shards()[self.topology.shard_index(slot)?];
+        shard.replicas.get(usize::from(slot) % shard.replicas.len().max(1))
+    }
+}
+
+/// Waits a little before another attempt. When there is no time for one, fails for the given reason.
+fn pause(call: &CallState, failure: Failure) -> Result<(), Failure> {
+    let now = Instant::now();
+    let Some(until) = call.pause(now) else { return Err(failure) };
+    std::thread::sleep(until.saturating_duration_since(now));
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! A connection for one exchange at a time, each of which ends in time. Every connection begins as one.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use super::socket::Socket;
+use super::tls;
+use crate::error::Result as StoreResult;
+use crate::store::redis::protocol::{Exchange, Failure, Handshake, ReplyBuffer, Server, closed_by_server, malformed};
+use crate::store::url::{Address, Endpoints};
+
+/// A connection used less than this ago is used again without a look at it.
+const FRESH: Duration = Duration::from_micros(250);
+
+/// Opens connections to the servers of a store.
+pub(crate) struct Connector {
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// A connection whose server was greeted.
+pub(crate) struct BlockingConnection {
+    pub(crate) socket: Socket,
+    pub(crate) tls: Option<Box<ClientConnection>>,
+    buffer: ReplyBuffer,
+    used: Instant,
+    /// See `Socket::read_by`.
+    read_timeout: Duration,
+}
+
+/// Why an exchange ended early, and whether all of its commands had been sent by then.
+pub(crate) struct Interrupted {
+    pub(crate) error: io::Error,
+    pub(crate) sent: bool,
+}
+
+impl Connector {
+    /// # Errors
+    /// `config_invalid` for certificates that cannot be used.
+    pub(crate) fn new(endpoints: &Endpoints) -> StoreResult<Self> {
+        Ok(Self { tls: endpoints.certificates.as_ref().map(tls::config).transpose()? })
+    }
+
+    /// Connects, encrypts and greets.
+    pub(crate) fn open(&self, server: &Server, deadline: Instant) -> Result<BlockingConnection, Failure> {
+        let mut connection = self.connect(server, deadline).map_err(|error| server.failure(&error, false))?;
+        let handshake = Handshake::new(&server.login, server.role);
+        let mut exchange = Exchange::new(&handshake.commands, handshake.reply_count());
+        let done = connection.run(&mut exchange, deadline);
+        done.map_err(|interrupted| server.failure(&interrupted.error, false))?;
+        handshake.check(&exchange.into_replies(), &server.login, server.role, &server.shown)?;
+        if !connection.buffer.is_empty() {
+            return Err(server.failure(&malformed(), false));
+        }
+        Ok(connection)
+    }
+
+    fn connect(&self, server: &Server, deadline: Instant) -> io::Result<BlockingConnection> {
+        let socket = Socket::open(&server.address, deadline)?;
+        let tls = match (&self.tls, &server.address) {
+            (Some(config), Address::Tcp(host, _)) => {
+                let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
+                let tls = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+                Some(Box::new(tls))
+            }
+            _ => None,
+        };
+        let (buffer, used, read_timeout) = (ReplyBuffer::new(), Instant::now(), Duration::ZERO);
+        let mut connection = BlockingConnection { socket, tls, buffer, used, read_timeout };
+        connection.encrypt(deadline)?;
+        Ok(connection)
+    }
+}
+
+impl BlockingConnection {
+    /// The handshake of TLS.
+    fn encrypt(&mut self, deadline: Instant) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        while tls.is_handshaking() {
+            flush(tls, &self.socket, deadline)?;
+            if tls.is_handshaking() {
+                receive(tls, &self.socket, deadline)?;
+            }
+        }
+        flush(tls, &self.socket, deadline)
+    }
+
+    /// Whether it can still be used, as far as can be told without a command. Bytes that answer no command are a bad sign,
+    /// too.
+    pub(crate) fn is_usable(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.used) < FRESH {
+            return true;
+        }
+        if !self.buffer.is_empty() {
+            return false;
+        }
+        let Some(tls) = &mut self.tls else { return self.socket.is_quiet() };
+        loop {
+            match tls.read_tls(&mut &self.socket) {
+                Ok(0) => return false,
+                Ok(_) => {
+                    let Ok(state) = tls.process_new_packets() else { return false };
+                    if state.plaintext_bytes_to_read() > 0 || state.peer_has_closed() {
+                        return false;
+                    }
+                }
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// Sends the commands of an exchange and waits for their replies.
+    pub(crate) fn run(&mut self, exchange: &mut Exchange<'_>, deadline: Instant) -> Result<(), Interrupted> {
+        let done = self.send(exchange, deadline).and_then(|()| self.receive(exchange, deadline));
+        done.map_err(|error| Interrupted { error, sent: exchange.is_sent() })
+    }
+
+    fn send(&mut self, exchange: &mut Exchange<'_>, deadline: Instant) -> io::Result<()> {
+        while !exchange.is_sent() {
+            let bytes = exchange.transmit();
+            let written = match &mut self.tls {
+                Some(tls) => {
+                    let taken = tls.writer().write(bytes)?;
+                    flush(tls, &self.socket, deadline).map(|()| taken)
+                }
+                None => (&self.socket).write(bytes),
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => exchange.handle_sent(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.wait_writable(deadline)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, exchange: &mut Exchange<'_>, deadline: Instant) -> io::Result<()> {
+        while !exchange.handle_received(&mut self.buffer)? {
+            let count = match &mut self.tls {
+                Some(tls) => match tls.reader().read(self.buffer.space()) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        receive(tls, &self.socket, deadline)?;
+                        continue;
+                    }
+                    result => result,
+                },
+                None => self.socket.read_by(deadline, &mut self.read_timeout, self.buffer.space()),
+            };
+            match count {
+                Ok(0) => return Err(closed_by_server()),
+                Ok(count) => self.buffer.received(count),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks it as used now.
+    pub(crate) const fn touch(&mut self, now: Instant) {
+        self.used = now;
+    }
+}
+
+fn flush(tls: &mut ClientConnection, socket: &Socket, deadline: Instant) -> io::Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(&mut &*socket) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.wait_writable(deadline)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn receive(tls: &mut ClientConnection, socket: &Socket, deadline: Instant) -> io::Result<()> {
+    socket.wait_readable(deadline)?;
+    match tls.read_tls(&mut &*socket) {
+        Ok(0) => return Err(closed_by_server()),
+        Ok(_) => {}
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+        Err(error) => return Err(error),
+    }
+    if let Err(error) = tls.process_new_packets() {
+        // The server gets the alert, if it still reads.
+        let _ = tls.write_tls(&mut &*socket);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! What `handover.rs` is built on. The test that searches its interleavings replaces these.
+
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) use parking_lot::Mutex;

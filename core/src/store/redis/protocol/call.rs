@@ -1,0 +1,184 @@
+//! What a call needs to know while it is under way, and what follows when a server did not serve it.
+
+use std::time::{Duration, Instant};
+
+use super::failure::{self, Failure};
+use super::server_directory::Target;
+use crate::error::Error;
+use crate::store::url::Address;
+
+/// How long a call waits before it is sent again to servers that could not serve it.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(5);
+/// After each so many redirects a call waits a little before it is sent again.
+const REDIRECTS_WITHOUT_PAUSE: u8 = 4;
+
+/// See the module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallState {
+    /// When its caller gives it up.
+    pub(crate) deadline: Instant,
+    /// When the server that it was sent to is given up.
+    pub(crate) attempt_deadline: Instant,
+    /// Where it goes, or went last.
+    pub(crate) target: Target,
+    /// Whether a replica may answer it.
+    may_read_replica: bool,
+    /// Whether it was turned away as a member of a batch: it is sent by itself from then on.
+    pub(crate) alone: bool,
+    /// How often a server did not serve it.
+    attempts: u8,
+}
+
+/// Why a server did not serve a call. Only after `Failed` may the call have run.
+#[derive(Debug, Clone)]
+pub(crate) enum Obstacle {
+    Failed(Failure),
+    /// That server serves the slot.
+    Moved(u16, Address),
+    /// That server serves the call this time.
+    Ask(Address),
+    /// Its keys are on their way from one node to another.
+    Split(Error),
+    /// This server is not the primary, or serves no call for now; another one may.
+    WrongServer(Error),
+}
+
+/// What happens to the call next.
+#[derive(Debug)]
+pub(crate) enum NextStep {
+    /// It goes to the server of its slot.
+    Route,
+    /// It goes to that server, after ASKING.
+    Ask(Address),
+    /// It goes to the server of its slot after a pause. When the pause would end too late, it fails.
+    RouteAfterPause(Error),
+    /// It goes to the server of its slot once the topology was discovered anew. When that names the same server, it fails.
+    RouteAfterDiscovery(Failure),
+    Fail(Failure),
+}
+
+/// What follows from an obstacle.
+#[derive(Debug)]
+pub(crate) struct Consequence {
+    pub(crate) next: NextStep,
+    /// The topology may be wrong.
+    pub(crate) topology_is_stale: bool,
+    /// That server serves that slot.
+    pub(crate) moved: Option<(u16, Address)>,
+    /// The connection must be opened anew: the server may have another role now.
+    pub(crate) reconnect: bool,
+}
+
+impl CallState {
+    pub(crate) const fn new(deadline: Instant, may_read_replica: bool) -> Self {
+        Self {
+            deadline,
+            attempt_deadline: deadline,
+            target: Target::Primary,
+            may_read_replica,
+            alone: false,
+            attempts: 0,
+        }
+    }
+
+    /// Of a call that is never a member of a batch.
+    pub(crate) const fn by_itself(deadline: Instant) -> Self {
+        Self { alone: true, ..Self::new(deadline, false) }
+    }
+
+    /// Whether its first attempt may go to a replica.
+    pub(crate) const fn prefers_replica(&self) -> bool {
+        self.may_read_replica && self.attempts == 0
+    }
+
+    /// Whether a server has already had it.
+    pub(crate) const fn was_tried(&self) -> bool {
+        self.attempts > 0
+    }
+
+    /// The next attempt goes to such a server. A silent replica leaves time for the primary.
+    pub(crate) fn begin_attempt(&mut self, target: Target, now: Instant) {
+        self.target = target;
+        self.attempt_deadline = match target {
+            Target::Primary => self.deadline,
+            Target::Replica => now + self.deadline.saturating_duration_since(now) / 2,
+        };
+    }
+
+    /// When the call goes on after a pause; `None` when that is too late for it.
+    pub(crate) fn pause(&self, now: Instant) -> Option<Instant> {
+        let until = now + RETRY_PAUSE;
+        (self.deadline > until + RETRY_PAUSE).then_some(until)
+    }
+
+    /// The one rule for redirects and retries. `several` says whether the store has several servers, `shown` names it.
+    pub(crate) fn after(&mut self, obstacle: Obstacle, several: bool, shown: &str) -> Consequence {
+        let from = self.target;
+        self.target = Target::Primary;
+        self.attempts = self.attempts.saturating_add(1);
+        let next = |next| Consequence { next, topology_is_stale: false, moved: None, reconnect: false };
+        let stale = |next| Consequence { next, topology_is_stale: true, moved: None, reconnect: false };
+        match obstacle {
+            // The primary answers instead.
+            Obstacle::Failed(failure) if from == Target::Replica && failure.server_failed => stale(NextStep::Route),
+            _ if from == Target::Replica => next(NextStep::Route),
+            Obstacle::Failed(failure) if !several || !failure.server_failed => next(NextStep::Fail(failure)),
+            Obstacle::Failed(failure) if failure.may_have_run => stale(NextStep::Fail(failure)),
+            Obstacle::Failed(failure) => stale(NextStep::RouteAfterDiscovery(failure)),
+            Obstacle::Moved(slot, address) => {
+                let pauses = self.attempts.is_multiple_of(REDIRECTS_WITHOUT_PAUSE);
+                let uncovered = || NextStep::RouteAfterPause(failure::uncovered(shown, slot));
+                let step = if pauses { uncovered() } else { NextStep::Route };
+                Consequence { moved: Some((slot, address)), ..stale(step) }
+            }
+            Obstacle::Ask(address) => next(NextStep::Ask(address)),
+            Obstacle::Split(error) => next(NextStep::RouteAfterPause(error)),
+            Obstacle::WrongServer(error) => Consequence { reconnect: true, ..stale(NextStep::RouteAfterPause(error)) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn call(replica: bool) -> CallState {
+        let now = Instant::now();
+        let mut call = CallState::new(now + Duration::from_secs(1), true);
+        call.begin_attempt(if replica { Target::Replica } else { Target::Primary }, now);
+        call
+    }
+
+    fn failure(may_have_run: bool) -> Obstacle {
+        let error = Error::new(ErrorKind::StoreUnavailable, "gone");
+        Obstacle::Failed(Failure { may_have_run, ..Failure::of_server(error) })
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_is_not_sent_again() {
+        let after = call(false).after(failure(true), true, "s");
+        assert!(matches!(after.next, NextStep::Fail(_)) && after.topology_is_stale);
+        assert!(matches!(call(false).after(failure(false), true, "s").next, NextStep::RouteAfterDiscovery(_)));
+        assert!(matches!(call(false).after(failure(false), false, "s").next, NextStep::Fail(_)));
+    }
+
+    #[test]
+    fn a_read_that_a_replica_did_not_answer_goes_to_the_primary() {
+        for obstacle in [failure(true), Obstacle::Ask(Address::Tcp("h".into(), 1))] {
+            let mut call = call(true);
+            assert!(call.attempt_deadline < call.deadline);
+            assert!(matches!(call.after(obstacle, true, "s").next, NextStep::Route));
+            assert!(!call.prefers_replica() && call.target == Target::Primary);
+        }
+    }
+
+    #[test]
+    fn every_fourth_redirect_pauses() {
+        let mut call = call(false);
+        let moved = || Obstacle::Moved(1, Address::Tcp("h".into(), 1));
+        let pauses: Vec<bool> =
+            (0..8).map(|_| matches!(call.after(moved(), true, "s").next, NextStep::RouteAfterPause(_))).collect();
+        assert_eq!(pauses, [false, false, false, true, false, false, false, true]);
+    }
+}

@@ -1,0 +1,68 @@
+//! A fixed number of commands and their replies, on a connection that carries nothing else meanwhile: a handshake, a
+//! question about the topology, a blocking call.
+
+use std::io;
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use super::failure;
+use super::resp::ReplyBuffer;
+use crate::store::redis::script::Batch;
+
+/// Writes a script call, after ASKING where another node sent it here; says how many commands that are.
+pub(crate) fn write_script_call(batch: &Batch, asking: bool, in_full: bool, out: &mut Vec<u8>) -> usize {
+    if asking {
+        redis::cmd("ASKING").write_packed_command(out);
+    }
+    let command = if in_full { batch.command_in_full() } else { batch.command() };
+    command.write_packed_command(out);
+    1 + usize::from(asking)
+}
+
+/// See the module.
+pub(crate) struct Exchange<'a> {
+    commands: &'a [u8],
+    sent: usize,
+    expected: usize,
+    replies: SmallVec<[Value; 1]>,
+}
+
+impl<'a> Exchange<'a> {
+    /// `expected` is the number of commands in `commands`.
+    pub(crate) fn new(commands: &'a [u8], expected: usize) -> Self {
+        Self { commands, sent: 0, expected, replies: SmallVec::new() }
+    }
+
+    /// The bytes that are still to be sent.
+    pub(crate) fn transmit(&self) -> &'a [u8] {
+        &self.commands[self.sent..]
+    }
+
+    pub(crate) const fn handle_sent(&mut self, count: usize) {
+        self.sent += count;
+    }
+
+    /// Whether the last byte was sent. A command whose last byte was not sent does not run.
+    pub(crate) const fn is_sent(&self) -> bool {
+        self.sent == self.commands.len()
+    }
+
+    /// Takes replies that were received; says whether all are there.
+    ///
+    /// # Errors
+    /// `InvalidData` for bytes that are not RESP.
+    pub(crate) fn handle_received(&mut self, buffer: &mut ReplyBuffer) -> io::Result<bool> {
+        while self.replies.len() < self.expected {
+            match buffer.next().map_err(|_| failure::malformed())? {
+                Some(reply) => self.replies.push(reply),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn into_replies(self) -> SmallVec<[Value; 1]> {
+        self.replies
+    }
+}

@@ -1,0 +1,102 @@
+//! Why a call has no answer: the message for its caller, and what the transport may conclude from it.
+
+use std::io;
+use std::time::Duration;
+
+use redis::ServerError;
+
+use crate::error::{Error, ErrorKind};
+use crate::store::redis::script;
+
+/// Why a call has no answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    /// Whether the call may have run all the same. Only a call that certainly did not run may be sent again.
+    pub(crate) may_have_run: bool,
+    /// Whether the server itself failed: where there are several, another one may serve the call.
+    pub(crate) server_failed: bool,
+}
+
+impl Failure {
+    /// The call certainly did not run, and no other server would run it.
+    pub(crate) const fn of_call(error: Error) -> Self {
+        Self { error, may_have_run: false, server_failed: false }
+    }
+
+    /// The call certainly did not run; another server may serve it.
+    pub(crate) const fn of_server(error: Error) -> Self {
+        Self { error, may_have_run: false, server_failed: true }
+    }
+
+    pub(crate) fn of_io(error: &io::Error, sent: bool, shown: &str, timeout: Duration) -> Self {
+        let error = match error.kind() {
+            io::ErrorKind::TimedOut => timed_out(shown, timeout),
+            _ if sent => lost(shown, error),
+            _ => unreachable(shown, error),
+        };
+        Self { error, may_have_run: sent, server_failed: true }
+    }
+}
+
+/// The server did not answer in time.
+pub(crate) fn timed_out(shown: &str, timeout: Duration) -> Error {
+    Error::new(ErrorKind::StoreTimeout, format!("{shown} did not answer within {} ms", timeout.as_millis()))
+}
+
+fn unreachable(shown: &str, error: &io::Error) -> Error {
+    Error::new(
+        ErrorKind::StoreUnavailable,
+        format!("{shown} cannot be reached: {}: check that the server runs and that the URL is right", reason(error)),
+    )
+}
+
+/// The connection ended between a call and its answer.
+fn lost(shown: &str, error: &io::Error) -> Error {
+    Error::new(
+        ErrorKind::StoreUnavailable,
+        format!("{shown} went away before it answered ({}): whether the call was counted is not known", reason(error)),
+    )
+}
+
+/// The reply holds no answer to this call.
+pub(crate) fn no_answer(shown: &str) -> Error {
+    Error::new(ErrorKind::StoreRejected, format!("{shown} answered without an answer"))
+}
+
+/// The bytes of the server are not RESP, or answer no command.
+pub(crate) fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it does not speak the protocol of Redis")
+}
+
+/// The server closed the connection.
+pub(crate) fn closed_by_server() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it ended the connection")
+}
+
+/// The message for a server's error reply. Some of them mean that the server serves no call for now.
+pub(crate) fn refused(shown: &str, error: &ServerError) -> Error {
+    let detail = error.details().unwrap_or_default();
+    let why = match error.code() {
+        "LOADING" => "is loading its data and serves no call yet",
+        "BUSY" => "is busy with a long script: wait for it, or end it with SCRIPT KILL",
+        "MASTERDOWN" => "is a replica that has lost its primary",
+        "CLUSTERDOWN" => "is a node of a cluster that is down: no node serves some of its slots",
+        "TRYAGAIN" => "is handing over the keys of this call to another node",
+        "ERR" if detail.starts_with("max number of clients") => "has no connection left: raise its maxclients",
+        _ => return script::rejected(error),
+    };
+    Error::new(ErrorKind::StoreUnavailable, format!("{shown} {why}"))
+}
+
+fn reason(error: &io::Error) -> String {
+    error.to_string().trim_end_matches('.').to_owned()
+}
+
+/// No primary serves the slot.
+pub(crate) fn uncovered(shown: &str, slot: u16) -> Error {
+    Error::new(
+        ErrorKind::StoreUnavailable,
+        format!("no node of {shown} serves the slot {slot}: the cluster is not whole"),
+    )
+}

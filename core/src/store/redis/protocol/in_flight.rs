@@ -1,0 +1,97 @@
+//! What was sent to a server and not answered yet.
+
+use std::time::Instant;
+
+use super::call::CallState;
+use super::pending_call::{Callers, PendingCall, Recipient};
+use crate::store::redis::script::Batch;
+
+/// A command that was sent. Replies come in the order of the commands.
+pub(crate) struct InFlight<C: Callers> {
+    pub(crate) kind: BatchKind<C>,
+    /// Where it begins and ends in the stream of bytes.
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+}
+
+pub(crate) enum BatchKind<C: Callers> {
+    Script(ScriptCall<C>),
+    /// ASKING, before a script call.
+    Asking,
+    /// PING to a silent server: that it answers is all that counts.
+    Probe,
+}
+
+/// A batch of calls, sent as one script call.
+pub(crate) struct ScriptCall<C: Callers> {
+    pub(crate) batch: Batch,
+    pub(crate) members: Vec<BatchMember<C>>,
+    pub(crate) slot: u16,
+    /// Whether the whole script was sent, and not its digest.
+    pub(crate) in_full: bool,
+    /// Whether it was sent after ASKING.
+    pub(crate) asking: bool,
+}
+
+/// A call in a batch.
+pub(crate) struct BatchMember<C: Callers> {
+    state: CallState,
+    requests: usize,
+    /// `None` once the call was given up.
+    recipient: Option<Recipient<C>>,
+}
+
+impl<C: Callers> BatchMember<C> {
+    pub(crate) const fn new(state: CallState, requests: usize, recipient: Recipient<C>) -> Self {
+        Self { state, requests, recipient: Some(recipient) }
+    }
+
+    pub(crate) fn into_recipient(self) -> (usize, Option<Recipient<C>>) {
+        (self.requests, self.recipient)
+    }
+}
+
+impl<C: Callers> ScriptCall<C> {
+    /// The calls that were not given up, in order.
+    pub(crate) fn into_calls(self) -> impl DoubleEndedIterator<Item = PendingCall<C>> {
+        let (time, grouping, slot) = (self.batch.now(), self.batch.grouping(), self.slot);
+        let mut requests = self.batch.into_requests().into_iter();
+        let calls: Vec<PendingCall<C>> = self
+            .members
+            .into_iter()
+            .filter_map(|BatchMember { state, requests: count, recipient }| {
+                let requests = requests.by_ref().take(count).collect();
+                recipient.map(|recipient| PendingCall { requests, grouping, time, slot, state, recipient })
+            })
+            .collect();
+        calls.into_iter()
+    }
+
+    /// Moves the calls whose attempt is over to `late`, and says whether there were any. `next` gets the attempts' ends of
+    /// the others.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        next: &mut impl FnMut(Instant),
+        late: &mut Vec<PendingCall<C>>,
+    ) -> bool {
+        let (mut first, before) = (0, late.len());
+        for member in &mut self.members {
+            let own = first..first + member.requests;
+            first = own.end;
+            if member.recipient.is_some() && member.state.attempt_deadline > now {
+                next(member.state.attempt_deadline);
+            } else if let Some(recipient) = member.recipient.take() {
+                let requests = self.batch.requests()[own].iter().cloned().collect();
+                let (time, grouping) = (self.batch.now(), self.batch.grouping());
+                late.push(PendingCall { requests, grouping, time, slot: self.slot, state: member.state, recipient });
+            }
+        }
+        late.len() > before
+    }
+
+    /// Whether a caller still waits for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.members.iter().any(|member| member.recipient.is_some())
+    }
+}

@@ -1,0 +1,37 @@
+//! The transport as a state machine: it owns no socket, no thread, no waker and no clock. The drivers in `io` move its
+//! bytes and tell it the time. See docs/adr/0011.
+
+mod batching;
+mod call;
+mod connection;
+mod discovery;
+mod effects;
+mod exchange;
+mod failure;
+mod handshake;
+mod in_flight;
+mod pending_call;
+mod pipeline;
+mod redirect;
+mod resp;
+mod router;
+mod schedule;
+mod server_directory;
+mod topology;
+mod transaction;
+
+pub(super) use batching::MAX_BATCH_DELAY;
+pub(super) use call::{CallState, NextStep, Obstacle, RETRY_PAUSE};
+pub(super) use connection::ConnectionId;
+pub(super) use discovery::{Discovery, Probe, ProbeReply};
+pub(super) use effects::Action;
+pub(super) use exchange::{Exchange, write_script_call};
+pub(super) use failure::{Failure, closed_by_server, malformed, no_answer, timed_out, uncovered};
+pub(super) use handshake::Handshake;
+pub(super) use pending_call::{Callers, Completed, PendingCall, Recipient};
+pub(super) use redirect::{ReplyMeaning, is_unknown_script};
+pub(super) use resp::ReplyBuffer;
+pub(super) use router::Router;
+pub(super) use schedule::DiscoverySchedule;
+pub(super) use server_directory::{Server, ServerDirectory, Target};
+pub(super) use topology::{Topology, hash_slot};

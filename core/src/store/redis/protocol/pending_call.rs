@@ -1,0 +1,91 @@
+//! A call on its way to a server, and what its caller gets.
+
+use smallvec::SmallVec;
+
+use super::call::CallState;
+use crate::error::{Error, Result};
+use crate::store::redis::script::{Grouping, Request};
+use crate::store::request::Answer;
+
+/// What a driver knows its callers by.
+pub(crate) trait Callers {
+    /// A caller with one request.
+    type One;
+    /// A caller whose requests stand or fall together.
+    type All;
+}
+
+/// See the module.
+pub(crate) struct PendingCall<C: Callers> {
+    pub(crate) requests: SmallVec<[Request; 1]>,
+    pub(crate) grouping: Grouping,
+    /// The time to decide by; without one the server's clock decides.
+    pub(crate) time: Option<u64>,
+    pub(crate) slot: u16,
+    pub(crate) state: CallState,
+    pub(crate) recipient: Recipient<C>,
+}
+
+/// Who gets the answers.
+pub(crate) enum Recipient<C: Callers> {
+    One(C::One),
+    All(C::All),
+    /// A group of a transaction over several slots.
+    Group {
+        transaction: usize,
+        group: usize,
+    },
+}
+
+/// A finished call.
+pub(crate) enum Completed<C: Callers> {
+    One(C::One, Result<Answer>),
+    All(C::All, Result<Vec<Answer>>),
+}
+
+/// A finished call of a transaction.
+pub(crate) struct GroupReply {
+    pub(crate) transaction: usize,
+    pub(crate) group: usize,
+    pub(crate) answers: Result<Vec<Answer>>,
+}
+
+/// Finished calls: those of callers, and those that a transaction goes on from.
+pub(crate) struct Completions<C: Callers> {
+    pub(crate) callers: Vec<Completed<C>>,
+    pub(crate) groups: Vec<GroupReply>,
+}
+
+impl<C: Callers> Default for Completions<C> {
+    fn default() -> Self {
+        Self { callers: Vec::new(), groups: Vec::new() }
+    }
+}
+
+impl<C: Callers> Completions<C> {
+    pub(crate) fn fail(&mut self, recipient: Recipient<C>, error: &Error) {
+        match recipient {
+            Recipient::One(caller) => self.callers.push(Completed::One(caller, Err(error.clone()))),
+            Recipient::All(caller) => self.callers.push(Completed::All(caller, Err(error.clone()))),
+            Recipient::Group { transaction, group } => {
+                self.groups.push(GroupReply { transaction, group, answers: Err(error.clone()) });
+            }
+        }
+    }
+
+    /// Gives a recipient the next `count` answers, of which there are enough.
+    pub(crate) fn answer(
+        &mut self,
+        recipient: Recipient<C>,
+        answers: &mut impl Iterator<Item = Result<Answer>>,
+        count: usize,
+    ) {
+        match recipient {
+            Recipient::One(caller) => self.callers.extend(answers.next().map(|answer| Completed::One(caller, answer))),
+            Recipient::All(caller) => self.callers.push(Completed::All(caller, answers.take(count).collect())),
+            Recipient::Group { transaction, group } => {
+                self.groups.push(GroupReply { transaction, group, answers: answers.take(count).collect() });
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One server of the router: the calls that wait for it, the batches in flight to it, and its connection.
+
+mod connecting;
+mod sending;
+mod timeouts;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redis::Value;
+
+use self::connecting::ConnectAttempt;
+use super::batching::SlotQueue;
+use super::call::Obstacle;
+use super::connection::{ConnectionId, PipelinedConnection};
+use super::effects::{Action, Effects, Returned};
+use super::failure::{self, Failure};
+use super::in_flight::{BatchKind, InFlight, ScriptCall};
+use super::pending_call::{Callers, PendingCall};
+use super::redirect::ReplyMeaning;
+use super::server_directory::{Server, Target};
+use crate::error::Error;
+use crate::store::url::Address;
+
+/// What all pipelines of a router have in common.
+#[derive(Clone)]
+pub(crate) struct PipelineOptions {
+    pub(crate) prefix: Arc<str>,
+    /// The most requests in one batch.
+    pub(crate) max_batch: usize,
+    /// Whether the store has several servers.
+    pub(crate) several: bool,
+}
+
+/// See the module.
+pub(crate) struct ServerPipeline<C: Callers> {
+    server: Arc<Server>,
+    pub(crate) target: Target,
+    index: usize,
+    options: PipelineOptions,
+    queues: HashMap<u16, SlotQueue<C>, foldhash::fast::FixedState>,
+    /// The slots whose queues may send.
+    ready: VecDeque<u16>,
+    /// Calls that another node sent here with ASK.
+    asking: VecDeque<PendingCall<C>>,
+    /// The calls in all queues.
+    waiting: usize,
+    in_flight: VecDeque<InFlight<C>>,
+    connection: Option<PipelinedConnection>,
+    /// Attempts to connect, the newest last.
+    attempts: Vec<ConnectAttempt>,
+    /// Since when the server has been silent. Until it answers it gets no calls: it would run them after their callers had
+    /// given up.
+    silent_since: Option<Instant>,
+    /// Not later than the next moment at which `handle_timeout` has something to do.
+    next_timeout: Option<Instant>,
+}
+
+impl<C: Callers> ServerPipeline<C> {
+    pub(crate) fn new(server: Server, target: Target, index: usize, options: PipelineOptions) -> Self {
+        Self {
+            server: Arc::new(server),
+            target,
+            index,
+            options,
+            queues: HashMap::default(),
+            ready: VecDeque::new(),
+            asking: VecDeque::new(),
+            waiting: 0,
+            in_flight: VecDeque::new(),
+            connection: None,
+            attempts: Vec::new(),
+            silent_since: None,
+            next_timeout: None,
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.server.address
+    }
+
+    /// Why the server cannot be used.
+    pub(crate) fn failure(&self, error: &io::Error) -> Failure {
+        self.server.failure(error, false)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting == 0 && self.in_flight.is_empty()
+    }
+
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        self.next_timeout
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        self.next_timeout = Some(self.next_timeout.map_or(at, |next| next.min(at)));
+    }
+
+    /// Takes a call. One that has waited elsewhere goes first.
+    pub(crate) fn push(&mut self, call: PendingCall<C>, now: Instant, effects: &mut Effects<C>) {
+        let first = call.state.was_tried();
+        self.enqueue(call, first);
+        self.connect_if_needed(now, effects);
+    }
+
+    /// Takes a call that another node sent here with ASK.
+    pub(crate) fn push_asking(&mut self, call: PendingCall<C>, now: Instant, effects: &mut Effects<C>) {
+        self.wake_at(call.state.attempt_deadline);
+        self.waiting += 1;
+        self.asking.push_back(call);
+        self.connect_if_needed(now, effects);
+    }
+
+    fn enqueue(&mut self, call: PendingCall<C>, first: bool) {
+        self.wake_at(call.state.attempt_deadline);
+        self.waiting += 1;
+        let queue = self.queues.entry(call.slot).or_default();
+        if !queue.listed {
+            queue.listed = true;
+            self.ready.push_back(call.slot);
+        }
+        if first { queue.waiting.push_front(call) } else { queue.waiting.push_back(call) }
+    }
+
+    /// Puts the calls of a batch back: they were not sent, or certainly did not run.
+    fn requeue(&mut self, batch: ScriptCall<C>) {
+        let asking = batch.asking;
+        for call in batch.into_calls().rev() {
+            if asking {
+                self.wake_at(call.state.attempt_deadline);
+                self.waiting += 1;
+                self.asking.push_front(call);
+            } else {
+                self.enqueue(call, true);
+            }
+        }
+    }
+
+    fn take_waiting(&mut self) -> Vec<PendingCall<C>> {
+        self.waiting = 0;
+        self.ready.clear();
+        let mut calls: Vec<PendingCall<C>> = self.asking.drain(..).collect();
+        for queue in self.queues.values_mut() {
+            queue.listed = false;
+            calls.extend(queue.waiting.drain(..));
+        }
+        calls
+    }
+
+    /// One batch less is in flight in that slot: its queue may send.
+    fn note_completed(&mut self, slot: u16, calls: usize) {
+        if let Some(queue) = self.queues.get_mut(&slot) {
+            queue.completed(calls);
+            if !queue.listed && !queue.waiting.is_empty() {
+                queue.listed = true;
+                self.ready.push_back(slot);
+            }
+        }
+    }
+
+    fn is_connection(&self, id: ConnectionId) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.id == id)
+    }
+
+    /// Where received bytes go; `None` for a connection that is no longer used.
+    pub(crate) fn read_buffer(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
+        self.connection.as_mut().filter(|connection| connection.id == id).map(|connection| connection.replies.space())
+    }
+
+    /// Takes received bytes and gives out the answers in them.
+    pub(crate) fn handle_received(&mut self, id: ConnectionId, count: usize, now: Instant, effects: &mut Effects<C>) {
+        if let Some(connection) = self.connection.as_mut().filter(|connection| connection.id == id) {
+            connection.replies.received(count);
+        }
+        while let Some(connection) = self.connection.as_mut().filter(|connection| connection.id == id) {
+            match connection.replies.next() {
+                Ok(Some(reply)) => self.handle_reply(reply, now, effects),
+                Ok(None) => return,
+                Err(_) => self.lose_connection(&failure::malformed(), now, effects),
+            }
+        }
+    }
+
+    /// The connection ended. Calls that were sent may have run; the others go with the next connection.
+    pub(crate) fn handle_disconnected(
+        &mut self,
+        id: ConnectionId,
+        error: &io::Error,
+        now: Instant,
+        effects: &mut Effects<C>,
+    ) {
+        if self.is_connection(id) {
+            self.lose_connection(error, now, effects);
+        }
+    }
+
+    fn lose_connection(&mut self, error: &io::Error, now: Instant, effects: &mut Effects<C>) {
+        self.drop_connection(error, effects);
+        self.connect_if_needed(now, effects);
+    }
+
+    fn drop_connection(&mut self, error: &io::Error, effects: &mut Effects<C>) {
+        let Some(connection) = self.connection.take() else { return };
+        effects.actions.push_back(Action::Close(connection.id));
+        self.silent_since = None;
+        for sent in std::mem::take(&mut self.in_flight).into_iter().rev() {
+            let BatchKind::Script(batch) = sent.kind else { continue };
+            self.note_completed(batch.slot, batch.members.len());
+            if sent.end > connection.sent() {
+                self.requeue(batch);
+                continue;
+            }
+            let failure = self.server.failure(error, true);
+            for call in batch.into_calls() {
+                self.give_back(call, Obstacle::Failed(failure.clone()), effects);
+            }
+        }
+    }
+
+    fn handle_reply(&mut self, reply: Value, now: Instant, effects: &mut Effects<C>) {
+        let Some(answered) = self.in_flight.pop_front() else {
+            // A reply without a command: the connection is out of step.
+            return self.lose_connection(&failure::malformed(), now, effects);
+        };
+        let batch = match answered.kind {
+            BatchKind::Script(batch) => batch,
+            BatchKind::Asking => return,
+            BatchKind::Probe => {
+                self.silent_since = None;
+                return;
+            }
+        };
+        let meaning = ReplyMeaning::of(&reply, &self.server, self.options.several);
+        let unknown = matches!(meaning, ReplyMeaning::UnknownScript) && !batch.in_full;
+        if unknown && batch.is_awaited() && self.silent_since.is_none() {
+            return self.send_batch(ScriptCall { in_full: true, ..batch });
+        }
+        self.note_completed(batch.slot, batch.members.len());
+        match meaning {
+            ReplyMeaning::UnknownScript if unknown => self.requeue(batch),
+            ReplyMeaning::Answer | ReplyMeaning::UnknownScript => give_out(batch, reply, effects),
+            ReplyMeaning::NotServed(obstacle) => {
+                let several = batch.members.len() > 1;
+                for mut call in batch.into_calls() {
+                    call.state.alone |= several;
+                    self.give_back(call, obstacle.clone(), effects);
+                }
+            }
+        }
+    }
+
+    /// Returns a call to the router, which decides where it goes.
+    fn give_back(&self, call: PendingCall<C>, obstacle: Obstacle, effects: &mut Effects<C>) {
+        effects.returned.push(Returned { call, obstacle, from: self.server.address.clone() });
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_bounds(&self) {
+        use super::batching::MAX_IDLE_QUEUES;
+        assert!(self.queues.len() <= MAX_IDLE_QUEUES && self.attempts.len() <= connecting::MAX_ATTEMPTS);
+        assert!(self.queues.values().all(SlotQueue::is_idle) && self.asking.is_empty());
+        assert!(self.connection.as_ref().is_none_or(|connection| connection.transmit().is_empty()));
+    }
+
+    /// Fails every call.
+    pub(crate) fn close(mut self, error: &Error, effects: &mut Effects<C>) {
+        for call in self.take_waiting() {
+            effects.completions.fail(call.recipient, error);
+        }
+        for sent in std::mem::take(&mut self.in_flight) {
+            if let BatchKind::Script(batch) = sent.kind {
+                batch.into_calls().for_each(|call| effects.completions.fail(call.recipient, error));
+            }
+        }
+        self.retire(effects);
+    }
+}
+
+fn give_out<C: Callers>(batch: ScriptCall<C>, reply: Value, effects: &mut Effects<C>) {
+    let recipients = batch.members.into_iter().map(super::in_flight::BatchMember::into_recipient);
+    match batch.batch.answers(reply) {
+        Err(error) => recipients
+            .filter_map(|(_, recipient)| recipient)
+            .for_each(|recipient| effects.completions.fail(recipient, &error)),
+        Ok(answers) => {
+            let mut answers = answers.into_iter();
+            for (count, recipient) in recipients {
+                match recipient {
+                    Some(recipient) => effects.completions.answer(recipient, &mut answers, count),
+                    None => drop(answers.by_ref().take(count).last()),
+                }
+            }
+        }
+    }
+}

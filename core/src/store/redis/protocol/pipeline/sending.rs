@@ -1,0 +1,106 @@
+//! How a pipeline forms batches and sends them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Callers, PendingCall, ServerPipeline};
+use crate::store::redis::protocol::batching::{MAX_IDLE_QUEUES, MAX_IN_FLIGHT_PER_SERVER, batch_key};
+use crate::store::redis::protocol::connection::ConnectionId;
+use crate::store::redis::protocol::exchange::write_script_call;
+use crate::store::redis::protocol::in_flight::{BatchKind, BatchMember, InFlight, ScriptCall};
+use crate::store::redis::script::Batch;
+
+impl<C: Callers> ServerPipeline<C> {
+    /// Forms the batches that may be sent now; then the bytes that are to be sent.
+    pub(crate) fn transmit(&mut self, id: ConnectionId, now: Instant) -> &[u8] {
+        if self.connection.is_some() && self.silent_since.is_none() && self.waiting > 0 {
+            self.form_batches(now);
+        }
+        self.unsent(id)
+    }
+
+    /// The bytes that are to be sent, without new batches.
+    pub(crate) fn unsent(&self, id: ConnectionId) -> &[u8] {
+        match &self.connection {
+            Some(connection) if connection.id == id => connection.transmit(),
+            _ => &[],
+        }
+    }
+
+    /// So many bytes of `transmit` were sent.
+    pub(crate) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
+        if let Some(connection) = self.connection.as_mut().filter(|connection| connection.id == id) {
+            connection.handle_sent(count);
+        }
+    }
+
+    fn form_batches(&mut self, now: Instant) {
+        while self.in_flight.len() < MAX_IN_FLIGHT_PER_SERVER
+            && let Some(call) = self.asking.pop_front()
+        {
+            self.waiting -= 1;
+            self.queues.entry(call.slot).or_default().sent(1);
+            let members = vec![BatchMember::new(call.state, call.requests.len(), call.recipient)];
+            let (slot, requests) = (call.slot, call.requests.into_vec());
+            let batch = Batch::new(Arc::clone(&self.options.prefix), call.time, call.grouping, requests);
+            self.send_batch(ScriptCall { batch, members, slot, in_full: false, asking: true });
+        }
+        while self.in_flight.len() < MAX_IN_FLIGHT_PER_SERVER
+            && let Some(slot) = self.ready.pop_front()
+        {
+            if let Some(batch) = self.form_batch(slot, now) {
+                self.send_batch(batch);
+            }
+        }
+        if self.queues.len() > MAX_IDLE_QUEUES {
+            self.queues.retain(|_, queue| queue.listed || !queue.is_idle());
+        }
+    }
+
+    /// The oldest calls of a slot that may travel together, if a batch may be sent now.
+    fn form_batch(&mut self, slot: u16, now: Instant) -> Option<ScriptCall<C>> {
+        let queue = self.queues.get_mut(&slot)?;
+        queue.listed = false;
+        let delay_ends = queue.delay_ends(self.server.timeout)?;
+        if !queue.may_send(self.options.max_batch) && delay_ends > now {
+            self.wake_at(delay_ends);
+            return None;
+        }
+        let first = queue.waiting.pop_front()?;
+        let (key, time, grouping) = (batch_key(&first), first.time, first.grouping);
+        let mut members = vec![BatchMember::new(first.state, first.requests.len(), first.recipient)];
+        let mut requests = first.requests.into_vec();
+        while key.is_some()
+            && members.len() < self.options.max_batch
+            && queue.waiting.front().is_some_and(|call| batch_key(call) == key)
+            && let Some(call) = queue.waiting.pop_front()
+        {
+            let PendingCall { requests: more, state, recipient, .. } = call;
+            members.push(BatchMember::new(state, more.len(), recipient));
+            requests.extend(more);
+        }
+        self.waiting -= members.len();
+        queue.sent(members.len());
+        if !queue.waiting.is_empty() {
+            queue.listed = true;
+            self.ready.push_back(slot);
+        }
+        let batch = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
+        Some(ScriptCall { batch, members, slot, in_full: false, asking: false })
+    }
+
+    /// Writes a batch. Its queue has counted it already.
+    pub(super) fn send_batch(&mut self, batch: ScriptCall<C>) {
+        let Some(connection) = &mut self.connection else {
+            self.note_completed(batch.slot, batch.members.len());
+            return self.requeue(batch);
+        };
+        let begin = connection.end();
+        write_script_call(&batch.batch, batch.asking, batch.in_full, connection.out());
+        let end = connection.end();
+        if batch.asking {
+            self.in_flight.push_back(InFlight { kind: BatchKind::Asking, begin, end });
+        }
+        self.in_flight.push_back(InFlight { kind: BatchKind::Script(batch), begin, end });
+    }
+}

@@ -1,0 +1,100 @@
+//! What a pipeline does about calls that are late and about a server that is silent.
+
+use std::io;
+use std::time::Instant;
+
+use super::connecting::{MAX_ATTEMPTS, NEXT_ATTEMPT};
+use super::{Callers, Effects, Obstacle, ServerPipeline};
+use crate::store::redis::protocol::in_flight::{BatchKind, InFlight};
+
+impl<C: Callers> ServerPipeline<C> {
+    /// Gives up what is late, and finds out when the next call is.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, effects: &mut Effects<C>) {
+        if self.next_timeout.is_none_or(|next| next > now) {
+            return;
+        }
+        let mut next: Option<Instant> = None;
+        let mut wake_at = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
+        let mut late = Vec::new();
+        let queues = self.queues.values_mut().map(|queue| &mut queue.waiting).chain(std::iter::once(&mut self.asking));
+        for waiting in queues {
+            // A call that was sent elsewhere before stands in front of older ones, so all are looked at.
+            if waiting.iter().any(|call| call.state.attempt_deadline <= now) {
+                for call in std::mem::take(waiting) {
+                    if call.state.attempt_deadline <= now { late.push(call) } else { waiting.push_back(call) }
+                }
+            }
+            waiting.iter().for_each(|call| wake_at(call.state.attempt_deadline));
+        }
+        self.waiting -= late.len();
+        for (slot, queue) in &mut self.queues {
+            match queue.delay_ends(self.server.timeout) {
+                Some(end) if !queue.listed && end <= now => {
+                    queue.listed = true;
+                    self.ready.push_back(*slot);
+                }
+                Some(end) if !queue.listed => wake_at(end),
+                _ => {}
+            }
+        }
+        let mut silent = false;
+        for sent in &mut self.in_flight {
+            if let BatchKind::Script(batch) = &mut sent.kind {
+                silent |= batch.expire(now, &mut wake_at, &mut late);
+            }
+        }
+        self.next_timeout = next;
+        let failure = self.server.failure(&io::ErrorKind::TimedOut.into(), false);
+        effects.server_was_silent |= !late.is_empty();
+        for call in late {
+            if call.state.deadline <= now {
+                effects.completions.fail(call.recipient, &failure.error);
+            } else {
+                self.give_back(call, Obstacle::Failed(failure.clone()), effects);
+            }
+        }
+        if silent && self.silent_since.is_none() {
+            self.silent_since = Some(now);
+            self.probe();
+        }
+        self.connect_again_if_silent(now, effects);
+    }
+
+    /// Packets that were lost on the way are sent again later and later: a new connection, or a second attempt to open one
+    /// beside the first, is faster. While no call waits there is no hurry.
+    pub(super) fn connect_again_if_silent(&mut self, now: Instant, effects: &mut Effects<C>) {
+        if self.waiting == 0 {
+            return;
+        }
+        let again = match (self.attempts.last(), self.silent_since) {
+            (Some(newest), _) if self.attempts.len() < MAX_ATTEMPTS => newest.began + NEXT_ATTEMPT,
+            (None, Some(since)) => since + NEXT_ATTEMPT,
+            _ => return,
+        };
+        if now < again {
+            self.wake_at(again);
+        } else {
+            self.connect(now, effects);
+        }
+    }
+
+    /// Recalls what was not sent yet, and sends a PING instead: its reply says that the server is there again.
+    fn probe(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        let sent = connection.sent();
+        let at = self.in_flight.iter().position(|batch| batch.begin >= sent).unwrap_or(self.in_flight.len());
+        let recalled = self.in_flight.split_off(at);
+        if let Some(first) = recalled.front() {
+            connection.recall(first.begin);
+        }
+        let begin = connection.end();
+        redis::cmd("PING").write_packed_command(connection.out());
+        self.in_flight.push_back(InFlight { kind: BatchKind::Probe, begin, end: connection.end() });
+        for batch in recalled.into_iter().rev() {
+            if let BatchKind::Script(batch) = batch.kind {
+                self.note_completed(batch.slot, batch.members.len());
+                self.requeue(batch);
+            }
+        }
+    }
+}

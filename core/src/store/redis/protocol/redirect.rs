@@ -1,0 +1,130 @@
+//! What a reply means for the way of its call: it is the answer, the script is missing, or the call belongs elsewhere.
+
+use std::sync::Arc;
+
+use redis::{ServerError, Value};
+
+use super::call::Obstacle;
+use super::failure::{self, Failure};
+use super::server_directory::Server;
+use crate::store::url::Address;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum ReplyMeaning {
+    /// The call was answered, if only with an error of its own.
+    Answer,
+    /// The server does not know the script. The call did not run.
+    UnknownScript,
+    /// This server did not serve the call. It did not run.
+    NotServed(Obstacle),
+}
+
+impl ReplyMeaning {
+    /// `several` says whether the store has several servers.
+    pub(crate) fn of(reply: &Value, server: &Server, several: bool) -> Self {
+        match reply {
+            _ if is_unknown_script(reply) => Self::UnknownScript,
+            Value::ServerError(error) => Self::of_error(error, server, several),
+            // A replica runs the script and refuses its writes. Its denials may be stale, so the whole batch is sent again.
+            Value::Array(items) if several => {
+                let readonly = items.iter().find_map(|item| match item {
+                    Value::ServerError(error) if error.code() == "READONLY" => Some(error),
+                    _ => None,
+                });
+                let wrong = |error| Self::NotServed(Obstacle::WrongServer(failure::refused(&server.shown, error)));
+                readonly.map_or(Self::Answer, wrong)
+            }
+            _ => Self::Answer,
+        }
+    }
+
+    fn of_error(error: &ServerError, server: &Server, several: bool) -> Self {
+        let refused = || failure::refused(&server.shown, error);
+        Self::NotServed(match error.code() {
+            "MOVED" | "ASK" if several => {
+                redirect(error, &server.address).unwrap_or_else(|| Obstacle::Failed(Failure::of_call(refused())))
+            }
+            "TRYAGAIN" => Obstacle::Split(refused()),
+            "READONLY" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" if several => Obstacle::WrongServer(refused()),
+            "LOADING" | "BUSY" | "CLUSTERDOWN" | "MASTERDOWN" => Obstacle::Failed(Failure::of_call(refused())),
+            _ => return Self::Answer,
+        })
+    }
+}
+
+/// Whether the server does not know the script. The call did not run.
+pub(crate) fn is_unknown_script(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+/// `MOVED slot host:port` or `ASK slot host:port`.
+fn redirect(error: &ServerError, here: &Address) -> Option<Obstacle> {
+    let mut words = error.details().unwrap_or_default().split(' ');
+    let slot = words.next().and_then(|slot| slot.parse().ok());
+    let address = address(words.next()?, here)?;
+    match (error.code(), slot) {
+        ("MOVED", Some(slot)) => Some(Obstacle::Moved(slot, address)),
+        ("ASK", _) => Some(Obstacle::Ask(address)),
+        _ => None,
+    }
+}
+
+/// `host:port`. A node that does not know its own name leaves the host out and means the one it was reached at.
+fn address(text: &str, here: &Address) -> Option<Address> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some(Address::Tcp(host_or(host, here)?, port.parse().ok()?))
+}
+
+/// The host that a node gave, or the one it was reached at when it gave none.
+pub(crate) fn host_or(host: &str, here: &Address) -> Option<Arc<str>> {
+    match here {
+        _ if !matches!(host, "" | "?") => Some(host.into()),
+        Address::Tcp(host, _) => Some(Arc::clone(host)),
+        Address::Unix(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::redis::protocol::handshake::ExpectedRole;
+
+    fn meaning(text: &str, several: bool) -> ReplyMeaning {
+        let reply = redis::parse_redis_value(text.as_bytes()).expect("a reply");
+        let server = Server {
+            address: Address::Tcp("here".into(), 1),
+            login: Arc::default(),
+            role: ExpectedRole::Single,
+            shown: "here:1".to_owned(),
+            timeout: Duration::from_secs(1),
+        };
+        ReplyMeaning::of(&reply, &server, several)
+    }
+
+    #[test]
+    fn replies_say_where_a_call_belongs() {
+        use Obstacle::{Ask, Failed, Moved, Split, WrongServer};
+        use ReplyMeaning::{Answer, NotServed, UnknownScript};
+
+        let at = |host: &str, port| Address::Tcp(host.into(), port);
+        let moved = |text, slot, to| match meaning(text, true) {
+            NotServed(Moved(found, address)) => assert_eq!((found, address), (slot, to), "{text}"),
+            other => panic!("{text} is {other:?}"),
+        };
+        moved("-MOVED 7 10.0.0.1:7001\r\n", 7, at("10.0.0.1", 7001));
+        moved("-MOVED 7 :7001\r\n", 7, at("here", 7001));
+        assert!(matches!(meaning("-ASK 7 ::1:7001\r\n", true), NotServed(Ask(to)) if to == at("::1", 7001)));
+        assert!(matches!(meaning("-NOSCRIPT No matching script\r\n", false), UnknownScript));
+        assert!(matches!(meaning("-TRYAGAIN Multiple keys\r\n", true), NotServed(Split(_))));
+        assert!(matches!(meaning("-LOADING Redis is loading\r\n", false), NotServed(Failed(_))));
+        assert!(matches!(meaning("*3\r\n:1\r\n*0\r\n-READONLY no\r\n", true), NotServed(WrongServer(_))));
+        for text in ["*3\r\n:1\r\n*0\r\n-OOM no\r\n", "-NOPERM no\r\n", "-OOM no\r\n"] {
+            assert!(matches!(meaning(text, true), Answer), "{text}");
+        }
+        assert!(matches!(meaning("*3\r\n:1\r\n*0\r\n-READONLY no\r\n", false), Answer));
+    }
+}

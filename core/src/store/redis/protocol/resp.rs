@@ -1,0 +1,266 @@
+//! RESP replies: where one ends in a stream of bytes, and what it says.
+
+use redis::Value;
+
+/// The first size of a buffer.
+const INITIAL_CAPACITY: usize = 8 * 1_024;
+/// The largest capacity that an empty buffer keeps.
+const KEPT_CAPACITY: usize = 1_024 * 1_024;
+/// Redis sends no longer strings.
+const MAX_STRING: i64 = 512 * 1_024 * 1_024;
+/// The script's replies nest twice, a list of cluster slots four times.
+const MAX_DEPTH: usize = 16;
+
+/// Bytes that were received and not decoded yet.
+pub(crate) struct ReplyBuffer {
+    buffer: Vec<u8>,
+    start: usize,
+    filled: usize,
+    /// How far the reply at `start` was scanned, and how many of its items are missing: a reply that comes in many pieces
+    /// is scanned once.
+    scanned: usize,
+    missing: usize,
+}
+
+/// Bytes that are not RESP.
+#[derive(Debug)]
+pub(crate) struct Malformed;
+
+impl ReplyBuffer {
+    pub(crate) const fn new() -> Self {
+        Self { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, missing: 1 }
+    }
+
+    /// Where the next bytes go; `received` says how many there were.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        if self.start == self.filled {
+            (self.start, self.scanned, self.filled) = (0, self.scanned - self.start, 0);
+            if self.buffer.len() > KEPT_CAPACITY {
+                self.buffer = Vec::new();
+            }
+        }
+        if self.filled == self.buffer.len() {
+            if self.start > self.buffer.len() / 2 {
+                self.buffer.copy_within(self.start..self.filled, 0);
+                (self.scanned, self.filled, self.start) = (self.scanned - self.start, self.filled - self.start, 0);
+            } else {
+                self.buffer.resize((self.buffer.len() * 2).max(INITIAL_CAPACITY), 0);
+            }
+        }
+        &mut self.buffer[self.filled..]
+    }
+
+    pub(crate) fn received(&mut self, bytes: usize) {
+        self.filled += bytes;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.filled
+    }
+
+    /// The next reply, if all of it is there.
+    pub(crate) fn next(&mut self) -> Result<Option<Value>, Malformed> {
+        loop {
+            if !self.is_whole()? {
+                return Ok(None);
+            }
+            let frame = &self.buffer[self.start..self.scanned];
+            let pushed = frame.first() == Some(&b'>');
+            let value = if pushed { Value::Nil } else { Decoder { frame, at: 0 }.value(0)? };
+            (self.start, self.missing) = (self.scanned, 1);
+            // A push message answers no command.
+            if !pushed {
+                return Ok(Some(value));
+            }
+        }
+    }
+
+    fn is_whole(&mut self) -> Result<bool, Malformed> {
+        while self.missing > 0 {
+            let mut decoder = Decoder { frame: &self.buffer[..self.filled], at: self.scanned };
+            let Some((kind, line)) = decoder.line() else { return Ok(false) };
+            let more = match kind {
+                b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => 0,
+                b'$' | b'!' | b'=' => {
+                    let length = number(line)?;
+                    if length > MAX_STRING {
+                        return Err(Malformed);
+                    }
+                    if length >= 0 {
+                        decoder.at += length as usize + 2;
+                        if decoder.at > self.filled {
+                            return Ok(false);
+                        }
+                    }
+                    0
+                }
+                b'*' | b'~' | b'>' => number(line)?.clamp(0, MAX_STRING) as usize,
+                b'%' => 2 * number(line)?.clamp(0, MAX_STRING) as usize,
+                // An attribute comes before what it is about.
+                b'|' => 2 * number(line)?.clamp(0, MAX_STRING) as usize + 1,
+                _ => return Err(Malformed),
+            };
+            self.missing = (self.missing - 1).checked_add(more).ok_or(Malformed)?;
+            self.scanned = decoder.at;
+        }
+        Ok(true)
+    }
+}
+
+struct Decoder<'a> {
+    frame: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Decoder<'a> {
+    /// A line's first byte and the rest of it, without its end; moves past it.
+    fn line(&mut self) -> Option<(u8, &'a [u8])> {
+        let rest = self.frame.get(self.at..)?;
+        let length = rest.iter().position(|byte| *byte == b'\r').filter(|at| rest.len() > at + 1)?;
+        let (kind, line) = rest[..length].split_first().unwrap_or((&0, &[]));
+        self.at += length + 2;
+        Some((*kind, line))
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, Malformed> {
+        if depth > MAX_DEPTH {
+            return Err(Malformed);
+        }
+        let from = self.at;
+        let (kind, line) = self.line().ok_or(Malformed)?;
+        Ok(match kind {
+            b':' => Value::Int(number(line)?),
+            b'$' => match self.bytes(line)? {
+                Some(bytes) => Value::BulkString(bytes.to_vec()),
+                None => Value::Nil,
+            },
+            b'*' | b'~' | b'>' => match number(line)? {
+                length if length < 0 => Value::Nil,
+                length => Value::Array(self.values(length as usize, depth)?),
+            },
+            b'%' => {
+                let mut values = self.values(2 * number(line)?.max(0) as usize, depth)?.into_iter();
+                let mut pairs = Vec::with_capacity(values.len() / 2);
+                while let (Some(name), Some(value)) = (values.next(), values.next()) {
+                    pairs.push((name, value));
+                }
+                Value::Map(pairs)
+            }
+            b'|' => {
+                self.values(2 * number(line)?.max(0) as usize, depth)?;
+                self.value(depth + 1)?
+            }
+            b'+' if line == b"OK" => Value::Okay,
+            b'+' => Value::SimpleString(String::from_utf8_lossy(line).into_owned()),
+            b'-' => error_reply(&self.frame[from..self.at])?,
+            b'!' => {
+                self.bytes(line)?;
+                error_reply(&self.frame[from..self.at])?
+            }
+            b'=' => Value::BulkString(self.bytes(line)?.and_then(|bytes| bytes.get(4..)).ok_or(Malformed)?.to_vec()),
+            b'_' => Value::Nil,
+            b'#' => Value::Boolean(line == b"t"),
+            b',' | b'(' => Value::BulkString(line.to_vec()),
+            _ => return Err(Malformed),
+        })
+    }
+
+    fn values(&mut self, length: usize, depth: usize) -> Result<Vec<Value>, Malformed> {
+        // The frame is whole, so each value has at least three bytes of it.
+        let mut values = Vec::with_capacity(length.min(self.frame.len() / 3));
+        for _ in 0..length {
+            values.push(self.value(depth + 1)?);
+        }
+        Ok(values)
+    }
+
+    fn bytes(&mut self, length: &[u8]) -> Result<Option<&'a [u8]>, Malformed> {
+        let length = number(length)?;
+        if length < 0 {
+            return Ok(None);
+        }
+        let bytes = self.frame.get(self.at..self.at + length as usize).ok_or(Malformed)?;
+        self.at += length as usize + 2;
+        Ok(Some(bytes))
+    }
+}
+
+/// An error reply. Only the client library can construct one, from its text.
+fn error_reply(frame: &[u8]) -> Result<Value, Malformed> {
+    redis::parse_redis_value(frame).map_err(|_| Malformed)
+}
+
+fn number(line: &[u8]) -> Result<i64, Malformed> {
+    let (negative, digits) = match line {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > 18 {
+        return Err(Malformed);
+    }
+    let mut number = 0;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return Err(Malformed);
+        }
+        number = number * 10 + i64::from(digit - b'0');
+    }
+    Ok(if negative { -number } else { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(chunks: impl Iterator<Item = Vec<u8>>) -> Vec<Value> {
+        let (mut inbound, mut values) = (ReplyBuffer::new(), Vec::new());
+        for chunk in chunks {
+            let mut left = &chunk[..];
+            while !left.is_empty() {
+                let space = inbound.space();
+                let part = left.len().min(space.len());
+                space[..part].copy_from_slice(&left[..part]);
+                inbound.received(part);
+                left = &left[part..];
+            }
+            while let Some(value) = inbound.next().expect("replies") {
+                values.push(value);
+            }
+        }
+        assert!(inbound.is_empty());
+        values
+    }
+
+    #[test]
+    fn replies_are_the_same_in_whatever_pieces_they_come() {
+        let long = [b"$20000\r\n".as_slice(), &[b'x'; 20_000], b"\r\n"].concat();
+        let text: Vec<u8> = [
+            b"+OK\r\n:-42\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n-ERR no\r\n".as_slice(),
+            b">2\r\n+message\r\n+x\r\n%1\r\n+mode\r\n$7\r\ncluster\r\n|1\r\n+a\r\n+b\r\n#t\r\n_\r\n,1.5\r\n",
+            &long,
+            b"!9\r\nMOVED 1 a\r\n=5\r\ntxt:a\r\n+PONG\r\n",
+        ]
+        .concat();
+        let whole = read(std::iter::once(text.clone()));
+        assert_eq!(whole, read(text.iter().map(|byte| vec![*byte])));
+        assert_eq!(whole, read(text.chunks(7).map(<[u8]>::to_vec)));
+        assert_eq!(whole.len(), 15);
+        assert_eq!(whole[2], Value::BulkString(b"a\r\n".to_vec()));
+        assert!(
+            matches!(&whole[6], Value::Array(items) if matches!(&items[1], Value::ServerError(error) if error.code() == "ERR"))
+        );
+        assert_eq!(whole[8], Value::Boolean(true));
+        assert!(matches!(&whole[12], Value::ServerError(error) if error.code() == "MOVED"));
+    }
+
+    #[test]
+    fn bytes_that_are_not_resp_are_rejected() {
+        let wrong: [&[u8]; 5] = [b"HTTP/1.1 400\r\n", b"$x\r\n", b"$99999999999\r\n", b":\r\n", b"*1\r\n?\r\n"];
+        for text in wrong {
+            let mut inbound = ReplyBuffer::new();
+            inbound.space()[..text.len()].copy_from_slice(text);
+            inbound.received(text.len());
+            assert!(inbound.next().is_err(), "{}", String::from_utf8_lossy(text));
+        }
+    }
+}

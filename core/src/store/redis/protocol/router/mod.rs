@@ -1,0 +1,276 @@
+//! Routes calls to servers: it knows which server serves which slot, and has a pipeline to each.
+//!
+//! A driver tells it what happened and what time it is, sends the bytes it shows, and does the actions it names.
+
+mod routing;
+mod transactions;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use self::routing::ParkedCall;
+use self::transactions::Transactions;
+use super::connection::ConnectionId;
+use super::discovery::{self, Discovery};
+use super::effects::{Action, Effects};
+use super::failure::Failure;
+use super::pending_call::{Callers, Completed, PendingCall};
+use super::pipeline::{PipelineOptions, ServerPipeline};
+use super::schedule::DiscoverySchedule;
+use super::server_directory::{ServerDirectory, Target};
+use super::topology::Topology;
+use crate::error::{Error, ErrorKind};
+use crate::store::url::Address;
+
+/// See the module.
+pub(crate) struct Router<C: Callers> {
+    directory: Arc<ServerDirectory>,
+    options: PipelineOptions,
+    topology: Option<Topology>,
+    topology_is_stale: bool,
+    schedule: DiscoverySchedule,
+    pipelines: Vec<Option<ServerPipeline<C>>>,
+    /// For each shard of the topology the index of its primary's pipeline, once there is one.
+    primaries: Vec<Option<usize>>,
+    /// Calls that wait for a topology, or for the end of a pause.
+    parked: Vec<ParkedCall<C>>,
+    transactions: Transactions<C>,
+    effects: Effects<C>,
+}
+
+impl<C: Callers> Router<C> {
+    /// `max_batch` is the most requests in one batch.
+    pub(crate) fn new(directory: Arc<ServerDirectory>, prefix: Arc<str>, max_batch: usize) -> Self {
+        let several = directory.has_several_servers();
+        let mut router = Self {
+            options: PipelineOptions { prefix, max_batch, several },
+            topology: None,
+            topology_is_stale: false,
+            schedule: DiscoverySchedule::default(),
+            pipelines: Vec::new(),
+            primaries: Vec::new(),
+            parked: Vec::new(),
+            transactions: Transactions::default(),
+            effects: Effects::default(),
+            directory,
+        };
+        if let Some(topology) = discovery::single(&router.directory) {
+            router.adopt(topology);
+        }
+        router
+    }
+
+    /// Takes a call.
+    pub(crate) fn submit(&mut self, call: PendingCall<C>, now: Instant) {
+        self.route(call, now);
+        self.settle(now);
+    }
+
+    /// A connection is open and its server greeted. Says whether it is used; if not, the driver closes it.
+    pub(crate) fn handle_connected(&mut self, id: ConnectionId, now: Instant) -> bool {
+        let used = match self.pipelines.get_mut(id.pipeline) {
+            Some(Some(pipeline)) => pipeline.handle_connected(id, &mut self.effects),
+            _ => false,
+        };
+        self.settle(now);
+        used
+    }
+
+    pub(crate) fn handle_connect_failed(&mut self, id: ConnectionId, failure: Failure, now: Instant) {
+        if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
+            pipeline.handle_connect_failed(id, failure, now, &mut self.effects);
+        }
+        self.settle(now);
+    }
+
+    /// Why a connection that was opened cannot be used.
+    pub(crate) fn failure(&self, id: ConnectionId, error: &io::Error) -> Failure {
+        let shown = self.directory.shown();
+        let pipeline = self.pipelines.get(id.pipeline).and_then(Option::as_ref);
+        pipeline.map_or_else(
+            || Failure::of_io(error, false, shown, self.directory.timeout()),
+            |pipeline| pipeline.failure(error),
+        )
+    }
+
+    /// Where the bytes of a connection go; `None` when it is no longer used.
+    #[inline]
+    pub(crate) fn read_buffer(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
+        self.pipelines.get_mut(id.pipeline)?.as_mut()?.read_buffer(id)
+    }
+
+    /// So many bytes were put into `read_buffer`.
+    #[inline]
+    pub(crate) fn handle_received(&mut self, id: ConnectionId, count: usize, now: Instant) {
+        if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
+            pipeline.handle_received(id, count, now, &mut self.effects);
+        }
+        self.settle(now);
+    }
+
+    pub(crate) fn handle_disconnected(&mut self, id: ConnectionId, error: &io::Error, now: Instant) {
+        if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
+            pipeline.handle_disconnected(id, error, now, &mut self.effects);
+        }
+        self.settle(now);
+    }
+
+    /// What a `Discover` found.
+    pub(crate) fn handle_discovered(&mut self, result: Result<Topology, Failure>, now: Instant) {
+        self.schedule.end(now);
+        match result {
+            Ok(topology) => {
+                self.topology_is_stale = false;
+                self.adopt(topology);
+            }
+            // Without a topology no call can be sent. After a timeout those that have time wait for the next discovery.
+            Err(failure) if self.topology.is_none() && failure.error.kind() != ErrorKind::StoreTimeout => {
+                for parked in std::mem::take(&mut self.parked) {
+                    self.effects.completions.fail(parked.call.recipient, &failure.error);
+                }
+            }
+            Err(_) => {}
+        }
+        self.settle(now);
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        for pipeline in self.pipelines.iter_mut().flatten() {
+            pipeline.handle_timeout(now, &mut self.effects);
+        }
+        self.topology_is_stale |= std::mem::take(&mut self.effects.server_was_silent);
+        self.settle(now);
+    }
+
+    /// When `handle_timeout` is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let pipelines = self.pipelines.iter().flatten().filter_map(ServerPipeline::poll_timeout);
+        let parked = self.parked.iter().map(ParkedCall::poll_timeout);
+        let discovery = if self.parked.is_empty() { None } else { self.schedule.next() };
+        let discovery = discovery.filter(|_| self.topology_is_stale && self.options.several);
+        pipelines.chain(parked).chain(discovery).min()
+    }
+
+    /// Forms the batches that this connection may send now; then the bytes to send.
+    #[inline]
+    pub(crate) fn transmit(&mut self, id: ConnectionId, now: Instant) -> &[u8] {
+        match self.pipelines.get_mut(id.pipeline) {
+            Some(Some(pipeline)) => pipeline.transmit(id, now),
+            _ => &[],
+        }
+    }
+
+    /// The bytes that this connection has to send, without new batches.
+    pub(crate) fn unsent(&self, id: ConnectionId) -> &[u8] {
+        self.pipelines.get(id.pipeline).and_then(Option::as_ref).map_or(&[], |pipeline| pipeline.unsent(id))
+    }
+
+    /// So many bytes of `transmit` were sent.
+    #[inline]
+    pub(crate) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
+        if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
+            pipeline.handle_sent(id, count);
+        }
+    }
+
+    /// What the driver has to do next.
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+        self.effects.actions.pop_front()
+    }
+
+    /// Whether the driver has actions to do or completions to give out.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.effects.actions.is_empty() || !self.effects.completions.callers.is_empty()
+    }
+
+    /// Takes the finished calls into an empty list.
+    pub(crate) fn take_completions(&mut self, list: &mut Vec<Completed<C>>) {
+        std::mem::swap(&mut self.effects.completions.callers, list);
+    }
+
+    /// Whether no call waits for a server.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.parked.is_empty() && self.pipelines.iter().flatten().all(ServerPipeline::is_idle)
+    }
+
+    /// Fails every call and closes every connection.
+    pub(crate) fn close(&mut self, error: &Error) {
+        for pipeline in std::mem::take(&mut self.pipelines).into_iter().flatten() {
+            pipeline.close(error, &mut self.effects);
+        }
+        for parked in std::mem::take(&mut self.parked) {
+            self.effects.completions.fail(parked.call.recipient, error);
+        }
+        self.effects.returned.drain(..).for_each(drop);
+        self.primaries.iter_mut().for_each(|primary| *primary = None);
+        self.transactions.close(error, &mut self.effects.completions);
+    }
+
+    /// Goes on until nothing follows from what happened.
+    fn settle(&mut self, now: Instant) {
+        loop {
+            self.route_returned(now);
+            self.advance_transactions(now);
+            self.discover_if_needed(now);
+            let resumed = self.resume_parked(now);
+            if !resumed && self.effects.returned.is_empty() && self.effects.completions.groups.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn discover_if_needed(&mut self, now: Instant) {
+        let missing = self.topology.is_none() && !self.parked.is_empty() && !self.schedule.is_running();
+        let renews = self.topology_is_stale && self.options.several && self.schedule.may_begin(now);
+        if missing || renews {
+            self.schedule.begin();
+            let deadline = now + DiscoverySchedule::duration(self.directory.timeout());
+            let discovery = Discovery::new(&self.directory, self.topology.as_ref(), now, deadline);
+            self.effects.actions.push_back(Action::Discover(Box::new(discovery)));
+        }
+    }
+
+    fn adopt(&mut self, topology: Topology) {
+        let is_named = |pipeline: &ServerPipeline<C>| {
+            topology.shards().iter().any(|shard| match pipeline.target {
+                Target::Primary => shard.primary == *pipeline.address(),
+                Target::Replica => shard.replicas.contains(pipeline.address()),
+            })
+        };
+        // A connection to a server that left ends once no call waits for it.
+        for slot in &mut self.pipelines {
+            if slot.as_ref().is_some_and(|pipeline| pipeline.is_idle() && !is_named(pipeline))
+                && let Some(pipeline) = slot.take()
+            {
+                pipeline.retire(&mut self.effects);
+            }
+        }
+        self.primaries = vec![None; topology.shards().len()];
+        self.topology = Some(topology);
+    }
+
+    /// The index of the pipeline to a server, made now where there is none.
+    fn pipeline(&mut self, address: &Address, target: Target) -> usize {
+        let is = |pipeline: &ServerPipeline<C>| pipeline.target == target && pipeline.address() == address;
+        if let Some(index) = self.pipelines.iter().position(|slot| slot.as_ref().is_some_and(is)) {
+            return index;
+        }
+        let index = self.pipelines.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.pipelines.push(None);
+            self.pipelines.len() - 1
+        });
+        let server = self.directory.server(address.clone(), target);
+        self.pipelines[index] = Some(ServerPipeline::new(server, target, index, self.options.clone()));
+        index
+    }
+
+    /// What is kept when no call waits: see the invariants of ADR 11.
+    #[cfg(test)]
+    pub(crate) fn check_bounds(&self) {
+        assert!(self.effects.returned.is_empty() && self.effects.completions.groups.is_empty());
+        assert!(self.transactions.is_empty(), "a transaction is left");
+        self.pipelines.iter().flatten().for_each(ServerPipeline::check_bounds);
+    }
+}

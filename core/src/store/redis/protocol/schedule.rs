@@ -1,0 +1,57 @@
+//! When the topology is discovered anew.
+
+use std::time::{Duration, Instant};
+
+/// The least time between two discoveries.
+pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The age at which a topology is discovered anew before its replicas are read: a replica that came back is found in no
+/// other way.
+const REPLICA_REFRESH: Duration = Duration::from_secs(5);
+/// The bounds of the time that a discovery may take.
+const DURATION: std::ops::RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct DiscoverySchedule {
+    last: Option<Instant>,
+    running: bool,
+}
+
+impl DiscoverySchedule {
+    /// How long a discovery may take.
+    pub(crate) fn duration(timeout: Duration) -> Duration {
+        timeout.clamp(*DURATION.start(), *DURATION.end())
+    }
+
+    /// The earliest moment of the next discovery, unless one is running.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        (!self.running).then_some(self.last? + MIN_INTERVAL)
+    }
+
+    /// Whether the last discovery is so recent that the next one would tell nothing new.
+    pub(crate) fn is_settled(&self, now: Instant) -> bool {
+        !self.running && self.last.is_some_and(|last| now < last + MIN_INTERVAL)
+    }
+
+    /// Whether a discovery may begin now.
+    pub(crate) fn may_begin(&self, now: Instant) -> bool {
+        !self.running && self.last.is_none_or(|last| now >= last + MIN_INTERVAL)
+    }
+
+    pub(crate) const fn is_running(&self) -> bool {
+        self.running
+    }
+
+    pub(crate) const fn begin(&mut self) {
+        self.running = true;
+    }
+
+    pub(crate) const fn end(&mut self, now: Instant) {
+        (self.running, self.last) = (false, Some(now));
+    }
+
+    /// Whether the topology is too old for its replicas to be read.
+    pub(crate) fn replicas_are_old(&self, now: Instant) -> bool {
+        self.last.is_none_or(|last| now.saturating_duration_since(last) > REPLICA_REFRESH)
+    }
+}

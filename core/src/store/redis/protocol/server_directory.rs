@@ -1,0 +1,100 @@
+//! The servers behind one store URL, as far as the URL tells: who logs in where, and what each server must say it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::handshake::ExpectedRole;
+use crate::store::url::{Address, Deployment, Endpoints, Login};
+
+/// One server and how to log in there.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) address: Address,
+    pub(crate) login: Arc<Login>,
+    pub(crate) role: ExpectedRole,
+    /// Its name in messages, without secrets.
+    pub(crate) shown: String,
+    /// How long a call may take, for messages and for attempts to connect.
+    pub(crate) timeout: Duration,
+}
+
+impl Server {
+    pub(crate) fn failure(&self, error: &std::io::Error, sent: bool) -> Failure {
+        Failure::of_io(error, sent, &self.shown, self.timeout)
+    }
+}
+
+/// Which server of a shard a call goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Target {
+    Primary,
+    Replica,
+}
+
+/// See the module.
+pub(crate) struct ServerDirectory {
+    pub(crate) endpoints: Endpoints,
+    login: Arc<Login>,
+    sentinel_login: Arc<Login>,
+    timeout: Duration,
+}
+
+impl ServerDirectory {
+    pub(crate) fn new(endpoints: Endpoints, timeout: Duration) -> Self {
+        let sentinel_login = match &endpoints.deployment {
+            Deployment::Sentinel { login, .. } => login.clone(),
+            _ => Login::default(),
+        };
+        let login = Arc::new(endpoints.login.clone());
+        Self { endpoints, login, sentinel_login: Arc::new(sentinel_login), timeout }
+    }
+
+    /// The store's name in messages, without secrets.
+    pub(crate) fn shown(&self) -> &str {
+        &self.endpoints.shown
+    }
+
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Whether another server may come to serve a key.
+    pub(crate) fn has_several_servers(&self) -> bool {
+        !matches!(self.endpoints.deployment, Deployment::Single(_))
+    }
+
+    pub(crate) fn has_slots(&self) -> bool {
+        matches!(self.endpoints.deployment, Deployment::Cluster(_))
+    }
+
+    pub(crate) fn reads_replicas(&self) -> bool {
+        self.endpoints.read_replicas
+    }
+
+    /// The server at an address that holds data.
+    pub(crate) fn server(&self, address: Address, target: Target) -> Server {
+        let role = match (&self.endpoints.deployment, target) {
+            (Deployment::Single(_), _) => ExpectedRole::Single,
+            (Deployment::Sentinel { .. }, Target::Primary) => ExpectedRole::Primary,
+            (Deployment::Sentinel { .. }, Target::Replica) => ExpectedRole::Replica,
+            (Deployment::Cluster(_), Target::Primary) => ExpectedRole::ClusterNode,
+            (Deployment::Cluster(_), Target::Replica) => ExpectedRole::ClusterReplica,
+        };
+        let shown = match self.endpoints.deployment {
+            Deployment::Single(_) => self.endpoints.shown.clone(),
+            _ => format!("{address} of {}", self.endpoints.shown),
+        };
+        Server { address, login: Arc::clone(&self.login), role, shown, timeout: self.timeout }
+    }
+
+    pub(crate) fn sentinel(&self, address: Address) -> Server {
+        Server {
+            shown: format!("the sentinel {address} of {}", self.endpoints.shown),
+            address,
+            login: Arc::clone(&self.sentinel_login),
+            role: ExpectedRole::Sentinel,
+            timeout: self.timeout,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Which server serves which slot.
+
+use crate::store::url::Address;
+
+/// Hash slots of a cluster.
+pub(crate) const SLOTS: usize = 16_384;
+const UNASSIGNED: u16 = u16::MAX;
+
+/// A primary and the replicas that follow it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shard {
+    pub(crate) primary: Address,
+    pub(crate) replicas: Vec<Address>,
+}
+
+/// The primaries and replicas of a store, and which of them serves which slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Topology {
+    shards: Vec<Shard>,
+    /// For each slot the index of its shard; empty where there is one shard and no slots.
+    slots: Vec<u16>,
+}
+
+impl Topology {
+    /// One shard for everything.
+    pub(crate) fn of_one(shard: Shard) -> Self {
+        Self { shards: vec![shard], slots: Vec::new() }
+    }
+
+    pub(crate) fn of_slots(shards: impl IntoIterator<Item = (usize, usize, Shard)>) -> Self {
+        let mut topology = Self { shards: Vec::new(), slots: vec![UNASSIGNED; SLOTS] };
+        for (first, last, shard) in shards {
+            let index = topology.index_of(shard);
+            topology.slots[first.min(SLOTS)..(last + 1).min(SLOTS)].fill(index);
+        }
+        topology
+    }
+
+    fn index_of(&mut self, shard: Shard) -> u16 {
+        let known = self.shards.iter().position(|other| other.primary == shard.primary);
+        known.unwrap_or_else(|| {
+            self.shards.push(shard);
+            self.shards.len() - 1
+        }) as u16
+    }
+
+    pub(crate) fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// The index of the shard that serves a slot, if any does.
+    pub(crate) fn shard_index(&self, slot: u16) -> Option<usize> {
+        match self.slots.get(usize::from(slot)) {
+            None => Some(0),
+            Some(&UNASSIGNED) => None,
+            Some(index) => Some(usize::from(*index)),
+        }
+    }
+
+    /// Takes over a redirect: that primary serves the slot now.
+    pub(crate) fn move_slot(&mut self, slot: u16, primary: Address) {
+        let index = self.index_of(Shard { primary, replicas: Vec::new() });
+        if let Some(owner) = self.slots.get_mut(usize::from(slot)) {
+            *owner = index;
+        }
+    }
+}
+
+/// The hash slot of a key's name, which has no braces: CRC16 (XMODEM) of all its bytes.
+pub(crate) fn hash_slot(name: &[u8]) -> u16 {
+    const TABLE: [u16; 256] = {
+        let mut table = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let mut crc = (byte as u16) << 8;
+            let mut bit = 0;
+            while bit < 8 {
+                crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+                bit += 1;
+            }
+            table[byte] = crc;
+            byte += 1;
+        }
+        table
+    };
+    let crc = name.iter().fold(0_u16, |crc, byte| crc << 8 ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]);
+    crc % SLOTS as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        Address::Tcp("h".into(), port)
+    }
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // CLUSTER KEYSLOT says so.
+        assert_eq!(hash_slot(b"123456789"), 12_739);
+        assert_eq!(hash_slot(b"foo"), 12_182);
+        assert_eq!(hash_slot(b""), 0);
+    }
+
+    #[test]
+    fn a_slot_moves_alone() {
+        let shard = |port| Shard { primary: address(port), replicas: vec![address(port + 100)] };
+        let mut topology = Topology::of_slots([(0, 99, shard(1)), (100, 16_382, shard(2)), (200, 200, shard(1))]);
+        assert_eq!([0, 100, 200, 16_382].map(|slot| topology.shard_index(slot)), [Some(0), Some(1), Some(0), Some(1)]);
+        assert_eq!(topology.shard_index(16_383), None);
+        topology.move_slot(100, address(3));
+        topology.move_slot(0, address(2));
+        assert_eq!([0, 1, 100, 101].map(|slot| topology.shard_index(slot)), [Some(1), Some(0), Some(2), Some(1)]);
+        assert_eq!(topology.shards().len(), 3);
+        assert_eq!(Topology::of_one(shard(1)).shard_index(9_000), Some(0));
+    }
+}

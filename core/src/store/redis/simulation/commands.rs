@@ -1,0 +1,86 @@
+//! What a simulated server reads: commands, and what a script call asks for.
+
+/// The operation codes of the script: see `script`.
+const CHECK: u8 = 1;
+const PEEK: u8 = 2;
+const REFUNDS: [u8; 2] = [4, 10];
+
+/// What a request of a script call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Charge,
+    Read,
+    Refund,
+}
+
+/// A script call as a server understands it.
+pub(super) struct ScriptCall {
+    pub(super) in_full: bool,
+    pub(super) names: Vec<Vec<u8>>,
+    /// Whether one refusal refuses all.
+    pub(super) all_or_nothing: bool,
+    /// Whether nothing is written.
+    pub(super) dry_run: bool,
+    /// The requests in the order of the answers: the index of a name, and what is done.
+    pub(super) requests: Vec<(usize, Effect)>,
+}
+
+/// Takes the next whole command off the front.
+pub(super) fn take_command(bytes: &mut Vec<u8>) -> Option<Vec<Vec<u8>>> {
+    let mut at = 0;
+    let count = number(bytes, &mut at, b'*')?;
+    let mut words = Vec::with_capacity(count);
+    for _ in 0..count {
+        let length = number(bytes, &mut at, b'$')?;
+        words.push(bytes.get(at..at + length)?.to_vec());
+        bytes.get(at + length..at + length + 2)?;
+        at += length + 2;
+    }
+    bytes.drain(..at);
+    Some(words)
+}
+
+/// A line such as `*3`.
+fn number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
+    let line = bytes.get(*at..)?;
+    let length = line.windows(2).position(|pair| pair == b"\r\n")?;
+    assert_eq!(line[0], kind, "a client sends arrays of strings only");
+    let digits = std::str::from_utf8(&line[1..length]).expect("digits");
+    *at += length + 2;
+    Some(digits.parse().expect("a number"))
+}
+
+impl ScriptCall {
+    /// `words` are those of EVAL or EVALSHA.
+    pub(super) fn new(words: &[Vec<u8>]) -> Self {
+        let count: usize = std::str::from_utf8(&words[2]).expect("digits").parse().expect("a number of keys");
+        let names = words[3..3 + count].to_vec();
+        let (head, program) = (&words[3 + count], &words[4 + count]);
+        let operations: Vec<u8> = words[5 + count..].iter().map(|operation| operation[0]).collect();
+        let effect = |index: usize| match operations[index] {
+            PEEK => Effect::Read,
+            code if REFUNDS.contains(&code) => Effect::Refund,
+            code => {
+                assert!(code == CHECK || code == 3, "no other operation is simulated: {code}");
+                Effect::Charge
+            }
+        };
+        let mut numbers = program.chunks_exact(2).map(|pair| usize::from(u16::from_le_bytes([pair[0], pair[1]])));
+        let mut requests = Vec::new();
+        for name in 0..count {
+            let several = numbers.next();
+            for _ in 0..several.unwrap_or(1) {
+                let operation = if several.is_some() { numbers.next().expect("an operation") - 1 } else { 0 };
+                requests.push((name, effect(operation)));
+            }
+        }
+        let grouping = head[9];
+        Self {
+            in_full: words[0] == b"EVAL",
+            names,
+            all_or_nothing: grouping == 1,
+            dry_run: grouping == 2 || grouping == 3,
+            requests,
+        }
+    }
+}

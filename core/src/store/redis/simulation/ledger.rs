@@ -1,0 +1,134 @@
+//! What was called, what servers ran and what callers were told: the invariants of ADR 11 are checked here.
+
+use std::collections::HashMap;
+
+use super::commands::Effect;
+use crate::error::{ErrorKind, Result};
+use crate::store::request::Answer;
+
+/// One request of a caller.
+#[derive(Debug, Default)]
+struct Request {
+    /// The runs that charged it, each with its outcome.
+    charges: Vec<(u64, bool)>,
+    refunds: usize,
+    reads: Vec<u64>,
+    /// Whether the caller only reads.
+    is_read: bool,
+}
+
+/// A caller and what it was told.
+#[derive(Debug)]
+struct Caller {
+    deadline: u64,
+    names: Vec<Vec<u8>>,
+    told: bool,
+    succeeded: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Ledger {
+    requests: HashMap<Vec<u8>, Request>,
+    callers: Vec<Caller>,
+    runs: u64,
+    /// Calls that have not been told.
+    pub(super) waiting: usize,
+}
+
+impl Ledger {
+    /// A caller with requests by these names. Says what the caller is known by.
+    pub(super) fn call(&mut self, names: Vec<Vec<u8>>, is_read: bool, deadline: u64) -> u64 {
+        let caller = self.callers.len() as u64;
+        for name in &names {
+            self.requests.insert(name.clone(), Request { is_read, ..Request::default() });
+        }
+        self.callers.push(Caller { deadline, names, told: false, succeeded: false });
+        self.waiting += 1;
+        caller
+    }
+
+    /// The number of another script call that runs; servers say it as their time.
+    pub(super) const fn begin_run(&mut self) -> u64 {
+        self.runs += 1;
+        self.runs
+    }
+
+    /// A server runs a request.
+    pub(super) fn run(&mut self, run: u64, name: &[u8], effect: Effect, dry: bool, admitted: bool) {
+        let Some(request) = self.requests.get_mut(name) else { return };
+        match effect {
+            Effect::Charge if dry => request.reads.push(run),
+            Effect::Charge => {
+                request.charges.push((run, admitted));
+                assert!(request.charges.len() <= 1, "a call reached servers twice: {request:?}");
+            }
+            Effect::Read => request.reads.push(run),
+            Effect::Refund => {
+                request.refunds += 1;
+                assert!(request.refunds <= 1, "a call was given back twice: {request:?}");
+            }
+        }
+    }
+
+    /// A caller with one request is told.
+    pub(super) fn answer(&mut self, caller: u64, answer: &Result<Answer>) {
+        let name = self.tell(caller, answer.is_ok());
+        let Ok(answer) = answer else { return self.check_error(answer.as_ref().err().map(crate::error::Error::kind)) };
+        let request = &self.requests[&name[0]];
+        if request.is_read {
+            assert!(request.reads.contains(&answer.now), "an answer to another call: {answer:?} for {request:?}");
+        } else {
+            let expected = (answer.now, answer.applied);
+            assert_eq!(request.charges, [expected], "an answer to another call: {answer:?} for {request:?}");
+        }
+    }
+
+    /// A caller with several requests is told.
+    pub(super) fn answer_all(&mut self, caller: u64, answers: &Result<Vec<Answer>>) {
+        let names = self.tell(caller, answers.is_ok());
+        let Ok(answers) = answers else {
+            return self.check_error(answers.as_ref().err().map(crate::error::Error::kind));
+        };
+        assert_eq!(answers.len(), names.len());
+        let admitted = answers.iter().all(|answer| answer.applied);
+        for name in &names {
+            let request = &self.requests[name];
+            let charged = request.charges.iter().filter(|(_, admitted)| *admitted).count() - request.refunds;
+            assert_eq!(charged, usize::from(admitted), "all or nothing: {request:?} of {answers:?}");
+        }
+    }
+
+    fn check_error(&self, kind: Option<ErrorKind>) {
+        let expected = [ErrorKind::StoreUnavailable, ErrorKind::StoreTimeout, ErrorKind::StoreRejected];
+        assert!(kind.is_some_and(|kind| expected.contains(&kind)), "{kind:?} is no failure of a store");
+    }
+
+    fn tell(&mut self, caller: u64, succeeded: bool) -> Vec<Vec<u8>> {
+        let caller = &mut self.callers[caller as usize];
+        assert!(!caller.told, "a caller is told twice");
+        (caller.told, caller.succeeded) = (true, succeeded);
+        self.waiting -= 1;
+        caller.names.clone()
+    }
+
+    /// The earliest deadline of the callers that wait.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        if self.waiting == 0 {
+            return None;
+        }
+        self.callers.iter().filter(|caller| !caller.told).map(|caller| caller.deadline).min()
+    }
+
+    /// Every caller was told; those from that number on with an answer.
+    pub(super) fn check_end(&self, healthy_from: usize) {
+        for (number, caller) in self.callers.iter().enumerate() {
+            assert!(caller.told, "a caller is never told: {caller:?}");
+            assert!(caller.succeeded || number < healthy_from, "a call that could be served was not: {caller:?}");
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.callers.len()
+    }
+}

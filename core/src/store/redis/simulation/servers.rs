@@ -1,0 +1,285 @@
+//! Simulated servers: one, a cluster, or a primary with replicas and sentinels.
+
+use redis::Value;
+
+use super::commands::{Effect, ScriptCall};
+use super::ledger::Ledger;
+use super::random::Random;
+use crate::store::redis::protocol::hash_slot;
+use crate::store::url::Address;
+
+const SLOTS: usize = 16_384;
+/// Of a cluster and of a store with sentinels: so many servers of each kind.
+pub(super) const GROUP: usize = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    Single,
+    /// Three primaries, then a replica of each.
+    Cluster,
+    /// A primary and two replicas, then three sentinels.
+    Sentinel,
+}
+
+/// A server. Moments are microseconds of the schedule.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Server {
+    pub(super) down: bool,
+    /// Packets to it are dropped until then.
+    pub(super) unreachable_until: u64,
+    /// It runs nothing until then.
+    pub(super) paused_until: u64,
+    pub(super) loading_until: u64,
+    knows_script: bool,
+    pub(super) is_replica: bool,
+}
+
+/// See the module.
+pub(super) struct Servers {
+    pub(super) layout: Layout,
+    pub(super) servers: Vec<Server>,
+    /// Of a cluster: which server has each slot.
+    owners: Vec<u8>,
+    /// What the nodes of a cluster say of it, which may be old.
+    published: Vec<u8>,
+    /// Slots that are being moved: from, to, the first and the last.
+    pub(super) migrating: Option<(usize, usize, usize, usize)>,
+    /// Of sentinels: the primary and the number of failovers; and what the sentinels say.
+    pub(super) primary: usize,
+    epoch: u64,
+    published_primary: (usize, u64),
+}
+
+/// What a connection has said.
+#[derive(Default)]
+pub(super) struct Session {
+    asking: bool,
+    readonly: bool,
+}
+
+pub(super) fn address(server: usize) -> Address {
+    Address::Tcp(format!("10.0.0.{server}").into(), 7_000)
+}
+
+pub(super) fn server_at(address: &Address) -> usize {
+    match address {
+        Address::Tcp(host, _) => host.rsplit('.').next().and_then(|last| last.parse().ok()).expect("a server"),
+        Address::Unix(_) => unreachable!("no simulated server has a path"),
+    }
+}
+
+impl Servers {
+    pub(super) fn new(layout: Layout) -> Self {
+        let count = if layout == Layout::Single { 1 } else { 2 * GROUP };
+        let mut servers = vec![Server::default(); count];
+        for (index, server) in servers.iter_mut().enumerate() {
+            server.is_replica = match layout {
+                Layout::Single => false,
+                Layout::Cluster => index >= GROUP,
+                Layout::Sentinel => (1..GROUP).contains(&index),
+            };
+        }
+        let owners: Vec<u8> = (0..SLOTS).map(|slot| (slot * GROUP / SLOTS) as u8).collect();
+        let (published, migrating) = (owners.clone(), None);
+        Self { layout, servers, owners, published, migrating, primary: 0, epoch: 0, published_primary: (0, 0) }
+    }
+
+    /// What the nodes and the sentinels say is true again.
+    pub(super) fn publish(&mut self) {
+        self.published.clone_from(&self.owners);
+        self.published_primary = (self.primary, self.epoch);
+    }
+
+    /// The slots from the first to the last go to another server.
+    pub(super) fn move_slots(&mut self, first: usize, last: usize, to: usize) {
+        self.owners[first..=last].fill(to as u8);
+    }
+
+    /// A replica takes the place of a primary.
+    pub(super) fn fail_over(&mut self, primary: usize, random: &mut Random) {
+        match self.layout {
+            Layout::Single => {}
+            Layout::Cluster => {
+                // A primary and its replica are three apart.
+                let replica = (primary + GROUP) % (2 * GROUP);
+                self.owners
+                    .iter_mut()
+                    .filter(|owner| **owner == primary as u8)
+                    .for_each(|owner| *owner = replica as u8);
+                (self.servers[primary].is_replica, self.servers[replica].is_replica) = (true, false);
+            }
+            Layout::Sentinel => {
+                let next = (self.primary + random.between(1, 2) as usize) % GROUP;
+                (self.servers[self.primary].is_replica, self.servers[next].is_replica) = (true, false);
+                (self.primary, self.epoch) = (next, self.epoch + 1);
+            }
+        }
+    }
+
+    /// It starts empty.
+    pub(super) fn restart(&mut self, server: usize) {
+        (self.servers[server].down, self.servers[server].knows_script) = (false, false);
+    }
+
+    pub(super) fn forget_script(&mut self, server: usize) {
+        self.servers[server].knows_script = false;
+    }
+
+    /// Ends every fault.
+    pub(super) fn heal(&mut self) {
+        for server in &mut self.servers {
+            (server.down, server.unreachable_until, server.paused_until, server.loading_until) = (false, 0, 0, 0);
+        }
+        self.migrating = None;
+        self.publish();
+    }
+
+    /// The reply to a command.
+    pub(super) fn run(
+        &mut self,
+        server: usize,
+        session: &mut Session,
+        words: &[Vec<u8>],
+        now: u64,
+        ledger: &mut Ledger,
+        random: &mut Random,
+    ) -> Vec<u8> {
+        let asking = std::mem::take(&mut session.asking);
+        match &*words[0] {
+            b"PING" => b"+PONG\r\n".to_vec(),
+            b"ASKING" => {
+                session.asking = true;
+                b"+OK\r\n".to_vec()
+            }
+            b"EVAL" | b"EVALSHA" => self.run_script(server, session, words, asking, now, ledger, random),
+            other => panic!("no simulated server knows {}", String::from_utf8_lossy(other)),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a server knows when a script call arrives")]
+    fn run_script(
+        &mut self,
+        server: usize,
+        session: &Session,
+        words: &[Vec<u8>],
+        asking: bool,
+        now: u64,
+        ledger: &mut Ledger,
+        random: &mut Random,
+    ) -> Vec<u8> {
+        let call = ScriptCall::new(words);
+        if self.servers[server].loading_until > now {
+            return b"-LOADING Redis is loading the dataset in memory\r\n".to_vec();
+        }
+        if let Some(redirect) = self.redirect(server, session, &call, asking) {
+            return redirect;
+        }
+        if !call.in_full && !self.servers[server].knows_script {
+            return b"-NOSCRIPT No matching script. Please use EVAL.\r\n".to_vec();
+        }
+        self.servers[server].knows_script = true;
+        let run = ledger.begin_run();
+        let is_replica = self.servers[server].is_replica;
+        let mut refused: Vec<bool> = call.requests.iter().map(|_| random.chance(100)).collect();
+        for (refused, (_, effect)) in refused.iter_mut().zip(&call.requests) {
+            *refused &= *effect == Effect::Charge;
+        }
+        let falls = call.all_or_nothing && refused.contains(&true);
+        let numbers: Vec<usize> =
+            refused.iter().enumerate().filter(|(_, refused)| **refused).map(|(index, _)| index + 1).collect();
+        let mut reply = format!("*{}\r\n:{run}\r\n*{}\r\n", 2 + call.requests.len(), numbers.len()).into_bytes();
+        numbers.iter().for_each(|number| reply.extend_from_slice(format!(":{number}\r\n").as_bytes()));
+        for ((name, effect), refused) in call.requests.iter().zip(refused) {
+            if is_replica && *effect != Effect::Read && !call.dry_run {
+                reply.extend_from_slice(b"-READONLY You can't write against a read only replica.\r\n");
+                continue;
+            }
+            ledger.run(run, &call.names[*name], *effect, call.dry_run, !refused && !falls);
+            reply.extend_from_slice(b"$0\r\n\r\n");
+        }
+        reply
+    }
+
+    /// Where the keys of a call are, if not here.
+    fn redirect(&self, server: usize, session: &Session, call: &ScriptCall, asking: bool) -> Option<Vec<u8>> {
+        if self.layout != Layout::Cluster {
+            return None;
+        }
+        let slot = usize::from(hash_slot(&call.names[0]));
+        assert!(call.names.iter().all(|name| usize::from(hash_slot(name)) == slot), "one slot for a call");
+        let owner = usize::from(self.owners[slot]);
+        let to = |kind: &str, server: usize| format!("-{kind} {slot} {}\r\n", address(server)).into_bytes();
+        if let Some((from, target, first, last)) = self.migrating
+            && (first..=last).contains(&slot)
+        {
+            // Every second key has gone.
+            let gone = |name: &Vec<u8>| name.last().is_some_and(|byte| byte % 2 == 0);
+            let missing = call.names.iter().filter(|name| gone(name)).count();
+            let several = call.names.len() > 1;
+            if server == from && owner == from {
+                return match missing {
+                    0 => None,
+                    _ if several && missing < call.names.len() => Some(b"-TRYAGAIN Multiple keys\r\n".to_vec()),
+                    _ => Some(to("ASK", target)),
+                };
+            }
+            if server == target && asking {
+                return (several && missing < call.names.len()).then(|| b"-TRYAGAIN Multiple keys\r\n".to_vec());
+            }
+        }
+        let reads = session.readonly && call.requests.iter().all(|(_, effect)| *effect == Effect::Read);
+        let replicates = server % GROUP == owner % GROUP;
+        if server == owner || reads && replicates { None } else { Some(to("MOVED", owner)) }
+    }
+
+    /// What a server says it is, to HELLO.
+    pub(super) fn hello(&self, server: usize) -> Value {
+        let word = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let sentinel = self.layout == Layout::Sentinel && server >= GROUP;
+        let mode = match self.layout {
+            _ if sentinel => "sentinel",
+            Layout::Cluster => "cluster",
+            _ => "standalone",
+        };
+        let role = if self.servers[server].is_replica { "replica" } else { "master" };
+        Value::Array(vec![word("mode"), word(mode), word("role"), word(role)])
+    }
+
+    /// What a server knows of the topology: the replies to a probe.
+    pub(super) fn topology(&self) -> Vec<Value> {
+        let word = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let host = |server: usize| format!("10.0.0.{server}");
+        if self.layout == Layout::Cluster {
+            let node = |server: usize| Value::Array(vec![word(&host(server)), Value::Int(7_000)]);
+            let mut ranges = Vec::new();
+            let mut first = 0;
+            for last in 0..SLOTS {
+                let owner = usize::from(self.published[last]);
+                if last + 1 < SLOTS && usize::from(self.published[last + 1]) == owner {
+                    continue;
+                }
+                let replica = (owner + GROUP) % (2 * GROUP);
+                ranges.push(Value::Array(vec![
+                    Value::Int(first as i64),
+                    Value::Int(last as i64),
+                    node(owner),
+                    node(replica),
+                ]));
+                first = last + 1;
+            }
+            return vec![Value::Array(ranges)];
+        }
+        let (primary, epoch) = self.published_primary;
+        let listed = |server: usize| {
+            let (host, epoch) = (host(server), epoch.to_string());
+            let words = ["ip", &host, "port", "7000", "flags", "", "config-epoch", &epoch];
+            Value::Array(words.map(word).to_vec())
+        };
+        let replicas = (0..GROUP).filter(|server| *server != primary).map(listed).collect();
+        vec![listed(primary), Value::Array(replicas), Value::Array(vec![listed(primary)])]
+    }
+
+    pub(super) fn mark_readonly(session: &mut Session) {
+        session.readonly = true;
+    }
+}

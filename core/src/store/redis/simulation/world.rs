@@ -1,0 +1,334 @@
+//! A schedule: the router, its driver, the network and the servers, with a clock that only moves from event to event.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::calls::Calls;
+use super::commands::take_command;
+use super::host::SimulatedCallers;
+use super::ledger::Ledger;
+use super::network::Connection;
+use super::random::Random;
+use super::servers::{GROUP, Layout, Servers};
+use crate::store::redis::protocol::{ConnectionId, Discovery, Failure, Router, Server as ServerAddress};
+
+/// Something that happens at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// The host looks: something is due, or it was busy until now.
+    Wake,
+    Call,
+    Fault,
+    /// The servers say what is true of the topology.
+    Publish,
+    /// A server runs what has arrived.
+    ServerRuns(usize),
+    /// The next bytes of a connection arrive.
+    ToServer(usize),
+    ToHost(usize),
+    ServerCloses(usize),
+    Connected(usize),
+    ConnectFails(usize),
+    ProbeReplies(u64, usize),
+    DiscoveryTimeout(u64),
+}
+
+/// An attempt to connect that is under way.
+pub(super) struct Attempt {
+    pub(super) id: ConnectionId,
+    pub(super) server: Arc<ServerAddress>,
+    pub(super) deadline: u64,
+    pub(super) given_up: bool,
+}
+
+/// A question about the topology that is under way.
+pub(super) struct Asked {
+    pub(super) discovery: u64,
+    pub(super) number: usize,
+    pub(super) server: ServerAddress,
+}
+
+/// See the module.
+pub(super) struct World {
+    pub(super) router: Router<SimulatedCallers>,
+    pub(super) timeout: Duration,
+    pub(super) servers: Servers,
+    pub(super) connections: Vec<Connection>,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) discovery: Option<Discovery>,
+    pub(super) discoveries: u64,
+    pub(super) asked: Vec<Asked>,
+    pub(super) ledger: Ledger,
+    pub(super) calls: Calls,
+    pub(super) random: Random,
+    /// The clock, in microseconds since the schedule began.
+    pub(super) now: u64,
+    began: Instant,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    sequence: u64,
+    /// The host does nothing until then.
+    pub(super) busy_until: u64,
+    /// The longest delay of a packet.
+    pub(super) max_delay: u64,
+    pub(super) wakes_at: Option<u64>,
+    /// Whether events are printed: of a schedule that runs alone.
+    traced: bool,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, began: Instant) -> Self {
+        let mut random = Random::new(seed);
+        let layout = [Layout::Single, Layout::Cluster, Layout::Sentinel][random.below(3) as usize];
+        let timeout = Duration::from_millis([50, 250, 250, 1_000][random.below(4) as usize]);
+        let reads_replicas = layout != Layout::Single && random.chance(300);
+        let directory = super::host::directory(layout, reads_replicas, timeout);
+        let max_batch = if random.chance(100) { 1 } else { 256 };
+        let max_delay = [200, 2_000, 20_000][random.below(3) as usize];
+        Self {
+            router: Router::new(directory, "tg".into(), max_batch),
+            timeout,
+            servers: Servers::new(layout),
+            connections: Vec::new(),
+            attempts: Vec::new(),
+            discovery: None,
+            discoveries: 0,
+            asked: Vec::new(),
+            ledger: Ledger::default(),
+            calls: Calls::new(reads_replicas, layout),
+            random,
+            now: 0,
+            began,
+            events: BinaryHeap::new(),
+            sequence: 0,
+            busy_until: 0,
+            max_delay,
+            wakes_at: None,
+            traced: std::env::var_os("TIDEGATE_SCHEDULE").is_some(),
+        }
+    }
+
+    pub(super) fn instant(&self, at: u64) -> Instant {
+        self.began + Duration::from_micros(at)
+    }
+
+    pub(super) fn micros(&self, instant: Instant) -> u64 {
+        // Upward: an event is never too early.
+        instant.saturating_duration_since(self.began).as_nanos().div_ceil(1_000) as u64
+    }
+
+    pub(super) fn schedule(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((at.max(self.now), self.sequence, event)));
+    }
+
+    pub(super) const fn delay(&mut self) -> u64 {
+        self.random.between(20, self.max_delay)
+    }
+
+    /// Runs calls and faults; then ends every fault, and sees whether calls are served.
+    pub(super) fn run(&mut self) {
+        let (calls, faults) = (self.random.between(3, 24), self.random.below(8));
+        let length = self.random.between(1_000, 1_000_000);
+        for _ in 0..calls {
+            let at = self.random.below(length);
+            self.schedule(at, Event::Call);
+        }
+        for _ in 0..faults {
+            let at = self.random.below(length);
+            self.schedule(at, Event::Fault);
+        }
+        self.run_events();
+        assert_eq!(self.ledger.waiting, 0, "calls that are never told");
+        self.heal();
+        // What is left of the faults: attempts, silent servers and stale topologies end within this time.
+        self.now += 2_500_000;
+        self.max_delay = 500;
+        let healthy_from = self.ledger.count();
+        self.timeout = Duration::from_secs(2);
+        for _ in 0..6 {
+            let at = self.now + self.random.below(20_000);
+            self.schedule(at, Event::Call);
+        }
+        self.run_events();
+        self.ledger.check_end(healthy_from);
+        assert!(self.router.is_idle(), "something is left of calls that were told");
+        self.router.check_bounds();
+    }
+
+    fn heal(&mut self) {
+        self.servers.heal();
+        self.busy_until = 0;
+        for index in 0..self.connections.len() {
+            if self.connections[index].half_open && !self.connections[index].closed_by_host {
+                // The system gives a connection up that nothing answers.
+                self.connections[index].half_open = false;
+                self.connections[index].closed_by_server = true;
+            }
+        }
+    }
+
+    fn run_events(&mut self) {
+        for number in 0.. {
+            assert!(number < 100_000, "the schedule never ends");
+            let Some(Reverse((at, _, event))) = self.events.pop() else { return };
+            self.now = self.now.max(at);
+            if self.traced {
+                eprintln!("{:>10} {}", self.now, self.shown(&event));
+            }
+            self.handle(event);
+            self.drive();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Wake if self.wakes_at.is_some_and(|wakes| wakes <= self.now) => self.wakes_at = None,
+            Event::Wake => {}
+            Event::Call => self.call(),
+            Event::Fault => self.fault(),
+            Event::Publish => self.servers.publish(),
+            Event::ToServer(connection) => self.to_server(connection),
+            Event::ServerRuns(connection) => self.server_runs(connection),
+            Event::ToHost(connection) => self.to_host(connection),
+            Event::ServerCloses(connection) => self.connections[connection].closed_by_server = true,
+            Event::Connected(attempt) => self.connected(attempt),
+            Event::ConnectFails(attempt) => self.connect_fails(attempt),
+            Event::ProbeReplies(discovery, number) => self.probe_replies(discovery, number),
+            Event::DiscoveryTimeout(discovery) => {
+                let now = self.instant(self.now);
+                if discovery == self.discoveries
+                    && let Some(discovery) = &mut self.discovery
+                {
+                    discovery.handle_timeout(now);
+                }
+                self.drive_discovery();
+            }
+        }
+    }
+
+    /// Packets to a server that is unreachable are sent again once it is reachable.
+    fn is_delayed(&mut self, index: usize, event: Event) -> bool {
+        let reachable = self.servers.servers[self.connections[index].server].unreachable_until;
+        if reachable > self.now {
+            self.schedule(reachable, event);
+        }
+        reachable > self.now
+    }
+
+    fn to_server(&mut self, index: usize) {
+        if self.is_delayed(index, Event::ToServer(index)) {
+            return;
+        }
+        let connection = &mut self.connections[index];
+        let Some(bytes) = connection.to_server.pop_front() else { return };
+        if !connection.half_open && !connection.closed_by_server && !self.servers.servers[connection.server].down {
+            connection.at_server.extend_from_slice(&bytes);
+            self.server_runs(index);
+        }
+    }
+
+    fn to_host(&mut self, index: usize) {
+        if self.is_delayed(index, Event::ToHost(index)) {
+            return;
+        }
+        let connection = &mut self.connections[index];
+        let Some(bytes) = connection.to_host.pop_front() else { return };
+        if !connection.half_open {
+            connection.at_host.extend_from_slice(&bytes);
+        }
+    }
+
+    /// An event as it is printed.
+    fn shown(&self, event: &Event) -> String {
+        let bytes = match event {
+            Event::ToServer(connection) => self.connections[*connection].to_server.front(),
+            Event::ToHost(connection) => self.connections[*connection].to_host.front(),
+            _ => None,
+        };
+        let text: String =
+            bytes.map_or_else(String::new, |bytes| bytes.escape_ascii().map(char::from).take(400).collect());
+        format!("{event:?} {text}")
+    }
+
+    fn server_runs(&mut self, index: usize) {
+        let connection = &self.connections[index];
+        let server = connection.server;
+        if connection.closed_by_server || self.servers.servers[server].down {
+            return;
+        }
+        let paused_until = self.servers.servers[server].paused_until;
+        if paused_until > self.now {
+            return self.schedule(paused_until, Event::ServerRuns(index));
+        }
+        while let Some(words) = take_command(&mut self.connections[index].at_server) {
+            let session = &mut self.connections[index].session;
+            let now = self.now;
+            let reply = self.servers.run(server, session, &words, now, &mut self.ledger, &mut self.random);
+            self.reply(index, reply);
+        }
+    }
+
+    /// Sends a reply, in one piece or in several.
+    fn reply(&mut self, index: usize, mut reply: Vec<u8>) {
+        let mut pieces = Vec::new();
+        while self.random.chance(150) && reply.len() > 1 {
+            let at = self.random.between(1, reply.len() as u64 - 1) as usize;
+            let rest = reply.split_off(at);
+            pieces.push(std::mem::replace(&mut reply, rest));
+        }
+        pieces.push(reply);
+        for piece in pieces {
+            let delay = self.delay();
+            let at = Connection::arrival(&mut self.connections[index].to_host_until, self.now, delay);
+            self.connections[index].to_host.push_back(piece);
+            self.schedule(at, Event::ToHost(index));
+        }
+    }
+
+    fn connected(&mut self, index: usize) {
+        let attempt = &self.attempts[index];
+        if attempt.given_up {
+            return;
+        }
+        let (id, server) = (attempt.id, super::servers::server_at(&attempt.server.address));
+        let state = &self.servers.servers[server];
+        if state.down || state.unreachable_until > self.now {
+            return self.connect_fails(index);
+        }
+        let greeted = super::host::greet(&attempt.server, &self.servers, server);
+        let now = self.instant(self.now);
+        match greeted {
+            Err(failure) => self.router.handle_connect_failed(id, failure, now),
+            Ok(()) => {
+                if self.router.handle_connected(id, now) {
+                    let mut connection = Connection::new(id, server);
+                    if self.servers.servers[server].is_replica {
+                        Servers::mark_readonly(&mut connection.session);
+                    }
+                    self.connections.push(connection);
+                }
+            }
+        }
+        self.attempts[index].given_up = true;
+    }
+
+    fn connect_fails(&mut self, index: usize) {
+        let attempt = &mut self.attempts[index];
+        if std::mem::replace(&mut attempt.given_up, true) {
+            return;
+        }
+        let late = attempt.deadline <= self.now;
+        let kind = if late { std::io::ErrorKind::TimedOut } else { std::io::ErrorKind::ConnectionRefused };
+        let failure: Failure = attempt.server.failure(&kind.into(), false);
+        let id = attempt.id;
+        self.router.handle_connect_failed(id, failure, self.instant(self.now));
+    }
+
+    /// A primary that is not down, if there is one.
+    pub(super) fn some_server(&mut self) -> usize {
+        let count = if self.servers.layout == Layout::Single { 1 } else { GROUP };
+        self.random.below(count as u64) as usize
+    }
+}
