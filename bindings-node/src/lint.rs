@@ -26,7 +26,7 @@ pub fn lint(path: String) -> Either<Vec<Warning>, Failure> {
                 .into_iter()
                 .map(|warning| Warning {
                     policy: warning.policy,
-                    place: warning.place.as_ref().map(SourceLocation::from),
+                    place: warning.location.as_ref().map(SourceLocation::from),
                     message: warning.message,
                 })
                 .collect(),

@@ -30,19 +30,19 @@ impl Warning {
     /// The file.
     #[getter]
     fn file(&self) -> Option<&str> {
-        self.inner.place.as_ref()?.file.as_deref()
+        self.inner.location.as_ref()?.file.as_deref()
     }
 
     /// The line, from 1.
     #[getter]
     fn line(&self) -> Option<usize> {
-        Some(self.inner.place.as_ref()?.line)
+        Some(self.inner.location.as_ref()?.line)
     }
 
     /// The column, from 1.
     #[getter]
     fn column(&self) -> Option<usize> {
-        Some(self.inner.place.as_ref()?.column)
+        Some(self.inner.location.as_ref()?.column)
     }
 
     /// All of it in one line.

@@ -1,30 +1,31 @@
-//! Whose address a request came from, when proxies stand between.
+//! The address of the client that sent a request, when there are proxies between.
 //!
-//! `X-Forwarded-For` is written by whoever handled the request, the client first: its entries are claims. The one
-//! that a trusted proxy added is true; so it is read from the right, as long as those who wrote are trusted.
+//! Every proxy appends to `X-Forwarded-For` the address from which it got the request, and a client may send any entries of
+//! its own. Only an entry that a trusted proxy appended is true. So the entries are read from the right, as long as the
+//! address that appended the next one is trusted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// One household or machine has a /64 at least; within it addresses are free to choose.
+/// A household or a machine has at least a /64, within which it may choose its addresses.
 pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// The key of a peer without an address: a Unix domain socket.
 const UNIX: &str = "unix";
 /// The key of a peer whose address makes no sense.
 const UNKNOWN: &str = "unknown";
-/// Spells out that everybody is trusted.
+/// Says that every address is trusted.
 const ANYONE: &str = "anyone";
 
-/// Groups of networks that have a name, the same as in Express.
+/// Names for groups of networks, the same as in Express.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("loopback", &["127.0.0.0/8", "::1/128"]),
     ("linklocal", &["169.254.0.0/16", "fe80::/10"]),
     ("uniquelocal", &["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"]),
 ];
 
-/// The proxies whose word about an address counts.
+/// The proxies that are trusted to tell an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trusted {
     networks: Vec<Network>,
@@ -33,11 +34,11 @@ pub struct Trusted {
 
 impl Trusted {
     /// Proxies by address (`10.0.0.7`), by network (`10.0.0.0/8`, `fd00::/8`), or by word: `loopback`, `linklocal`,
-    /// `uniquelocal`; `unix` for those who come through a Unix domain socket.
+    /// `uniquelocal`; `unix` for peers on a Unix domain socket.
     ///
     /// # Errors
-    /// `config_invalid` for anything else, and for a network of all addresses: then everybody could choose an address. Whoever
-    /// means that writes `anyone`.
+    /// `config_invalid` for anything else, and for a network of all addresses, with which every client could choose its address.
+    /// `anyone` says that this is meant.
     pub fn parse<T: AsRef<str>>(proxies: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut trusted = Self::default();
         for proxy in proxies {
@@ -56,15 +57,15 @@ impl Trusted {
         Ok(trusted)
     }
 
-    fn holds(&self, peer: &Peer) -> bool {
+    fn contains(&self, peer: &Peer) -> bool {
         match peer {
-            Peer::Address(address) => self.networks.iter().any(|network| network.holds(*address)),
+            Peer::Address(address) => self.networks.iter().any(|network| network.contains(*address)),
             Peer::Unix => self.unix,
             Peer::Unknown => false,
         }
     }
 
-    /// Whether nobody is trusted, so that nothing but the peer counts.
+    /// Whether no proxy is trusted, so that only the peer counts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty() && !self.unix
@@ -95,7 +96,7 @@ impl Network {
                 ErrorKind::ConfigInvalid,
                 format!(
                     "{shown:?} trusts every address: anyone could choose the address they are limited by. Name your \
-                     proxies; or write \"{ANYONE}\" if nobody but a proxy can reach this server"
+                     proxies; or write \"{ANYONE}\" if only proxies can reach this server"
                 ),
             )),
             network => Ok(network),
@@ -116,7 +117,7 @@ impl Network {
                 let prefix = within(128)?;
                 match address.to_ipv4_mapped() {
                     Some(mapped) if prefix >= 96 => Some(Self::v4(mapped, prefix - 96)),
-                    _ => Some(Self::V6(cut(address, prefix), prefix)),
+                    _ => Some(Self::V6(masked(address, prefix), prefix)),
                 }
             }
         }
@@ -126,10 +127,10 @@ impl Network {
         Self::V4(u32::from(address) & mask(prefix), prefix)
     }
 
-    fn holds(self, address: IpAddr) -> bool {
+    fn contains(self, address: IpAddr) -> bool {
         match (self, address) {
             (Self::V4(network, prefix), IpAddr::V4(address)) => u32::from(address) & mask(prefix) == network,
-            (Self::V6(network, prefix), IpAddr::V6(address)) => cut(address, prefix) == network,
+            (Self::V6(network, prefix), IpAddr::V6(address)) => masked(address, prefix) == network,
             _ => false,
         }
     }
@@ -139,11 +140,11 @@ fn mask(prefix: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
 }
 
-fn cut(address: Ipv6Addr, prefix: u8) -> u128 {
+fn masked(address: Ipv6Addr, prefix: u8) -> u128 {
     u128::from(address) & u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
 }
 
-/// Who is at the other end of a connection, or said to be.
+/// The other end of a connection, or what is told of it.
 enum Peer {
     Address(IpAddr),
     Unix,
@@ -153,7 +154,7 @@ enum Peer {
 impl Peer {
     fn of(peer: Option<&str>) -> Self {
         match peer {
-            // What servers say of a Unix domain socket: nothing, an empty address, or nginx's word.
+            // Servers describe a Unix domain socket by nothing, by an empty address, or as nginx does.
             None | Some("" | "unix:") => Self::Unix,
             Some(text) => address(text.as_bytes()).map_or(Self::Unknown, Self::Address),
         }
@@ -174,7 +175,7 @@ impl Default for ClientIp {
 }
 
 impl ClientIp {
-    /// Believes these proxies, and takes all IPv6 addresses that begin with the same `ipv6_prefix` bits for one client.
+    /// Trusts these proxies, and counts all IPv6 addresses that begin with the same `ipv6_prefix` bits as one client.
     ///
     /// # Errors
     /// `config_invalid` when the prefix is not from 1 to 128.
@@ -194,19 +195,19 @@ impl ClientIp {
         !self.trusted.is_empty()
     }
 
-    /// The key of a request: from the address of its peer as the server knows it, and the lines of `X-Forwarded-For` in the
-    /// order in which they came.
+    /// The key of a request, from the address of its peer as the server knows it and the lines of `X-Forwarded-For` in their
+    /// order.
     ///
-    /// An IPv4 address is a key as it is, of an IPv6 address its network: `2001:db8::/64`. Without an address it is `unix`,
-    /// and `unknown` when the server's word for it is none. An entry that is no address ends the walk: what stands left
-    /// of it was vouched for by nobody.
+    /// The key is the IPv4 address, or the network of the IPv6 address: `2001:db8::/64`. It is `unix` for a peer without an
+    /// address, and `unknown` when the server gives a text that is no address. An entry that is no address ends the search: no
+    /// trusted proxy appended what is left of it.
     #[must_use]
     pub fn key<T: AsRef<[u8]>>(&self, peer: Option<&str>, forwarded: &[T]) -> String {
         let mut client = Peer::of(peer);
-        // A line of blanks has no entry at all; an empty entry among others is one that tells nothing.
+        // A line of blanks has no entry; an empty entry among others is an entry that is no address.
         let lines = forwarded.iter().map(AsRef::as_ref).filter(|line| !line.trim_ascii().is_empty());
         for entry in lines.rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
-            if !self.trusted.holds(&client) {
+            if !self.trusted.contains(&client) {
                 break;
             }
             let Some(address) = address(entry.trim_ascii()) else { break };
@@ -220,7 +221,7 @@ impl ClientIp {
             Peer::Address(IpAddr::V4(address)) => address.to_string(),
             Peer::Address(IpAddr::V6(address)) if self.ipv6_prefix == 128 => address.to_string(),
             Peer::Address(IpAddr::V6(address)) => {
-                format!("{}/{}", Ipv6Addr::from(cut(*address, self.ipv6_prefix)), self.ipv6_prefix)
+                format!("{}/{}", Ipv6Addr::from(masked(*address, self.ipv6_prefix)), self.ipv6_prefix)
             }
             Peer::Unix => UNIX.to_owned(),
             Peer::Unknown => UNKNOWN.to_owned(),
@@ -228,7 +229,7 @@ impl ClientIp {
     }
 }
 
-/// An address, perhaps with a port, in brackets or with a zone. IPv4 in the clothes of IPv6 is IPv4.
+/// An address, perhaps with a port, in brackets or with a zone. An IPv4-mapped IPv6 address is an IPv4 address.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     if let Some(inner) = text.strip_prefix('[') {
@@ -244,7 +245,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 }
 
 fn v6(text: &str) -> Option<IpAddr> {
-    // A zone names an interface of this machine, not somebody else.
+    // A zone names an interface of this machine and is no part of the client's address.
     let bare = text.split_once('%').map_or(text, |(address, _)| address);
     bare.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
 }

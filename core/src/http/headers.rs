@@ -1,7 +1,7 @@
-//! What every answer says about the limits: the IETF fields, the older `X-RateLimit-*`, and `Retry-After`.
+//! The fields of a response that tell the limits: the IETF fields, the older `X-RateLimit-*`, and `Retry-After`.
 //!
-//! The IETF fields are those of draft-ietf-httpapi-ratelimit-headers-10 and -11. Their names may still change:
-//! everything that knows their form is in [`policy_item`], [`limit_item`] and the names beside them.
+//! The IETF fields are those of draft-ietf-httpapi-ratelimit-headers-10 and -11, which may still change. Only
+//! [`policy_item`], [`limit_item`] and the names below depend on their form.
 
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,22 +17,22 @@ const OLD_LIMIT: &str = "X-RateLimit-Limit";
 const OLD_REMAINING: &str = "X-RateLimit-Remaining";
 const OLD_RESET: &str = "X-RateLimit-Reset";
 const RETRY_AFTER: &str = "Retry-After";
-/// Every name that [`headers`] may say, for hosts that keep them ready.
+/// Every name that [`headers`] may return, for hosts that prepare them.
 pub const NAMES: [&str; 6] = [POLICY, LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
-/// The largest whole number of a structured field has 15 digits.
-const LARGEST: u64 = 999_999_999_999_999;
+/// The largest integer of a structured field, which has 15 digits.
+const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// Which fields announce the limits.
+/// The fields that tell the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Headers {
-    /// Those of the IETF and the older ones.
+    /// The IETF fields and the older ones.
     #[default]
     Both,
     /// `RateLimit-Policy` and `RateLimit`.
     Ietf,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
     Legacy,
-    /// None of them. `Retry-After` stays, since it belongs to the answers 429 and 503.
+    /// None of them. `Retry-After` stays, since it belongs to responses with 429 and 503.
     Off,
 }
 
@@ -51,7 +51,7 @@ impl Headers {
         }
     }
 
-    /// The choice of that word.
+    /// The choice that a word means.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.name() == name)
@@ -70,28 +70,28 @@ impl FromStr for Headers {
     }
 }
 
-/// The fields of the answer, in order.
+/// The fields of the response, in order.
 ///
-/// A policy in shadow is not announced, since it limits nobody; nor is one that nobody could ask about.
+/// A policy in shadow is not announced, since it limits no request; nor is a policy whose store failed.
 #[must_use]
 pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String)> {
     headers_of_all(&[decision], which)
 }
 
-/// The same for an answer that several Decisions were made for, one after the other.
+/// The same for a response to which several Decisions led, one after the other.
 #[must_use]
 pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     let mut fields = Vec::with_capacity(6);
     let announced = announced(decisions);
-    if let Some(lead) = lead(&announced) {
+    if let Some(decision) = binding(&announced) {
         if matches!(which, Headers::Both | Headers::Ietf) {
             fields.push((POLICY, list(&announced, policy_item)));
             fields.push((LIMIT, list(&announced, limit_item)));
         }
         if matches!(which, Headers::Both | Headers::Legacy) {
-            fields.push((OLD_LIMIT, lead.limit().to_string()));
-            fields.push((OLD_REMAINING, lead.remaining().to_string()));
-            fields.push((OLD_RESET, reset_at(lead).to_string()));
+            fields.push((OLD_LIMIT, decision.limit().to_string()));
+            fields.push((OLD_REMAINING, decision.remaining().to_string()));
+            fields.push((OLD_RESET, reset_at(decision).to_string()));
         }
     }
     if let Some(refusal) = decisions.iter().find(|decision| !decision.allowed())
@@ -102,13 +102,13 @@ pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static 
     fields
 }
 
-/// What of the fields depends on the policy alone, for hosts that cannot ask for every answer: they put the numbers of a
-/// Decision behind it.
+/// The parts of the fields that depend on the policy alone, for hosts that write the numbers of a Decision after them
+/// themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// The name as an item of both fields.
+    /// The policy's name, as an item of both fields.
     pub name: String,
-    /// What each limit says when it is the one that binds.
+    /// How each limit is announced when it is the one that binds.
     pub limits: Vec<Announced>,
 }
 
@@ -121,7 +121,7 @@ pub struct Announced {
     pub has_window: bool,
 }
 
-/// How a policy is announced; one in shadow is not.
+/// How a policy is announced; a policy in shadow is not.
 #[must_use]
 pub fn announcement(policy: &Policy) -> Option<Announcement> {
     if policy.options().shadow {
@@ -138,7 +138,7 @@ pub fn announcement(policy: &Policy) -> Option<Announcement> {
     Some(Announcement { name, limits })
 }
 
-/// One Decision for each policy that limits: of two keys of one policy the one that is nearer to a refusal.
+/// One Decision for each policy that is announced: of two keys of one policy the one that is nearer to a refusal.
 fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
     let entries = decisions.iter().flat_map(|decision| match decision.decisions() {
         [] => std::slice::from_ref(*decision),
@@ -147,20 +147,21 @@ fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
     let mut announced: Vec<&Decision> = Vec::with_capacity(decisions.len());
     for entry in entries.filter(|entry| !entry.in_shadow() && !entry.unavailable()) {
         match announced.iter_mut().find(|known| known.policy() == entry.policy()) {
-            Some(known) => *known = lead(&[*known, entry]).unwrap_or(entry),
+            Some(known) => *known = binding(&[*known, entry]).unwrap_or(entry),
             None => announced.push(entry),
         }
     }
     announced
 }
 
-/// The one that binds: the first refusal, else the one with least left in proportion.
-fn lead<'a>(decisions: &[&'a Decision]) -> Option<&'a Decision> {
+/// The Decision that binds: the first refusal, else the one with least left in proportion.
+fn binding<'a>(decisions: &[&'a Decision]) -> Option<&'a Decision> {
     let refusal = decisions.iter().find(|decision| !decision.allowed());
     refusal.or_else(|| decisions.iter().min_by(|a, b| a.by_what_is_left(b))).copied()
 }
 
-/// Unix seconds, rounded up. A stored moment, so it is the same between calls; the end of a block when that is later.
+/// Unix seconds, rounded up. The moment is stored, so it does not change between calls; it is the end of a block when that is
+/// later.
 fn reset_at(decision: &Decision) -> u64 {
     let resets = decision.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default();
     let admits = decision.retry_after().map_or(Duration::ZERO, |wait| decision.at() + wait);
@@ -179,7 +180,7 @@ fn list(decisions: &[&Decision], item: fn(&mut String, &Decision)) -> String {
     list
 }
 
-/// `;q=20;w=60`: what the limit that binds allows. A bucket's window is the time in which all of `q` comes back.
+/// `;q=20;w=60`: what the limit that binds allows. The window of a bucket is the time in which all of `q` comes back.
 fn policy_item(out: &mut String, decision: &Decision) {
     quota(out, decision.binding_limit());
 }
@@ -192,11 +193,11 @@ fn quota(out: &mut String, limit: &Limit) {
     }
     let (period, count) = (u128::from(limit.period().micros()), u128::from(limit.count()));
     let window = if count == 0 { period } else { (period * u128::from(limit.capacity())).div_ceil(count) };
-    parameter(out, ";w=", u64::try_from(window.div_ceil(1_000_000)).unwrap_or(LARGEST));
+    parameter(out, ";w=", u64::try_from(window.div_ceil(1_000_000)).unwrap_or(MAX_INTEGER));
 }
 
-/// `;r=19;t=3`: what is left, and the seconds until there is more: for a refusal when the same request would pass, else
-/// when all is there again. Without `t` when waiting does not help.
+/// `;r=19;t=3`: what is left, and the seconds until there is more: after a refusal until the same request is admitted, else
+/// until the limit is as if unused. There is no `t` when waiting does not help.
 fn limit_item(out: &mut String, decision: &Decision) {
     parameter(out, ";r=", decision.remaining());
     if decision.binding_limit().algorithm() == Algorithm::Concurrency {
@@ -212,11 +213,11 @@ fn parameter(out: &mut String, name: &str, number: u64) {
     use std::fmt::Write;
     out.push_str(name);
     // Writing to a string cannot fail.
-    let _ = write!(out, "{}", number.min(LARGEST));
+    let _ = write!(out, "{}", number.min(MAX_INTEGER));
 }
 
-/// A structured-field string. It holds printable ASCII only: all else is percent-encoded, and so is `%`, which makes the
-/// name one that percent-decoding gives back.
+/// A string of a structured field, which holds printable ASCII only. Everything else is percent-encoded, and so is `%`, so that
+/// percent-decoding returns the name.
 fn string(out: &mut String, text: &str) {
     out.push('"');
     for byte in text.bytes() {

@@ -1,6 +1,7 @@
-//! The rules of HTTP, once for every framework and language: what an answer says about a Decision, and who asks.
+//! The rules of HTTP, once for every framework and language: what a response says of a Decision, and which client a request
+//! comes from.
 //!
-//! Pure functions of what they are given; requests and responses belong to the adapters.
+//! Pure functions of their arguments; requests and responses belong to the adapters.
 
 mod client;
 mod headers;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use crate::decision::Decision;
 
-/// The status of the answer: 200 when it may go, 429 when a quota is exceeded, 503 when the store is missing and the
+/// The status of the response: 200 when the request is allowed, 429 when a quota is exceeded, 503 when the store failed and the
 /// policy says `closed`.
 #[must_use]
 pub fn status(decision: &Decision) -> u16 {
@@ -27,9 +28,9 @@ pub fn status(decision: &Decision) -> u16 {
     }
 }
 
-/// How long a refused client is told to wait, in whole seconds, never less than it must; `None` is for ever.
+/// The whole seconds that a refused client is told to wait, at least as long as it must; `None` is for ever.
 ///
-/// A missing store is mostly back within a second, and nobody knows better.
+/// A store that failed is mostly back within a second, and there is no better estimate.
 #[must_use]
 pub fn retry_after(decision: &Decision) -> Option<u64> {
     if decision.unavailable() {
@@ -38,7 +39,7 @@ pub fn retry_after(decision: &Decision) -> Option<u64> {
     decision.retry_after().map(|wait| seconds(wait).max(u64::from(!decision.allowed())))
 }
 
-/// Whole seconds, rounded up: what is true of a moment must be true of the second that is named.
+/// Whole seconds, rounded up: a client that waits this long must have waited long enough.
 fn seconds(length: Duration) -> u64 {
     length.as_secs() + u64::from(length.subsec_nanos() > 0)
 }

@@ -15,10 +15,10 @@ const CAPACITY: (&str, &str) = (
     "Request cannot be satisfied due to temporary server capacity constraints",
 );
 
-/// A refusal as numbers and names, for hosts whose Decisions are their own.
+/// A refusal as numbers and names, for hosts that have a Decision type of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Whether nobody could be asked.
+    /// Whether the store failed.
     pub unavailable: bool,
     /// Whole seconds to wait; `None` is for ever.
     pub wait: Option<u64>,
@@ -27,26 +27,26 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The refusal that a Decision is.
+    /// The refusal of a Decision.
     #[must_use]
     pub fn of(decision: &Decision) -> Self {
         let policies = violated(decision).into_iter().map(str::to_owned).collect();
         Self { unavailable: decision.unavailable(), wait: retry_after(decision), policies }
     }
 
-    /// The refusal of a request about which the store could not be asked.
+    /// The refusal of a request when the store failed.
     #[must_use]
     pub const fn unavailable() -> Self {
         Self { unavailable: true, wait: Some(1), policies: Vec::new() }
     }
 
-    /// 429 when a quota is exceeded, 503 when the store is missing.
+    /// 429 when a quota is exceeded, 503 when the store failed.
     #[must_use]
     pub const fn status(&self) -> u16 {
         if self.unavailable { 503 } else { 429 }
     }
 
-    /// The body of the answer.
+    /// The body of the response.
     #[must_use]
     pub fn problem(&self) -> String {
         let (kind, title) = if self.unavailable { CAPACITY } else { QUOTA };
@@ -66,7 +66,7 @@ impl Refusal {
     }
 }
 
-/// The problem that a refusal is.
+/// The problem document of a refusal.
 #[must_use]
 pub fn problem(decision: &Decision) -> String {
     Refusal::of(decision).problem()

@@ -1,4 +1,4 @@
-//! One limit: an algorithm with its numbers, validated once, here.
+//! One limit: an algorithm with its numbers, validated here.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 
 /// The largest count and the largest burst.
 pub const MAX_COUNT: u64 = 1_000_000_000_000;
-/// The granules of a `sliding-window` when nothing else is said.
+/// The default number of granules of a `sliding-window`.
 pub const DEFAULT_PRECISION: u32 = 20;
 /// The most granules a `sliding-window` may have.
 pub const MAX_PRECISION: u32 = 1_000;
-/// The longest a bucket may take from empty to full: 100 years, in microseconds. Keeps every moment below 2^53.
+/// The longest that a bucket may take to drain: 100 years, in microseconds. This keeps every moment below 2^53.
 const MAX_DRAIN: u128 = 100 * 366 * 86_400 * 1_000_000;
 
 /// How a limit counts. The names are those of the notation, with `-`.
@@ -21,13 +21,13 @@ pub enum Algorithm {
     FixedWindow,
     /// A window aligned to the UTC calendar.
     CalendarWindow,
-    /// The exact sum over the last period, one entry an admitted check.
+    /// The exact sum over the last period, with an entry for each admitted check.
     SlidingLog,
     /// The sum over the last period in granules; never more than the count in any window.
     SlidingWindow,
     /// The estimate from two aligned counters.
     SlidingCounter,
-    /// Tokens that refill continuously.
+    /// A bucket of tokens that refills continuously.
     TokenBucket,
     /// The generic cell rate algorithm.
     ///
@@ -70,7 +70,7 @@ pub enum Algorithm {
     /// # Ok::<(), tidegate::Error>(())
     /// ```
     Gcra,
-    /// A queue that lets one unit go every period/count.
+    /// A queue that one unit leaves every period/count.
     LeakyBucket,
     /// Units in progress at the same time.
     Concurrency,
@@ -235,13 +235,13 @@ impl Limit {
         self.period
     }
 
-    /// The burst that was asked for.
+    /// The burst, when one was given.
     #[must_use]
     pub const fn burst(&self) -> Option<u64> {
         self.burst
     }
 
-    /// The tokens a token bucket starts with, when that was said.
+    /// The tokens with which a token bucket starts, when that was given.
     #[must_use]
     pub const fn initial(&self) -> Option<u64> {
         self.initial
@@ -260,7 +260,7 @@ impl Limit {
     }
 }
 
-/// The canonical notation, which parses back to the same limit as long as it has no `initial` or `precision`.
+/// The canonical notation. It parses back to the same limit, unless that has an `initial` or a `precision`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.algorithm {

@@ -1,13 +1,14 @@
-//! What is limited and how: policies, limits, their notation and their file. Parsing and validation end here.
+//! What is limited and how: policies, limits, their notation and their file. They are parsed and validated here, so that
+//! every number elsewhere is valid.
 
 mod derived;
 mod file;
 mod limit;
 mod lint;
-mod nearest;
 mod notation;
 mod options;
 mod period;
+mod suggestion;
 
 pub use file::{Format, PolicyFile};
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
@@ -28,8 +29,7 @@ pub const MAX_NAME: usize = 256;
 
 /// A named, immutable list of limits that must all admit, plus options.
 ///
-/// A policy that was given no name is known by its canonical notation, so that the same notation written in two
-/// places is the same policy.
+/// A policy without a name is identified by its canonical notation: the same notation in two places is the same policy.
 #[derive(Debug, Clone)]
 pub struct Policy {
     name: String,

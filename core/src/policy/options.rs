@@ -1,4 +1,4 @@
-//! What a policy does besides its limits.
+//! The options of a policy.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl fmt::Display for OnStoreError {
     }
 }
 
-/// The options of a policy; the default is none of them.
+/// The options of a policy; by default none is set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     /// Overrides the limiter's choice.
@@ -61,7 +61,7 @@ pub struct Options {
     pub block_for: Option<Period>,
     /// Charge denied checks too.
     pub count_denied: bool,
-    /// Remember the newest so many attempts with their metadata; 0 is none.
+    /// Remember that many of the newest attempts with their metadata; 0 is none.
     pub journal: u32,
 }
 

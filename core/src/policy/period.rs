@@ -75,8 +75,8 @@ impl Unit {
 
 /// A validated length of time, from 1 ms to 10 years.
 ///
-/// Two periods are equal when they mean the same: `60 s` is `1 minute`, but a month is not 30 days,
-/// because a `calendar-window` tells them apart.
+/// Two periods are equal when they mean the same: `60 s` is `1 minute`, but a month is not 30 days, because they differ in a
+/// `calendar-window`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Period {
     unit: Unit,
@@ -98,7 +98,7 @@ impl Period {
                     unit.name()
                 ))
             })?;
-        Ok(Self { unit: Self::family(unit, micros), micros })
+        Ok(Self { unit: Self::canonical_unit(unit, micros), micros })
     }
 
     /// A period of that many microseconds.
@@ -111,11 +111,11 @@ impl Period {
                 "a period of {micros} microseconds is out of range: it must be from 1 ms to 10 years"
             )));
         }
-        Ok(Self { unit: Self::family(Unit::Millisecond, micros), micros })
+        Ok(Self { unit: Self::canonical_unit(Unit::Millisecond, micros), micros })
     }
 
-    /// Units of one fixed length are interchangeable: the longest that divides stands for all of them.
-    fn family(unit: Unit, micros: u64) -> Unit {
+    /// The unit that stands for all units of a fixed length: the longest that divides the period.
+    fn canonical_unit(unit: Unit, micros: u64) -> Unit {
         if unit >= Unit::Week {
             return unit;
         }
@@ -131,7 +131,7 @@ impl Period {
         self.micros
     }
 
-    /// The unit it is counted in.
+    /// The unit in which it is counted.
     #[must_use]
     pub const fn unit(self) -> Unit {
         self.unit
@@ -155,14 +155,5 @@ impl fmt::Display for Period {
             (n, Unit::Millisecond | Unit::Second) => write!(f, "{n}{}", unit.name()),
             (n, unit) => write!(f, "{n} {}s", unit.name()),
         }
-    }
-}
-
-/// `10m`, `1 day`, `month`.
-impl std::str::FromStr for Period {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        super::notation::parse_duration(text)
     }
 }

@@ -1,15 +1,15 @@
 //! `${NAME}` and `${NAME:-default}` in the texts of a file.
 
-use super::tree::{Fault, Node, Spot, Text, Value};
+use super::tree::{FileError, Node, Position, Text, Value};
 
-/// How the value of an environment variable is looked up; tests bring their own.
+/// Looks up an environment variable; tests give their own.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces every reference in every text below a node. Names of entries stay as they are.
-pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>) -> Result<(), Fault> {
+pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>) -> Result<(), FileError> {
     match &mut node.value {
         Value::Text(text) if text.text.contains("${") => {
-            let expanded = replace(text, node.spot, lookup)?;
+            let expanded = replace(text, node.position, lookup)?;
             *text = expanded;
         }
         Value::List(nodes) => {
@@ -27,7 +27,7 @@ pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn replace(text: &Text, spot: Spot, lookup: Lookup<'_>) -> Result<Text, Fault> {
+fn replace(text: &Text, position: Position, lookup: Lookup<'_>) -> Result<Text, FileError> {
     let source = text.text.as_str();
     let mut result = String::with_capacity(source.len());
     let mut from_environment = false;
@@ -45,9 +45,12 @@ fn replace(text: &Text, spot: Spot, lookup: Lookup<'_>) -> Result<Text, Fault> {
             continue;
         }
         result.push_str(before);
-        let here = text.body.map_or(spot, |body| Spot { column: body.column + column, ..body });
+        let here = text.verbatim.map_or(position, |start| Position { column: start.column + column, ..start });
         let inside = reference[2..].split_once('}').map(|(inside, _)| inside).ok_or_else(|| {
-            Fault::new(here, "`${` has no `}`: write ${NAME}, ${NAME:-default}, or $${ for the characters themselves")
+            FileError::new(
+                here,
+                "`${` has no `}`: write ${NAME}, ${NAME:-default}, or $${ for the characters themselves",
+            )
         })?;
         result.push_str(&value(inside, here, lookup)?);
         from_environment = true;
@@ -56,10 +59,10 @@ fn replace(text: &Text, spot: Spot, lookup: Lookup<'_>) -> Result<Text, Fault> {
         rest = &reference[taken.len()..];
     }
     result.push_str(rest);
-    Ok(Text { text: result, body: None, from_environment })
+    Ok(Text { text: result, verbatim: None, from_environment })
 }
 
-fn value(inside: &str, spot: Spot, lookup: Lookup<'_>) -> Result<String, Fault> {
+fn value(inside: &str, position: Position, lookup: Lookup<'_>) -> Result<String, FileError> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -68,8 +71,8 @@ fn value(inside: &str, spot: Spot, lookup: Lookup<'_>) -> Result<String, Fault> 
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty();
     if !is_name {
-        return Err(Fault::new(
-            spot,
+        return Err(FileError::new(
+            position,
             "`${` must hold the name of an environment variable: write ${NAME} or ${NAME:-default}",
         ));
     }
@@ -78,8 +81,8 @@ fn value(inside: &str, spot: Spot, lookup: Lookup<'_>) -> Result<String, Fault> 
         (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
         (Some(value), _) => Ok(value),
         (None, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err(Fault::new(
-            spot,
+        (None, None) => Err(FileError::new(
+            position,
             format!(
                 "the environment variable {name} is not set: set it, or write a default, as in ${{{name}:-default}}"
             ),

@@ -1,59 +1,59 @@
-//! JSON, with places.
+//! JSON, with positions.
 
-use super::ruler::Ruler;
-use super::tree::{Entries, Fault, Key, Node, Text, Value};
+use super::line_index::LineIndex;
+use super::tree::{FileError, Key, MapEntries, Node, Text, Value};
 
 /// The tree of a JSON text.
-pub(super) fn tree(ruler: &Ruler<'_>) -> Result<Node, Fault> {
-    // serde_json says best what is no JSON, and bounds the nesting, but does not say where values stand. So the
-    // text is read again below, where little can go wrong any more.
-    if let Err(error) = serde_json::from_str::<serde_json::Value>(ruler.text()) {
-        return Err(syntax(ruler, &error));
+pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
+    // serde_json has good errors and bounds the nesting, but does not give the positions of values. So the text is read
+    // again below, when it is known to be JSON.
+    if let Err(error) = serde_json::from_str::<serde_json::Value>(lines.text()) {
+        return Err(syntax(lines, &error));
     }
-    let mut reader = Reader { ruler, at: 0 };
+    let mut reader = Reader { lines, at: 0 };
     reader.value()
 }
 
-fn syntax(ruler: &Ruler<'_>, error: &serde_json::Error) -> Fault {
-    let text = ruler.text();
-    // Its columns count bytes from 1, and 0 is the line break before the line.
+fn syntax(lines: &LineIndex<'_>, error: &serde_json::Error) -> FileError {
+    let text = lines.text();
+    // serde_json counts columns in bytes from 1; column 0 is the line break before the line.
     let start = match error.line() {
         0 | 1 => 0,
         line => text.match_indices('\n').nth(line - 2).map_or(text.len(), |(at, _)| at + 1),
     };
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-    Fault::new(ruler.spot(start + error.column().saturating_sub(1)), format!("this is no JSON: {message}"))
+    FileError::new(lines.position(start + error.column().saturating_sub(1)), format!("this is no JSON: {message}"))
 }
 
 struct Reader<'r, 'a> {
-    ruler: &'r Ruler<'a>,
+    lines: &'r LineIndex<'a>,
     at: usize,
 }
 
 impl Reader<'_, '_> {
-    fn value(&mut self) -> Result<Node, Fault> {
+    fn value(&mut self) -> Result<Node, FileError> {
         self.blanks();
-        let spot = self.ruler.spot(self.at);
+        let position = self.lines.position(self.at);
         let value = match self.peek() {
             Some(b'{') => self.map()?,
             Some(b'[') => self.list()?,
             Some(b'"') => {
                 let start = self.at;
                 let text = self.string()?;
-                Value::Text(Text { body: self.ruler.body(start, &text), text, from_environment: false })
+                Value::Text(Text { verbatim: self.lines.verbatim(start, &text), text, from_environment: false })
             }
             _ => self.word()?,
         };
-        Ok(Node { value, spot })
+        Ok(Node { value, position })
     }
 
-    fn map(&mut self) -> Result<Value, Fault> {
-        let mut entries = Entries::default();
+    fn map(&mut self) -> Result<Value, FileError> {
+        let mut entries = MapEntries::default();
         self.open(b'{')?;
         while !self.close(b'}') {
-            let key = Key { spot: self.ruler.spot(self.at), name: self.string()? };
-            entries.claim(&key)?;
+            let key = Key { position: self.lines.position(self.at), name: self.string()? };
+            entries.reserve(&key)?;
             self.open(b':')?;
             let node = self.value()?;
             entries.push(key, node);
@@ -62,7 +62,7 @@ impl Reader<'_, '_> {
         Ok(entries.into_value())
     }
 
-    fn list(&mut self) -> Result<Value, Fault> {
+    fn list(&mut self) -> Result<Value, FileError> {
         let mut nodes = Vec::new();
         self.open(b'[')?;
         while !self.close(b']') {
@@ -72,7 +72,7 @@ impl Reader<'_, '_> {
         Ok(Value::List(nodes))
     }
 
-    fn string(&mut self) -> Result<String, Fault> {
+    fn string(&mut self) -> Result<String, FileError> {
         let start = self.at;
         self.open(b'"')?;
         self.at = start + 1;
@@ -82,12 +82,12 @@ impl Reader<'_, '_> {
                 break;
             }
         }
-        let written = self.ruler.text().get(start..self.at).unwrap_or_default();
+        let written = self.lines.text().get(start..self.at).unwrap_or_default();
         serde_json::from_str(written).map_err(|_| self.broken())
     }
 
-    fn word(&mut self) -> Result<Value, Fault> {
-        let rest = self.ruler.text().get(self.at..).unwrap_or_default();
+    fn word(&mut self) -> Result<Value, FileError> {
+        let rest = self.lines.text().get(self.at..).unwrap_or_default();
         let end = rest.find([',', ']', '}', ' ', '\n', '\r', '\t']).unwrap_or(rest.len());
         let word = &rest[..end];
         let value = match word {
@@ -104,11 +104,11 @@ impl Reader<'_, '_> {
         Ok(value)
     }
 
-    fn open(&mut self, byte: u8) -> Result<(), Fault> {
+    fn open(&mut self, byte: u8) -> Result<(), FileError> {
         if self.close(byte) { Ok(()) } else { Err(self.broken()) }
     }
 
-    /// Takes the byte and the blanks around it, when it comes next.
+    /// Skips the byte and the blanks around it, when it comes next.
     fn close(&mut self, byte: u8) -> bool {
         self.blanks();
         let found = self.peek() == Some(byte);
@@ -126,10 +126,10 @@ impl Reader<'_, '_> {
     }
 
     fn peek(&self) -> Option<u8> {
-        self.ruler.text().as_bytes().get(self.at).copied()
+        self.lines.text().as_bytes().get(self.at).copied()
     }
 
-    fn broken(&self) -> Fault {
-        Fault::new(self.ruler.spot(self.at), "this is no JSON")
+    fn broken(&self) -> FileError {
+        FileError::new(self.lines.position(self.at), "this is no JSON")
     }
 }

@@ -3,7 +3,9 @@
 mod environment;
 mod json;
 mod limit;
-mod ruler;
+mod line_index;
+mod option_value;
+mod scalar;
 mod schema;
 mod toml;
 mod tree;
@@ -14,12 +16,12 @@ use std::io::Read as _;
 use std::path::Path;
 
 use self::environment::Lookup;
-use self::ruler::Ruler;
+use self::line_index::LineIndex;
 use super::Policy;
 use crate::error::{Error, Result, SourceLocation};
 
-/// The largest policy file, in bytes: a guard against reading something else by mistake.
-const LARGEST: usize = 8 << 20;
+/// The largest policy file, in bytes: a guard against reading another file by mistake.
+const MAX_FILE_SIZE: usize = 8 << 20;
 
 /// How a policy file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,13 +65,13 @@ impl Format {
 pub struct PolicyFile {
     store: Option<Vec<String>>,
     policies: Vec<Policy>,
-    /// Where each policy stands, in the order of `policies`.
-    places: Vec<PolicyPlaces>,
+    /// Where each policy begins, in the order of `policies`.
+    locations: Vec<PolicyLocations>,
 }
 
-/// Where a policy and its limits stand.
+/// Where a policy and its limits begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct PolicyPlaces {
+struct PolicyLocations {
     policy: SourceLocation,
     limits: Vec<SourceLocation>,
 }
@@ -87,12 +89,12 @@ impl PolicyFile {
         })?;
         let mut bytes = Vec::new();
         File::open(path)
-            .and_then(|file| file.take(LARGEST as u64 + 1).read_to_end(&mut bytes))
+            .and_then(|file| file.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes))
             .map_err(|error| Error::policy(format!("{name}: the policy file cannot be read: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
-            let spot = Ruler::new(&valid).spot(valid.len());
-            tree::Fault::new(spot, "a policy file is UTF-8, and these bytes are not").error(Some(&name))
+            let position = LineIndex::new(&valid).position(valid.len());
+            tree::FileError::new(position, "a policy file is UTF-8, and these bytes are not").into_error(Some(&name))
         })?;
         Self::parse(&text, format, Some(&name))
     }
@@ -105,29 +107,29 @@ impl PolicyFile {
         Self::parse_with(text, format, file_name, &|name| std::env::var(name).ok())
     }
 
-    /// [`PolicyFile::parse`] with an environment of the caller's.
+    /// [`PolicyFile::parse`] with an environment that the caller gives.
     ///
     /// # Errors
     /// `policy_invalid` with line and column of what is wrong.
     pub fn parse_with(text: &str, format: Format, file_name: Option<&str>, environment: Lookup<'_>) -> Result<Self> {
         // Some editors begin a file with a byte order mark; the columns of an error do not count it.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if text.len() > LARGEST {
+        if text.len() > MAX_FILE_SIZE {
             let name = file_name.map_or_else(String::new, |name| format!("{name}: "));
-            return Err(Error::policy(format!("{name}the policy file is larger than {} MiB", LARGEST >> 20)));
+            return Err(Error::policy(format!("{name}the policy file is larger than {} MiB", MAX_FILE_SIZE >> 20)));
         }
-        let ruler = Ruler::new(text);
+        let lines = LineIndex::new(text);
         let tree = match format {
-            Format::Yaml => yaml::tree(&ruler),
-            Format::Toml => toml::tree(&ruler),
-            Format::Json => json::tree(&ruler),
+            Format::Yaml => yaml::tree(&lines),
+            Format::Toml => toml::tree(&lines),
+            Format::Json => json::tree(&lines),
         };
         tree.and_then(|mut tree| {
             environment::expand(&mut tree, environment)?;
             schema::policy_file(&tree, format)
         })
-        .map(|read| read.placed(file_name))
-        .map_err(|fault| fault.error(file_name))
+        .map(|parsed| parsed.into_policy_file(file_name))
+        .map_err(|error| error.into_error(file_name))
     }
 
     /// The store's URL, or the URLs of its shards, when the file names a store.
@@ -150,16 +152,16 @@ impl PolicyFile {
 
     /// Where the policy of that name begins.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<&SourceLocation> {
-        self.policies.iter().position(|policy| policy.name() == name).and_then(|index| self.policy_place(index))
+    pub fn location(&self, name: &str) -> Option<&SourceLocation> {
+        self.policies.iter().position(|policy| policy.name() == name).and_then(|index| self.policy_location(index))
     }
 
-    pub(super) fn policy_place(&self, policy: usize) -> Option<&SourceLocation> {
-        self.places.get(policy).map(|places| &places.policy)
+    pub(super) fn policy_location(&self, policy: usize) -> Option<&SourceLocation> {
+        self.locations.get(policy).map(|locations| &locations.policy)
     }
 
-    pub(super) fn limit_place(&self, policy: usize, limit: usize) -> Option<&SourceLocation> {
-        self.places.get(policy).and_then(|places| places.limits.get(limit))
+    pub(super) fn limit_location(&self, policy: usize, limit: usize) -> Option<&SourceLocation> {
+        self.locations.get(policy).and_then(|locations| locations.limits.get(limit))
     }
 }
 

@@ -1,44 +1,45 @@
-//! What the entries of a policy file mean, whatever its format.
+//! What the entries of a policy file mean, in every format.
 
-use super::super::nearest::did_you_mean;
 use super::super::notation::clip;
 use super::super::options::{MAX_JOURNAL, OnStoreError, Options};
+use super::super::suggestion::did_you_mean;
 use super::super::{MAX_LIMITS, Policy};
-use super::limit::{self, Placed, choice, duration, flag, whole};
-use super::tree::{Fault, Key, Node, Spot, Value};
-use super::{Format, PolicyFile, PolicyPlaces};
+use super::limit::{self, LocatedLimit};
+use super::option_value::{boolean, choice, duration, unknown_name, whole_number};
+use super::tree::{FileError, Key, Node, Position, Value};
+use super::{Format, PolicyFile, PolicyLocations};
 
-const TOP: [&str; 2] = ["policies", "store"];
-const OPTIONS: [&str; 6] = ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal"];
+const FILE_NAMES: [&str; 2] = ["policies", "store"];
+const POLICY_NAMES: [&str; 6] = ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal"];
 
-/// What was read, before it is known what the file is called.
-pub(super) struct Reading {
+/// What a file says, with positions that do not name the file yet.
+pub(super) struct ParsedFile {
     store: Option<Vec<String>>,
-    policies: Vec<(Policy, Spot, Vec<Spot>)>,
+    policies: Vec<(Policy, Position, Vec<Position>)>,
 }
 
-impl Reading {
-    pub(super) fn placed(self, file: Option<&str>) -> PolicyFile {
-        let (policies, places) = self
+impl ParsedFile {
+    pub(super) fn into_policy_file(self, file: Option<&str>) -> PolicyFile {
+        let (policies, locations) = self
             .policies
             .into_iter()
-            .map(|(policy, spot, limits)| {
-                let limits = limits.into_iter().map(|spot| spot.place(file)).collect();
-                (policy, PolicyPlaces { policy: spot.place(file), limits })
+            .map(|(policy, position, limits)| {
+                let limits = limits.into_iter().map(|position| position.in_file(file)).collect();
+                (policy, PolicyLocations { policy: position.in_file(file), limits })
             })
             .unzip();
-        PolicyFile { store: self.store, policies, places }
+        PolicyFile { store: self.store, policies, locations }
     }
 }
 
-pub(super) fn policy_file(root: &Node, format: Format) -> Result<Reading, Fault> {
+pub(super) fn policy_file(root: &Node, format: Format) -> Result<ParsedFile, FileError> {
     let entries = match &root.value {
         Value::Map(entries) => entries,
-        // A file that is being written may be empty for a moment; taking it for "no policies" would lift every limit.
-        Value::Null => return Err(Fault::new(root.spot, "the file is empty: it must have `policies`")),
+        // A file that is being written may be empty for a moment: to read it as "no policies" would lift every limit.
+        Value::Null => return Err(FileError::new(root.position, "the file is empty: it must have `policies`")),
         _ => {
-            return Err(Fault::new(
-                root.spot,
+            return Err(FileError::new(
+                root.position,
                 format!("a policy file is a map with `policies` and perhaps `store`, not {}", root.describe()),
             ));
         }
@@ -49,19 +50,19 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<Reading, Fault>
         match key.name.as_str() {
             "store" => store = Some(stores(node)?),
             "policies" => policies = Some(policy_map(node, format)?),
-            _ => return Err(unknown(key, &TOP, "a policy file has", "")),
+            _ => return Err(unknown_name(key, &FILE_NAMES, "a policy file has", "")),
         }
     }
-    let policies = policies.ok_or_else(|| Fault::new(root.spot, "the file has no `policies`"))?;
-    Ok(Reading { store, policies })
+    let policies = policies.ok_or_else(|| FileError::new(root.position, "the file has no `policies`"))?;
+    Ok(ParsedFile { store, policies })
 }
 
-/// Says nothing of what it found: a URL may hold a password.
-fn stores(node: &Node) -> Result<Vec<String>, Fault> {
+/// Its errors do not show the value: a URL may hold a password.
+fn stores(node: &Node) -> Result<Vec<String>, FileError> {
     let url = |node: &Node| match &node.value {
         Value::Text(text) if !text.text.trim().is_empty() => Ok(text.text.trim().to_owned()),
-        _ => Err(Fault::new(
-            node.spot,
+        _ => Err(FileError::new(
+            node.position,
             "`store` must be a URL, as in memory:// or redis://host:6379/0, or a list of URLs",
         )),
     };
@@ -71,23 +72,23 @@ fn stores(node: &Node) -> Result<Vec<String>, Fault> {
     }
 }
 
-fn policy_map(node: &Node, format: Format) -> Result<Vec<(Policy, Spot, Vec<Spot>)>, Fault> {
+fn policy_map(node: &Node, format: Format) -> Result<Vec<(Policy, Position, Vec<Position>)>, FileError> {
     let Value::Map(entries) = &node.value else {
-        return Err(Fault::new(
-            node.spot,
+        return Err(FileError::new(
+            node.position,
             format!("`policies` must be a map from names to policies, not {}; write {{}} for none", node.describe()),
         ));
     };
     entries.iter().map(|(key, node)| policy(key, node, format)).collect()
 }
 
-fn policy(key: &Key, node: &Node, format: Format) -> Result<(Policy, Spot, Vec<Spot>), Fault> {
+fn policy(key: &Key, node: &Node, format: Format) -> Result<(Policy, Position, Vec<Position>), FileError> {
     let (limits, options) = match &node.value {
         Value::Text(_) | Value::List(_) => (limits(node)?, Options::default()),
         Value::Map(entries) => policy_options(key, entries, format)?,
         _ => {
-            return Err(Fault::new(
-                node.spot,
+            return Err(FileError::new(
+                node.position,
                 format!(
                     "the policy `{}` must be notation, a list of limits or a map with `limits`, not {}",
                     clip(&key.name),
@@ -96,14 +97,18 @@ fn policy(key: &Key, node: &Node, format: Format) -> Result<(Policy, Spot, Vec<S
             ));
         }
     };
-    let (limits, spots) = limits.into_iter().map(|placed| (placed.limit, placed.spot)).unzip();
+    let (limits, positions) = limits.into_iter().map(|placed| (placed.limit, placed.position)).unzip();
     let policy = Policy::new(limits, options)
         .and_then(|policy| policy.named(key.name.as_str()))
-        .map_err(|error| Fault::new(key.spot, error.message()))?;
-    Ok((policy, key.spot, spots))
+        .map_err(|error| FileError::new(key.position, error.message()))?;
+    Ok((policy, key.position, positions))
 }
 
-fn policy_options(key: &Key, entries: &[(Key, Node)], format: Format) -> Result<(Vec<Placed>, Options), Fault> {
+fn policy_options(
+    key: &Key,
+    entries: &[(Key, Node)],
+    format: Format,
+) -> Result<(Vec<LocatedLimit>, Options), FileError> {
     let mut found = None;
     let mut options = Options::default();
     for (key, node) in entries {
@@ -113,31 +118,31 @@ fn policy_options(key: &Key, entries: &[(Key, Node)], format: Format) -> Result<
                 let names = OnStoreError::ALL.map(OnStoreError::name);
                 options.on_store_error = Some(choice(key, node, OnStoreError::from_name, &names)?);
             }
-            "shadow" => options.shadow = flag(key, node)?,
+            "shadow" => options.shadow = boolean(key, node)?,
             "block_for" => options.block_for = Some(duration(key, node)?),
-            "count_denied" => options.count_denied = flag(key, node)?,
+            "count_denied" => options.count_denied = boolean(key, node)?,
             "journal" => {
-                let attempts = whole(key, node, u64::from(MAX_JOURNAL))?;
+                let attempts = whole_number(key, node, u64::from(MAX_JOURNAL))?;
                 options.journal = u32::try_from(attempts).unwrap_or(MAX_JOURNAL);
             }
             "lease" => {
-                return Err(Fault::new(key.spot, "leases are not available yet: remove `lease`"));
+                return Err(FileError::new(key.position, "leases are not available yet: remove `lease`"));
             }
-            name => return Err(unknown(key, &OPTIONS, "a policy has", hint(name, format))),
+            name => return Err(unknown_name(key, &POLICY_NAMES, "a policy has", hint(name, format))),
         }
     }
-    let found =
-        found.ok_or_else(|| Fault::new(key.spot, format!("the policy `{}` has no `limits`", clip(&key.name))))?;
+    let found = found
+        .ok_or_else(|| FileError::new(key.position, format!("the policy `{}` has no `limits`", clip(&key.name))))?;
     Ok((found, options))
 }
 
-/// What people write by habit that means something else here.
+/// Advice for names that mean something else here than where people know them from.
 fn hint(name: &str, format: Format) -> &'static str {
-    if limit::KEYS.contains(&name) {
+    if limit::LIMIT_NAMES.contains(&name) {
         "; the numbers of a limit stand in the list under `limits`"
     } else if name == "<<" {
         "; YAML 1.2 has no merge key: repeat the options"
-    } else if format == Format::Toml && did_you_mean(name, OPTIONS).is_empty() {
+    } else if format == Format::Toml && did_you_mean(name, POLICY_NAMES).is_empty() {
         "; a name with a dot stands in quotes, as in \"auth.login\" = \"5/minute\""
     } else {
         ""
@@ -145,11 +150,11 @@ fn hint(name: &str, format: Format) -> &'static str {
 }
 
 /// The limits of a notation, of one map, or of a list of both.
-fn limits(node: &Node) -> Result<Vec<Placed>, Fault> {
+fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
     let Value::List(nodes) = &node.value else { return limit::limits(node) };
     if nodes.is_empty() {
-        return Err(Fault::new(
-            node.spot,
+        return Err(FileError::new(
+            node.position,
             format!("a policy must have from 1 to {MAX_LIMITS} limits, and the list is empty"),
         ));
     }
@@ -157,17 +162,11 @@ fn limits(node: &Node) -> Result<Vec<Placed>, Fault> {
     for node in nodes {
         limits.extend(limit::limits(node)?);
         if limits.len() > MAX_LIMITS {
-            return Err(Fault::new(
-                node.spot,
+            return Err(FileError::new(
+                node.position,
                 format!("a policy must have from 1 to {MAX_LIMITS} limits, and this is one more"),
             ));
         }
     }
     Ok(limits)
-}
-
-pub(super) fn unknown(key: &Key, allowed: &[&str], who: &str, hint: &str) -> Fault {
-    let near = if hint.is_empty() { &did_you_mean(&key.name, allowed.iter().copied()) } else { hint };
-    let name = if key.name.contains("://") { "a URL" } else { &clip(&key.name) };
-    Fault::new(key.spot, format!("unknown name `{name}`{near}\n{who} {}", allowed.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! TOML, with places.
+//! TOML, with positions.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,42 +6,42 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use toml_span::ErrorKind;
 use toml_span::value::ValueInner;
 
-use super::ruler::Ruler;
-use super::tree::{Fault, Key, Node, Text, Value, duplicate};
+use super::line_index::LineIndex;
+use super::tree::{FileError, Key, Node, Text, Value, duplicate};
 
 /// The tree of a TOML text.
-pub(super) fn tree(ruler: &Ruler<'_>) -> Result<Node, Fault> {
-    // The parser holds assertions of its own. None is known to fire, but a file that is being edited must not take
-    // down the service that reloads it.
-    let parsed = catch_unwind(AssertUnwindSafe(|| toml_span::parse(ruler.text())))
-        .map_err(|_| Fault::new(ruler.spot(0), "this is no TOML that could be read"))?;
+pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
+    // The parser has assertions of its own. None is known to fail, but a file that is being edited must not end the
+    // service that reloads it.
+    let parsed = catch_unwind(AssertUnwindSafe(|| toml_span::parse(lines.text())))
+        .map_err(|_| FileError::new(lines.position(0), "this is no TOML that could be read"))?;
     match parsed {
-        Ok(mut value) => Ok(node(&mut value, ruler)),
-        Err(error) => Err(syntax(ruler, &error)),
+        Ok(mut value) => Ok(node(&mut value, lines)),
+        Err(error) => Err(syntax(lines, &error)),
     }
 }
 
-fn syntax(ruler: &Ruler<'_>, error: &toml_span::Error) -> Fault {
-    let spot = ruler.spot(error.span.start);
+fn syntax(lines: &LineIndex<'_>, error: &toml_span::Error) -> FileError {
+    let position = lines.position(error.span.start);
     match &error.kind {
         ErrorKind::DuplicateKey { key, first } | ErrorKind::DuplicateTable { name: key, first } => {
-            duplicate(&Key { name: key.clone(), spot }, ruler.spot(first.start))
+            duplicate(&Key { name: key.clone(), position }, lines.position(first.start))
         }
         ErrorKind::UnquotedString | ErrorKind::Unexpected(_) => {
-            Fault::new(spot, "this is no TOML; a text stands in quotes, as in \"20/minute\"")
+            FileError::new(position, "this is no TOML; a text stands in quotes, as in \"20/minute\"")
         }
-        _ => Fault::new(spot, format!("this is no TOML: {error}")),
+        _ => FileError::new(position, format!("this is no TOML: {error}")),
     }
 }
 
-fn node(value: &mut toml_span::Value<'_>, ruler: &Ruler<'_>) -> Node {
+fn node(value: &mut toml_span::Value<'_>, lines: &LineIndex<'_>) -> Node {
     let start = value.span.start;
     let inner = match value.take() {
-        ValueInner::String(text) => text_value(start, text, ruler),
+        ValueInner::String(text) => text_value(start, text, lines),
         ValueInner::Integer(number) => Value::Integer(number.into()),
         ValueInner::Float(number) => Value::Float(number),
         ValueInner::Boolean(value) => Value::Bool(value),
-        ValueInner::Array(mut values) => Value::List(values.iter_mut().map(|value| node(value, ruler)).collect()),
+        ValueInner::Array(mut values) => Value::List(values.iter_mut().map(|value| node(value, lines)).collect()),
         ValueInner::Table(table) => {
             let mut entries: Vec<_> = table.into_iter().collect();
             // The table comes sorted by name; policies keep the order of the file.
@@ -50,17 +50,17 @@ fn node(value: &mut toml_span::Value<'_>, ruler: &Ruler<'_>) -> Node {
                 entries
                     .into_iter()
                     .map(|(key, mut value)| {
-                        let spot = ruler.spot(key.span.start);
-                        (Key { name: key.name.into_owned(), spot }, node(&mut value, ruler))
+                        let position = lines.position(key.span.start);
+                        (Key { name: key.name.into_owned(), position }, node(&mut value, lines))
                     })
                     .collect(),
             )
         }
     };
-    Node { value: inner, spot: ruler.spot(start) }
+    Node { value: inner, position: lines.position(start) }
 }
 
-fn text_value(start: usize, text: Cow<'_, str>, ruler: &Ruler<'_>) -> Value {
+fn text_value(start: usize, text: Cow<'_, str>, lines: &LineIndex<'_>) -> Value {
     let text = text.into_owned();
-    Value::Text(Text { body: ruler.body(start, &text), text, from_environment: false })
+    Value::Text(Text { verbatim: lines.verbatim(start, &text), text, from_environment: false })
 }

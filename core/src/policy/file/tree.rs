@@ -1,4 +1,4 @@
-//! What YAML, TOML and JSON have in common: values that know where they stand.
+//! The tree of values that YAML, TOML and JSON have in common, with the position of each value.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,31 +8,31 @@ use crate::error::{Error, SourceLocation};
 
 /// A line and a column in the file, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct Position {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
-impl Spot {
-    pub(super) fn place(self, file: Option<&str>) -> SourceLocation {
+impl Position {
+    pub(super) fn in_file(self, file: Option<&str>) -> SourceLocation {
         SourceLocation { file: file.map(str::to_owned), line: self.line, column: self.column }
     }
 }
 
 /// What is wrong with a file, and where.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) spot: Spot,
+pub(super) struct FileError {
+    pub(super) position: Position,
     pub(super) message: String,
 }
 
-impl Fault {
-    pub(super) fn new(spot: Spot, message: impl Into<String>) -> Self {
-        Self { spot, message: message.into() }
+impl FileError {
+    pub(super) fn new(position: Position, message: impl Into<String>) -> Self {
+        Self { position, message: message.into() }
     }
 
-    pub(super) fn error(self, file: Option<&str>) -> Error {
-        Error::policy(self.message).at(self.spot.place(file))
+    pub(super) fn into_error(self, file: Option<&str>) -> Error {
+        Error::policy(self.message).at(self.position.in_file(file))
     }
 }
 
@@ -40,7 +40,7 @@ impl Fault {
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) value: Value,
-    pub(super) spot: Spot,
+    pub(super) position: Position,
 }
 
 /// The values that every format has.
@@ -59,21 +59,21 @@ pub(super) enum Value {
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) name: String,
-    pub(super) spot: Spot,
+    pub(super) position: Position,
 }
 
-/// A text and what is known about how it was written.
+/// A text and how it was written.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// Where its first character stands, when the file holds it letter by letter in one line.
-    pub(super) body: Option<Spot>,
-    /// Whether a part came from the environment, where everything is text: numbers and booleans too.
+    /// The position of its first character, when the file holds the text verbatim in one line.
+    pub(super) verbatim: Option<Position>,
+    /// Whether a part of it came from the environment, where numbers and booleans are texts too.
     pub(super) from_environment: bool,
 }
 
 impl Node {
-    /// What it is, in words for an error. Never the text of a URL: it may hold a password.
+    /// What it is, for an error. The text of a URL is never shown: it may hold a password.
     pub(super) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
@@ -90,17 +90,17 @@ impl Node {
 
 /// A map under construction, which refuses a second entry of one name.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct MapEntries {
     list: Vec<(Key, Node)>,
-    seen: HashMap<String, Spot>,
+    seen: HashMap<String, Position>,
 }
 
-impl Entries {
-    /// Claims a name, before its value is known: the error then comes in the order of the file.
-    pub(super) fn claim(&mut self, key: &Key) -> Result<(), Fault> {
+impl MapEntries {
+    /// Reserves a name before its value is read, so that errors come in the order of the file.
+    pub(super) fn reserve(&mut self, key: &Key) -> Result<(), FileError> {
         match self.seen.entry(key.name.clone()) {
             Entry::Vacant(entry) => {
-                entry.insert(key.spot);
+                entry.insert(key.position);
                 Ok(())
             }
             Entry::Occupied(entry) => Err(duplicate(key, *entry.get())),
@@ -116,10 +116,10 @@ impl Entries {
     }
 }
 
-/// The error for a name that stands twice in one map.
-pub(super) fn duplicate(key: &Key, first: Spot) -> Fault {
-    Fault::new(
-        key.spot,
+/// The error for a name that is twice in one map.
+pub(super) fn duplicate(key: &Key, first: Position) -> FileError {
+    FileError::new(
+        key.position,
         format!("`{}` is here twice: it stands in line {} already; remove one", clip(&key.name), first.line),
     )
 }

@@ -1,6 +1,6 @@
-//! What is valid in a policy file and still not what its author meant.
+//! What is valid in a policy file but probably not what its author meant.
 
-mod useless;
+mod redundant;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,16 +16,16 @@ use crate::error::SourceLocation;
 pub struct Warning {
     /// The policy's name.
     pub policy: String,
-    /// Where it stands in the file.
-    pub place: Option<SourceLocation>,
+    /// Where in the file it is.
+    pub location: Option<SourceLocation>,
     /// What is odd, and what to do about it.
     pub message: String,
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(location) = &self.location {
+            write!(f, "{location}: ")?;
         }
         write!(f, "{}: {}", self.policy, self.message)
     }
@@ -38,15 +38,16 @@ pub fn lint(file: &PolicyFile) -> Vec<Warning> {
     let mut folded: HashMap<String, &str> = HashMap::new();
     for (index, policy) in file.policies().iter().enumerate() {
         let mut warn = |limit: Option<usize>, message: String| {
-            let place = limit.and_then(|limit| file.limit_place(index, limit)).or_else(|| file.policy_place(index));
-            warnings.push(Warning { policy: policy.name().to_owned(), place: place.cloned(), message });
+            let location =
+                limit.and_then(|limit| file.limit_location(index, limit)).or_else(|| file.policy_location(index));
+            warnings.push(Warning { policy: policy.name().to_owned(), location: location.cloned(), message });
         };
         names(policy, &mut folded, |message| warn(None, message));
         options(policy, |message| warn(None, message));
         for (at, limit) in policy.limits().iter().enumerate() {
             numbers(limit, |message| warn(Some(at), message));
         }
-        useless::among(policy.limits(), |at, message| warn(Some(at), message));
+        redundant::redundant_limits(policy.limits(), |at, message| warn(Some(at), message));
     }
     warnings
 }
@@ -73,7 +74,7 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
         warn("a shadow policy never denies, but `on_store_error: closed` denies when the store fails: use `open` or `local`".to_owned());
     }
     let Some(block) = options.block_for else { return };
-    // Only when the block is over before any of the limits can be: otherwise it is what the author wants it to be.
+    // Only when the block ends before every limit has units again; otherwise its author probably wants it.
     let shortest = policy
         .limits()
         .iter()
@@ -86,7 +87,7 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     }
 }
 
-/// How long a caller who used everything at once typically waits, in microseconds.
+/// How long a caller that used everything at once typically waits, in microseconds.
 fn wait(limit: &Limit) -> u64 {
     let period = limit.period().micros();
     if limit.algorithm().has_burst() { period / limit.count().max(1) } else { period }
@@ -140,7 +141,7 @@ fn precision(limit: &Limit, warn: &mut impl FnMut(String)) {
     }
 }
 
-/// Windows that do not fill the next longer unit of the calendar begin at moments that nobody expects.
+/// Windows that do not divide the next longer unit of the calendar begin at unexpected moments.
 fn calendar(limit: &Limit, warn: &mut impl FnMut(String)) {
     let period = limit.period();
     let multiple = period.multiple();

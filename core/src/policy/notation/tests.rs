@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::super::Policy;
 use super::super::limit::Algorithm::*;
+use super::super::{Algorithm, MAX_COUNT, MAX_LIMITS, Policy, Unit};
 use super::*;
 use crate::error::ErrorKind;
 
@@ -18,9 +18,9 @@ fn limit(algorithm: Algorithm, count: u64, multiple: u64, unit: Unit) -> Limit {
 fn fails(text: &str) -> (usize, String) {
     let error = parse(text).expect_err(text);
     assert_eq!(error.kind(), ErrorKind::PolicyInvalid);
-    let place = error.location().expect("a place");
-    assert_eq!((place.file.as_deref(), place.line), (None, 1));
-    (place.column, error.message().to_owned())
+    let location = error.location().expect("a location");
+    assert_eq!((location.file.as_deref(), location.line), (None, 1));
+    (location.column, error.message().to_owned())
 }
 
 #[test]

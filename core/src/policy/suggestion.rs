@@ -1,22 +1,22 @@
-//! "Did you mean": the allowed word that is nearest to a mistyped one.
+//! "Did you mean": the allowed word that is nearest to a mistyped word.
 
-/// Longer words are no typing mistakes, and comparing them would cost time.
-const LONGEST: usize = 32;
+/// Longer words are no typing mistakes, and a comparison would cost time.
+const MAX_LENGTH: usize = 32;
 
 /// `; did you mean `x`?`, or nothing when no allowed word is near.
 pub(super) fn did_you_mean<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, allowed).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-/// Among equally near words the first one listed, so list the common spelling first.
+/// Of equally near words the first in `allowed`, so list the common spelling first.
 fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = fold(word)?;
+    let word = normalized(word)?;
     let mut best: Option<(usize, &str)> = None;
     for candidate in allowed {
-        let Some(folded) = fold(candidate) else { continue };
-        // "fixed" for "fixed-window" is far in letters and near in meaning.
-        let distance = if word.len() >= 3 && folded.starts_with(&word) { 1 } else { distance(&word, &folded) };
-        let near = distance <= (word.len().min(folded.len()) / 3).max(1) && distance < folded.len();
+        let Some(normalized) = normalized(candidate) else { continue };
+        // "fixed" for "fixed-window" is far in letters but near in meaning.
+        let distance = if word.len() >= 3 && normalized.starts_with(&word) { 1 } else { distance(&word, &normalized) };
+        let near = distance <= (word.len().min(normalized.len()) / 3).max(1) && distance < normalized.len();
         if near && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, candidate));
         }
@@ -24,28 +24,28 @@ fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option
     best.map(|(_, candidate)| candidate)
 }
 
-/// Lower case, one separator; nothing when it is too long to be a mistyped word.
-fn fold(word: &str) -> Option<Vec<char>> {
-    if word.len() > LONGEST {
+/// In lower case, with one kind of separator; `None` when it is too long to be a mistyped word.
+fn normalized(word: &str) -> Option<Vec<char>> {
+    if word.len() > MAX_LENGTH {
         return None;
     }
     Some(word.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect())
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two short words.
+/// The Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of neighbours.
 fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
+    let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.iter().enumerate() {
         let mut row = vec![i + 1];
         for (j, to) in b.iter().enumerate() {
             let mut least = (last[j] + usize::from(from != to)).min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && from == &b[j - 1] && a[i - 1] == *to {
-                least = least.min(before[j - 1] + 1);
+                least = least.min(before_last[j - 1] + 1);
             }
             row.push(least);
         }
-        before = std::mem::replace(&mut last, row);
+        before_last = std::mem::replace(&mut last, row);
     }
     last.last().copied().unwrap_or_default()
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn the_nearest_allowed_word_is_suggested() {
         let words = ["fixed-window", "gcra", "on_store_error", "minute", "month"];
         assert_eq!(nearest("gcar", words), Some("gcra"));
         assert_eq!(nearest("fixed", words), Some("fixed-window"));

@@ -1,16 +1,16 @@
-//! Limits that another limit of the same policy makes useless.
+//! Limits that another limit of the same policy makes redundant.
 //!
-//! A limit is useless when whatever the others admit, it admits too. The sums below are upper bounds, so that a
-//! warning is never wrong about the limits' nominal numbers.
+//! A limit is redundant when it admits everything that another limit admits. The sums below are upper bounds, so that a
+//! warning is never wrong about the nominal numbers of the limits.
 
 use super::super::limit::{Algorithm, Limit};
 use super::super::period::{DAY, Unit};
 
 /// Warns of every limit that never decides, once.
-pub(super) fn among(limits: &[Limit], mut warn: impl FnMut(usize, String)) {
+pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, String)) {
     for (at, limit) in limits.iter().enumerate() {
         let by = limits.iter().enumerate().find(|(other_at, other)| {
-            // Of two that say the same, the second is the one to remove.
+            // Of two equal limits the second is the one to remove.
             *other_at != at && covers(other, limit) && (*other_at < at || !covers(limit, other))
         });
         let Some((_, other)) = by else { continue };
@@ -53,13 +53,13 @@ fn covers(strict: &Limit, loose: &Limit) -> bool {
     }
 }
 
-/// The most units that a limit lets pass in any stretch of that many microseconds; nothing for `concurrency`.
+/// The most units that a limit admits within any `micros` microseconds; `None` for `concurrency`.
 fn peak(limit: &Limit, micros: u64) -> Option<u128> {
     let (count, period) = (u128::from(limit.count()), u128::from(shortest(limit)));
     let micros = u128::from(micros);
     match limit.algorithm() {
         Algorithm::SlidingWindow | Algorithm::SlidingLog => Some(count * micros.div_ceil(period).max(1)),
-        // A stretch may begin just before a window ends, so it touches one more.
+        // They may begin just before a window ends, so that they overlap one window more.
         Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter => {
             Some(count * (micros.div_ceil(period) + 1))
         }
@@ -70,16 +70,16 @@ fn peak(limit: &Limit, micros: u64) -> Option<u128> {
     }
 }
 
-/// Windows of one kind where the longer consists of whole shorter ones. For `fixed-window` that is so when traffic
-/// is steady, and at its edges it hardly matters which of the two decides.
+/// Whether the longer window consists of whole shorter windows of the same kind. For `fixed-window` that is so when
+/// traffic is steady, and otherwise it hardly matters which of the two decides.
 fn nested(strict: &Limit, loose: &Limit) -> bool {
     let alike = strict.algorithm() == loose.algorithm()
         && matches!(strict.algorithm(), Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter);
     let (short, long) = (strict.period(), loose.period());
-    // Weeks lie across the ends of months and years.
-    let across =
+    // A week may overlap two months or two years.
+    let overlaps =
         strict.algorithm() == Algorithm::CalendarWindow && short.unit() == Unit::Week && long.unit() > Unit::Week;
-    if !alike || across {
+    if !alike || overlaps {
         return false;
     }
     let windows = if short.unit() >= Unit::Month && long.unit() >= Unit::Month {
@@ -90,11 +90,12 @@ fn nested(strict: &Limit, loose: &Limit) -> bool {
     u128::from(strict.count()) * u128::from(windows.max(1)) <= u128::from(loose.count())
 }
 
-/// The longest that a window really lasts: calendar months and years differ from their nominal length.
+/// The longest that a window really is: months and years of the calendar differ from their nominal length.
 fn longest(limit: &Limit) -> u64 {
     calendar(limit, 31, 366)
 }
 
+/// The shortest that a window really is.
 fn shortest(limit: &Limit) -> u64 {
     calendar(limit, 28, 365)
 }

@@ -1,0 +1,88 @@
+//! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
+
+use super::super::notation::{self, clip};
+use super::super::period::{Period, SECOND};
+use super::super::suggestion::did_you_mean;
+use super::scalar::plain_scalar;
+use super::tree::{FileError, Key, Node, Position, Text, Value};
+
+/// One of these words.
+pub(super) fn choice<T>(
+    key: &Key,
+    node: &Node,
+    from_name: impl Fn(&str) -> Option<T>,
+    names: &[&str],
+) -> Result<T, FileError> {
+    let Value::Text(text) = &node.value else {
+        return Err(wrong_value(key, node, &format!("one of {}", names.join(", "))));
+    };
+    from_name(&text.text).ok_or_else(|| {
+        let near =
+            if text.text.contains("://") { String::new() } else { did_you_mean(&text.text, names.iter().copied()) };
+        FileError::new(
+            node.position,
+            format!("`{}` must be one of {}, not {}{near}", clip(&key.name), names.join(", "), node.describe()),
+        )
+    })
+}
+
+/// `true` or `false`.
+pub(super) fn boolean(key: &Key, node: &Node) -> Result<bool, FileError> {
+    match scalar(node) {
+        Value::Bool(value) => Ok(value),
+        _ => Err(wrong_value(key, node, "true or false")),
+    }
+}
+
+/// A whole number from 0 to `most`.
+pub(super) fn whole_number(key: &Key, node: &Node, most: u64) -> Result<u64, FileError> {
+    let wrong = || wrong_value(key, node, &format!("a whole number from 0 to {most}"));
+    match scalar(node) {
+        Value::Integer(number) => u64::try_from(number).ok().filter(|number| *number <= most).ok_or_else(wrong),
+        _ => Err(wrong()),
+    }
+}
+
+/// A number of seconds, or a text such as `10m`.
+pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
+    let wanted = "a number of seconds from 0.001 to 10 years, or a length of time, as in `10m` or `1 day`";
+    let micros = match scalar(node) {
+        Value::Integer(seconds) => u64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(SECOND)),
+        // The conversion saturates: a number that is too large, negative or NaN becomes one that from_micros refuses.
+        Value::Float(seconds) => Some((seconds * SECOND as f64).round() as u64),
+        Value::Text(text) => {
+            return notation::scan_duration(&text.text).map_err(|error| notation_error(&error, &text, node.position));
+        }
+        _ => None,
+    };
+    micros.and_then(|micros| Period::from_micros(micros).ok()).ok_or_else(|| wrong_value(key, node, wanted))
+}
+
+/// The value, if it is a scalar. The environment holds texts only, so a text from there may be a number or a boolean.
+fn scalar(node: &Node) -> Value {
+    match &node.value {
+        Value::Text(text) if text.from_environment => {
+            plain_scalar(text.text.trim()).unwrap_or_else(|| node.value.clone())
+        }
+        Value::List(_) | Value::Map(_) | Value::Null => Value::Null,
+        value => value.clone(),
+    }
+}
+
+fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
+    FileError::new(node.position, format!("`{}` must be {wanted}, not {}", clip(&key.name), node.describe()))
+}
+
+/// An error of the notation, at its column in the file when that is known.
+pub(super) fn notation_error(error: &notation::SyntaxError, text: &Text, position: Position) -> FileError {
+    let position =
+        text.verbatim.map_or(position, |start| Position { column: start.column + error.column(&text.text), ..start });
+    FileError::new(position, error.message(&text.text))
+}
+
+/// The error for a name that is not allowed. `owner` says what has the allowed names.
+pub(super) fn unknown_name(key: &Key, allowed: &[&str], owner: &str, hint: &str) -> FileError {
+    let near = if hint.is_empty() { &did_you_mean(&key.name, allowed.iter().copied()) } else { hint };
+    let name = if key.name.contains("://") { "a URL" } else { &clip(&key.name) };
+    FileError::new(key.position, format!("unknown name `{name}`{near}\n{owner} {}", allowed.join(", ")))
+}
