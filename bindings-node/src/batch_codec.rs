@@ -7,19 +7,36 @@ use std::sync::Arc;
 use napi::Env;
 use napi::bindgen_prelude::{Float64Array, Function, Uint16Array};
 use tidegate::host::{BatchGuard, Call, ChargedUnits, CompletionQueue, HostAsyncLimiter, Outcome, cohort_size};
-use tidegate::{AsyncLimiter, CheckOptions, Error, ErrorKind, Result};
+use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Error, ErrorKind, Policy, PolicyRef, Result};
 
 use crate::answer_record::source_of;
 use crate::layout::{CALL_LENGTH, CallField, CallKind, TOO_MANY};
 use crate::node_completions::{NodeCompletions, is_call};
 use crate::number;
-use crate::policy_ref::OwnedPolicyRef;
 
 const CHECK: u8 = CallKind::Check as u8;
 const PEEK: u8 = CallKind::Peek as u8;
 const CHARGE: u8 = CallKind::Charge as u8;
 const REFUND: u8 = CallKind::Refund as u8;
 const SETTLE: u8 = CallKind::Settle as u8;
+
+/// A policy that calls name by its index in a list, so that no text crosses with each of them.
+#[derive(Clone)]
+pub(crate) enum OwnedPolicyRef {
+    /// A name or a notation. Each call looks it up, so that a reload takes effect at once.
+    Text(String),
+    /// A policy that the caller made.
+    Policy(Policy),
+}
+
+impl AsPolicy for OwnedPolicyRef {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        match self {
+            Self::Text(text) => PolicyRef::Text(text),
+            Self::Policy(policy) => PolicyRef::Policy(policy),
+        }
+    }
+}
 
 /// A call without its key. Its numbers are those of [`CallField`].
 pub(crate) struct BatchCall {

@@ -19,7 +19,6 @@ pub mod native_limiter;
 mod node_completions;
 mod number;
 pub mod policy;
-mod policy_ref;
 pub mod store_change;
 #[cfg(target_os = "linux")]
 mod uv;

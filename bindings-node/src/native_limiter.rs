@@ -10,9 +10,9 @@ use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array, Uint16Array};
 use napi_derive::napi;
 use tidegate::host::{Call, HostAsyncLimiter, Outcome, Task};
-use tidegate::{AsyncLimiter, CheckOptions, Hold};
+use tidegate::{Algorithm, AsyncLimiter, CheckOptions, Hold};
 
-use crate::batch_codec::{BatchCall, BatchCodec};
+use crate::batch_codec::{BatchCall, BatchCodec, OwnedPolicyRef};
 use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::http::{Announcement, announcement};
@@ -20,7 +20,6 @@ use crate::loop_reader::LoopReader;
 use crate::node_completions::{Attachment, NodeCompletions};
 use crate::number;
 use crate::policy::Policy;
-use crate::policy_ref::{OwnedPolicyRef, holds};
 
 /// A policy as calls name it from now on.
 #[napi(object)]
@@ -33,6 +32,11 @@ pub struct ResolvedPolicy {
     pub holds: bool,
     /// How HTTP announces it, if it does.
     pub announcement: Option<Announcement>,
+}
+
+/// Whether a policy has units that are held and given back.
+fn holds(policy: &tidegate::Policy) -> bool {
+    policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
 }
 
 /// One remembered attempt.

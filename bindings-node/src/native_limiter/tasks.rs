@@ -8,9 +8,9 @@ use tidegate::host::{Outcome, Started, post_begun, post_task};
 use tidegate::{AsyncLimiter, HoldAnswer, Result};
 
 use super::NativeLimiter;
+use crate::batch_codec::OwnedPolicyRef;
 use crate::node_completions::Attachment;
 use crate::number;
-use crate::policy_ref::OwnedPolicyRef;
 
 impl NativeLimiter {
     /// Begins a task on this thread.
