@@ -1,11 +1,11 @@
-//! What tests do to a cluster: they ask who serves what, and hand slots over.
+//! What tests do to a cluster: they read the identity of a node, and move slots.
 
 use crate::servers::Servers;
 
 /// Primaries and replicas.
 pub const NODES: usize = 6;
 
-/// The name that a node has among the others.
+/// The identity of a node in its cluster.
 ///
 /// # Panics
 /// When it does not answer.
@@ -15,10 +15,10 @@ pub fn identity(cluster: &Servers, node: usize) -> String {
     cluster.command(node, &["CLUSTER", "MYID"]).as_str().expect("a name").to_owned()
 }
 
-/// Hands a slot and its keys over, one key at a time, so that it is in between for a while.
+/// Moves a slot and its keys to another node, one key at a time, so that the slot is split for a while.
 ///
 /// # Panics
-/// When a node does not do as it is told.
+/// When a node refuses a command.
 #[track_caller]
 pub fn move_slot(cluster: &Servers, slot: u16, from: usize, to: usize) {
     let (number, from_id, to_id) = (slot.to_string(), identity(cluster, from), identity(cluster, to));

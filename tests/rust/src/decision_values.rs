@@ -1,16 +1,16 @@
-//! What a Decision says, as plain numbers: a limiter's, the model's and a vector's words become comparable.
+//! The values of a Decision as plain numbers, so that those of a limiter, of the model and of a vector can be compared.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::Decision;
 
-/// What a Decision says. Times are microseconds.
+/// The values of a Decision. Times are microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecisionValues {
-    /// May it go?
+    /// `Decision::allowed`.
     pub allowed: bool,
-    /// Would an enforced policy have denied?
+    /// Whether an enforced policy would have denied.
     pub shadow: bool,
     /// Of the limit that binds.
     pub limit: u64,
@@ -20,7 +20,7 @@ pub struct DecisionValues {
     pub retry_after: Option<u64>,
     /// Of the limit that binds.
     pub reset_after: u64,
-    /// `leaky-bucket`.
+    /// Of a `leaky-bucket`.
     pub delay: u64,
     /// In the order of the policy.
     pub limits: Vec<LimitValues>,
@@ -28,7 +28,7 @@ pub struct DecisionValues {
     pub decisions: Vec<DecisionValues>,
 }
 
-/// What it says of one limit.
+/// The values of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitValues {
     /// Its name in the notation.
@@ -37,13 +37,13 @@ pub struct LimitValues {
     pub limit: u64,
     /// Its nominal length.
     pub period: u64,
-    /// Units it would admit now.
+    /// Units that it would admit now.
     pub remaining: u64,
     /// `None` is never.
     pub retry_after: Option<u64>,
     /// Until it is as if unused.
     pub reset_after: u64,
-    /// Did it refuse?
+    /// Whether it refused.
     pub exceeded: bool,
 }
 
@@ -53,7 +53,7 @@ fn micros(length: Duration) -> u64 {
 }
 
 impl DecisionValues {
-    /// What a limiter's Decision says.
+    /// Those of a limiter's Decision.
     ///
     /// # Panics
     /// When a time is no whole number of microseconds, or `reset_at` is not `reset_after` from the time of the answer.
@@ -86,7 +86,7 @@ impl DecisionValues {
         }
     }
 
-    /// As a vector writes it.
+    /// In the form of a vector.
     #[must_use]
     pub fn json(&self) -> Value {
         let limits: Vec<Value> = self
@@ -108,7 +108,7 @@ impl DecisionValues {
     }
 }
 
-/// Whether a value says at least what is expected of it: maps may hold more, everything else is the same.
+/// Whether a value is the expected one, except that its maps may hold more.
 #[must_use]
 pub fn includes(found: &Value, expected: &Value) -> bool {
     match (found, expected) {

@@ -1,6 +1,6 @@
-//! Random policies and random histories, and what a limiter says of them.
+//! Random policies, and random histories of calls on a limiter with all its answers.
 //!
-//! Everything follows from one seed, so a failing history is named by a number.
+//! Everything follows from one seed, so a number names a failing history.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub fn policy(random: &mut Random, name: &str) -> Policy {
     Policy::new(limits, options).expect("from one to five limits").named(name).expect("a short name")
 }
 
-/// The policy after somebody changed its file: other numbers, sometimes other limits.
+/// A changed version of a policy: other numbers, sometimes other limits.
 pub fn changed(random: &mut Random, policy: &Policy) -> Policy {
     let mut limits: Vec<Limit> = policy
         .limits()
@@ -91,17 +91,17 @@ pub fn changed(random: &mut Random, policy: &Policy) -> Policy {
     Policy::new(limits, policy.options().clone()).expect("from one to five").named(policy.name()).expect("short")
 }
 
-/// Everything a Decision says, so that two can be compared and shown.
+/// All values of a Decision as text, to compare and to print.
 #[must_use]
-pub fn words(decision: &Decision) -> String {
-    let mut words = format!("{decision:?} at={:?} reset_at={:?}", decision.at(), decision.reset_at());
+pub fn text_of(decision: &Decision) -> String {
+    let mut text = format!("{decision:?} at={:?} reset_at={:?}", decision.at(), decision.reset_at());
     for part in decision.decisions() {
-        let _ = write!(words, " [{:?}]", part.at());
+        let _ = write!(text, " [{:?}]", part.at());
     }
-    words
+    text
 }
 
-/// Runs the history of a seed on a limiter: one line for each call.
+/// Runs the history of a seed on a limiter; returns one line for each call.
 ///
 /// # Panics
 /// When a call fails.
@@ -113,10 +113,10 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
     let keys = ["alice", "bob"];
     let mut now = 1_700_000_000 * SECOND + random.below(40 * 365 * 86_400 * SECOND / 10);
     clock.set(Duration::from_micros(now));
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     let mut holds: Vec<Hold> = Vec::new();
     let mut last: Option<Decision> = None;
-    said.push(format!("policies {:?} {:?}", policies[0], policies[1]));
+    lines.push(format!("policies {:?} {:?}", policies[0], policies[1]));
     for step in 0..random.below(28) + 6 {
         let period = policies[0].limits()[0].period().micros();
         let pace = match random.below(16) {
@@ -153,13 +153,13 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                 let meta = (policy.options().journal > 0).then(|| format!("meta {step}").into_bytes());
                 let options = CheckOptions { cost, meta };
                 let decision = limiter.check_with(&policy, key, &options).expect("a check");
-                let line = words(&decision);
+                let line = text_of(&decision);
                 last = Some(decision);
                 line
             }
-            11 | 12 => words(&limiter.peek(&policy, key, cost).expect("a peek")),
-            13 => words(&limiter.charge(&policy, key, cost).expect("a charge")),
-            14 => words(&limiter.refund(&policy, key, cost).expect("a refund")),
+            11 | 12 => text_of(&limiter.peek(&policy, key, cost).expect("a peek")),
+            13 => text_of(&limiter.charge(&policy, key, cost).expect("a charge")),
+            14 => text_of(&limiter.refund(&policy, key, cost).expect("a refund")),
             15 => match &last {
                 Some(decision) => format!("{:?}", limiter.settle(decision, random.below(cost.min(1 << 50)) + 1)),
                 None => String::new(),
@@ -171,15 +171,17 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                 let other = policies[1 - which].clone();
                 let cost = cost.min(1 << 50);
                 let entries = [(&policy, key, 1), (&other, keys[0], cost), (&policy, key, cost), (&policy, keys[1], 1)];
-                words(&limiter.check_all(entries[..random.below(4) as usize + 1].iter().copied()).expect("a check_all"))
+                text_of(
+                    &limiter.check_all(entries[..random.below(4) as usize + 1].iter().copied()).expect("a check_all"),
+                )
             }
             20 => match limiter.hold(&policy, key, cost.min(1 << 50)).expect("a hold") {
                 HoldAnswer::Held(hold) => {
-                    let line = words(hold.decision());
+                    let line = text_of(hold.decision());
                     holds.push(hold);
                     line
                 }
-                HoldAnswer::Denied(decision) => words(&decision),
+                HoldAnswer::Denied(decision) => text_of(&decision),
             },
             21 if !holds.is_empty() => {
                 drop(holds.remove(random.below(holds.len() as u64) as usize));
@@ -192,12 +194,12 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             }
             _ => String::new(),
         };
-        said.push(format!("{step} now={now} {which} {key} cost={cost}: {line}"));
+        lines.push(format!("{step} now={now} {which} {key} cost={cost}: {line}"));
     }
-    // Holds go by themselves at the same place of the history in both stores.
+    // Dropped here, so that they are released at the same place of the history in both stores.
     holds.clear();
     for (policy, key) in [(&policies[0], keys[0]), (&policies[0], keys[1]), (&policies[1], keys[0])] {
-        said.push(words(&limiter.peek(policy, key, 1).expect("a last peek")));
+        lines.push(text_of(&limiter.peek(policy, key, 1).expect("a last peek")));
     }
-    said
+    lines
 }

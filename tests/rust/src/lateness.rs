@@ -1,4 +1,5 @@
-//! What the machine adds by itself: it says nothing about the code, and a busy one adds a tenth of a second at times.
+//! How late this machine wakes a sleeping thread. A busy machine adds a tenth of a second at times, which is no property of
+//! the code under test.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -6,22 +7,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Threads that see how late this machine wakes who waits, and for how long they wait.
+/// Threads that measure: each sleeps for a short time, again and again, and notes how much longer it slept.
 const THREADS: usize = 4;
 const SLEEP: Duration = Duration::from_millis(2);
-/// From here on a machine stood still.
+/// A machine that wakes threads later than this has stalled.
 const STALLED: Duration = Duration::from_millis(10);
-/// So many trials are made on a machine that stands still.
+/// How often a trial is made on a machine that stalls.
 const TRIALS: u32 = 5;
 
-/// Watches the machine while it lives.
+/// Measures from its start on.
 pub struct LatenessProbe {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Duration>>>,
 }
 
 impl LatenessProbe {
-    /// From now on.
+    /// Starts to measure.
     #[must_use]
     pub fn start() -> Self {
         let over = Arc::new(AtomicBool::new(false));
@@ -40,17 +41,17 @@ impl LatenessProbe {
         Self { threads: threads.collect(), over }
     }
 
-    /// How late it was, each time.
+    /// Every lateness that was measured.
     #[must_use]
-    pub fn lateness(mut self) -> Vec<Duration> {
+    pub fn all(mut self) -> Vec<Duration> {
         self.over.store(true, Ordering::Relaxed);
         self.threads.drain(..).flat_map(|thread| thread.join().expect("no panic")).collect()
     }
 
-    /// How late it was at worst.
+    /// The largest lateness that was measured.
     #[must_use]
-    pub fn late(self) -> Duration {
-        self.lateness().into_iter().max().unwrap_or_default()
+    pub fn worst(self) -> Duration {
+        self.all().into_iter().max().unwrap_or_default()
     }
 }
 
@@ -62,23 +63,23 @@ impl Drop for LatenessProbe {
 
 static STRETCH: AtomicU32 = AtomicU32::new(1);
 
-/// A timeout of a trial: longer when the machine stood still in the one before.
+/// A timeout for a trial: longer when the machine stalled in the trial before.
 #[must_use]
 pub fn stretched(timeout: Duration) -> Duration {
     timeout * STRETCH.load(Ordering::Relaxed)
 }
 
-/// Makes a trial. One that fails while the machine stands still has shown nothing and is made again, a few times, with
-/// longer timeouts; where the machine is in time a failure is a failure.
+/// Makes a trial. A failure on a machine that stalls proves nothing: the trial is made again, a few times, with longer
+/// timeouts. On a machine that keeps time a failure is a failure.
 pub fn retry_if_stalled(trial: impl Fn()) {
     for number in 1.. {
-        let machine = LatenessProbe::start();
+        let probe = LatenessProbe::start();
         let done = catch_unwind(AssertUnwindSafe(&trial));
-        let late = machine.late();
+        let late = probe.worst();
         match done {
             Ok(()) => return,
             Err(panic) if late < STALLED || number == TRIALS => resume_unwind(panic),
-            Err(_) => println!("the machine stood still for {late:?}: trial {number} has shown nothing"),
+            Err(_) => println!("the machine stalled for {late:?}: trial {number} has proved nothing"),
         }
         STRETCH.fetch_max(number + 1, Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
 //! A random generator whose whole sequence follows from one number, so that a failing test can be repeated.
 
-/// A small, seeded stream of numbers (splitmix64): the same on every machine.
+/// splitmix64: the same sequence on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// The sequence of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)

@@ -1,6 +1,6 @@
 //! Real Redis servers for Rust tests: a thin client of the harness in `tests/servers`.
 //!
-//! A failure to start or to obey panics with the harness's own words: in a test there is nothing better to do.
+//! When the harness reports an error, the calls here panic with its message.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -34,13 +34,13 @@ impl Kind {
     }
 }
 
-/// Running servers. They live until this value is dropped or this process ends, in whatever way; so one may rest in a
-/// `static` and be shared by all tests of a binary.
+/// Running servers. They live until this value is dropped or this process ends, in whatever way, so a `static` may hold them
+/// for all tests of a binary.
 pub struct Servers {
     child: Child,
     description: Value,
-    // One order and its answer at a time: the answers carry no names, so their sequence is what tells them apart.
-    talk: Mutex<Talk>,
+    // One command and its answer at a time: answers have no identifiers, only their order.
+    harness: Mutex<HarnessPipes>,
 }
 
 impl Servers {
@@ -64,10 +64,12 @@ impl Servers {
             .stdout(Stdio::piped())
             .spawn()
             .expect("python3 runs the server harness");
-        let mut talk =
-            Talk { orders: child.stdin.take(), answers: BufReader::new(child.stdout.take().expect("stdout is piped")) };
-        let description = talk.answer();
-        Self { child, description, talk: Mutex::new(talk) }
+        let mut pipes = HarnessPipes {
+            commands: child.stdin.take(),
+            answers: BufReader::new(child.stdout.take().expect("stdout is piped")),
+        };
+        let description = pipes.receive();
+        Self { child, description, harness: Mutex::new(pipes) }
     }
 
     /// The URL of the whole arrangement.
@@ -76,11 +78,11 @@ impl Servers {
         self.text("/url")
     }
 
-    /// The URL of one way in: `tcp`, `tls`, `unix`, `primary`, …
+    /// The URL of one endpoint: `tcp`, `tls`, `unix`, `primary`, …
     #[must_use]
     #[track_caller]
-    pub fn url_of(&self, way: &str) -> &str {
-        self.text(&format!("/urls/{way}"))
+    pub fn url_of(&self, endpoint: &str) -> &str {
+        self.text(&format!("/urls/{endpoint}"))
     }
 
     /// The plain TCP port of one server.
@@ -94,55 +96,55 @@ impl Servers {
             .unwrap_or_else(|| panic!("there is no server {server}"))
     }
 
-    /// Everything the harness said about its servers when they were ready.
+    /// The description of the servers that the harness gave when they were ready.
     #[must_use]
     pub fn json(&self) -> &Value {
         &self.description
     }
 
-    /// Ends a server at once.
+    /// Kills a server.
     #[track_caller]
     pub fn kill(&self, server: usize) {
-        self.order(&json!({"do": "kill", "server": server}));
+        self.run(&json!({"do": "kill", "server": server}));
     }
 
-    /// Freezes a server: its connections stay open and silent.
+    /// Stops a server (SIGSTOP): its connections stay open and silent.
     #[track_caller]
     pub fn stop(&self, server: usize) {
-        self.order(&json!({"do": "stop", "server": server}));
+        self.run(&json!({"do": "stop", "server": server}));
     }
 
-    /// Lets a frozen server run on.
+    /// Continues a stopped server.
     #[track_caller]
     pub fn cont(&self, server: usize) {
-        self.order(&json!({"do": "cont", "server": server}));
+        self.run(&json!({"do": "cont", "server": server}));
     }
 
     /// Starts a killed server again: same port, no data.
     #[track_caller]
     pub fn start_again(&self, server: usize) {
-        self.order(&json!({"do": "start", "server": server}));
+        self.run(&json!({"do": "start", "server": server}));
     }
 
     /// Kills a server and starts it again: same port, no data.
     #[track_caller]
     pub fn restart(&self, server: usize) {
-        self.order(&json!({"do": "restart", "server": server}));
+        self.run(&json!({"do": "restart", "server": server}));
     }
 
     /// Sets a server's wall clock ahead, or back; with the option `clock`.
     #[track_caller]
     pub fn clock(&self, server: usize, seconds: f64) {
-        self.order(&json!({"do": "clock", "server": server, "seconds": seconds}));
+        self.run(&json!({"do": "clock", "server": server, "seconds": seconds}));
     }
 
-    /// Runs a Redis command as the harness's own user, whatever users and passwords the server has.
+    /// Runs a Redis command as the harness's own user, which exists beside all users of the test.
     #[track_caller]
     pub fn command(&self, server: usize, words: &[&str]) -> Value {
-        self.order(&json!({"do": "command", "server": server, "args": words}))["reply"].take()
+        self.run(&json!({"do": "command", "server": server, "args": words}))["reply"].take()
     }
 
-    /// A connection of the harness's own user to one server: for replies that are no text, as keys are not.
+    /// A connection of the harness's own user to one server, for replies that are not text, such as keys.
     ///
     /// # Panics
     /// When the server does not answer.
@@ -161,11 +163,11 @@ impl Servers {
     }
 
     #[track_caller]
-    fn order(&self, order: &Value) -> Value {
-        // A refused order panics while it holds the lock; the talk is in step all the same.
-        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
-        talk.say(order);
-        talk.answer()
+    fn run(&self, command: &Value) -> Value {
+        // A command that the harness refuses panics while it holds the lock; the pipes stay in step all the same.
+        let mut pipes = self.harness.lock().unwrap_or_else(PoisonError::into_inner);
+        pipes.send(command);
+        pipes.receive()
     }
 
     #[track_caller]
@@ -179,31 +181,31 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        let talk = self.talk.get_mut().unwrap_or_else(PoisonError::into_inner);
-        talk.orders = None;
-        // Until the last file is gone, so that the next test finds a clean machine.
+        let pipes = self.harness.get_mut().unwrap_or_else(PoisonError::into_inner);
+        pipes.commands = None;
+        // Waits until the last file is removed, so that the next test finds a clean machine.
         let _ = self.child.wait();
     }
 }
 
-struct Talk {
-    orders: Option<ChildStdin>,
+struct HarnessPipes {
+    commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-impl Talk {
+impl HarnessPipes {
     #[track_caller]
-    fn say(&mut self, order: &Value) {
-        let orders = self.orders.as_mut().expect("open until dropped");
-        writeln!(orders, "{order}").expect("the server harness takes orders");
+    fn send(&mut self, command: &Value) {
+        let commands = self.commands.as_mut().expect("open until dropped");
+        writeln!(commands, "{command}").expect("the server harness takes commands");
     }
 
     #[track_caller]
-    fn answer(&mut self) -> Value {
+    fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("the server harness answers");
         let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-            panic!("the server harness ended unexpectedly; its complaint is on stderr. It said: {line:?}")
+            panic!("the server harness ended unexpectedly; its message is on stderr. It wrote: {line:?}")
         });
         if answer["ok"] != true {
             let reason = answer["error"].as_str().unwrap_or("no reason given");

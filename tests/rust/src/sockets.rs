@@ -1,4 +1,4 @@
-//! The TCP connections of this process, as Linux tells of them.
+//! The TCP connections of this process, as Linux lists them.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 const ESTABLISHED: &str = "01";
 
 /// How many connections to a port of this machine are open, and not known to be ended by the other side. `None` where the
-/// system does not tell.
+/// system has no such list.
 #[must_use]
 pub fn open_to(port: u16) -> Option<usize> {
     let table = std::fs::read_to_string("/proc/self/net/tcp").ok()?;

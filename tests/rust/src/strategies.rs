@@ -1,37 +1,37 @@
-//! Random policies and random things to do with them, for `proptest`.
+//! `proptest` strategies for policies and for calls on them.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use tidegate::{Algorithm, Limit, Options, Period, Policy, Unit};
 
-/// One thing to do. Times are microseconds.
+/// A call, or a change of the policy. Times are microseconds.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Asks and consumes.
+    /// Checks and charges.
     Check(u64),
-    /// Asks.
+    /// Checks without charging.
     Peek(u64),
-    /// Consumes.
+    /// Charges.
     Charge(u64),
-    /// Gives back.
+    /// Refunds.
     Refund(u64),
     /// Settles the last check.
     Settle(u64),
-    /// Blocks for that long.
+    /// Blocks the key for that long.
     Block(u64),
     /// Ends a block.
     Unblock,
-    /// Forgets.
+    /// Removes the usage.
     Clear,
     /// Takes a hold.
     Hold(u64),
-    /// Gives the oldest hold back.
+    /// Releases the oldest hold.
     Release,
     /// Checks two keys at once.
     CheckAll(u64, u64),
-    /// Tells the attempts.
+    /// Reads the journal.
     Journal,
-    /// Gives the limits these counts, in turn.
+    /// Changes the counts of the limits to these, in turn.
     Change(Vec<u64>),
 }
 
@@ -105,12 +105,12 @@ pub fn policy(
         .prop_map(|(limits, options)| Policy::new(limits, options).expect("in range").named("p").expect("short"))
 }
 
-/// What a check costs.
+/// The cost of a check.
 pub fn cost() -> impl Strategy<Value = u64> {
     prop_oneof![12 => Just(1u64), 6 => 1u64..6, 2 => 1u64..40, 1 => 1u64..1_000_000_000_000]
 }
 
-/// The time that passes before a action.
+/// The time that passes before an action.
 pub fn pace() -> BoxedStrategy<u64> {
     prop_oneof![
         3 => Just(0u64),
@@ -123,7 +123,7 @@ pub fn pace() -> BoxedStrategy<u64> {
     .boxed()
 }
 
-/// Actions that may also give back.
+/// All actions.
 pub fn any_action() -> BoxedStrategy<Action> {
     prop_oneof![
         12 => cost().prop_map(Action::Check),
@@ -143,7 +143,7 @@ pub fn any_action() -> BoxedStrategy<Action> {
     .boxed()
 }
 
-/// Actions that only consume: for clocks that jump.
+/// Actions that only charge: for clocks that jump.
 pub fn consuming_action() -> BoxedStrategy<Action> {
     prop_oneof![
         12 => cost().prop_map(Action::Check),
@@ -154,7 +154,7 @@ pub fn consuming_action() -> BoxedStrategy<Action> {
     .boxed()
 }
 
-/// The policy with other counts; buckets keep their burst, and where that is impossible lose it.
+/// The policy with other counts. Buckets keep their burst where that is possible, and else have none.
 #[must_use]
 pub fn changed(policy: &Policy, counts: &[u64]) -> Policy {
     let limits = policy.limits().iter().enumerate().map(|(index, old)| {

@@ -1,8 +1,8 @@
-//! The threads of this process, as Linux tells of them.
+//! The threads of this process, as Linux lists them.
 
 use std::path::PathBuf;
 
-/// Where it tells of those whose names begin like that.
+/// The folders in `/proc` of the threads whose names begin like that.
 #[must_use]
 pub fn named(name: &str) -> Vec<PathBuf> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").flatten().map(|task| task.path());

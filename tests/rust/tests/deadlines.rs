@@ -41,7 +41,7 @@ fn builder(port: u16) -> Builder {
 
 /// Calls from several threads and from many tasks for a while; none may be late.
 fn hammer(blocking: &Limiter, tasks: &AsyncLimiter, span: Duration, what: &str) -> (u64, u64) {
-    let machine = LatenessProbe::start();
+    let probe = LatenessProbe::start();
     let start = Instant::now();
     let call = |limiter: &Limiter, number: usize| {
         let begun = Instant::now();
@@ -90,7 +90,7 @@ fn hammer(blocking: &Limiter, tasks: &AsyncLimiter, span: Duration, what: &str) 
             (worst_thread, done, calls) = (worst_thread.max(one_worst), done + one_done, calls + one_calls);
         }
         println!("{what:<24} {calls:>6} calls, {done:>6} answered, the longest {worst_thread:?} and {worst_task:?}");
-        let machine = machine.late();
+        let machine = probe.worst();
         in_time(worst_thread.max(worst_task), timeout(), machine, what);
         (calls, done)
     })
@@ -337,12 +337,12 @@ fn a_whole_over_several_stores_has_the_time_of_one_call() {
                 .collect();
             let call = |what: &str, slow: u64, costs: [u64; 3]| {
                 proxies.iter().for_each(|proxy| proxy.set(Condition::Slow(stretched(Duration::from_millis(slow)))));
-                let (machine, begun) = (LatenessProbe::start(), Instant::now());
+                let (probe, begun) = (LatenessProbe::start(), Instant::now());
                 let answer = limiter.check_all(&entries(&keys, costs));
                 let took = begun.elapsed();
                 proxies.iter().for_each(|proxy| proxy.set(Condition::Healthy));
                 println!("{what:<24} took {took:?}");
-                in_time(took, timeout(), machine.late(), what);
+                in_time(took, timeout(), probe.worst(), what);
                 until("what the first was charged is given back", || left(0, &keys[0]) == 10);
                 answer
             };
@@ -384,13 +384,13 @@ fn what_one_node_was_charged_is_given_back_when_another_is_too_late() {
             let all: Vec<_> = others.iter().chain(&slow).map(|key| (policy.to_owned(), key.clone(), 1)).collect();
             // Time enough to say that it would admit, and not to charge.
             proxy.set(Condition::Slow(timeout * 2 / 3));
-            let (machine, begun) = (LatenessProbe::start(), Instant::now());
+            let (probe, begun) = (LatenessProbe::start(), Instant::now());
             let error = limiter.check_all(&all).expect_err("one is too late");
             let took = begun.elapsed();
             proxy.set(Condition::Healthy);
             assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
             assert!(took >= timeout, "it took {took:?}");
-            in_time(took, timeout, machine.late(), "one too late");
+            in_time(took, timeout, probe.worst(), "one too late");
             until("the others are given back", || {
                 others.iter().all(|key| limiter.peek(policy, key, 1).is_ok_and(|peek| peek.remaining() == 9))
             });

@@ -141,7 +141,7 @@ fn survive(mut fault: Fault<'_>) {
         }
     }
     // What this machine adds by itself to a wait, while it carries the same load: often enough for a thousandth to be told.
-    let machine = LatenessProbe::start();
+    let probe = LatenessProbe::start();
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     (fault.begin)();
@@ -153,7 +153,7 @@ fn survive(mut fault: Fault<'_>) {
     over.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     drop(runtime);
-    let machine = Spread::of(machine.lateness());
+    let machine = Spread::of(probe.all());
     for loaded in &loaded {
         judge(&fault, loaded, (began, begun, ended), machine);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate::{AsyncLimiter, ErrorKind, Limiter, ManualClock, OnStoreError};
-use tidegate_tests::history::words;
+use tidegate_tests::history::text_of;
 use tidegate_tests::servers::{Kind, Servers};
 
 fn tasks(redis: &Servers) -> AsyncLimiter {
@@ -121,6 +121,6 @@ async fn different_policies_costs_and_operations_travel_together_and_each_gets_i
             0 => model.refund(policy, key, 1),
             _ => model.check_n(policy, key, cost),
         };
-        assert_eq!(words(&decision), words(&expected.expect("a decision")), "call {number}");
+        assert_eq!(text_of(&decision), text_of(&expected.expect("a decision")), "call {number}");
     }
 }
