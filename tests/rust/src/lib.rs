@@ -3,6 +3,7 @@
 pub mod any_limiter;
 pub mod cluster;
 pub mod decision_values;
+pub mod hash_slot;
 pub mod history;
 pub mod lateness;
 pub mod model;
@@ -13,4 +14,5 @@ pub mod sockets;
 pub mod strategies;
 pub mod threads;
 pub mod vectors;
+pub mod wait;
 pub mod wall_clock;

@@ -1,4 +1,4 @@
-//! A bad network between a client and a server: a TCP proxy that delays, drops, cuts or swallows what passes, on order.
+//! A bad network between a client and a server: a TCP proxy that delays, drops or cuts what passes, as a test tells it.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -8,28 +8,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a connection looks whether the condition has changed.
+/// How often a connection reads the current condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What happens to what passes.
+/// What the network does to requests and replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Everything arrives at once.
     Healthy,
     /// Every reply arrives that much later.
     Slow(Duration),
-    /// Nothing arrives, in neither direction and without a word; what was sent arrives when the condition clears, as it
+    /// Nothing arrives in either direction, and no connection ends. What was sent arrives when the condition changes, as it
     /// does when packets are sent again.
     Silent,
-    /// Requests arrive, their replies never do.
+    /// Requests arrive, their replies never.
     DropReplies,
-    /// The first half of a reply arrives, and then the connection ends.
+    /// The first half of a reply arrives, then the connection ends.
     CutReplies,
-    /// The first half of a reply arrives, and then nothing more.
+    /// The first half of a reply arrives, then nothing.
     StallReplies,
-    /// Replies arrive byte by byte, one every so often.
+    /// Replies arrive byte by byte, with this pause before each.
     TrickleReplies(Duration),
-    /// Connections end as soon as they begin, and those that are open end too.
+    /// New connections end at once, and open ones end too.
     Refuse,
 }
 
@@ -84,18 +84,18 @@ impl Proxy {
         self.port
     }
 
-    /// From now on it is like that, for connections that are open and for new ones.
+    /// Changes the condition, for open and for new connections.
     pub fn set(&self, condition: Condition) {
         *self.shared.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
     }
 
-    /// Connections that are open through it.
+    /// How many connections are open through it.
     #[must_use]
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// Connections that were ever made through it.
+    /// How many connections were ever accepted.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::Relaxed)
@@ -149,7 +149,7 @@ fn end(one: &TcpStream, other: &TcpStream) {
     }
 }
 
-/// Reads what comes within a glance, nothing perhaps; `None` when the connection has ended or is to end.
+/// Reads what arrives within one interval, possibly nothing; `None` when the connection has ended or must end.
 fn read(from: &TcpStream, buffer: &mut [u8], shared: &Shared) -> Option<usize> {
     match shared.condition() {
         Condition::Refuse => return None,
@@ -181,7 +181,7 @@ fn requests(client: &TcpStream, server: &TcpStream, shared: &Shared) {
     let mut buffer = vec![0; 65_536];
     let _ = client.set_nodelay(true);
     while let Some(count) = read(client, &mut buffer, shared) {
-        // What was read while silence fell waits too.
+        // What was read when the network fell silent waits too.
         while shared.condition() == Condition::Silent && !shared.is_over() {
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -198,7 +198,7 @@ fn replies(server: &TcpStream, client: &TcpStream, shared: &Shared) {
     let mut stalled = false;
     let mut late: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     while let Some(count) = read(server, &mut buffer, shared) {
-        // When the condition clears everything late comes at once: nothing overtakes it.
+        // Once the network is fast again, delayed replies are sent at once, before newer ones.
         let slow = matches!(shared.condition(), Condition::Slow(_));
         while late.front().is_some_and(|(due, _)| !slow || *due <= Instant::now())
             && let Some((_, reply)) = late.pop_front()
@@ -215,7 +215,7 @@ fn replies(server: &TcpStream, client: &TcpStream, shared: &Shared) {
         }
         let reply = &buffer[..count];
         let sent = match shared.condition() {
-            // A stream with a hole in it is of no use to anybody.
+            // A stream with a gap is useless.
             _ if stalled => break,
             Condition::Healthy | Condition::Silent => (&mut &*client).write_all(reply),
             Condition::Slow(time) => {
@@ -225,7 +225,7 @@ fn replies(server: &TcpStream, client: &TcpStream, shared: &Shared) {
             Condition::DropReplies => {
                 stalled = true;
                 while shared.condition() == Condition::DropReplies && !shared.is_over() {
-                    // Requests go on arriving; their replies are read and thrown away.
+                    // Requests still arrive; their replies are read and dropped.
                     let _ = server.set_read_timeout(Some(POLL_INTERVAL));
                     if matches!((&mut &*server).read(&mut buffer), Ok(0)) {
                         break;

@@ -144,6 +144,20 @@ impl Servers {
         self.run(&json!({"do": "command", "server": server, "args": words}))["reply"].take()
     }
 
+    /// How often a server ran a command.
+    ///
+    /// # Panics
+    /// When its statistics have another form.
+    #[must_use]
+    #[track_caller]
+    pub fn calls(&self, server: usize, command: &str) -> u64 {
+        let stats = self.command(server, &["INFO", "commandstats"]);
+        let prefix = format!("cmdstat_{command}:calls=");
+        let mut lines = stats.as_str().expect("text").lines();
+        let line = lines.find_map(|line| line.strip_prefix(&prefix)?.split(',').next());
+        line.map_or(0, |number| number.parse().expect("a number"))
+    }
+
     /// A connection of the harness's own user to one server, for replies that are not text, such as keys.
     ///
     /// # Panics

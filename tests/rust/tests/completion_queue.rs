@@ -77,10 +77,7 @@ fn redis_delivers_each_once_and_wakes_once_for_many() {
     assert_eq!(letters.delivered.lock().expect("no panic").values().filter(|outcome| allowed(outcome)).count(), 1_000);
     let woken = letters.woken.load(Ordering::Relaxed);
     // Each call to the server brings its answers home together.
-    let stats = server.command(0, &["INFO", "commandstats"]);
-    let calls =
-        stats.as_str().and_then(|text| text.split("cmdstat_evalsha:calls=").nth(1)?.split(',').next()?.parse().ok());
-    let calls: usize = calls.expect("a number");
+    let calls = server.calls(0, "evalsha") as usize;
     assert!(woken <= calls + 1 && calls < 5_000, "{woken} wake-ups for 5,000 answers of {calls} calls");
 }
 

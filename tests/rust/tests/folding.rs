@@ -13,15 +13,6 @@ fn tasks(redis: &Servers) -> AsyncLimiter {
     builder.on_store_error(OnStoreError::Raise).deny_cache(Duration::ZERO).build_async().expect("a limiter")
 }
 
-/// How often the server ran a command.
-fn calls(redis: &Servers, command: &str) -> u64 {
-    let stats = redis.command(0, &["INFO", "commandstats"]);
-    let stats = stats.as_str().expect("text").to_owned();
-    let line =
-        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
-    line.map_or(0, |number| number.parse().expect("a number"))
-}
-
 #[tokio::test]
 async fn many_checks_are_few_calls_and_each_key_is_read_and_written_once() {
     let redis = Servers::start(Kind::Single);
@@ -36,7 +27,7 @@ async fn many_checks_are_few_calls_and_each_key_is_read_and_written_once() {
     while let Some(done) = waiting.join_next().await {
         assert!(done.expect("a task ends").expect("a decision").allowed());
     }
-    let (scripts, reads, writes) = (calls(&redis, "evalsha"), calls(&redis, "get"), calls(&redis, "set"));
+    let (scripts, reads, writes) = (redis.calls(0, "evalsha"), redis.calls(0, "get"), redis.calls(0, "set"));
     assert!(scripts <= 40, "1,000 checks in {scripts} calls");
     assert!(reads <= 2 * scripts && writes <= 2 * scripts, "{reads} reads and {writes} writes in {scripts} calls");
 }
@@ -85,8 +76,8 @@ fn a_check_is_one_round_trip_also_after_the_scripts_are_flushed() {
     for _ in 0..30 {
         limiter.check(policy, "a").expect("a decision");
     }
-    assert_eq!((calls(&redis, "evalsha"), calls(&redis, "eval"), calls(&redis, "get")), (30, 0, 30));
-    assert_eq!(calls(&redis, "set"), 19, "a denial writes nothing");
+    assert_eq!((redis.calls(0, "evalsha"), redis.calls(0, "eval"), redis.calls(0, "get")), (30, 0, 30));
+    assert_eq!(redis.calls(0, "set"), 19, "a denial writes nothing");
 }
 
 #[tokio::test]

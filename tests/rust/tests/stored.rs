@@ -10,6 +10,7 @@ use redis::Connection;
 use tidegate::{Algorithm, CheckOptions, Decision, Limiter, ManualClock, Options, Policy};
 use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::decision_values::DecisionValues;
+use tidegate_tests::hash_slot::hash_slot;
 use tidegate_tests::model::Model;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::strategies::{self, Action};
@@ -238,27 +239,6 @@ proptest! {
     }
 }
 
-/// Redis Cluster's CRC16 (XMODEM), bit by bit.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
-    })
-}
-
-/// The hash slot of a key: of what stands in its first braces, when that is not empty.
-fn slot(key: &[u8]) -> u16 {
-    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
-        let rest = &key[open + 1..];
-        rest.iter().position(|byte| *byte == b'}').filter(|length| *length > 0).map(|length| &rest[..length])
-    });
-    crc16(tag.unwrap_or(key)) % 16_384
-}
-
-#[test]
-fn a_slot_is_what_redis_says_it_is() {
-    assert_eq!((slot(b"123456789"), slot(b"foo{bar}baz"), slot(b"bar")), (12_739, 5_061, 5_061));
-}
-
 #[test]
 fn a_policy_and_key_have_one_slot_whatever_their_bytes() {
     let policy =
@@ -274,7 +254,7 @@ fn a_policy_and_key_have_one_slot_whatever_their_bytes() {
         }
         let keys = stored.keys();
         assert_eq!(keys.len(), 3, "a value, chunks and a journal");
-        let own: BTreeSet<u16> = keys.iter().map(|key| slot(key)).collect();
+        let own: BTreeSet<u16> = keys.iter().map(|key| hash_slot(key)).collect();
         assert_eq!(own.len(), 1, "{key:?}: {own:?}");
         slots.extend(own);
     }

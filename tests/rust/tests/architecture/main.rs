@@ -27,7 +27,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("a file has at most 350 lines", "bindings-python/src"),
     ("a file has at most 350 lines", "core/src"),
     ("a file has at most 350 lines", "tests/node"),
-    ("a file has at most 350 lines", "tests/rust"),
     ("a private word", "ARCHITECTURE.md"),
     ("a private word", "Cargo.toml"),
     ("a private word", "README.md"),

@@ -9,7 +9,7 @@ use tidegate_tests::lateness::retry_if_stalled;
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
 
-use super::{Told, builder, soon};
+use super::{ChangeLog, builder, soon};
 
 /// The contract's word: recovery takes less than a second.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -22,9 +22,9 @@ fn ask(limiter: &Limiter) -> Source {
 fn three_failures_in_a_row_and_nobody_waits_any_more() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
-        let told = Told::default();
+        let changes = ChangeLog::default();
         let limiter =
-            told.listen(builder(server.url())).on_store_error(OnStoreError::Raise).build().expect("a limiter");
+            changes.record(builder(server.url())).on_store_error(OnStoreError::Raise).build().expect("a limiter");
         soon("the server answers", || limiter.ping().is_ok());
         server.stop(0);
         let check = || limiter.check("5/hour", "k").expect_err("it is silent");
@@ -47,8 +47,8 @@ fn three_failures_in_a_row_and_nobody_waits_any_more() {
         let counters = limiter.counters();
         assert_eq!((counters.asked, counters.withheld, counters.lost), (asked, 1_000, 1));
         assert_eq!((counters.store_timeout, counters.store_unavailable), (3, 0));
-        soon("it is told", || told.words() == ["lost"]);
-        let change = told.all().remove(0);
+        soon("it is told", || changes.states() == ["lost"]);
+        let change = changes.all().remove(0);
         assert!(change.sentence.contains("did not answer"), "{change:?}");
         assert!(change.since <= SystemTime::now());
     });
@@ -76,8 +76,8 @@ fn an_answer_in_between_begins_the_count_anew() {
 fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
-        let told = Told::default();
-        let limiter = told.listen(builder(server.url())).build().expect("a limiter");
+        let changes = ChangeLog::default();
+        let limiter = changes.record(builder(server.url())).build().expect("a limiter");
         soon("the server answers", || limiter.ping().is_ok());
         for round in 0..4 {
             if round % 2 == 0 {
@@ -87,7 +87,7 @@ fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
             }
             soon("it is lost", || {
                 ask(&limiter);
-                told.all().len() == 2 * round + 1
+                changes.all().len() == 2 * round + 1
             });
             if round % 2 == 0 {
                 server.start_again(0)
@@ -96,13 +96,13 @@ fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
             }
             let took = soon("it is back", || ask(&limiter) == Source::Store);
             assert!(took < RECOVERY, "{took:?} in round {round}");
-            soon("it is told", || told.all().len() == 2 * round + 2);
+            soon("it is told", || changes.all().len() == 2 * round + 2);
         }
-        assert_eq!(told.words(), ["lost", "back"].repeat(4), "each change once");
+        assert_eq!(changes.states(), ["lost", "back"].repeat(4), "each change once");
         let counters = limiter.counters();
         assert_eq!((counters.lost, counters.store_rejected), (4, 0), "{counters:?}");
         assert!(counters.fallback_local > 0 && counters.fallback_open + counters.fallback_closed == 0);
-        for change in told.all() {
+        for change in changes.all() {
             assert!(
                 change.store.starts_with("redis://127.0.0.1:") && change.sentence.contains(&change.store),
                 "{change:?}"
@@ -119,8 +119,8 @@ fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
         let server = Servers::start(Kind::Single);
         for condition in [Condition::DropReplies, Condition::StallReplies, Condition::Silent] {
             let proxy = Proxy::to(server.port(0));
-            let told = Told::default();
-            let limiter = told.listen(builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(LONG));
+            let changes = ChangeLog::default();
+            let limiter = changes.record(builder(&format!("redis://127.0.0.1:{}", proxy.port())).timeout(LONG));
             let limiter = limiter.build().expect("a limiter");
             let runtime = runtime();
             let tasks = limiter.to_async();
@@ -131,7 +131,7 @@ fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
                 (0..3).for_each(|_| drop(scope.spawn(|| ask(&limiter))));
                 assert_eq!(ask_as_task(), Source::Fallback);
             });
-            soon("it is lost", || told.words() == ["lost"]);
+            soon("it is lost", || changes.states() == ["lost"]);
             // The first probes are under way.
             std::thread::sleep(Duration::from_millis(150));
             proxy.set(Condition::Healthy);
@@ -141,7 +141,7 @@ fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
             let took = began.elapsed();
             println!("{condition:?}: back after {took:?}");
             assert!(took < RECOVERY, "{condition:?}: {took:?}");
-            soon("it is told", || told.words() == ["lost", "back"]);
+            soon("it is told", || changes.states() == ["lost", "back"]);
             assert_eq!(limiter.counters().lost, 1);
         }
     });
@@ -169,14 +169,14 @@ fn a_server_far_away_is_found_too() {
 fn no_password_is_told() {
     retry_if_stalled(|| {
         let port = Servers::start(Kind::Single).port(0);
-        let told = Told::default();
+        let changes = ChangeLog::default();
         let url = format!("redis://user:hunter2@127.0.0.1:{port}/0");
-        let builder = told.listen(builder(&url));
+        let builder = changes.record(builder(&url));
         assert!(!format!("{builder:?}").contains("hunter2"));
         let limiter = builder.on_store_error(OnStoreError::Raise).build().expect("a limiter");
         let errors: Vec<_> = (0..5).map(|_| limiter.check("5/hour", "k").expect_err("nobody is there")).collect();
-        soon("it is told", || !told.all().is_empty());
-        let words = format!("{errors:?} {:?}", told.all());
+        soon("it is told", || !changes.all().is_empty());
+        let words = format!("{errors:?} {:?}", changes.all());
         assert!(words.contains("cannot be reached") && !words.contains("hunter2"), "{words}");
     });
 }
@@ -185,9 +185,9 @@ fn no_password_is_told() {
 fn a_listener_may_panic_and_may_ask() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
-        let told = Told::default();
+        let changes = ChangeLog::default();
         let known: Arc<std::sync::OnceLock<Limiter>> = Arc::default();
-        let (asks, listens) = (Arc::clone(&known), told.clone());
+        let (asks, listens) = (Arc::clone(&known), changes.clone());
         let limiter = builder(server.url()).on_change(Arc::new(move |change| {
             listens.0.lock().expect("no panic").push(change.clone());
             if let Some(limiter) = asks.get() {
@@ -200,10 +200,10 @@ fn a_listener_may_panic_and_may_ask() {
         server.kill(0);
         soon("it is lost", || {
             ask(&limiter);
-            told.words() == ["lost"]
+            changes.states() == ["lost"]
         });
         server.start_again(0);
         soon("it is back", || ask(&limiter) == Source::Store);
-        soon("it is told", || told.words() == ["lost", "back"]);
+        soon("it is told", || changes.states() == ["lost", "back"]);
     });
 }
