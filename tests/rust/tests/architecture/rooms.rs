@@ -29,7 +29,7 @@ const ROOMS: &[Room] = &[
         &["resilience", "io", "memory", "url", "store", "decision", "request", "plan cache", "plan", "policy", BASE],
     ),
     room("http", &["http/"], &["decision", "policy", BASE]),
-    room("resilience", &["resilience/"], &["io", "memory", "store", "request", "plan", "policy", BASE]),
+    room("resilience", &["resilience/"], &["io", "memory", "url", "store", "request", "plan", "policy", BASE]),
     room(
         "io",
         &["store/redis/"],

@@ -54,10 +54,10 @@ fn no_metaphors() {
 
 /// Everyday words that name no type, module or file: the table of words in ARCHITECTURE.md has a better one for each.
 const EVERYDAY: &[&str] = &[
-    "apart", "around", "bell", "cargo", "channel", "chart", "company", "division", "done", "exchange", "face", "few",
-    "flight", "heard", "hello", "home", "homes", "inbox", "job", "known", "line", "lines", "link", "make", "notes",
-    "owned", "party", "patience", "pipe", "place", "reading", "ride", "row", "set", "spare", "subject", "survey",
-    "turn", "verdict", "watch", "watched", "watching", "wire", "within",
+    "apart", "around", "bell", "cargo", "channel", "chart", "company", "division", "done", "face", "few", "flight",
+    "heard", "hello", "home", "homes", "inbox", "job", "known", "line", "lines", "link", "make", "notes", "owned",
+    "party", "patience", "pipe", "place", "reading", "ride", "row", "set", "spare", "subject", "survey", "turn",
+    "verdict", "watch", "watched", "watching", "wire", "within",
 ];
 
 #[test]
@@ -77,7 +77,12 @@ fn types_and_files_have_names_of_the_field() {
                 }
             }
         }
-        for (name, files) in named.into_iter().filter(|(_, files)| files.len() > 1) {
+        for (name, mut files) in named {
+            // One file may have a type for each operating system.
+            files.dedup();
+            if files.len() == 1 {
+                continue;
+            }
             complain(&files[0], format!("{name} names {} types: {}", files.len(), files.join(", ")));
         }
     }
