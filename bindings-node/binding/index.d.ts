@@ -36,33 +36,33 @@ export declare class LimiterBuilder {
   /** A builder with defaults only. */
   static create(): LimiterBuilder
   /** Takes everything from a policy file. */
-  file(path: string): Failure | null
+  file(path: string): ErrorValue | null
   /** The store; of several, each has a share of the keys. */
-  store(urls: Array<string>): Failure | null
+  store(urls: Array<string>): ErrorValue | null
   /** A move from an old store to a new one. */
-  rollout(oldUrl: string, newUrl: string, percent: number): Failure | null
+  rollout(oldUrl: string, newUrl: string, percent: number): ErrorValue | null
   /** Whether usage lives in this process, so that every answer is immediate. */
   isLocal(): boolean
   /** A policy under a name. */
-  policy(name: string, policy: Policy): Failure | null
+  policy(name: string, policy: Policy): ErrorValue | null
   /** The prefix of every key in Redis. */
-  prefix(prefix: string): Failure | null
+  prefix(prefix: string): ErrorValue | null
   /** The longest a call may wait for the store. */
-  timeout(length: number): Failure | null
+  timeout(length: number): ErrorValue | null
   /** What a check answers when the store fails. */
-  onStoreError(word: string): Failure | null
+  onStoreError(word: string): ErrorValue | null
   /** How long a denial may be repeated without asking the store. */
-  denyCache(length: number): Failure | null
+  denyCache(length: number): ErrorValue | null
   /** A function that is called when a store is lost or back. */
   onChange(onChange: (change: StoreChange) => void): void
   /** A clock for tests. */
-  clock(clock: Clock): Failure | null
+  clock(clock: Clock): ErrorValue | null
   /**
-   * Opens the limiter. `layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with the
-   * number of numbers that stand in `answers`, or with nothing when they are still to be collected. `readsOnLoop` says
-   * whether the event loop can read the limiter's sockets.
+   * Opens the limiter. `array_layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with
+   * how many numbers of `answers` they are, or with nothing when they are still to be collected. `readsOnLoop` says whether
+   * the event loop can read the limiter's sockets.
    */
-  build(calls: Float64Array, keyText: Uint16Array, answers: Float64Array, onAnswers: (count?: number) => void, readsOnLoop: boolean): NativeLimiter | Failure
+  build(calls: Float64Array, keyText: Uint16Array, answers: Float64Array, onAnswers: (count?: number) => void, readsOnLoop: boolean): NativeLimiter | ErrorValue
 }
 
 /** An open limiter. */
@@ -92,15 +92,15 @@ export declare class NativeLimiter {
   /** Cancels the task with that ticket, or forgets it when it is done. */
   cancel(ticket: number): void
   /** Adds a name, a notation or a policy to the list that calls refer to. */
-  resolve(policy: string | Policy): ResolvedPolicy | Failure
+  resolve(policy: string | Policy): ResolvedPolicy | ErrorValue
   /** Empties that list. */
   forgetPolicies(): void
   /** The policy that a call would apply. */
-  policy(policy: number): Policy | Failure
+  policy(policy: number): Policy | ErrorValue
   /** How many callers wait for a key in `acquire`. */
   waiting(policy: number, key: string): number
   /** Gives another share of the keys to the new store of a rollout. */
-  setRollout(percent: number): Failure | null
+  setRollout(percent: number): ErrorValue | null
   /** What was counted. */
   counters(): Counters
   /**
@@ -113,7 +113,7 @@ export declare class NativeLimiter {
   /** The answers that did not fit into `answers`. */
   overflow(): Float64Array
   /** Takes the error of that number. */
-  failure(number: number): Failure | null
+  error(number: number): ErrorValue | null
   /** Takes the attempts of that number. */
   attempts(number: number): Array<Attempt>
   /** Drops the attachment of that number. A hold is given back. */
@@ -182,7 +182,7 @@ export declare enum AnswerKind {
   /** A call that only had to be done is done. */
   Nothing = 2,
   /** An attachment: an error. */
-  Failure = 3,
+  Error = 3,
   /** An attachment: a hold. The record of its Decision follows. */
   Hold = 4,
   /** An attachment: the attempts of a journal. */
@@ -235,7 +235,7 @@ export declare enum CallKind {
 }
 
 /** Trusts these proxies, and takes IPv6 addresses with the same first bits for one client. */
-export declare function clientIp(trusted: Array<string>, prefix?: number | undefined | null): ClientIp | Failure
+export declare function clientIp(trusted: Array<string>, prefix?: number | undefined | null): ClientIp | ErrorValue
 
 /** Every code. A test compares them with the classes of the TypeScript side. */
 export declare function codes(): Array<string>
@@ -308,7 +308,7 @@ export declare enum DecisionFlag {
 }
 
 /** An error of the core. */
-export interface Failure {
+export interface ErrorValue {
   /** The stable code. */
   code: string
   /** What is wrong, in one sentence. */
@@ -327,13 +327,13 @@ export declare const FIRST_TASK_TICKET: number
 export declare function hashed(secret: string): string
 
 /** Why that word is not a choice of fields; nothing if it is one. */
-export declare function headerChoice(word: string): Failure | null
+export declare function headerChoice(word: string): ErrorValue | null
 
 /** The bits of a header that hold the [`AnswerKind`]. */
 export declare const KIND_MASK: number
 
 /** Makes a limit. */
-export declare function limit(spec: LimitSpec): Limit | Failure
+export declare function limit(spec: LimitSpec): Limit | ErrorValue
 
 /** The numbers of one limit. */
 export declare const LIMIT_LENGTH: number
@@ -399,13 +399,13 @@ export interface LimitSpec {
 }
 
 /** Every warning about a policy file. */
-export declare function lint(path: string): Array<Warning> | Failure
+export declare function lint(path: string): Array<Warning> | ErrorValue
 
 /** Stands for a wait that never ends. */
 export declare const NEVER: number
 
 /** Makes a policy. */
-export declare function policy(limits: Array<string | Limit>, spec: PolicySpec): Policy | Failure
+export declare function policy(limits: Array<string | Limit>, spec: PolicySpec): Policy | ErrorValue
 
 /** The options of a valid policy. */
 export interface PolicyOptionValues {

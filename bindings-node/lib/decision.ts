@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 
-import * as layout from './layout.js';
+import * as layout from './array-layout.js';
 import { native } from './native.js';
 import type { Algorithm, PolicyRef } from './policy.js';
 
@@ -58,7 +58,7 @@ export interface LimitState {
   readonly exceeded: boolean;
 }
 
-/** The numbers of a Decision, as `layout.ts` names them: the fixed ones, and those of the limits. */
+/** The numbers of a Decision, as `array-layout.ts` names them: the fixed ones, and those of the limits. */
 export type DecisionNumbers = readonly [
   number,
   number,

@@ -1,8 +1,7 @@
 import { performance } from 'node:perf_hooks';
-
+import * as layout from './array-layout.js';
 import type { ManualClock } from './clock.js';
 import type { Decision, DecisionNumbers } from './decision.js';
-import * as layout from './layout.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
 

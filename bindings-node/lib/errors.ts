@@ -21,7 +21,7 @@ export interface SourceLocation {
 }
 
 /** An error of the core, before it has its class. */
-export interface Failure {
+export interface ErrorValue {
   code: string;
   message: string;
   place?: SourceLocation;
@@ -150,12 +150,10 @@ const CLASSES: Record<Exclude<ErrorCode, 'rate_limited'>, ErrorClass> = {
   closed: ClosedError,
 };
 
-/** The error to throw for a failure, as the class of its code. */
-export function thrown(failure: Failure): TidegateError {
+/** The error to throw for an error of the core, as the class of its code. */
+export function thrown(error: ErrorValue): TidegateError {
   const classes: Record<string, ErrorClass | undefined> = CLASSES;
-  const code = failure.code as ErrorCode;
+  const code = error.code as ErrorCode;
   const Known = classes[code];
-  return Known === undefined
-    ? new TidegateError(failure.message, code)
-    : new Known(failure.message, code, failure.place);
+  return Known === undefined ? new TidegateError(error.message, code) : new Known(error.message, code, error.place);
 }

@@ -1,3 +1,4 @@
+import * as layout from './array-layout.js';
 import { type Attempt, encodedMeta } from './attempt.js';
 import type {
   AcquireOptions,
@@ -12,7 +13,6 @@ import { chargedOf, Decision, policyRefOf, sourceNumberOf } from './decision.js'
 import { DenyCache } from './deny-cache.js';
 import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
 import { type Hold, Holds } from './hold.js';
-import * as layout from './layout.js';
 import { builderOf, type LimiterOptions } from './limiter-options.js';
 import { LOOP_CAN_POLL, throwIfFailed, unwrap } from './native.js';
 import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';

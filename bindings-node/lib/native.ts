@@ -4,31 +4,29 @@ import process from 'node:process';
 
 import native = require('../binding/index.js');
 
-import { type Failure, type TidegateError, thrown } from './errors.js';
+import { type ErrorValue, type TidegateError, thrown } from './errors.js';
 
 export { native };
 
 /** Whether the event loop can poll a socket for an addon: Node's can. Bun and Deno export the functions without effect. */
 export const LOOP_CAN_POLL = !('bun' in process.versions) && !('deno' in process.versions);
 
-/** Returns the result of a native call, or throws its failure: errors cross as values and get their class here. */
-export function unwrap<T extends object>(result: T): Exclude<T, Failure> {
-  if (isFailure(result)) throw thrown(result);
-  return result as Exclude<T, Failure>;
+/** Returns the result of a native call, or throws its error: errors cross as values and get their class here. */
+export function unwrap<T extends object>(result: T): Exclude<T, ErrorValue> {
+  if (isErrorValue(result)) throw thrown(result);
+  return result as Exclude<T, ErrorValue>;
 }
 
-/** The same for calls that return only a failure. */
-export function throwIfFailed(failure: Failure | null | undefined): void {
-  if (failure) throw thrown(failure);
+/** The same for calls that return only an error. */
+export function throwIfFailed(error: ErrorValue | null | undefined): void {
+  if (error) throw thrown(error);
 }
 
 /** Fetches the error of an answer by its number. */
 export function takeError(nativeLimiter: native.NativeLimiter, number: number): TidegateError {
-  return thrown(
-    nativeLimiter.failure(number) ?? { code: 'store_rejected', message: 'the error of this call was lost' },
-  );
+  return thrown(nativeLimiter.error(number) ?? { code: 'store_rejected', message: 'the error of this call was lost' });
 }
 
-function isFailure(result: object): result is Failure {
+function isErrorValue(result: object): result is ErrorValue {
   return 'code' in result && 'message' in result;
 }

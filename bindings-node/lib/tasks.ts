@@ -1,21 +1,21 @@
 // Calls that may take their time, and that can be cancelled: `checkAll`, `acquire`, `hold` and what changes a key.
 
-import { type Attempt, attemptFrom } from './attempt.js';
-import { Decision, type DecisionNumbers, lengthOf, numbersAt } from './decision.js';
-import { ClosedError } from './errors.js';
-import { release, retain } from './keep-alive.js';
 import {
   ANSWER_HEADER,
   ANSWER_VALUE,
   ATTEMPTS,
   COUNT_SHIFT,
   DECISION,
-  FAILURE,
+  ERROR,
   FIRST_TASK_TICKET,
   GROUP,
   HOLD,
   KIND_MASK,
-} from './layout.js';
+} from './array-layout.js';
+import { type Attempt, attemptFrom } from './attempt.js';
+import { Decision, type DecisionNumbers, lengthOf, numbersAt } from './decision.js';
+import { ClosedError } from './errors.js';
+import { release, retain } from './keep-alive.js';
 import { type native, takeError } from './native.js';
 import type { PolicyRef } from './policy.js';
 
@@ -146,7 +146,7 @@ export class Tasks {
         }
         return decisionAt + lengthOf(decisionHeader);
       }
-      case FAILURE: {
+      case ERROR: {
         const error = takeError(this.#nativeLimiter, value);
         task?.reject(error);
         return at + ANSWER_VALUE + 1;

@@ -1,12 +1,11 @@
 // Carries calls to the native side and answers back: many calls in one crossing, many answers in one.
 
 import process from 'node:process';
-
+import * as layout from './array-layout.js';
 import { Decision, emptyDecision, lengthOf, numbersAt } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import * as layout from './layout.js';
 import { type native, takeError } from './native.js';
 import type { PolicyRef } from './policy.js';
 import { Tasks } from './tasks.js';
@@ -41,7 +40,7 @@ const ANSWERS_LENGTH = 4096;
 /** The number of `answers` that says how many calls should cross together next. */
 const COHORT = ANSWERS_LENGTH - 1;
 
-/** Opens the native limiter on these arrays (see `layout.ts`). */
+/** Opens the native limiter on these arrays (see `array-layout.ts`). */
 export type OpenNative = (
   calls: Float64Array,
   keyText: Uint16Array,

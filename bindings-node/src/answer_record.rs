@@ -1,12 +1,12 @@
 //! Writes answers as numbers. JavaScript reads them out of one array that is used again and again: an object for every answer
-//! would cost more than the answer. [`layout`](crate::layout) says where each number stands.
+//! would cost more than the answer. [`array_layout`](crate::array_layout) says where each number stands.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
-use crate::layout::{
+use crate::array_layout::{
     ALGORITHM_COUNT, AnswerField, AnswerKind, COUNT_SHIFT, DecisionField, DecisionFlag, LIMIT_LENGTH, LimitField,
     LimitFlag, NEVER, SOURCE_SHIFT,
 };

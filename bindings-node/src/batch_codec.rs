@@ -10,7 +10,7 @@ use tidegate::host::{BatchGuard, Call, ChargedUnits, CompletionQueue, HostAsyncL
 use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Error, ErrorKind, Policy, PolicyRef, Result};
 
 use crate::answer_record::source_of;
-use crate::layout::{CALL_LENGTH, CallField, CallKind, TOO_MANY};
+use crate::array_layout::{CALL_LENGTH, CallField, CallKind, TOO_MANY};
 use crate::node_completions::{NodeCompletions, is_call};
 use crate::number;
 

@@ -6,7 +6,7 @@ use napi_derive::napi;
 use tidegate::http::{DEFAULT_IPV6_PREFIX, Headers, MEDIA_TYPE, Refusal, Trusted, anonymous, hashed};
 use tidegate::{Error, ErrorKind, Policy, Result};
 
-use crate::failure::Failure;
+use crate::error_value::ErrorValue;
 
 /// Derives keys from addresses.
 #[napi]
@@ -26,7 +26,7 @@ fn client(trusted: &[String], prefix: Option<f64>) -> Result<tidegate::http::Cli
 
 /// Trusts these proxies, and takes IPv6 addresses with the same first bits for one client.
 #[napi(catch_unwind)]
-pub fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, Failure> {
+pub fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, ErrorValue> {
     match client(&trusted, prefix) {
         Ok(client) => Either::A(ClientIp { client }),
         Err(error) => Either::B(error.into()),
@@ -62,8 +62,8 @@ pub fn anonymous_key(client: String) -> String {
 
 /// Why that word is not a choice of fields; nothing if it is one.
 #[napi(catch_unwind)]
-pub fn header_choice(word: String) -> Option<Failure> {
-    word.parse::<Headers>().err().map(Failure::from)
+pub fn header_choice(word: String) -> Option<ErrorValue> {
+    word.parse::<Headers>().err().map(ErrorValue::from)
 }
 
 /// The media type of a problem.

@@ -1,16 +1,16 @@
 //! The core for Node. What is exported here is private to the npm package: the public interface is written by hand, in `lib`.
 //!
 //! Every call converts its arguments, calls the core, and converts the answer. Errors travel as values: the TypeScript side
-//! throws a [`failure::Failure`] as the class its code belongs to. Answers travel as numbers (see `answer_record`), many at
-//! a time.
+//! throws an [`error_value::ErrorValue`] as the class its code belongs to. Answers travel as numbers (see `answer_record`),
+//! many at a time.
 
 pub mod answer_record;
+pub mod array_layout;
 mod batch_codec;
 pub mod clock;
 pub mod counters;
-pub mod failure;
+pub mod error_value;
 pub mod http;
-pub mod layout;
 pub mod limit;
 pub mod limiter_builder;
 pub mod lint;

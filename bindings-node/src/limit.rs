@@ -4,7 +4,7 @@ use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use tidegate::{Algorithm, Error, ErrorKind, Period, Result};
 
-use crate::failure::Failure;
+use crate::error_value::ErrorValue;
 use crate::number::{count, micros, small};
 
 /// A valid limit.
@@ -95,7 +95,7 @@ pub(crate) fn period(what: &str, given: &Either<f64, String>) -> Result<Period> 
 
 /// Makes a limit.
 #[napi(catch_unwind)]
-pub fn limit(spec: LimitSpec) -> Either<Limit, Failure> {
+pub fn limit(spec: LimitSpec) -> Either<Limit, ErrorValue> {
     match build(&spec) {
         Ok(limit) => Either::A(Limit { limit }),
         Err(error) => Either::B(error.into()),

@@ -6,7 +6,7 @@ use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
 use crate::clock::Clock;
-use crate::failure::Failure;
+use crate::error_value::ErrorValue;
 use crate::native_limiter::NativeLimiter;
 use crate::node_completions::NodeCompletions;
 use crate::number::milliseconds;
@@ -20,7 +20,7 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    fn step(&mut self, step: impl FnOnce(Builder) -> Result<Builder>) -> Option<Failure> {
+    fn step(&mut self, step: impl FnOnce(Builder) -> Result<Builder>) -> Option<ErrorValue> {
         match step(std::mem::take(&mut self.builder)) {
             Ok(builder) => {
                 self.builder = builder;
@@ -41,19 +41,19 @@ impl LimiterBuilder {
 
     /// Takes everything from a policy file.
     #[napi(catch_unwind)]
-    pub fn file(&mut self, path: String) -> Option<Failure> {
+    pub fn file(&mut self, path: String) -> Option<ErrorValue> {
         self.step(|_| Builder::from_file(path))
     }
 
     /// The store; of several, each has a share of the keys.
     #[napi(catch_unwind)]
-    pub fn store(&mut self, urls: Vec<String>) -> Option<Failure> {
+    pub fn store(&mut self, urls: Vec<String>) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.stores(urls)))
     }
 
     /// A move from an old store to a new one.
     #[napi(catch_unwind)]
-    pub fn rollout(&mut self, old_url: String, new_url: String, percent: f64) -> Option<Failure> {
+    pub fn rollout(&mut self, old_url: String, new_url: String, percent: f64) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.rollout(old_url, new_url, percent)))
     }
 
@@ -65,31 +65,31 @@ impl LimiterBuilder {
 
     /// A policy under a name.
     #[napi(catch_unwind)]
-    pub fn policy(&mut self, name: String, policy: &Policy) -> Option<Failure> {
+    pub fn policy(&mut self, name: String, policy: &Policy) -> Option<ErrorValue> {
         self.step(|builder| builder.named(policy.policy.clone().named(name)?))
     }
 
     /// The prefix of every key in Redis.
     #[napi(catch_unwind)]
-    pub fn prefix(&mut self, prefix: String) -> Option<Failure> {
+    pub fn prefix(&mut self, prefix: String) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.prefix(prefix)))
     }
 
     /// The longest a call may wait for the store.
     #[napi(catch_unwind)]
-    pub fn timeout(&mut self, length: f64) -> Option<Failure> {
+    pub fn timeout(&mut self, length: f64) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.timeout(milliseconds("timeoutMs", length)?)))
     }
 
     /// What a check answers when the store fails.
     #[napi(catch_unwind)]
-    pub fn on_store_error(&mut self, word: String) -> Option<Failure> {
+    pub fn on_store_error(&mut self, word: String) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.on_store_error(on_store_error(&word, ErrorKind::ConfigInvalid)?)))
     }
 
     /// How long a denial may be repeated without asking the store.
     #[napi(catch_unwind)]
-    pub fn deny_cache(&mut self, length: f64) -> Option<Failure> {
+    pub fn deny_cache(&mut self, length: f64) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.deny_cache(milliseconds("denyCacheMs", length)?)))
     }
 
@@ -103,13 +103,13 @@ impl LimiterBuilder {
 
     /// A clock for tests.
     #[napi(catch_unwind)]
-    pub fn clock(&mut self, clock: &Clock) -> Option<Failure> {
+    pub fn clock(&mut self, clock: &Clock) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.clock(clock.clock.clone())))
     }
 
-    /// Opens the limiter. `layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with the
-    /// number of numbers that stand in `answers`, or with nothing when they are still to be collected. `readsOnLoop` says
-    /// whether the event loop can read the limiter's sockets.
+    /// Opens the limiter. `array_layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with
+    /// how many numbers of `answers` they are, or with nothing when they are still to be collected. `readsOnLoop` says whether
+    /// the event loop can read the limiter's sockets.
     #[napi(
         catch_unwind,
         ts_args_type = "calls: Float64Array, keyText: Uint16Array, answers: Float64Array, onAnswers: (count?: number) => void, readsOnLoop: boolean"
@@ -122,7 +122,7 @@ impl LimiterBuilder {
         answers: Float64Array,
         on_answers: Function<'_, i32, ()>,
         reads_on_loop: bool,
-    ) -> napi::Result<Either<NativeLimiter, Failure>> {
+    ) -> napi::Result<Either<NativeLimiter, ErrorValue>> {
         let loop_callback = on_answers.create_ref()?;
         let wake_callback = on_answers.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
         Ok(match std::mem::take(&mut self.builder).build_async() {

@@ -4,7 +4,7 @@ use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use tidegate::PolicyFile;
 
-use crate::failure::{Failure, SourceLocation};
+use crate::error_value::{ErrorValue, SourceLocation};
 
 /// A limit that probably does not do what its author meant.
 #[napi(object)]
@@ -19,7 +19,7 @@ pub struct Warning {
 
 /// Every warning about a policy file.
 #[napi(catch_unwind)]
-pub fn lint(path: String) -> Either<Vec<Warning>, Failure> {
+pub fn lint(path: String) -> Either<Vec<Warning>, ErrorValue> {
     match PolicyFile::read(path) {
         Ok(file) => Either::A(
             tidegate::lint(&file)

@@ -14,7 +14,7 @@ use tidegate::{Algorithm, AsyncLimiter, CheckOptions, Hold};
 
 use crate::batch_codec::{BatchCall, BatchCodec, OwnedPolicyRef};
 use crate::counters::Counters;
-use crate::failure::Failure;
+use crate::error_value::ErrorValue;
 use crate::http::{Announcement, announcement};
 use crate::loop_reader::LoopReader;
 use crate::node_completions::{Attachment, NodeCompletions};
@@ -102,7 +102,7 @@ impl NativeLimiter {
 impl NativeLimiter {
     /// Adds a name, a notation or a policy to the list that calls refer to.
     #[napi(catch_unwind)]
-    pub fn resolve(&self, policy: Either<String, ClassInstance<'_, Policy>>) -> Either<ResolvedPolicy, Failure> {
+    pub fn resolve(&self, policy: Either<String, ClassInstance<'_, Policy>>) -> Either<ResolvedPolicy, ErrorValue> {
         let codec = &mut *self.codec.borrow_mut();
         let policy_ref = match policy {
             Either::A(text) => OwnedPolicyRef::Text(text),
@@ -130,7 +130,7 @@ impl NativeLimiter {
 
     /// The policy that a call would apply.
     #[napi(catch_unwind)]
-    pub fn policy(&self, policy: u32) -> Either<Policy, Failure> {
+    pub fn policy(&self, policy: u32) -> Either<Policy, ErrorValue> {
         let codec = &*self.codec.borrow();
         match codec.policy_ref(f64::from(policy)).and_then(|policy_ref| codec.limiter.policy(policy_ref)) {
             Ok(policy) => Either::A(Policy { policy }),
@@ -149,8 +149,8 @@ impl NativeLimiter {
 
     /// Gives another share of the keys to the new store of a rollout.
     #[napi(catch_unwind)]
-    pub fn set_rollout(&self, percent: f64) -> Option<Failure> {
-        self.codec.borrow().limiter.set_rollout(percent).err().map(Failure::from)
+    pub fn set_rollout(&self, percent: f64) -> Option<ErrorValue> {
+        self.codec.borrow().limiter.set_rollout(percent).err().map(ErrorValue::from)
     }
 
     /// What was counted.
@@ -180,9 +180,9 @@ impl NativeLimiter {
 
     /// Takes the error of that number.
     #[napi(catch_unwind)]
-    pub fn failure(&self, number: f64) -> Option<Failure> {
+    pub fn error(&self, number: f64) -> Option<ErrorValue> {
         match self.codec.borrow().completions.take(number as u64)? {
-            Attachment::Failure(error) => Some(error.into()),
+            Attachment::Error(error) => Some(error.into()),
             Attachment::Hold(_) | Attachment::Attempts(_) => None,
         }
     }

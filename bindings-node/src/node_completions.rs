@@ -9,14 +9,14 @@ use tidegate::host::{CompletionQueue, Outcome, Wake};
 use tidegate::{Attempt, Error, Hold, Result};
 
 use crate::answer_record::{write_attachment, write_decision, write_nothing};
-use crate::layout::{AnswerKind, FIRST_TASK_TICKET};
+use crate::array_layout::{AnswerKind, FIRST_TASK_TICKET};
 
 /// Calls JavaScript from any thread. Weak: an open limiter does not keep a process alive.
 pub(crate) type WakeCallback = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
 
 /// The part of an answer that is not a number. JavaScript fetches it by its number.
 pub(crate) enum Attachment {
-    Failure(Error),
+    Error(Error),
     Hold(Hold),
     Attempts(Vec<Attempt>),
 }
@@ -45,7 +45,7 @@ impl Attachments {
                 return write_decision(out, ticket, &decision);
             }
             Ok(Outcome::Attempts(attempts)) => (AnswerKind::Attempts, Attachment::Attempts(attempts)),
-            Err(error) => (AnswerKind::Failure, Attachment::Failure(error)),
+            Err(error) => (AnswerKind::Error, Attachment::Error(error)),
         };
         write_attachment(out, ticket, kind, self.store(attachment));
     }

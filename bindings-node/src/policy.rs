@@ -4,7 +4,7 @@ use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
 use tidegate::{Error, ErrorKind, OnStoreError, Options, Result};
 
-use crate::failure::Failure;
+use crate::error_value::ErrorValue;
 use crate::limit::{Limit, period};
 use crate::number::small;
 
@@ -87,7 +87,7 @@ fn build(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec)
 
 /// Makes a policy.
 #[napi(catch_unwind)]
-pub fn policy(limits: Vec<Either<String, ClassInstance<'_, Limit>>>, spec: PolicySpec) -> Either<Policy, Failure> {
+pub fn policy(limits: Vec<Either<String, ClassInstance<'_, Limit>>>, spec: PolicySpec) -> Either<Policy, ErrorValue> {
     match build(&limits, &spec) {
         Ok(policy) => Either::A(Policy { policy }),
         Err(error) => Either::B(error.into()),

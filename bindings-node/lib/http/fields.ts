@@ -2,8 +2,8 @@
 // of a Decision are added here, because a call into the core for every request would cost as much as the check. `tests/http`
 // proves that the result is the core's.
 
+import { AT, NEVER, RESET_AFTER, RESET_AT, RETRY_AFTER } from '../array-layout.js';
 import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
-import { AT, NEVER, RESET_AFTER, RESET_AT, RETRY_AFTER } from '../layout.js';
 import { retryAfter } from './refusal.js';
 
 /** Which fields announce the limits: those of the IETF, the older X-RateLimit ones, both, or none. */

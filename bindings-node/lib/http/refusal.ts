@@ -1,8 +1,8 @@
 // A refusal: its status, how long to wait, and a problem (RFC 9457). The core writes the problem. The numbers in it are worked
 // out here in the same way as in the core, which `tests/http` proves.
 
+import { NEVER, RETRY_AFTER } from '../array-layout.js';
 import { type Decision, numbersOf } from '../decision.js';
-import { NEVER, RETRY_AFTER } from '../layout.js';
 import { native } from '../native.js';
 
 /** The media type of a problem. */

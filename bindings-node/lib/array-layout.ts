@@ -1,6 +1,6 @@
-// How calls and answers lie in the arrays through which they cross. Rust defines every number (`bindings-node/src/layout.rs`);
-// here they are read once. Modules on the way of a check take what they need into constants of their own: V8 folds those, and
-// properties of another module would cost a check in memory a tenth.
+// How calls and answers lie in the arrays through which they cross. Rust defines every number (`bindings-node/src/array_layout.rs`);
+// here they are read once. Modules on the way of a check copy what they need into constants of their own, because V8 folds those,
+// but reads a property of another module each time.
 
 import { native } from './native.js';
 
@@ -32,7 +32,7 @@ export const ANSWER_VALUE = AnswerField.Value;
 export const DECISION = AnswerKind.Decision;
 export const GROUP = AnswerKind.Group;
 export const NOTHING = AnswerKind.Nothing;
-export const FAILURE = AnswerKind.Failure;
+export const ERROR = AnswerKind.Error;
 export const HOLD = AnswerKind.Hold;
 export const ATTEMPTS = AnswerKind.Attempts;
 

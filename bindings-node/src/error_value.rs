@@ -5,7 +5,7 @@ use tidegate::{Error, ErrorKind};
 
 /// An error of the core.
 #[napi(object)]
-pub struct Failure {
+pub struct ErrorValue {
     /// The stable code.
     pub code: String,
     /// What is wrong, in one sentence.
@@ -32,7 +32,7 @@ impl From<&tidegate::SourceLocation> for SourceLocation {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ErrorValue {
     fn from(error: Error) -> Self {
         Self {
             code: error.code().to_owned(),

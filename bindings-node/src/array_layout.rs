@@ -1,6 +1,6 @@
 //! The numbers that Rust and TypeScript share: how calls and answers lie in the arrays through which they cross.
 //!
-//! They are defined only here. TypeScript reads them when it loads (`lib/layout.ts`), and the build writes them into
+//! They are defined only here. TypeScript reads them when it loads (`lib/array-layout.ts`), and the build writes them into
 //! `binding/index.d.ts`.
 //!
 //! Three arrays belong to an open limiter:
@@ -68,7 +68,7 @@ pub enum AnswerKind {
     /// A call that only had to be done is done.
     Nothing = 2,
     /// An attachment: an error.
-    Failure = 3,
+    Error = 3,
     /// An attachment: a hold. The record of its Decision follows.
     Hold = 4,
     /// An attachment: the attempts of a journal.
