@@ -36,22 +36,33 @@ it('every public name is exported', () => {
 });
 
 // Python's stubs are generated from its compiled module, and its own tests compare the two.
-const stubs = readFileSync(new URL('../../bindings-python/python/tidegate/_tidegate.pyi', import.meta.url), 'utf8');
+const source = (name) =>
+  readFileSync(new URL(`../../bindings-python/python/tidegate/${name}`, import.meta.url), 'utf8');
+const stubs = source('_tidegate.pyi');
+const options = source('_options.py');
 
-/** The text of a class in the stubs. */
-function classOf(name) {
-  const found = new RegExp(`^class ${name}:\n((?: .*\n|\n)+)`, 'm').exec(stubs);
-  assert.ok(found, `the stubs have no class ${name}`);
-  return found[1];
+/** The text of a class, and its bases. */
+function classOf(name, text = stubs) {
+  const found = new RegExp(`^class ${name}(?:\\((\\w+), .*\\))?:\n((?: .*\n|\n)+)`, 'm').exec(text);
+  assert.ok(found, `there is no class ${name}`);
+  return { base: found[1], body: found[2] };
 }
 
 /** The public methods and properties of a class. */
-const namesOf = (kind) => [...classOf(kind).matchAll(/^ {4}def ([a-z]\w*)\(/gm)].map(([, name]) => name);
+const namesOf = (kind) => [...classOf(kind).body.matchAll(/^ {4}def ([a-z]\w*)\(/gm)].map(([, name]) => name);
+
+/** The fields of a typed dict, those of its base last. */
+function fieldsOf(name) {
+  if (name === undefined || name === 'TypedDict') return [];
+  const { base, body } = classOf(name, options);
+  return [...[...body.matchAll(/^ {4}(\w+): /gm)].map(([, field]) => field), ...fieldsOf(base)];
+}
 
 /** The parameters of its constructor. */
 function parametersOf(kind) {
-  const signature = /^ {4}def __new__\(([\s\S]*?)\) ->/m.exec(classOf(kind));
-  return [...signature[1].matchAll(/(\w+): /g)].map(([, name]) => name);
+  const signature = /^ {4}def __new__\(([\s\S]*?)\) ->/m.exec(classOf(kind).body)[1];
+  const parameters = [...signature.matchAll(/(\w+): (?:Unpack\[(\w+)\])?/g)];
+  return parameters.flatMap(([, name, unpacked]) => (unpacked === undefined ? [name] : fieldsOf(unpacked)));
 }
 
 const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
