@@ -119,7 +119,7 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
     lines.push(format!("policies {:?} {:?}", policies[0], policies[1]));
     for step in 0..random.below(28) + 6 {
         let period = policies[0].limits()[0].period().micros();
-        let pace = match random.below(16) {
+        let pause = match random.below(16) {
             0..=3 => 0,
             4..=7 => random.below(SECOND / 2),
             8 => 1,
@@ -134,7 +134,8 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             14 => random.below(20 * SECOND),
             _ => 0,
         };
-        now = if random.one_in(14) { now - random.below(5 * SECOND + period.min(86_400 * SECOND)) } else { now + pace };
+        now =
+            if random.one_in(14) { now - random.below(5 * SECOND + period.min(86_400 * SECOND)) } else { now + pause };
         clock.set(Duration::from_micros(now));
         let which = random.pick(&[0, 0, 0, 1]);
         let policy = policies[which].clone();

@@ -111,7 +111,7 @@ pub fn cost() -> impl Strategy<Value = u64> {
 }
 
 /// The time that passes before an action.
-pub fn pace() -> BoxedStrategy<u64> {
+pub fn pause() -> BoxedStrategy<u64> {
     prop_oneof![
         3 => Just(0u64),
         1 => Just(1u64),

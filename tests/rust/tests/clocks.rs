@@ -1,4 +1,4 @@
-//! A server whose clock jumps gives no quota away: time for a key does not run backwards.
+//! A server whose clock jumps admits no more than the limit: the time of a key does not run backwards.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn limiter(servers: &Servers) -> Limiter {
 }
 
 #[test]
-fn back_by_a_day_gives_nothing_away_and_takes_nothing() {
+fn a_jump_back_by_a_day_admits_nothing_and_denies_no_new_key() {
     let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
     wait_out_the_end_of_an_hour();
     let limiter = limiter(&servers);
@@ -46,14 +46,14 @@ fn back_by_a_day_gives_nothing_away_and_takes_nothing() {
             assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 0, "{algorithm} after {jump} s");
         }
     }
-    // A key that was never seen has no time yet.
+    // A new key has no time yet.
     for algorithm in ALGORITHMS {
         assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "b"), 10, "{algorithm}");
     }
 }
 
 #[test]
-fn back_and_forth_gives_nothing_twice() {
+fn jumps_back_and_forth_admit_nothing_twice() {
     let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
     wait_out_the_end_of_an_hour();
     let limiter = limiter(&servers);

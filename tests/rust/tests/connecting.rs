@@ -1,4 +1,4 @@
-//! Every way to a server, and every way it can be refused: clear errors with their codes, and no password in any.
+//! Every kind of connection, and every kind of refusal: clear errors with their codes, and no password in any.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use tidegate::{Builder, Error, ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::servers::{Kind, Servers};
 
 const SECRET: &str = "hunter2";
-/// The least an application's user may do. `docs` say the same.
+/// The commands that an application's user needs, as in docs/operations.md.
 const LEAST: &str = "on >hunter2 ~tg* -@all +evalsha +eval +get +set +del +time +ping";
 
-/// What fails is to be an error.
+/// Failures are errors.
 fn builder(url: &str) -> Builder {
     Limiter::builder().store(url).timeout(Duration::from_secs(5)).on_store_error(OnStoreError::Raise)
 }
@@ -97,7 +97,7 @@ fn a_server_that_is_not_there_or_silent_is_an_error_in_time() {
     let silent = builder(redis.url()).timeout(Duration::from_millis(100)).build().expect("a limiter");
     let start = Instant::now();
     let error = silent.check("5/minute", "k").expect_err("it is silent");
-    // No claim about speed: without its deadline the call would never return.
+    // This proves nothing about speed: without its deadline the call would never return.
     assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!(error.kind(), ErrorKind::StoreTimeout, "{error}");
     redis.kill(0);
@@ -106,8 +106,8 @@ fn a_server_that_is_not_there_or_silent_is_an_error_in_time() {
 }
 
 #[test]
-fn urls_that_make_no_sense() {
-    // Each says what was found and what to write instead.
+fn invalid_urls() {
+    // Each error names what was found and what to write instead.
     let wrong = [
         ("", "this one has no scheme"),
         ("localhost", "this one has no scheme"),
@@ -179,7 +179,7 @@ fn keys_costs_and_metadata() {
         assert!(!never.allowed() && never.retry_after().is_none());
         let options = tidegate::CheckOptions { cost: 1, meta: Some(vec![b'm'; 1 << 20]) };
         assert_eq!(kind(limiter.check_with("2/minute", "meta", &options)), ErrorKind::ConfigInvalid);
-        assert_eq!(limiter.peek("2/minute", "meta", 1).expect("a peek").remaining(), 2, "nothing is half made");
+        assert_eq!(limiter.peek("2/minute", "meta", 1).expect("a peek").remaining(), 2, "nothing was charged");
         assert_eq!(kind(limiter.check("login", "k")), ErrorKind::PolicyUnknown);
         assert_eq!(kind(limiter.check("5/fortnight", "k")), ErrorKind::PolicyInvalid);
         assert_eq!(kind(limiter.check_all(Vec::<(&str, &str, u64)>::new())), ErrorKind::ConfigInvalid);

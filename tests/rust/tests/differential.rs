@@ -7,7 +7,7 @@ use tidegate::{Limiter, ManualClock};
 use tidegate_tests::history;
 use tidegate_tests::servers::{Kind, Servers};
 
-/// Histories in a normal run; `TIDEGATE_HISTORIES` asks for more, `TIDEGATE_SEED` for one.
+/// Histories in a normal run; `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
 const HISTORIES: u64 = 10_000;
 
 #[test]
@@ -32,7 +32,7 @@ fn agree(kind: Kind, histories: u64) {
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
     let (memory_clock, redis_clock) = (clock(), clock());
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
-    // Every fourth history goes through the deny cache too: whoever answers, it says the same.
+    // Every fourth history uses the deny cache too, whose answers must be the same.
     let [store, layered] = [Duration::ZERO, Duration::from_secs(60)].map(|longest| {
         let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(longest);
         store.clock(Arc::clone(&redis_clock)).build().expect("a redis limiter")
@@ -40,10 +40,11 @@ fn agree(kind: Kind, histories: u64) {
     let least = seeds.len() as u64 / 100;
     for seed in seeds {
         let expected = history::run(seed, &memory, &memory_clock);
-        // Only the server knows how much of a log has left its window meanwhile, and what a bucket left that had another
-        // count and was not charged since.
-        let says = |words: &[&str]| words.iter().any(|word| expected.iter().any(|line| line.contains(word)));
-        let inexact = says(&["SlidingLog"]) || says(&["changed to"]) && says(&["Gcra", "TokenBucket", "LeakyBucket"]);
+        // Two answers the cache cannot repeat exactly: how much of a log has left its window since, and the state of a bucket
+        // whose count changed and that was not charged since.
+        let contains = |words: &[&str]| words.iter().any(|word| expected.iter().any(|line| line.contains(word)));
+        let inexact =
+            contains(&["SlidingLog"]) || contains(&["changed to"]) && contains(&["Gcra", "TokenBucket", "LeakyBucket"]);
         let cached = seed % 4 == 3 && !inexact;
         let found = history::run(seed, if cached { &layered } else { &store }, &redis_clock);
         let found: Vec<String> = found.iter().map(|line| line.replace("\"deny-cache\"", "\"store\"")).collect();

@@ -1,4 +1,4 @@
-//! The codes are promised: one table, `tests/errors.json`, for every language.
+//! Error codes are part of the contract: `tests/errors.json` lists them for every language.
 
 use serde_json::Value;
 use tidegate::ErrorKind;
@@ -11,7 +11,7 @@ fn every_kind_is_in_the_table_and_nothing_else_is() {
     for (row, kind) in rows.iter().zip(ErrorKind::ALL) {
         assert_eq!(row["code"], kind.code());
         assert_eq!(row["kind"], format!("{kind:?}"));
-        // Python and Node have one class for all that the store does, and one for all about policies.
+        // Python and Node have one class for all errors of the store, and one for all errors of policies.
         assert_eq!(row["python"] == "StoreError", kind.is_store(), "{row}");
         assert_eq!(row["python"] == "PolicyError", kind.code().starts_with("policy_"), "{row}");
         assert_eq!(row["python"], row["node"]);

@@ -1,4 +1,4 @@
-//! However many ask at once, from however many threads, tasks and processes: exactly the limit is admitted.
+//! Concurrent checks of threads, tasks and processes: together they are admitted exactly up to the limit.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate::{AsyncLimiter, Limiter};
 use tidegate_tests::servers::{Kind, Servers};
 
-/// Limits of 1,000 that do not give anything back within a test.
+/// Limits of 1,000 units, none of which comes back within a test.
 const POLICIES: [&str; 4] = [
     "fixed-window 1000/hour",
     "1000/day",
@@ -18,7 +18,7 @@ const POLICIES: [&str; 4] = [
 const TRIES: u64 = 1_600;
 
 fn limiter(url: &str) -> Limiter {
-    // What is counted are the store's answers.
+    // The answers of the store are counted, not those of a cache.
     Limiter::builder()
         .store(url)
         .timeout(Duration::from_secs(10))
@@ -36,7 +36,7 @@ fn tasks(url: &str) -> AsyncLimiter {
         .expect("a limiter")
 }
 
-/// Eight threads ask until all tries are spent; how many were admitted.
+/// Eight threads make all tries together; how many were admitted.
 fn threads(limiter: &Limiter, policy: &str, key: &str) -> u64 {
     let admitted = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -75,7 +75,7 @@ async fn tasks_that_fold_share_a_limit() {
         let mut waiting = tokio::task::JoinSet::new();
         for number in 0..2 * TRIES {
             let limiter = limiter.clone();
-            // Two keys, so that calls hold some entries of one key and some of another.
+            // Two keys, so that one script call has entries of both.
             let key = if number % 2 == 0 { "even" } else { "odd" };
             waiting.spawn(async move { (key, limiter.check(policy, key).await.expect("a decision").allowed()) });
         }
@@ -88,7 +88,7 @@ async fn tasks_that_fold_share_a_limit() {
     }
 }
 
-/// The part of a process: it asks what the environment says and prints how many were admitted.
+/// The part of one process: its environment says what to check; it prints how many checks were admitted.
 #[test]
 fn process_part() {
     let Ok(url) = std::env::var("TIDEGATE_PART_URL") else { return };
@@ -120,15 +120,15 @@ fn processes_share_a_limit() {
             command.stdout(std::process::Stdio::piped()).spawn().expect("a process")
         };
         let parts = [start(), start(), start()];
-        let admitted: u64 = parts.map(|part| part.wait_with_output().expect("it ends")).iter().map(told).sum();
+        let admitted: u64 = parts.map(|part| part.wait_with_output().expect("it ends")).iter().map(admitted_by).sum();
         assert_eq!(admitted, 1_000, "{policy}");
     }
 }
 
-fn told(output: &std::process::Output) -> u64 {
+fn admitted_by(output: &std::process::Output) -> u64 {
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.lines().find_map(|line| line.split_once("admitted ")?.1.trim().parse().ok());
-    number.unwrap_or_else(|| panic!("the process said: {text}"))
+    number.unwrap_or_else(|| panic!("the process printed: {text}"))
 }
 
 #[test]
@@ -143,8 +143,9 @@ fn several_keys_are_charged_together_or_not_at_all() {
                 scope.spawn(move || {
                     let own = format!("user {thread}");
                     for _ in 0..200 {
-                        let asked = [("fixed-window 180/hour", own.as_str(), 1), ("fixed-window 1000/hour", "all", 1)];
-                        let allowed = limiter.check_all(asked).expect("a decision").allowed();
+                        let entries =
+                            [("fixed-window 180/hour", own.as_str(), 1), ("fixed-window 1000/hour", "all", 1)];
+                        let allowed = limiter.check_all(entries).expect("a decision").allowed();
                         admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
                     }
                 });
@@ -156,6 +157,6 @@ fn several_keys_are_charged_together_or_not_at_all() {
                 180 - limiter.peek("fixed-window 180/hour", &format!("user {thread}"), 1).expect("a peek").remaining()
             })
             .sum();
-        assert_eq!(used, 1_000, "refusals by the shared limit burned nothing of the others ({url})");
+        assert_eq!(used, 1_000, "a denial by the shared limit charged nothing to the others ({url})");
     }
 }

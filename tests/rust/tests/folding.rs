@@ -1,4 +1,4 @@
-//! What waits at the same moment travels together; what goes wrong with one goes wrong with that one alone.
+//! Checks that wait at the same moment become one script call; an error of one entry concerns that entry alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn one_bad_entry_fails_alone() {
     limiter.check("5/minute", "bad").await.expect("a decision");
     let keys = redis.command(0, &["KEYS", "*"]);
     assert_eq!(keys.as_array().map(Vec::len), Some(1));
-    // The name is bytes: the server itself puts something else under it.
+    // The name of the key is not text, so the server itself replaces the value.
     let swap = "local key = redis.call('KEYS', '*')[1] redis.call('DEL', key) redis.call('RPUSH', key, 'x') return 1";
     assert_eq!(redis.command(0, &["EVAL", swap, "0"]), Value::from(1));
     for policy in ["5/minute", "5/minute; gcra 100/s; sliding-log 9/s"] {
@@ -81,7 +81,7 @@ fn a_check_is_one_round_trip_also_after_the_scripts_are_flushed() {
 }
 
 #[tokio::test]
-async fn different_policies_costs_and_operations_travel_together_and_each_gets_its_own_answer() {
+async fn different_policies_costs_and_operations_fold_and_each_gets_its_own_answer() {
     let redis = Servers::start(Kind::Single);
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
     let builder =
@@ -105,7 +105,7 @@ async fn different_policies_costs_and_operations_travel_together_and_each_gets_i
     }
     let mut found = waiting.join_all().await;
     found.sort_by_key(|(number, _)| *number);
-    // One after the other in memory: the tasks were started in this order, and a key's entries keep theirs.
+    // In memory one after the other: the tasks started in this order, and the entries of a key keep their order.
     for (number, decision) in found {
         let (policy, key, cost) = wanted(number);
         let expected = match number % 5 {

@@ -1,4 +1,4 @@
-//! The rules of HTTP: `tests/http`, and what must hold for all input.
+//! The rules of HTTP: the data in `tests/http`, and properties that hold for all input.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,7 +53,7 @@ fn shown(decision: &Decision, which: Headers) -> Value {
     headers(decision, which).iter().map(|(name, value)| json!([name, value])).collect()
 }
 
-/// What an independent parser reads in a field.
+/// A field as an independent parser reads it.
 fn read(fields: &[(&'static str, String)], name: &str) -> List {
     let value = fields.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str());
     Parser::new(value).parse().unwrap_or_else(|error| panic!("{name}: {value}: {error}"))
@@ -157,7 +157,7 @@ fn the_vectors_hold() {
     }
 }
 
-/// Addresses some of which are trusted, and things that are no addresses.
+/// Addresses, some of them trusted, and text that is not an address.
 fn entry() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         any::<[u8; 4]>().prop_map(|bytes| Ipv4Addr::from(bytes).to_string().into_bytes()),
@@ -168,7 +168,7 @@ fn entry() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What an entry means, worked out another way than the core's.
+/// The address in an entry, parsed differently from the core.
 fn plainly(entry: &[u8]) -> Option<IpAddr> {
     let text = String::from_utf8(entry.to_vec()).ok()?;
     let text = text.trim_matches([' ', '\t', '\n', '\r', '\x0c']);
@@ -200,10 +200,10 @@ proptest! {
         let peer = peer.map(|peer| String::from_utf8_lossy(&peer).into_owned());
         let key = ClientIp::new(Trusted::parse(["10.0.0.0/8"]).expect("a network"), 128).expect("a prefix").key(peer.as_deref(), &lines);
         let Some(mut known) = peer.as_deref().and_then(|peer| plainly(peer.as_bytes())) else {
-            // Whatever odd forms the core still reads, a peer that is not trusted is not left for another.
+            // The core may read more forms of addresses; an untrusted peer is still not replaced by another address.
             return Ok(());
         };
-        // Lines of blanks have no entry.
+        // Blank lines have no entry.
         let seen: Vec<&[u8]> = lines.iter().filter(|line| !line.trim_ascii().is_empty())
             .flat_map(|line| line.split(|byte| *byte == b',')).collect();
         for entry in seen.iter().rev() {
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_waits_as_told_is_admitted(
+    fn a_client_that_waits_as_told_is_admitted(
         kind in 0usize..8, count in 1u64..20, millis in 1u64..200_000, costs in prop::collection::vec(1u64..6, 1..30),
         offset in 0u64..2_000_000, step in 0u64..3_000_000,
     ) {
@@ -245,7 +245,7 @@ proptest! {
                 continue;
             };
             prop_assert_eq!(t, Some(wait as i64));
-            // As told, counted from the answer; and at the moment of X-RateLimit-Reset.
+            // After the wait that was told, and at the moment of X-RateLimit-Reset.
             let reset = Duration::from_secs(number("X-RateLimit-Reset").expect("a moment"));
             for moment in [decision.at() + Duration::from_secs(wait), reset] {
                 clock.set(moment.max(decision.at()));

@@ -1,4 +1,4 @@
-//! A limiter that nobody asks lets the machine sleep.
+//! An idle limiter lets the machine sleep.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use tidegate::host::HostAsyncLimiter;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::threads;
 
-/// How often our threads have gone to sleep, together.
+/// How often the threads of the limiter have gone to sleep, in total.
 fn sleeps() -> u64 {
     let counts = threads::named("tidegate-redis").into_iter().map(|task| {
         let status = fs::read_to_string(task.join("status")).expect("a status");
@@ -23,10 +23,10 @@ fn sleeps() -> u64 {
 async fn the_thread_sleeps_when_there_is_nothing_to_do() {
     let server = Servers::start(Kind::Single);
     let limiter = Limiter::builder().store(server.url()).build_async().expect("a limiter");
-    for watched in [false, true] {
-        let _watch = watched.then(|| limiter.reply_poller().expect("somebody may look"));
+    for polled in [false, true] {
+        let _poller = polled.then(|| limiter.reply_poller().expect("a poller"));
         limiter.check("10/minute", "key").await.expect("a decision");
-        // What the check left to be looked at is over after its timeout.
+        // After its timeout nothing of the check is left to do.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = sleeps();
         assert!(before > 0, "there is a thread");

@@ -1,28 +1,26 @@
-//! Threads and forks: nothing of a limiter outlives it, and a child does not wait for its parent's threads. A binary of
-//! its own, since the threads of a process are everybody's.
+//! Threads and forks: no thread of a limiter outlives it, and a child process does not wait for its parent's threads. This
+//! is a binary of its own, because it counts the threads of the whole process.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::{Limiter, OnStoreError};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::threads;
+use tidegate_tests::wait::wait_until;
 
 fn threads(name: &str) -> usize {
     threads::named(name).len()
 }
 
-fn soon(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{what} in ten seconds");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+#[track_caller]
+fn soon(what: &str, holds: impl FnMut() -> bool) {
+    wait_until(Duration::from_secs(10), what, holds);
 }
 
-// One test: what is counted is the whole process's.
+// One test, because it counts the threads of the whole process.
 #[test]
 #[cfg(target_os = "linux")]
-fn threads_live_as_long_as_they_are_needed_and_a_child_asks_for_itself() {
+fn threads_live_as_long_as_they_are_needed_and_a_child_calls_the_store_itself() {
     let server = Servers::start(Kind::Single);
     let make = || {
         let builder = Limiter::builder().store(server.url()).timeout(Duration::from_millis(150));
@@ -49,23 +47,23 @@ fn threads_live_as_long_as_they_are_needed_and_a_child_asks_for_itself() {
     soon("a probe", || threads("tidegate-probe") == 1);
     limiter.close();
     soon("a closed limiter has no probe", || threads("tidegate-probe") == 0);
-    // Dropped without a word.
+    // Dropped without `close`.
     let limiter = make();
     lose(&limiter);
     soon("a probe", || threads("tidegate-probe") == 1);
     drop(limiter);
     soon("a dropped limiter has no probe", || threads("tidegate-probe") == 0);
 
-    // What a child of a fork sees: a breaker that is open, and no thread that will ever close it.
+    // A child process starts with an open breaker, and without the thread that would close it.
     let limiter = make();
     lose(&limiter);
     let (asked, withheld) = (limiter.counters().asked, limiter.counters().withheld);
     assert!(withheld > 0);
     tidegate::after_fork_in_child();
     limiter.check("5/hour", "k").expect_err("it is still gone");
-    assert_eq!(limiter.counters().asked, asked + 1, "it asked for itself");
+    assert_eq!(limiter.counters().asked, asked + 1, "it called the store itself");
     lose(&limiter);
-    assert!(limiter.counters().withheld > withheld, "and found out for itself");
+    assert!(limiter.counters().withheld > withheld, "and opened its own breaker");
     server.start_again(0);
     soon("it is back", || limiter.check("5/hour", "k").is_ok());
     soon("no probe is left", || threads("tidegate-probe") == 0);

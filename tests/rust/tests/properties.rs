@@ -1,5 +1,5 @@
-//! What is promised, checked directly: by a model that shares no code with the rules, and by plain arithmetic on what
-//! was admitted.
+//! The promises, checked directly: against a model that shares no code with the rules, and by arithmetic on the admitted
+//! units.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tidegate_tests::strategies::{self, Action};
 
 const START: u64 = 1_704_067_200_000_000;
 const WINDOWS: &[Algorithm] = &[Algorithm::SlidingLog, Algorithm::SlidingWindow];
-/// All that give units back by time alone, so that a wait can be told exactly.
+/// Algorithms whose units come back by time alone, so that a wait is exact.
 const TIMED: &[Algorithm] = &Algorithm::ALL;
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -26,7 +26,7 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// A limiter in memory whose clock is moved by hand.
+/// A memory limiter whose clock the test moves.
 struct Timed {
     limiter: Limiter,
     clock: Arc<ManualClock>,
@@ -62,15 +62,15 @@ impl Timed {
     }
 }
 
-/// Does the actions with a limiter and with the model; every answer must be the same.
+/// Runs the actions on a limiter and on the model; every answer must be the same.
 fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError> {
     let mut real = Timed::new();
     let mut model = Model::new(START);
     let mut policy = policy.clone();
     let mut holds: Vec<(Hold, u64, Policy)> = Vec::new();
     let mut last = None;
-    for (index, (pace, action)) in actions.iter().enumerate() {
-        let now = real.now.saturating_add_signed(*pace).max(START / 2);
+    for (index, (pause, action)) in actions.iter().enumerate() {
+        let now = real.now.saturating_add_signed(*pause).max(START / 2);
         real.set(now);
         model.set(now);
         let limiter = &real.limiter;
@@ -79,9 +79,9 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
                 let meta = Some(vec![index as u8]);
                 let options = CheckOptions { cost: *cost, meta: meta.clone() };
                 let decision = limiter.check_with(&policy, "key", &options).expect("a check");
-                let said = model.check(&policy, "key", *cost, meta.as_deref());
-                prop_assert_eq!(DecisionValues::of(&decision), said.clone(), "{}: {:?}", index, action);
-                let charged = if said.allowed && !said.shadow { *cost } else { 0 };
+                let answer = model.check(&policy, "key", *cost, meta.as_deref());
+                prop_assert_eq!(DecisionValues::of(&decision), answer.clone(), "{}: {:?}", index, action);
+                let charged = if answer.allowed && !answer.shadow { *cost } else { 0 };
                 last = Some((decision, charged));
             }
             Action::Peek(cost) => {
@@ -120,16 +120,16 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
                 model.clear(&policy, "key");
             }
             Action::Hold(cost) => {
-                let (said, number) = model.hold(&policy, "key", *cost);
+                let (answer, number) = model.hold(&policy, "key", *cost);
                 match (limiter.hold(&policy, "key", *cost).expect("a hold"), number) {
                     (HoldAnswer::Held(hold), Some(number)) => {
-                        prop_assert_eq!(DecisionValues::of(hold.decision()), said, "{}: {:?}", index, action);
+                        prop_assert_eq!(DecisionValues::of(hold.decision()), answer, "{}: {:?}", index, action);
                         holds.push((hold, number, policy.clone()));
                     }
                     (HoldAnswer::Denied(decision), None) => {
-                        prop_assert_eq!(DecisionValues::of(&decision), said, "{}: {:?}", index, action)
+                        prop_assert_eq!(DecisionValues::of(&decision), answer, "{}: {:?}", index, action)
                     }
-                    (found, _) => prop_assert!(false, "{}: {:?} gave {:?}, not {:?}", index, action, found, said),
+                    (found, _) => prop_assert!(false, "{}: {:?} gave {:?}, not {:?}", index, action, found, answer),
                 }
             }
             Action::Release => {
@@ -155,7 +155,7 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
                 prop_assert_eq!(attempts.collect::<Vec<_>>(), model.journal(&policy, "key"), "{}", index);
             }
             Action::Change(counts) => {
-                // What a hold or a decision was made with is the old policy; vectors say what that means.
+                // Holds and decisions belong to the old policy; the vectors cover that case.
                 if holds.is_empty() {
                     policy = strategies::changed(&policy, counts);
                     last = None;
@@ -172,28 +172,28 @@ proptest! {
     #![proptest_config(cases(1_500))]
 
     #[test]
-    fn every_call_says_what_the_model_says(
+    fn every_call_answers_as_the_model_does(
         policy in strategies::policy(&Algorithm::ALL, 3, strategies::any_options()),
-        actions in proptest::collection::vec((strategies::pace(), strategies::any_action()), 1..40),
+        actions in proptest::collection::vec((strategies::pause(), strategies::any_action()), 1..40),
     ) {
-        let actions: Vec<(i64, Action)> = actions.into_iter().map(|(pace, action)| (pace as i64, action)).collect();
+        let actions: Vec<(i64, Action)> = actions.into_iter().map(|(pause, action)| (pause as i64, action)).collect();
         agree(&policy, &actions)?;
     }
 
     #[test]
     fn time_does_not_run_backwards(
         policy in strategies::policy(&Algorithm::ALL, 2, strategies::plain()),
-        actions in proptest::collection::vec((strategies::pace(), any::<bool>(), strategies::consuming_action()), 1..40),
+        actions in proptest::collection::vec((strategies::pause(), any::<bool>(), strategies::consuming_action()), 1..40),
     ) {
         let actions: Vec<(i64, Action)> = actions
             .into_iter()
-            .map(|(pace, back, action)| (if back { -(pace as i64) } else { pace as i64 }, action))
+            .map(|(pause, back, action)| (if back { -(pause as i64) } else { pause as i64 }, action))
             .collect();
         agree(&policy, &actions)?;
     }
 }
 
-/// Panics when some stretch (t - p, t] holds more than n of the units that were admitted.
+/// Panics when more than `count` units were admitted in some interval (t - period, t].
 fn assert_never_more(admitted: &[(u64, u64)], count: u64, period: u64) {
     for (end, _) in admitted {
         let within = |at: u64| at <= *end && at + period > *end;
@@ -208,14 +208,14 @@ proptest! {
     #[test]
     fn no_window_holds_more_than_n(
         policy in strategies::policy(WINDOWS, 1, strategies::plain()),
-        checks in proptest::collection::vec((strategies::pace(), 1u64..6), 1..150),
+        checks in proptest::collection::vec((strategies::pause(), 1u64..6), 1..150),
     ) {
         let limit = &policy.limits()[0];
         let mut real = Timed::new();
         let mut admitted = Vec::new();
-        for (pace, cost) in checks {
-            // Long paces would leave nothing to count.
-            real.pass(pace % (2 * limit.period().micros() / limit.count().clamp(1, 50)));
+        for (pause, cost) in checks {
+            // After longer pauses nothing would count.
+            real.pass(pause % (2 * limit.period().micros() / limit.count().clamp(1, 50)));
             if real.check(&policy, cost).allowed {
                 admitted.push((real.now, cost));
             }
@@ -226,24 +226,24 @@ proptest! {
     #[test]
     fn a_wait_is_exact(
         policy in strategies::policy(TIMED, 3, strategies::plain()),
-        before in proptest::collection::vec((strategies::pace(), strategies::cost()), 1..30),
+        before in proptest::collection::vec((strategies::pause(), strategies::cost()), 1..30),
         cost in strategies::cost(),
     ) {
         let mut real = Timed::new();
-        for (pace, cost) in before {
-            real.pass(pace);
+        for (pause, cost) in before {
+            real.pass(pause);
             real.check(&policy, cost);
         }
-        // Until it is refused.
+        // Until it is denied.
         for _ in 0..60 {
             if !real.check(&policy, cost).allowed {
                 break;
             }
         }
-        let said = real.peek(&policy, cost);
+        let answer = real.peek(&policy, cost);
         let most = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
-        prop_assert_eq!(said.retry_after.is_none(), cost > most, "never is never, and only then");
-        if let Some(wait) = said.retry_after.filter(|_| !said.allowed) {
+        prop_assert_eq!(answer.retry_after.is_none(), cost > most, "a check is never admitted exactly when its cost exceeds the capacity");
+        if let Some(wait) = answer.retry_after.filter(|_| !answer.allowed) {
             prop_assert!(wait > 0);
             let now = real.now;
             for earlier in [1, 2_000] {
@@ -258,11 +258,11 @@ proptest! {
 
     #[test]
     fn a_reset_stays_where_it_is(
-        // A bucket with `initial` is forgotten when it was full for long, and then begins anew.
+        // A bucket with `initial` starts again when it has been full for long.
         policy in strategies::policy(&Algorithm::ALL, 1, strategies::plain())
             .prop_filter("no initial", |policy| policy.limits()[0].initial().is_none()),
         costs in proptest::collection::vec(1u64..6, 1..20),
-        paces in proptest::collection::vec(strategies::pace(), 1..20),
+        pauses in proptest::collection::vec(strategies::pause(), 1..20),
     ) {
         let mut real = Timed::new();
         for cost in costs {
@@ -270,26 +270,26 @@ proptest! {
         }
         let first = real.peek(&policy, 1);
         let resets_at = real.now + first.reset_after;
-        for pace in paces {
-            real.pass(pace);
-            let said = real.peek(&policy, 1);
-            prop_assert_eq!(said.reset_after, resets_at.saturating_sub(real.now));
+        for pause in pauses {
+            real.pass(pause);
+            let answer = real.peek(&policy, 1);
+            prop_assert_eq!(answer.reset_after, resets_at.saturating_sub(real.now));
             if policy.limits()[0].capacity() == 0 {
                 prop_assert!(!real.check(&policy, 1).allowed);
             }
-            if said.reset_after == 0 {
+            if answer.reset_after == 0 {
                 break;
             }
-            prop_assert!(said.remaining >= first.remaining);
+            prop_assert!(answer.remaining >= first.remaining);
         }
     }
 
     #[test]
-    fn giving_back_makes_no_credit(
+    fn refunds_make_no_credit(
         policy in strategies::policy(&Algorithm::ALL, 2, strategies::plain()),
         actions in proptest::collection::vec((any::<bool>(), 1u64..12), 1..60),
     ) {
-        // At one moment, what is out is what was admitted less what was given back of it; never more than fits.
+        // All at one moment: the units in use are those admitted less those refunded, and never more than the capacity.
         let real = Timed::new();
         let fits = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
         let mut out = 0;
@@ -308,7 +308,7 @@ proptest! {
     }
 }
 
-/// Several threads check as fast as they can, by the store's own clock; the store's times of what it admitted must fit.
+/// Several threads check as fast as they can, by the store's own clock; the times in its answers must fit the limit.
 fn live(store: &str) {
     for notation in ["sliding-log 40/20ms", "sliding-window 40/20ms"] {
         let builder = Limiter::builder().store(store).timeout(Duration::from_secs(10)).prefix("live");

@@ -1,5 +1,5 @@
-//! An event loop that reads itself: its thread gets the answers, and nothing is lost when it does not look, lets go, or
-//! the server does.
+//! An event loop that polls for replies itself: its thread gets the answers, and none is lost when it does not poll, drops
+//! its poller, or the server goes away.
 #![cfg(target_os = "linux")]
 
 use std::collections::HashMap;
@@ -15,26 +15,26 @@ use tidegate_tests::servers::{Kind, Servers};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What was delivered, and by which thread.
+/// What was delivered, and on which thread.
 #[derive(Default)]
-struct Letters(Mutex<HashMap<u64, (Result<Outcome>, ThreadId)>>);
+struct Deliveries(Mutex<HashMap<u64, (Result<Outcome>, ThreadId)>>);
 
-impl Wake for Letters {
+impl Wake for Deliveries {
     fn wake(&self) {}
 }
 
-impl CompletionQueue for Letters {
+impl CompletionQueue for Deliveries {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
         let before = self.0.lock().expect("no panic").insert(ticket, (outcome, std::thread::current().id()));
         assert!(before.is_none(), "{ticket} was delivered twice");
     }
 }
 
-/// A limiter, and a loop that asks it.
+/// A limiter and the event loop that uses it.
 struct Loop {
     limiter: AsyncLimiter,
-    letters: Arc<Letters>,
-    inbox: Arc<dyn CompletionQueue>,
+    deliveries: Arc<Deliveries>,
+    queue: Arc<dyn CompletionQueue>,
     next: u64,
 }
 
@@ -42,31 +42,31 @@ impl Loop {
     fn new(url: &str, timeout: Duration) -> Self {
         let builder = Limiter::builder().store(url).timeout(timeout).deny_cache(Duration::ZERO);
         let limiter = builder.on_store_error(OnStoreError::Raise).build_async().expect("a limiter");
-        let letters = Arc::new(Letters::default());
-        Self { limiter, inbox: letters.clone(), letters, next: 0 }
+        let deliveries = Arc::new(Deliveries::default());
+        Self { limiter, queue: deliveries.clone(), deliveries, next: 0 }
     }
 
-    fn ask(&mut self, policy: &str, key: &str) -> u64 {
+    fn check(&mut self, policy: &str, key: &str) -> u64 {
         self.next += 1;
         let call = Call::Check(CheckOptions::default());
-        let answer = self.limiter.post(policy, key, &call, self.next, &self.inbox, None);
+        let answer = self.limiter.post(policy, key, &call, self.next, &self.queue, None);
         assert!(answer.is_none(), "{answer:?}");
         self.next
     }
 
     fn answered(&self) -> usize {
-        self.letters.0.lock().expect("no panic").len()
+        self.deliveries.0.lock().expect("no panic").len()
     }
 
-    /// Looks whenever the file says so, until so many are answered; `then` runs when some are.
-    fn run(&mut self, watch: &ReplyPoller, count: usize, mut then: impl FnMut(&mut Self)) {
+    /// Polls whenever the file is readable, until `count` calls are answered; `then` runs after each poll.
+    fn run(&mut self, poller: &ReplyPoller, count: usize, mut then: impl FnMut(&mut Self)) {
         let began = Instant::now();
         while self.answered() < count {
             assert!(began.elapsed() < PATIENCE, "{} of {count} are answered", self.answered());
-            let mut files = [PollFd::new(watch, PollFlags::IN)];
+            let mut files = [PollFd::new(poller, PollFlags::IN)];
             let length = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
             if poll(&mut files, Some(&length)).expect("a poll") > 0 {
-                let _batch = watch.poll_replies();
+                let _batch = poller.poll_replies();
                 then(self);
             }
         }
@@ -81,34 +81,37 @@ impl Loop {
     }
 
     fn allowed(&self) -> usize {
-        let letters = self.letters.0.lock().expect("no panic");
-        letters.values().filter(|(outcome, _)| matches!(outcome, Ok(Outcome::Decision(one)) if one.allowed())).count()
+        let deliveries = self.deliveries.0.lock().expect("no panic");
+        deliveries
+            .values()
+            .filter(|(outcome, _)| matches!(outcome, Ok(Outcome::Decision(one)) if one.allowed()))
+            .count()
     }
 
-    /// Whether this very thread delivered it.
+    /// Whether the thread of the loop delivered it.
     fn is_ours(&self, ticket: u64) -> bool {
-        self.letters.0.lock().expect("no panic")[&ticket].1 == std::thread::current().id()
+        self.deliveries.0.lock().expect("no panic")[&ticket].1 == std::thread::current().id()
     }
 }
 
 fn drains(servers: &Servers, url: &str) {
     let mut events = Loop::new(url, PATIENCE);
-    let watch = events.limiter.reply_poller().expect("somebody may look");
-    assert!(events.limiter.reply_poller().is_none(), "a second one looks");
+    let poller = events.limiter.reply_poller().expect("a poller");
+    assert!(events.limiter.reply_poller().is_none(), "there are two pollers");
     for key in 0..32 {
-        events.ask("10/hour", &format!("warm {key}"));
+        events.check("10/hour", &format!("warm {key}"));
     }
     events.wait(32);
-    // Whoever is answered asks again, in the call that looks.
+    // Calls that are answered are followed by new ones, within the poll.
     let first = events.next + 1;
     for number in 0..64 {
-        events.ask("50/hour", &format!("k{}", number % 16));
+        events.check("50/hour", &format!("k{}", number % 16));
     }
-    let mut asked = 64;
-    events.run(&watch, 32 + 2_000, |events| {
-        while asked < 2_000 && asked < events.answered() - 32 + 64 {
-            events.ask("50/hour", &format!("k{}", asked % 16));
-            asked += 1;
+    let mut sent = 64;
+    events.run(&poller, 32 + 2_000, |events| {
+        while sent < 2_000 && sent < events.answered() - 32 + 64 {
+            events.check("50/hour", &format!("k{}", sent % 16));
+            sent += 1;
         }
     });
     assert_eq!(events.allowed(), 32 + 16 * 50, "{}", servers.json());
@@ -117,7 +120,7 @@ fn drains(servers: &Servers, url: &str) {
 }
 
 #[test]
-fn the_loop_reads_and_each_is_counted_once() {
+fn the_loop_reads_and_each_call_is_counted_once() {
     let servers = Servers::start(Kind::Single);
     drains(&servers, servers.url());
 }
@@ -137,44 +140,45 @@ fn also_through_tls() {
 }
 
 #[test]
-fn a_loop_that_does_not_look_loses_nothing() {
+fn a_loop_that_does_not_poll_loses_nothing() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), 3 * PATIENCE);
-    let watch = events.limiter.reply_poller().expect("somebody may look");
+    let poller = events.limiter.reply_poller().expect("a poller");
     for count in 1..=20 {
-        events.ask("100/hour", "k");
+        events.check("100/hour", "k");
         events.wait(count);
     }
-    // A late answer, too: the thread comes to see as long as one is under way.
+    // A late answer too: the engine's thread reads as long as a call is in flight.
     servers.stop(0);
-    events.ask("100/hour", "k");
+    events.check("100/hour", "k");
     std::thread::sleep(Duration::from_millis(200));
     servers.cont(0);
     events.wait(21);
     assert_eq!(events.allowed(), 21);
-    drop(watch);
-    events.ask("100/hour", "k");
+    drop(poller);
+    events.check("100/hour", "k");
     events.wait(22);
     assert!((1..=22).all(|ticket| !events.is_ours(ticket)));
-    assert!(events.limiter.reply_poller().is_some(), "nobody may look again");
+    assert!(events.limiter.reply_poller().is_some(), "no new poller");
 }
 
-/// The reading goes to and fro while somebody asks: nothing is left lying that only the thread could send or read.
+/// The loop and the engine's thread take turns in reading, while calls are made: no call waits that only the thread could
+/// send or read.
 #[test]
-fn who_looks_and_lets_go_leaves_nothing() {
+fn a_poller_that_is_dropped_leaves_no_call_behind() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), 3 * PATIENCE);
     for round in 0..100 {
-        let watch = events.limiter.reply_poller().expect("somebody may look");
-        events.ask("1000000/hour", "k");
+        let poller = events.limiter.reply_poller().expect("a poller");
+        events.check("1000000/hour", "k");
         events.wait(events.next as usize);
-        // Until the thread has nothing to come for any more.
+        // Until the thread has nothing left to do.
         std::thread::sleep(Duration::from_millis(30));
-        drop(watch);
-        // While the thread is at any point of its way to sleep.
+        drop(poller);
+        // So that the thread is at any point of its way to sleep.
         let (began, pause) = (Instant::now(), Duration::from_micros(2 * round));
         while began.elapsed() < pause {}
-        events.ask("1000000/hour", "k");
+        events.check("1000000/hour", "k");
         events.wait(events.next as usize);
     }
 }
@@ -183,70 +187,71 @@ fn who_looks_and_lets_go_leaves_nothing() {
 fn a_server_that_goes_away_is_noticed_and_found_again() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), Duration::from_secs(2));
-    let watch = events.limiter.reply_poller().expect("somebody may look");
-    events.ask("100/hour", "k");
-    events.run(&watch, 1, |_| {});
+    let poller = events.limiter.reply_poller().expect("a poller");
+    events.check("100/hour", "k");
+    events.run(&poller, 1, |_| {});
     servers.kill(0);
-    let lost = events.ask("100/hour", "k");
-    events.run(&watch, 2, |_| {});
-    let error = events.letters.0.lock().expect("no panic").remove(&lost).expect("an answer").0.expect_err("an error");
+    let lost = events.check("100/hour", "k");
+    events.run(&poller, 2, |_| {});
+    let error =
+        events.deliveries.0.lock().expect("no panic").remove(&lost).expect("an answer").0.expect_err("an error");
     assert!(matches!(error.kind(), ErrorKind::StoreUnavailable | ErrorKind::StoreTimeout), "{error}");
     servers.start_again(0);
     let began = Instant::now();
     loop {
-        let ticket = events.ask("100/hour", "k");
-        events.run(&watch, 2, |_| {});
-        if events.letters.0.lock().expect("no panic").remove(&ticket).expect("an answer").0.is_ok() {
+        let ticket = events.check("100/hour", "k");
+        events.run(&poller, 2, |_| {});
+        if events.deliveries.0.lock().expect("no panic").remove(&ticket).expect("an answer").0.is_ok() {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "the server was not found again");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let ticket = events.ask("100/hour", "k");
-    events.run(&watch, 2, |_| {});
-    assert!(events.letters.0.lock().expect("no panic").contains_key(&ticket));
+    let ticket = events.check("100/hour", "k");
+    events.run(&poller, 2, |_| {});
+    assert!(events.deliveries.0.lock().expect("no panic").contains_key(&ticket));
 }
 
 #[test]
-fn memory_is_nothing_to_look_for() {
+fn memory_has_no_poller() {
     assert!(Limiter::builder().build_async().expect("a limiter").reply_poller().is_none());
 }
 
-/// Another loop asks too: nobody's answer is to depend on when this one looks.
+/// A second loop uses the limiter: no answer may depend on when the first one polls.
 #[test]
-fn who_is_told_not_to_look_has_nothing_to_look_for() {
+fn a_poller_that_is_switched_off_never_becomes_readable() {
     let servers = Servers::start(Kind::Single);
     let mut events = Loop::new(servers.url(), PATIENCE);
-    let watch = events.limiter.reply_poller().expect("somebody may look");
-    let is_told = |watch: &ReplyPoller| {
-        let mut files = [PollFd::new(watch, PollFlags::IN)];
+    let poller = events.limiter.reply_poller().expect("a poller");
+    let is_readable = |poller: &ReplyPoller| {
+        let mut files = [PollFd::new(poller, PollFlags::IN)];
         poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a poll") > 0
     };
-    // Whether it was ever told of an answer that it did not look for.
-    let told = |events: &mut Loop| {
-        let (mut told, count) = (false, events.answered() + 100);
+    // Whether the poller became readable during a hundred calls that the loop did not poll for.
+    let becomes_readable = |events: &mut Loop| {
+        let (mut readable, count) = (false, events.answered() + 100);
         while events.answered() < count {
             let before = events.answered();
-            events.ask("1000/hour", "key");
+            events.check("1000/hour", "key");
             let began = Instant::now();
             while events.answered() == before {
-                told |= is_told(&watch);
+                readable |= is_readable(&poller);
                 assert!(began.elapsed() < PATIENCE);
             }
         }
-        told
+        readable
     };
-    assert!(told(&mut events), "it is told, and the thread comes later");
+    assert!(becomes_readable(&mut events), "it becomes readable, and the thread reads later");
     events.limiter.read_on_threads();
-    // The thread may hear of that after the next call.
-    told(&mut events);
-    assert!(!told(&mut events));
-    // Somebody else may look now; who looked before changes nothing when it goes.
-    let other = events.limiter.reply_poller().expect("nobody looks");
-    drop(watch);
+    // The thread may notice that only after the next call.
+    becomes_readable(&mut events);
+    assert!(!becomes_readable(&mut events));
+    // Another poller is possible now; dropping the old one changes nothing.
+    let other = events.limiter.reply_poller().expect("another poller");
+    drop(poller);
     assert!(events.limiter.reply_poller().is_none());
     let count = events.answered() + 1;
-    let ticket = events.ask("1000/hour", "key");
+    let ticket = events.check("1000/hour", "key");
     events.run(&other, count, |_| {});
     assert!(events.answered() == count, "{ticket} is answered");
 }

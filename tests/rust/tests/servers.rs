@@ -16,7 +16,7 @@ fn ping(port: u16) -> std::io::Result<String> {
 }
 
 #[test]
-fn starts_obeys_and_leaves_nothing() {
+fn servers_start_follow_commands_and_leave_nothing() {
     let servers = Servers::start_with(Kind::Single, json!({"databases": 2}));
     let port = servers.port(0);
     assert_eq!(servers.url(), format!("redis://127.0.0.1:{port}/0"));
@@ -42,6 +42,6 @@ fn starts_obeys_and_leaves_nothing() {
 
 #[test]
 #[should_panic(expected = "unknown option 'tsl'")]
-fn says_why_it_cannot_start() {
+fn the_panic_says_why_a_server_cannot_start() {
     let _ = Servers::start_with(Kind::Single, json!({"tsl": true}));
 }

@@ -1,4 +1,4 @@
-//! What is left in Redis: which keys, in which slot, which bytes, and for how long.
+//! What is stored in Redis: which keys, in which slot, which bytes, and for how long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -19,7 +19,7 @@ const START: u64 = 1_704_067_200_000_000;
 const ALL_NINE: &str = "fixed-window 5/minute; calendar-window 5/minute; sliding-log 5/minute; 5/minute; \
     sliding-counter 5/minute; token-bucket 5/minute; gcra 5/minute; leaky-bucket 5/minute; concurrency 5";
 
-/// One server, and one connection beside the limiters', for all tests here.
+/// One server for all tests here, with a connection besides those of the limiters.
 static SERVER: LazyLock<(Servers, Mutex<Connection>)> = LazyLock::new(|| {
     let servers = Servers::start(Kind::Single);
     let client = redis::Client::open(servers.url()).expect("a URL");
@@ -27,7 +27,7 @@ static SERVER: LazyLock<(Servers, Mutex<Connection>)> = LazyLock::new(|| {
     (servers, Mutex::new(connection))
 });
 
-fn ask<T: redis::FromRedisValue>(command: &redis::Cmd) -> T {
+fn query<T: redis::FromRedisValue>(command: &redis::Cmd) -> T {
     let mut connection = SERVER.1.lock().unwrap_or_else(PoisonError::into_inner);
     command.query(&mut connection).expect("an answer")
 }
@@ -67,20 +67,20 @@ impl Stored {
     }
 
     fn keys(&self) -> BTreeSet<Vec<u8>> {
-        ask(redis::cmd("KEYS").arg(format!("{}*", self.prefix)))
+        query(redis::cmd("KEYS").arg(format!("{}*", self.prefix)))
     }
 
-    /// Every key with its bytes.
+    /// Every key with its serialized value.
     fn bytes(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        self.keys().into_iter().map(|key| (key.clone(), ask(redis::cmd("DUMP").arg(key)))).collect()
+        self.keys().into_iter().map(|key| (key.clone(), query(redis::cmd("DUMP").arg(key)))).collect()
     }
 
-    /// Every key with the milliseconds it has left.
+    /// Every key with its time to live in milliseconds.
     fn lives(&self) -> BTreeMap<Vec<u8>, i64> {
-        self.keys().into_iter().map(|key| (key.clone(), ask(redis::cmd("PTTL").arg(key)))).collect()
+        self.keys().into_iter().map(|key| (key.clone(), query(redis::cmd("PTTL").arg(key)))).collect()
     }
 
-    /// When everything but a block has lost its meaning, in microseconds from now.
+    /// When everything except a block has lost its meaning, in microseconds from now.
     fn meaning(&self, policy: &Policy) -> u64 {
         let peek = self.limiter.peek(policy, "key", 1).expect("a peek");
         peek.limits().map(|limit| limit.reset_after.as_micros() as u64).max().unwrap_or(0)
@@ -98,19 +98,19 @@ proptest! {
     #[test]
     fn a_denial_leaves_every_byte(
         policy in strategies::policy(&Algorithm::ALL, 3, strategies::plain())
-            .prop_filter("a bucket with initial begins with the first denial", |policy| {
+            .prop_filter("a bucket with initial starts with the first denial", |policy| {
                 policy.limits().iter().all(|limit| limit.initial().is_none_or(|initial| initial == limit.capacity()))
             }),
-        before in proptest::collection::vec((strategies::pace(), 1u64..6), 0..20),
-        later in proptest::collection::vec((strategies::pace(), 1u64..50), 1..6),
+        before in proptest::collection::vec((strategies::pause(), 1u64..6), 0..20),
+        later in proptest::collection::vec((strategies::pause(), 1u64..50), 1..6),
     ) {
         let mut stored = Stored::new();
-        for (pace, cost) in before {
-            stored.pass(pace);
+        for (pause, cost) in before {
+            stored.pass(pause);
             stored.check(&policy, cost);
         }
-        for (pace, cost) in later {
-            stored.pass(pace);
+        for (pause, cost) in later {
+            stored.pass(pause);
             let bytes = stored.bytes();
             stored.limiter.peek(&policy, "key", cost).expect("a peek");
             prop_assert_eq!(&stored.bytes(), &bytes, "a peek");
@@ -127,15 +127,15 @@ proptest! {
     #[test]
     fn every_key_ends_within_a_second_after_its_meaning(
         policy in strategies::policy(&Algorithm::ALL, 3, strategies::any_options())
-            .prop_filter("a bucket with initial means something for as long again", |policy| {
+            .prop_filter("a bucket with initial keeps its meaning for longer", |policy| {
                 policy.limits().iter().all(|limit| limit.initial().is_none_or(|initial| initial == limit.capacity()))
             }),
-        actions in proptest::collection::vec((strategies::pace(), strategies::any_action()), 1..15),
+        actions in proptest::collection::vec((strategies::pause(), strategies::any_action()), 1..15),
     ) {
         let mut stored = Stored::new();
         let mut blocked_until = 0;
-        for (pace, action) in actions {
-            stored.pass(pace);
+        for (pause, action) in actions {
+            stored.pass(pause);
             let began = Instant::now();
             let limiter = &stored.limiter;
             match action {
@@ -158,7 +158,7 @@ proptest! {
                 }
                 _ => continue,
             }
-            // A denied check of this policy blocks; its time is not known here.
+            // A denied check of this policy begins a block, whose end is not known here.
             if policy.options().block_for.is_some() {
                 continue;
             }
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(cases(12))]
 
     #[test]
-    fn a_long_log_says_what_the_model_says(
+    fn a_long_log_answers_as_the_model_does(
         count in 150u64..400,
         twin in prop_oneof![Just(""), Just("; sliding-log 500/10s"), Just("; sliding-log 250/9s; gcra 1000/s")],
         actions in proptest::collection::vec((0u64..60_000, 0u8..100, 1u64..4, 1u64..200), 300..500),
@@ -212,8 +212,8 @@ proptest! {
         let mut stored = Stored::new();
         let mut model = Model::new(START);
         let mut policy = policy(&format!("sliding-log {count}/10s{twin}"), Options::default());
-        for (pace, kind, cost, many) in actions {
-            stored.pass(if kind == 0 { pace * 100 } else { pace });
+        for (pause, kind, cost, many) in actions {
+            stored.pass(if kind == 0 { pause * 100 } else { pause });
             model.set(stored.now);
             match kind {
                 0..=1 => {
@@ -281,11 +281,11 @@ fn chunks_of_a_log_and_journals_end_too() {
     let journal = format!("{}:j:", stored.prefix).into_bytes();
     let after = stored.bytes();
     for (key, bytes) in bytes {
-        assert_eq!(key.starts_with(&journal), after[&key] != bytes, "only the journal notes a denial");
+        assert_eq!(key.starts_with(&journal), after[&key] != bytes, "only the journal records a denial");
     }
     stored.limiter.refund(&policy, "key", 250).expect("a refund");
-    assert!(!stored.keys().iter().any(|key| !key[stored.prefix.len()..].starts_with(b":")), "the value is gone");
-    assert!(stored.lives().values().all(|life| (1..=11_000).contains(life)), "and the rest goes");
+    assert!(!stored.keys().iter().any(|key| !key[stored.prefix.len()..].starts_with(b":")), "the value is removed");
+    assert!(stored.lives().values().all(|life| (1..=11_000).contains(life)), "and the rest expires");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_lost_expiry_changes_no_answer() {
     for round in 0..3 {
         assert!(!stored.check(&policy, 1).allowed());
         for key in stored.keys() {
-            let _: i64 = ask(redis::cmd("PERSIST").arg(key));
+            let _: i64 = query(redis::cmd("PERSIST").arg(key));
         }
         // Past every limit and the block.
         stored.pass(3_600_000_000);
@@ -316,7 +316,7 @@ fn nothing_is_written_outside_the_prefix() {
     let limiter = limiter.build().expect("a limiter");
     let noted = policy(ALL_NINE, Options { journal: 3, ..Options::default() });
     for key in ["a", "b", ""] {
-        let options = CheckOptions { meta: Some(b"words".to_vec()), ..CheckOptions::default() };
+        let options = CheckOptions { meta: Some(b"metadata".to_vec()), ..CheckOptions::default() };
         limiter.check_with(&noted, key, &options).expect("a check");
         limiter.block(&noted, key, Duration::from_secs(9)).expect("a block");
     }

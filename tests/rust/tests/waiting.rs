@@ -36,15 +36,15 @@ fn waiters_are_admitted_one_at_a_time_in_the_order_they_came() {
             let (waiter, sender) = (limiter.clone(), sender.clone());
             waiters.push(std::thread::spawn(move || {
                 let decision = waiter.acquire("gcra 1/s", "k", 1, None).expect("a decision");
-                sender.send((number, decision.allowed(), decision.at())).expect("somebody listens");
+                sender.send((number, decision.allowed(), decision.at())).expect("the receiver lives");
             }));
-            // The next one comes when this one stands in the line.
+            // The next caller comes when this one waits in the queue.
             while limiter.waiting("gcra 1/s", "k") <= number {
                 std::thread::yield_now();
             }
         }
         for expected in 0..5 {
-            assert!(admitted.try_recv().is_err(), "nobody is admitted before time has passed");
+            assert!(admitted.try_recv().is_err(), "none is admitted before time has passed");
             clock.advance(Duration::from_secs(1));
             let (number, allowed, at) = admitted.recv().expect("one is admitted");
             assert_eq!((number, allowed, at), (expected, true, clock.now()), "{url}");
@@ -65,10 +65,10 @@ fn a_wait_that_cannot_end_in_time_is_denied_at_once() {
 }
 
 #[test]
-fn who_gives_up_behind_others_is_told_a_wait_that_counts_them() {
+fn a_caller_that_gives_up_behind_others_is_told_a_wait_that_counts_them() {
     let (_redis, urls) = stores();
     for url in urls {
-        // After two seconds the first still waits for its five units, though there is room for one.
+        // After two seconds the first caller still waits for its five units, though there is room for one.
         for (policy, used, wait) in
             [("gcra 1/s burst 5", 5, 4), ("sliding-log 6/10s", 2, 8), ("fixed-window 5/10s", 5, 18)]
         {
@@ -96,7 +96,7 @@ fn who_gives_up_behind_others_is_told_a_wait_that_counts_them() {
 }
 
 #[test]
-fn what_is_given_back_wakes_who_waits() {
+fn a_refund_wakes_a_waiting_caller() {
     let clock = clock();
     let limiter = limiter("memory://", &clock);
     limiter.check("1/day", "k").expect("a decision");
@@ -126,7 +126,7 @@ async fn tasks_wait_as_threads_do_and_may_give_up() {
     while limiter.waiting("gcra 1/s", "k") < 3 {
         tokio::task::yield_now().await;
     }
-    // Who gives up leaves the line without a trace.
+    // A caller that gives up leaves the queue.
     second.abort();
     assert!(second.await.is_err());
     clock.advance(Duration::from_secs(1));
@@ -137,7 +137,7 @@ async fn tasks_wait_as_threads_do_and_may_give_up() {
 }
 
 #[test]
-fn a_hold_is_given_back_when_it_is_dropped_also_by_a_panic() {
+fn a_hold_is_released_when_it_is_dropped_also_by_a_panic() {
     let (_redis, urls) = stores();
     for url in urls {
         let clock = clock();
@@ -148,26 +148,26 @@ fn a_hold_is_given_back_when_it_is_dropped_also_by_a_panic() {
         let panicked = std::thread::spawn(move || {
             let _second = holder.hold(policy, "k", 1).expect("an answer").held().expect("room");
             assert!(holder.hold(policy, "k", 1).expect("an answer").held().is_none(), "it is full");
-            std::panic::panic_any("the holder dies");
+            std::panic::panic_any("the holder panics");
         });
         assert!(panicked.join().is_err());
         assert_eq!(limiter.peek(policy, "k", 1).expect("a peek").limits().next().map(|limit| limit.remaining), Some(1));
         drop(first);
         let left: Vec<u64> =
             limiter.peek(policy, "k", 1).expect("a peek").limits().map(|limit| limit.remaining).collect();
-        assert_eq!(left, [2, 98], "holds come back, the window's units do not ({url})");
+        assert_eq!(left, [2, 98], "units of the hold come back, those of the window do not ({url})");
     }
 }
 
 #[test]
-fn a_hold_renews_itself_and_one_that_nobody_renews_ends_with_its_ttl() {
+fn a_hold_renews_itself_and_an_unrenewed_one_ends_with_its_ttl() {
     let (_redis, urls) = stores();
     for url in urls {
         let clock = clock();
         let limiter = limiter(&url, &clock);
         let hold = limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").held().expect("room");
-        // A check takes a hold that nobody renews, as if its process had died.
-        limiter.check("concurrency 1 ttl 30s", "nobody's").expect("a decision");
+        // A check takes a hold that is never renewed, as if its process had died.
+        limiter.check("concurrency 1 ttl 30s", "unrenewed").expect("a decision");
         for _ in 0..12 {
             clock.advance(Duration::from_secs(10));
             assert!(
@@ -175,7 +175,7 @@ fn a_hold_renews_itself_and_one_that_nobody_renews_ends_with_its_ttl() {
                 "still held ({url})"
             );
         }
-        let free = limiter.hold("concurrency 1 ttl 30s", "nobody's", 1).expect("an answer").held();
+        let free = limiter.hold("concurrency 1 ttl 30s", "unrenewed", 1).expect("an answer").held();
         assert!(free.is_some(), "its ttl is over ({url})");
         drop(hold);
         assert!(
