@@ -1,5 +1,5 @@
-//! Failovers under load: over the whole run no more is admitted than the limit, and what the old primary had admitted
-//! without the new one having heard of it. That number is taken from the servers' own data, and printed.
+//! Failovers under load: the whole run admits no more than the limit and the admissions of the old primary that were not
+//! replicated. Their number is taken from the data of the servers, and printed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,50 +8,51 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::wait::{SetOnDrop, wait_until};
 
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// Reached in every run, and not before the failover begins. No run outlives the window.
+/// Every run reaches it, but only after the failover has begun. No run outlives the window.
 const LIMIT: u64 = 10_000;
 const POLICY: &str = "fixed-window 10000/day";
-/// Admissions before anything happens …
+/// Admissions before the failover …
 const BEFORE: u64 = 1_000;
-/// … and those of which no replica hears, where its link is cut.
-const UNHEARD: u64 = 300;
+/// … and those that are not replicated, where the link is cut.
+const UNREPLICATED: u64 = 300;
 const THREADS: usize = 6;
 const TASKS: usize = 10;
-/// So long only where something is broken.
+/// Nothing takes this long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What makes a replica the primary.
+/// The cause of a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// The primary is killed.
     Killed,
-    /// Somebody orders it, and the primary lives on as a replica.
+    /// A command orders it, and the primary becomes a replica.
     Ordered,
 }
 
-/// An admission: when it was asked for, and which one it was to the server that answered.
+/// An admission: when the call began, and the number of the unit according to the server that answered.
 #[derive(Debug, Clone, Copy)]
 struct Admission {
     began: Instant,
     number: u64,
 }
 
-/// What the callers heard.
+/// The answers of all calls.
 #[derive(Default)]
-struct Heard {
+struct Answers {
     admissions: Mutex<Vec<Admission>>,
     admitted: AtomicU64,
-    /// Nobody knows whether these were counted.
+    /// These may have been counted.
     unanswered: AtomicU64,
-    /// When the newest call began that was denied.
+    /// When the newest denied call began.
     denied: Mutex<Option<Instant>>,
     over: AtomicBool,
 }
 
-impl Heard {
-    fn note(&self, began: Instant, answer: &Result<Decision>) {
+impl Answers {
+    fn record(&self, began: Instant, answer: &Result<Decision>) {
         let Ok(decision) = answer else {
             self.unanswered.fetch_add(1, Ordering::Relaxed);
             return;
@@ -76,29 +77,20 @@ impl Heard {
     }
 }
 
-/// The first unit that was admitted twice.
+/// The lowest number of a unit that was admitted twice.
 fn admitted_twice<'a>(admissions: impl Iterator<Item = &'a Admission>) -> Option<u64> {
     let mut numbers: Vec<u64> = admissions.map(|admission| admission.number).collect();
     numbers.sort_unstable();
     numbers.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
-/// Whatever happens, the callers end.
-struct Ends<'a>(&'a Heard);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.over.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Threads and tasks that ask about one key until it is over.
-fn load<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, limiter: &'scope Limiter, heard: &'scope Heard) {
+/// Threads and tasks that check one key until the run is over.
+fn load<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, limiter: &'scope Limiter, answers: &'scope Answers) {
     for _ in 0..THREADS {
         scope.spawn(|| {
-            while heard.goes_on() {
+            while answers.goes_on() {
                 let began = Instant::now();
-                heard.note(began, &limiter.check(POLICY, "key"));
+                answers.record(began, &limiter.check(POLICY, "key"));
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
@@ -107,9 +99,9 @@ fn load<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, limiter: &'scope 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let tasks = limiter.to_async();
         let each = async || {
-            while heard.goes_on() {
+            while answers.goes_on() {
                 let began = Instant::now();
-                heard.note(began, &tasks.check(POLICY, "key").await);
+                answers.record(began, &tasks.check(POLICY, "key").await);
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
@@ -126,33 +118,29 @@ fn load<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, limiter: &'scope 
 }
 
 #[track_caller]
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until(PATIENCE, what, holds);
 }
 
-/// Servers with one key that matters.
-struct Stage {
+/// The servers and their one key.
+struct ReplicatedKey {
     servers: Servers,
     /// The servers that may hold the key; the primary is the first.
     nodes: Vec<usize>,
     key: Vec<u8>,
-    /// Tells what a value means.
+    /// A server of its own, on which a copied value is read.
     reader: Servers,
 }
 
-impl Stage {
-    fn set(kind: Kind, cause: Cause, heard: &Heard) -> (Self, Limiter) {
-        // Where a failover is ordered a busy machine is not to bring about another.
+impl ReplicatedKey {
+    fn set(kind: Kind, cause: Cause, answers: &Answers) -> (Self, Limiter) {
+        // Where a failover is ordered, a busy machine must not cause a second one.
         let patience = if cause == Cause::Killed { 1_000 } else { 5_000 };
         let servers = Servers::start_with(kind, json!({"down_after_ms": patience}));
         let reader = Servers::start(Kind::Single);
         let builder = Limiter::builder().store(servers.url()).timeout(TIMEOUT).deny_cache(Duration::ZERO);
         let limiter = builder.on_store_error(OnStoreError::Raise).build().expect("a limiter");
-        heard.note(Instant::now(), &limiter.check(POLICY, "key"));
+        answers.record(Instant::now(), &limiter.check(POLICY, "key"));
         let primaries = if kind == Kind::Cluster { 3 } else { 1 };
         let keys = |node: usize| -> Vec<Vec<u8>> {
             redis::cmd("KEYS").arg("tg*").query(&mut servers.connection(node)).expect("its keys")
@@ -161,18 +149,18 @@ impl Stage {
         let (primary, key) = found.expect("some primary has the key");
         let port = servers.port(primary);
         let follows = |node: &usize| {
-            let said = servers.command(*node, &["INFO", "replication"]);
-            said.as_str().expect("text").lines().any(|line| line == format!("master_port:{port}"))
+            let reply = servers.command(*node, &["INFO", "replication"]);
+            reply.as_str().expect("text").lines().any(|line| line == format!("master_port:{port}"))
         };
         let others = if kind == Kind::Cluster { 3..6 } else { 1..3 };
         let mut nodes = vec![primary];
         nodes.extend(others.filter(follows));
-        assert!(nodes.len() > 1, "somebody follows");
+        assert!(nodes.len() > 1, "a replica");
         (Self { servers, nodes, key, reader }, limiter)
     }
 
     fn is_primary(&self, node: usize) -> bool {
-        // Who demotes a server ends its connections.
+        // A server that is demoted ends its connections.
         let url = {
             let (user, password) = self.servers.control();
             format!("redis://{user}:{password}@127.0.0.1:{}", self.servers.port(node))
@@ -190,7 +178,7 @@ impl Stage {
     /// How many units a server has stored.
     fn units(&self, node: usize) -> u64 {
         let mut connection = self.servers.connection(node);
-        // A node of a cluster only then speaks of what it copies; others do not know the word.
+        // A replica in a cluster serves reads only after this; other servers reject the command.
         let _: redis::RedisResult<()> = redis::cmd("READONLY").query(&mut connection);
         let value: Option<Vec<u8>> = redis::cmd("GET").arg(&self.key).query(&mut connection).expect("its value");
         let Some(value) = value else { return 0 };
@@ -199,19 +187,19 @@ impl Stage {
         LIMIT - reader.peek(POLICY, "key", 1).expect("a peek").remaining()
     }
 
-    /// What a replica has stored, which does not become more while it is one whose link is gone.
+    /// How many units a replica has stored. The number is final while the link to its primary is down.
     fn units_of_replica(&self, node: usize) -> u64 {
         until("its link is gone", || {
-            let said = self.servers.command(node, &["INFO", "replication"]);
-            said.as_str().expect("text").contains("master_link_status:down")
+            let reply = self.servers.command(node, &["INFO", "replication"]);
+            reply.as_str().expect("text").contains("master_link_status:down")
         });
         let units = self.units(node);
-        assert!(!self.is_primary(node), "it was promoted while it was looked at");
+        assert!(!self.is_primary(node), "it was promoted while it was read");
         units
     }
 
-    /// From now on a server hears nothing from a primary: it cannot log in there.
-    fn deafen(&self, node: usize) {
+    /// Cuts the replication to a server: it cannot log in to its primary any more.
+    fn cut_replication(&self, node: usize) {
         self.servers.command(node, &["CONFIG", "SET", "masterauth", "wrong"]);
         self.servers.command(node, &["CLIENT", "KILL", "TYPE", "master"]);
     }
@@ -224,67 +212,67 @@ impl Stage {
     }
 }
 
-/// One failover under load. `order` is the command that orders one; `cut` makes sure that the new primary has not heard
-/// of all that the old one admitted.
+/// One failover under load. `order` is the command that orders it; with `cut`, some admissions of the old primary are not
+/// replicated.
 fn fails_over(kind: Kind, cause: Cause, order: &[&str], cut: bool) -> u64 {
-    let heard = Heard::default();
-    let (stage, limiter) = Stage::set(kind, cause, &heard);
-    let (old, others) = (stage.nodes[0], &stage.nodes[1..]);
-    let admitted = || heard.admitted.load(Ordering::Relaxed);
+    let answers = Answers::default();
+    let (replicated, limiter) = ReplicatedKey::set(kind, cause, &answers);
+    let (old, others) = (replicated.nodes[0], &replicated.nodes[1..]);
+    let admitted = || answers.admitted.load(Ordering::Relaxed);
     let (mut has, mut lost) = (Vec::new(), 0);
     std::thread::scope(|scope| {
-        let _ends = Ends(&heard);
-        load(scope, &limiter, &heard);
+        let _stop = SetOnDrop(&answers.over);
+        load(scope, &limiter, &answers);
         until("there is load", || admitted() >= BEFORE);
         if cut {
-            others.iter().for_each(|node| stage.deafen(*node));
-            has = others.iter().map(|node| stage.units_of_replica(*node)).collect();
+            others.iter().for_each(|node| replicated.cut_replication(*node));
+            has = others.iter().map(|node| replicated.units_of_replica(*node)).collect();
             let now = admitted();
-            until("some admissions are unheard of", || admitted() >= now + UNHEARD);
+            until("some admissions are not replicated", || admitted() >= now + UNREPLICATED);
         }
         assert!(admitted() < LIMIT, "the limit was reached before anything happened");
-        let promoted = || others.iter().position(|node| stage.is_primary(*node));
+        let promoted = || others.iter().position(|node| replicated.is_primary(*node));
         match cause {
             Cause::Killed => {
-                stage.servers.kill(old);
+                replicated.servers.kill(old);
                 let killed = Instant::now();
-                // Nobody is promoted before the old one has been missed for a second: by then all calls that it answered
-                // have ended.
+                // A replica is promoted after the primary has been gone for a second. By then all calls that it answered have
+                // ended.
                 std::thread::sleep(TIMEOUT);
-                has = others.iter().map(|node| stage.units_of_replica(*node)).collect();
+                has = others.iter().map(|node| replicated.units_of_replica(*node)).collect();
                 until("a replica is promoted", || promoted().is_some());
-                let had = has[promoted().expect("somebody")];
+                let had = has[promoted().expect("a primary")];
                 let promoted = Instant::now();
-                until("the new primary has admitted all there is", || heard.denied_after(promoted));
-                let admissions = heard.admissions.lock().unwrap_or_else(PoisonError::into_inner);
+                until("the new primary has admitted all there is", || answers.denied_after(promoted));
+                let admissions = answers.admissions.lock().unwrap_or_else(PoisonError::into_inner);
                 let of_old = admissions.iter().filter(|admission| admission.began < killed);
                 lost = of_old.filter(|admission| admission.number > had).count() as u64;
             }
             Cause::Ordered => {
-                // As a replica it shall keep what it admitted.
-                stage.servers.command(old, &["CONFIG", "SET", "masterauth", "wrong"]);
+                // As a replica it must keep its data.
+                replicated.servers.command(old, &["CONFIG", "SET", "masterauth", "wrong"]);
                 let ordered = Instant::now();
-                stage.order(order);
+                replicated.order(order);
                 until("a replica is promoted", || promoted().is_some());
-                until("the old primary knows", || !stage.is_primary(old));
+                until("the old primary knows", || !replicated.is_primary(old));
                 let demoted = Instant::now();
-                let of_old = stage.units_of_replica(old);
-                until("the new primary has admitted all there is", || heard.denied_after(demoted));
-                let admissions = heard.admissions.lock().unwrap_or_else(PoisonError::into_inner);
+                let of_old = replicated.units_of_replica(old);
+                until("the new primary has admitted all there is", || answers.denied_after(demoted));
+                let admissions = answers.admissions.lock().unwrap_or_else(PoisonError::into_inner);
                 let before = admissions.iter().filter(|admission| admission.began < ordered);
                 assert_eq!(admitted_twice(before), None, "by the old primary");
                 let after = admissions.iter().filter(|admission| admission.began > demoted);
                 assert_eq!(admitted_twice(after), None, "by the new primary");
-                // Where nothing was cut, the new primary went on from where the old one was, or some were admitted by both.
+                // Where nothing was cut, the new primary continued from the data of the old one, or both admitted some units.
                 let had = match promoted() {
-                    Some(who) if cut => has[who],
+                    Some(node) if cut => has[node],
                     _ => admitted_twice(admissions.iter()).map_or(of_old, |first| first - 1),
                 };
                 lost = of_old.saturating_sub(had);
             }
         }
     });
-    let (admitted, unanswered) = (admitted(), heard.unanswered.into_inner());
+    let (admitted, unanswered) = (admitted(), answers.unanswered.into_inner());
     println!(
         "{kind:?}, {cause:?}{}: {admitted} admitted by a limit of {LIMIT}, {lost} that were not replicated, {unanswered} \
          calls without an answer",
@@ -293,7 +281,7 @@ fn fails_over(kind: Kind, cause: Cause, order: &[&str], cut: bool) -> u64 {
     assert!(admitted <= LIMIT + lost, "{admitted} were admitted: over {LIMIT} by more than the {lost} that were lost");
     assert!(admitted + unanswered >= LIMIT, "only {admitted} were admitted, and {unanswered} calls had no answer");
     if cut {
-        assert!(lost >= UNHEARD, "only {lost} were lost: the link was not cut");
+        assert!(lost >= UNREPLICATED, "only {lost} were lost: the link was not cut");
     }
     lost
 }
@@ -319,7 +307,7 @@ fn a_cluster_replaces_a_primary_that_was_killed() {
 
 #[test]
 fn a_cluster_is_told_to_fail_over() {
-    // The old primary waits until the new one has everything.
+    // The old primary waits until the new one has all data.
     assert_eq!(fails_over(Kind::Cluster, Cause::Ordered, &["CLUSTER", "FAILOVER"], false), 0);
     fails_over(Kind::Cluster, Cause::Ordered, &["CLUSTER", "FAILOVER", "FORCE"], true);
 }

@@ -1,4 +1,4 @@
-//! A store that does not answer is not asked, and is asked again as soon as it does.
+//! A store that does not answer is called no more until it answers again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,15 +11,15 @@ use tidegate_tests::servers::{Kind, Servers};
 
 use super::{ChangeLog, builder, soon};
 
-/// The contract's word: recovery takes less than a second.
+/// The contract promises recovery within a second.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-fn ask(limiter: &Limiter) -> Source {
+fn source_of_a_check(limiter: &Limiter) -> Source {
     limiter.check("1000000/hour", "k").expect("a decision").source()
 }
 
 #[test]
-fn three_failures_in_a_row_and_nobody_waits_any_more() {
+fn after_three_failures_in_a_row_no_call_waits() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let changes = ChangeLog::default();
@@ -47,7 +47,7 @@ fn three_failures_in_a_row_and_nobody_waits_any_more() {
         let counters = limiter.counters();
         assert_eq!((counters.asked, counters.withheld, counters.lost), (asked, 1_000, 1));
         assert_eq!((counters.store_timeout, counters.store_unavailable), (3, 0));
-        soon("it is told", || changes.states() == ["lost"]);
+        soon("the change is reported", || changes.states() == ["lost"]);
         let change = changes.all().remove(0);
         assert!(change.sentence.contains("did not answer"), "{change:?}");
         assert!(change.since <= SystemTime::now());
@@ -55,17 +55,17 @@ fn three_failures_in_a_row_and_nobody_waits_any_more() {
 }
 
 #[test]
-fn an_answer_in_between_begins_the_count_anew() {
+fn an_answer_in_between_restarts_the_count() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let proxy = Proxy::to(server.port(0));
         let limiter = builder(&format!("redis://127.0.0.1:{}", proxy.port())).build().expect("a limiter");
         for _ in 0..4 {
             proxy.set(Condition::DropReplies);
-            let sources = [ask(&limiter), ask(&limiter)];
+            let sources = [source_of_a_check(&limiter), source_of_a_check(&limiter)];
             assert_eq!(sources, [Source::Fallback; 2]);
             proxy.set(Condition::Healthy);
-            soon("it answers", || ask(&limiter) == Source::Store);
+            soon("it answers", || source_of_a_check(&limiter) == Source::Store);
         }
         let counters = limiter.counters();
         assert_eq!(counters.lost, 0, "{counters:?}");
@@ -73,7 +73,7 @@ fn an_answer_in_between_begins_the_count_anew() {
 }
 
 #[test]
-fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
+fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_stop() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let changes = ChangeLog::default();
@@ -86,7 +86,7 @@ fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
                 server.stop(0)
             }
             soon("it is lost", || {
-                ask(&limiter);
+                source_of_a_check(&limiter);
                 changes.all().len() == 2 * round + 1
             });
             if round % 2 == 0 {
@@ -94,9 +94,9 @@ fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
             } else {
                 server.cont(0)
             }
-            let took = soon("it is back", || ask(&limiter) == Source::Store);
+            let took = soon("it is back", || source_of_a_check(&limiter) == Source::Store);
             assert!(took < RECOVERY, "{took:?} in round {round}");
-            soon("it is told", || changes.all().len() == 2 * round + 2);
+            soon("the change is reported", || changes.all().len() == 2 * round + 2);
         }
         assert_eq!(changes.states(), ["lost", "back"].repeat(4), "each change once");
         let counters = limiter.counters();
@@ -111,7 +111,7 @@ fn recovery_takes_less_than_a_second_after_a_kill_and_after_a_freeze() {
     });
 }
 
-/// What is asked shortly before the network is good again is never answered: nobody may wait for that.
+/// A call that began shortly before the network recovered is never answered: recovery must not wait for it.
 #[test]
 fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
     retry_if_stalled(|| {
@@ -124,30 +124,31 @@ fn recovery_takes_less_than_a_second_also_where_calls_may_take_long() {
             let limiter = limiter.build().expect("a limiter");
             let runtime = runtime();
             let tasks = limiter.to_async();
-            let ask_as_task = || runtime.block_on(tasks.check("1000000/hour", "k")).expect("a decision").source();
-            assert_eq!((ask(&limiter), ask_as_task()), (Source::Store, Source::Store));
+            let source_of_an_async_check =
+                || runtime.block_on(tasks.check("1000000/hour", "k")).expect("a decision").source();
+            assert_eq!((source_of_a_check(&limiter), source_of_an_async_check()), (Source::Store, Source::Store));
             proxy.set(condition);
             std::thread::scope(|scope| {
-                (0..3).for_each(|_| drop(scope.spawn(|| ask(&limiter))));
-                assert_eq!(ask_as_task(), Source::Fallback);
+                (0..3).for_each(|_| drop(scope.spawn(|| source_of_a_check(&limiter))));
+                assert_eq!(source_of_an_async_check(), Source::Fallback);
             });
             soon("it is lost", || changes.states() == ["lost"]);
-            // The first probes are under way.
+            // The first probes are in flight.
             std::thread::sleep(Duration::from_millis(150));
             proxy.set(Condition::Healthy);
             let began = Instant::now();
-            soon("it answers threads", || ask(&limiter) == Source::Store);
-            soon("it answers tasks", || ask_as_task() == Source::Store);
+            soon("it answers threads", || source_of_a_check(&limiter) == Source::Store);
+            soon("it answers tasks", || source_of_an_async_check() == Source::Store);
             let took = began.elapsed();
             println!("{condition:?}: back after {took:?}");
             assert!(took < RECOVERY, "{condition:?}: {took:?}");
-            soon("it is told", || changes.states() == ["lost", "back"]);
+            soon("the change is reported", || changes.states() == ["lost", "back"]);
             assert_eq!(limiter.counters().lost, 1);
         }
     });
 }
 
-/// A server that is so far away that a probe which is soon given up never finds it.
+/// A server so far away that a probe with a short timeout never reaches it.
 #[test]
 fn a_server_far_away_is_found_too() {
     retry_if_stalled(|| {
@@ -157,16 +158,16 @@ fn a_server_far_away_is_found_too() {
         let limiter = limiter.build().expect("a limiter");
         proxy.set(Condition::Refuse);
         soon("it is lost", || {
-            ask(&limiter);
+            source_of_a_check(&limiter);
             limiter.counters().lost == 1
         });
         proxy.set(Condition::Slow(Duration::from_millis(300)));
-        soon("it answers", || ask(&limiter) == Source::Store);
+        soon("it answers", || source_of_a_check(&limiter) == Source::Store);
     });
 }
 
 #[test]
-fn no_password_is_told() {
+fn no_password_is_reported() {
     retry_if_stalled(|| {
         let port = Servers::start(Kind::Single).port(0);
         let changes = ChangeLog::default();
@@ -174,36 +175,36 @@ fn no_password_is_told() {
         let builder = changes.record(builder(&url));
         assert!(!format!("{builder:?}").contains("hunter2"));
         let limiter = builder.on_store_error(OnStoreError::Raise).build().expect("a limiter");
-        let errors: Vec<_> = (0..5).map(|_| limiter.check("5/hour", "k").expect_err("nobody is there")).collect();
-        soon("it is told", || !changes.all().is_empty());
-        let words = format!("{errors:?} {:?}", changes.all());
-        assert!(words.contains("cannot be reached") && !words.contains("hunter2"), "{words}");
+        let errors: Vec<_> = (0..5).map(|_| limiter.check("5/hour", "k").expect_err("the server is gone")).collect();
+        soon("the change is reported", || !changes.all().is_empty());
+        let text = format!("{errors:?} {:?}", changes.all());
+        assert!(text.contains("cannot be reached") && !text.contains("hunter2"), "{text}");
     });
 }
 
 #[test]
-fn a_listener_may_panic_and_may_ask() {
+fn a_listener_may_panic_and_may_call_the_limiter() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let changes = ChangeLog::default();
         let known: Arc<std::sync::OnceLock<Limiter>> = Arc::default();
-        let (asks, listens) = (Arc::clone(&known), changes.clone());
+        let (limiter_of_listener, changes_of_listener) = (Arc::clone(&known), changes.clone());
         let limiter = builder(server.url()).on_change(Arc::new(move |change| {
-            listens.0.lock().expect("no panic").push(change.clone());
-            if let Some(limiter) = asks.get() {
-                ask(limiter);
+            changes_of_listener.0.lock().expect("no panic").push(change.clone());
+            if let Some(limiter) = limiter_of_listener.get() {
+                source_of_a_check(limiter);
             }
-            panic!("a listener's own trouble");
+            panic!("a panic of the listener");
         }));
         let limiter = limiter.build().expect("a limiter");
         assert!(known.set(limiter.clone()).is_ok());
         server.kill(0);
         soon("it is lost", || {
-            ask(&limiter);
+            source_of_a_check(&limiter);
             changes.states() == ["lost"]
         });
         server.start_again(0);
-        soon("it is back", || ask(&limiter) == Source::Store);
-        soon("it is told", || changes.states() == ["lost", "back"]);
+        soon("it is back", || source_of_a_check(&limiter) == Source::Store);
+        soon("the change is reported", || changes.states() == ["lost", "back"]);
     });
 }

@@ -1,4 +1,4 @@
-//! A denial is repeated without asking, exactly as long as it holds.
+//! A denial is repeated without a call to the store, exactly as long as it holds.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn denied(limiter: &Limiter, policy: &str, key: &str) -> Decision {
 }
 
 #[test]
-fn whoever_hammers_a_key_costs_the_server_a_call_a_second() {
+fn a_hammered_key_costs_the_server_one_call_a_second() {
     let server = Servers::start(Kind::Single);
     let clock = clock();
     let limiter =
@@ -33,7 +33,7 @@ fn whoever_hammers_a_key_costs_the_server_a_call_a_second() {
         for _ in 0..20 {
             let decision = limiter.check("5/hour", "k").expect("a decision");
             assert!(!decision.allowed());
-            assert_eq!(decision.reset_at(), first.reset_at(), "the moment stands still");
+            assert_eq!(decision.reset_at(), first.reset_at(), "the moment stays the same");
             assert_eq!(
                 decision.at() + decision.retry_after().expect("a time"),
                 first.at() + first.retry_after().expect("a time")
@@ -41,7 +41,7 @@ fn whoever_hammers_a_key_costs_the_server_a_call_a_second() {
         }
         clock.advance(10 * MILLI);
     }
-    // Ten seconds. One check in the last tenth of each renews what is known.
+    // Ten seconds. In the last tenth of each second one check renews the cached denial.
     let calls = scripts(&server) - before;
     assert!((9..=12).contains(&calls), "{calls} calls in ten seconds");
     assert_eq!(limiter.counters().deny_cache, 20_000 - calls);
@@ -95,7 +95,7 @@ fn a_denial_lasts_until_its_moment_and_no_longer() {
 }
 
 #[test]
-fn it_is_no_longer_than_was_set_and_a_clock_that_is_set_back_is_not_believed() {
+fn it_lasts_no_longer_than_set_and_a_clock_that_goes_back_ends_it() {
     let server = Servers::start(Kind::Single);
     let clock = clock();
     let builder = Limiter::builder().store(server.url()).timeout(PATIENT).clock(clock.clone());
@@ -107,7 +107,7 @@ fn it_is_no_longer_than_was_set_and_a_clock_that_is_set_back_is_not_believed() {
     assert_eq!(limiter.check("1/hour", "k").expect("a decision").source(), Source::Store);
     clock.advance(300 * MILLI);
     assert_eq!(limiter.check("1/hour", "k").expect("a decision").source(), Source::Store);
-    // A cost that can never fit is denied for ever, and yet asked again.
+    // A cost that can never fit is denied for ever, and still the store is called again.
     let never = limiter.check_n("1/hour", "k", 2).expect("a decision");
     assert_eq!((never.retry_after(), never.denied_for()), (None, Some(300 * MILLI)));
     let off = builder.clone().deny_cache(Duration::ZERO).build().expect("a limiter");
@@ -121,7 +121,7 @@ fn it_is_no_longer_than_was_set_and_a_clock_that_is_set_back_is_not_believed() {
 }
 
 #[test]
-fn what_changes_a_key_here_is_seen_at_once() {
+fn a_change_by_this_limiter_is_noticed_at_once() {
     let server = Servers::start(Kind::Single);
     let clock = clock();
     let limiter =
@@ -141,14 +141,14 @@ fn what_changes_a_key_here_is_seen_at_once() {
         ("unblock", |limiter, _| limiter.unblock("2/hour", "unblock").expect("no block"), Some(false)),
         ("nothing", |_, _| {}, None),
     ];
-    for (key, change, asks) in changes {
+    for (key, change, outcome) in changes {
         let first = limiter.check(policy, key).expect("a decision");
         denied(&limiter, policy, key);
         assert_eq!(limiter.check(policy, key).expect("a decision").source(), Source::DenyCache, "{key}");
         change(&limiter, &first);
         let after = limiter.check(policy, key).expect("a decision");
-        assert_eq!(after.source() == Source::Store, asks.is_some(), "{key}: {after:?}");
-        assert_eq!(after.allowed(), asks == Some(true), "{key}: {after:?}");
+        assert_eq!(after.source() == Source::Store, outcome.is_some(), "{key}: {after:?}");
+        assert_eq!(after.allowed(), outcome == Some(true), "{key}: {after:?}");
         if key == "block" {
             assert_eq!(after.retry_after(), Some(Duration::from_secs(9_000)));
         }
@@ -159,7 +159,7 @@ fn what_changes_a_key_here_is_seen_at_once() {
     limiter.check("gcra 1/s burst 10", "costs").expect("a decision");
     let later = limiter.check_n("gcra 1/s burst 10", "costs", 10).expect("a decision");
     assert_eq!(later.retry_after(), large.retry_after().map(|wait| wait + Duration::from_secs(1)));
-    // A look that finds room says that what is known is over.
+    // A peek that finds room ends the cached denial.
     denied(&limiter, policy, "peek");
     let other = Limiter::builder().store(server.url()).timeout(PATIENT).clock(clock).build().expect("another process");
     other.clear(policy, "peek").expect("a clear");
@@ -169,7 +169,7 @@ fn what_changes_a_key_here_is_seen_at_once() {
 }
 
 #[test]
-fn a_changed_policy_is_asked_anew() {
+fn a_changed_policy_calls_the_store_again() {
     let server = Servers::start(Kind::Single);
     let path = std::env::temp_dir().join(format!("tidegate-deny-{}.json", std::process::id()));
     let write = |notation: &str| {
@@ -189,7 +189,7 @@ fn a_changed_policy_is_asked_anew() {
 }
 
 #[test]
-fn policies_that_must_count_always_ask() {
+fn policies_that_must_count_always_call_the_store() {
     let server = Servers::start(Kind::Single);
     let limiter = Limiter::builder().store(server.url()).timeout(PATIENT).build().expect("a limiter");
     let base = Policy::parse("1/hour").expect("a policy");
@@ -211,13 +211,13 @@ fn policies_that_must_count_always_ask() {
         }
         assert_eq!(scripts(&server) - before, 5, "{policy}");
     }
-    // Each is remembered.
+    // The journal has every attempt.
     let policy = policies[1].clone().named("counts 1").expect("a name");
     assert_eq!(limiter.journal(&policy, "k").expect("a journal").len(), 6);
 }
 
 #[test]
-fn who_waits_is_admitted_at_the_moment_that_was_named() {
+fn a_waiting_caller_is_admitted_at_the_moment_it_was_told() {
     let server = Servers::start(Kind::Single);
     let limiter = Limiter::builder().store(server.url()).timeout(PATIENT).build().expect("a limiter");
     for policy in ["gcra 20/s burst 1", "fixed-window 2/100ms"] {
@@ -226,7 +226,7 @@ fn who_waits_is_admitted_at_the_moment_that_was_named() {
         for _ in 0..6 {
             assert!(limiter.acquire(policy, "k", 1, Some(PATIENT)).expect("a decision").allowed());
         }
-        // Each asks once when its time has come, and at most once before.
+        // Each caller checks once when its time has come, and at most once before.
         let calls = scripts(&server) - before;
         assert!(calls <= 14, "{calls} calls for six admissions of {policy}");
     }

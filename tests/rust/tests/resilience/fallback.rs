@@ -16,7 +16,7 @@ fn policy(notation: &str, choice: OnStoreError) -> Policy {
 }
 
 #[test]
-fn each_choice_is_kept_whether_the_server_is_killed_or_silent() {
+fn each_choice_holds_whether_the_server_is_killed_or_stopped() {
     retry_if_stalled(|| {
         for frozen in [false, true] {
             for tasks in [false, true] {
@@ -50,14 +50,14 @@ fn each_choice_is_kept_whether_the_server_is_killed_or_silent() {
                     assert_eq!(decision.denied_for(), None);
                     assert_eq!(decision.limits().count(), 1, "every limit is named");
 
-                    // Three of five were used before: what is known goes on.
+                    // Three of five units were used before; the usage continues.
                     let decision = limiter.check(local, "k", 1, None).expect("a decision");
                     assert_eq!((decision.allowed(), decision.source()), (round < 2, Source::Fallback), "round {round}");
-                    assert!(!decision.unavailable(), "a limit refused, the store is not to blame");
+                    assert!(!decision.unavailable(), "a limit refused, not the missing store");
                     let wait = decision.retry_after().expect("a time");
                     assert!(round < 2 || wait > Duration::from_secs(3_500) && wait <= Duration::from_secs(3_600));
                 }
-                // Who administers is told the truth, whatever the policy chose.
+                // Administrative calls fail, whatever the policy chose.
                 for policy in &policies {
                     let failures = [
                         limiter.block(policy, "k", SECOND).expect_err("it fails"),
@@ -67,7 +67,7 @@ fn each_choice_is_kept_whether_the_server_is_killed_or_silent() {
                     assert!(failures.iter().all(|error| error.kind() == kind), "{failures:?}");
                 }
                 assert_eq!(limiter.ping().expect_err("it fails").kind(), kind);
-                // The caller's own mistakes stay the caller's.
+                // Errors of the caller stay errors.
                 assert_eq!(
                     limiter.check("open", "k", 1, None).expect_err("no policy").kind(),
                     ErrorKind::PolicyUnknown
@@ -81,7 +81,7 @@ fn each_choice_is_kept_whether_the_server_is_killed_or_silent() {
 }
 
 #[test]
-fn the_limiter_chooses_for_policies_that_do_not() {
+fn the_limiters_choice_is_the_default_of_its_policies() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         server.kill(0);
@@ -110,11 +110,7 @@ fn check_all_of_different_choices() {
             assert!(!decision.allowed() && decision.unavailable());
             assert_eq!(decision.decisions().iter().map(|each| each.allowed()).collect::<Vec<_>>(), [true, false, true]);
         }
-        assert_eq!(
-            limiter.peek(&local, "k", 1).expect("a peek").remaining(),
-            5,
-            "a whole that is denied charges nothing"
-        );
+        assert_eq!(limiter.peek(&local, "k", 1).expect("a peek").remaining(), 5, "a denied check_all charges nothing");
         for left in [3, 1, 1] {
             let decision = all(&[&open, &local]).expect("a decision");
             assert_eq!(decision.source(), Source::Fallback);
@@ -125,7 +121,7 @@ fn check_all_of_different_choices() {
 }
 
 #[test]
-fn a_server_that_refuses_is_answered_for_too() {
+fn a_server_that_refuses_to_write_has_a_fallback_too() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let changes = ChangeLog::default();
@@ -143,7 +139,7 @@ fn a_server_that_refuses_is_answered_for_too() {
         assert_eq!(changes.states(), ["refusing"]);
         assert!(changes.all()[0].sentence.contains("OOM"), "{:?}", changes.all());
         limit("0");
-        // Who refused a moment ago still refuses: the word comes when it has been quiet for a second.
+        // The server may still refuse: the change is reported after a second without a refusal.
         soon("it is back", || {
             assert_eq!(check("5/hour", "other").expect("a decision").source(), Source::Store);
             changes.states() == ["refusing", "back"]
@@ -153,14 +149,14 @@ fn a_server_that_refuses_is_answered_for_too() {
 }
 
 #[test]
-fn one_bad_key_concerns_only_itself() {
+fn an_error_of_one_key_concerns_that_key_alone() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let changes = ChangeLog::default();
         let limiter = warm(changes.record(builder(server.url())).deny_cache(Duration::ZERO), false);
         let raises = policy("5/hour", Raise);
         limiter.check(&raises, "bad", 1, None).expect("a decision");
-        // All but what a ping leaves for a second.
+        // All keys except those of a ping, which live for a second.
         let swap = "for _, key in ipairs(redis.call('KEYS', '*')) do if redis.call('PTTL', key) > 60000 then \
         redis.call('DEL', key) redis.call('RPUSH', key, 'x') end end return 1";
         server.command(0, &["EVAL", swap, "0"]);
@@ -173,7 +169,7 @@ fn one_bad_key_concerns_only_itself() {
 }
 
 #[test]
-fn nothing_waits_for_a_store_that_is_lost() {
+fn no_call_waits_for_a_lost_store() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let limiter = builder(server.url()).build_async().expect("a limiter");
@@ -182,7 +178,7 @@ fn nothing_waits_for_a_store_that_is_lost() {
         for _ in 0..3 {
             runtime.block_on(limiter.check("5/hour", "k")).expect("a decision");
         }
-        // Polled once: an answer that is not there at once would be pending.
+        // Polled once: an answer that is not immediate would be pending.
         let mut polled = std::task::Context::from_waker(std::task::Waker::noop());
         let mut check = std::pin::pin!(limiter.check("5/hour", "k"));
         match std::future::Future::poll(check.as_mut(), &mut polled) {

@@ -11,10 +11,10 @@ use tidegate_tests::wall_clock::hours_of_a_window_far_from_its_end;
 use super::{ChangeLog, SECOND, builder, clock, soon, warm};
 
 #[test]
-fn every_algorithm_goes_on_from_what_was_known() {
+fn every_algorithm_continues_from_the_last_known_usage() {
     retry_if_stalled(|| {
         let server = Servers::start_with(Kind::Single, json!({"clock": true}));
-        // Two hours apart: moments must be shifted, or a window would be over, or never be.
+        // The clocks are two hours apart: without a shift of all moments a window would be over, or would never end.
         server.clock(0, 7_200.0);
         // At midnight UTC the usage of `sliding-counter 10/day` would begin to fade, however soon that is.
         let sliding_counter = format!("sliding-counter 10/{}h", hours_of_a_window_far_from_its_end());
@@ -67,7 +67,7 @@ fn every_algorithm_goes_on_from_what_was_known() {
 }
 
 #[test]
-fn blocks_go_on_and_changed_numbers_keep_what_was_used() {
+fn blocks_continue_and_changed_numbers_keep_the_usage() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let limiter = warm(builder(server.url()).clock(clock()), false);
@@ -88,7 +88,7 @@ fn blocks_go_on_and_changed_numbers_keep_what_was_used() {
 }
 
 #[test]
-fn the_way_back_charges_nothing_twice() {
+fn recovery_charges_nothing_twice() {
     retry_if_stalled(|| {
         for empty in [false, true] {
             let server = Servers::start(Kind::Single);
@@ -96,7 +96,7 @@ fn the_way_back_charges_nothing_twice() {
             let limiter = warm(changes.record(builder(server.url())).clock(clock()), false);
             let check = |cost| limiter.check("fixed-window 100/day", "k", cost, None).expect("a decision");
             assert_eq!(check(10).remaining(), 90);
-            // A server that is killed has run nothing of what failed; a frozen one may have.
+            // A killed server has run none of the failed calls; a stopped one may have.
             server.kill(0);
             let during = check(30);
             assert_eq!((during.remaining(), during.source()), (60, Source::Fallback));
@@ -105,22 +105,22 @@ fn the_way_back_charges_nothing_twice() {
             server.start_again(0);
             soon("it is back", || check(1).source() == Source::Store);
             let peek = || limiter.peek("fixed-window 100/day", "k", 1).expect("a decision").remaining();
-            assert_eq!(peek(), 99, "restarted empty, it knows of the last check and of no other");
+            assert_eq!(peek(), 99, "restarted empty, it has counted the last check alone");
             limiter.settle(&during, 0).expect("nothing to settle any more");
             limiter.settle(&during, 90).expect("nothing to settle any more");
-            assert_eq!(peek(), 99, "what the outage charged is not given back to a store that never charged it");
+            assert_eq!(peek(), 99, "charges of the outage are not refunded to a store that never charged them");
             if empty {
-                // The next outage goes on from the store's word, not from what was counted in the last one.
+                // The next outage continues from the last answer of the store, not from the last outage.
                 server.kill(0);
                 assert_eq!(peek(), 99);
             }
-            assert!(changes.states().iter().all(|word| ["lost", "back"].contains(word)), "{:?}", changes.states());
+            assert!(changes.states().iter().all(|state| ["lost", "back"].contains(state)), "{:?}", changes.states());
         }
     });
 }
 
 #[test]
-fn what_an_outage_counted_stays_known_until_the_store_says_more() {
+fn usage_of_an_outage_stays_known_until_the_store_answers() {
     retry_if_stalled(|| {
         let server = Servers::start(Kind::Single);
         let changes = ChangeLog::default();
@@ -137,12 +137,12 @@ fn what_an_outage_counted_stays_known_until_the_store_says_more() {
         soon("it is back", || changes.states() == ["lost", "back"]);
         server.kill(0);
         let decision = check("k");
-        assert_eq!((decision.allowed(), decision.remaining()), (false, 2), "a short return gives nobody a new quota");
+        assert_eq!((decision.allowed(), decision.remaining()), (false, 2), "a short recovery gives no new quota");
     });
 }
 
 #[test]
-fn holds_of_before_keep_counting_and_holds_of_an_outage_harm_nobody() {
+fn earlier_holds_keep_counting_and_holds_of_an_outage_are_never_released_in_the_store() {
     retry_if_stalled(|| {
         for tasks in [false, true] {
             let server = Servers::start(Kind::Single);
@@ -156,14 +156,14 @@ fn holds_of_before_keep_counting_and_holds_of_an_outage_harm_nobody() {
             server.kill(0);
             let during = hold().expect("the third");
             assert_eq!(during.decision().source(), Source::Fallback);
-            assert!(hold().is_none(), "two of before and one of now");
+            assert!(hold().is_none(), "two earlier holds and one of the outage");
             // Longer than any ttl: all three are renewed here.
             for _ in 0..8 {
                 clock.advance(Duration::from_secs(9));
             }
-            assert!(hold().is_none(), "holds live on while they are renewed");
+            assert!(hold().is_none(), "holds last while they are renewed");
             drop(also);
-            let fourth = hold().expect("one was given back");
+            let fourth = hold().expect("one was released");
             drop(fourth);
             server.start_again(0);
             soon("it is back", || limiter.peek(policy, "k", 1).expect("a peek").source() == Source::Store);
@@ -174,7 +174,7 @@ fn holds_of_before_keep_counting_and_holds_of_an_outage_harm_nobody() {
             let [one, two, three] = [hold(), hold(), hold()];
             assert!(
                 one.is_some() && two.is_some() && three.is_some() && hold().is_none(),
-                "nothing was given back twice"
+                "nothing was released twice"
             );
         }
     });

@@ -1,4 +1,4 @@
-//! From an old store to a new one.
+//! The rollout of a new store.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{clock, scripts};
 const PATIENT: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_share_is_stable_grows_and_goes_back_at_once() {
+fn a_share_is_stable_and_grows_and_goes_back_at_once() {
     let (old, new) = (Servers::start(Kind::Single), Servers::start(Kind::Single));
     let limiter = Limiter::builder().rollout(old.url(), new.url(), 0.0).timeout(PATIENT).clock(clock());
     let limiter = limiter.build().expect("a limiter");
@@ -30,7 +30,7 @@ fn a_share_is_stable_grows_and_goes_back_at_once() {
         let now = moved();
         let wanted = percent / 100.0 * 200.0;
         assert!((now.len() as f64 - wanted).abs() < 25.0, "{} of 200 at {percent} %", now.len());
-        assert!(smaller.is_subset(&now), "who was moved stays moved");
+        assert!(smaller.is_subset(&now), "moved keys stay moved");
         assert_eq!(moved(), now, "a share is stable");
         smaller = now;
     }
@@ -45,7 +45,7 @@ fn a_share_is_stable_grows_and_goes_back_at_once() {
 }
 
 #[test]
-fn a_denial_of_the_new_store_is_over_when_the_old_one_is_back() {
+fn a_denial_of_the_new_store_ends_when_the_old_one_is_back() {
     let (old, new) = (Servers::start(Kind::Single), Servers::start(Kind::Single));
     let limiter = Limiter::builder().rollout(old.url(), new.url(), 100.0).timeout(PATIENT).clock(clock());
     let limiter = limiter.build().expect("a limiter");
@@ -56,7 +56,7 @@ fn a_denial_of_the_new_store_is_over_when_the_old_one_is_back() {
 }
 
 #[test]
-fn check_all_across_both_gives_back_what_it_charged() {
+fn check_all_across_both_refunds_what_it_charged() {
     let (old, new) = (Servers::start(Kind::Single), Servers::start(Kind::Single));
     let limiter = Limiter::builder().rollout(old.url(), new.url(), 50.0).timeout(PATIENT).clock(clock());
     let limiter = limiter.build().expect("a limiter");

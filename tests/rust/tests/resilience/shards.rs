@@ -60,7 +60,7 @@ fn each_key_lives_on_one_server_and_all_have_some() {
 }
 
 #[test]
-fn check_all_stands_or_falls_as_a_whole() {
+fn check_all_charges_all_or_nothing() {
     retry_if_stalled(|| {
         for tasks in [false, true] {
             let servers = servers();
@@ -81,7 +81,7 @@ fn check_all_stands_or_falls_as_a_whole() {
             assert!(whole.allowed() && whole.decisions().len() == 12);
             let charged = left();
             assert_eq!(charged, [9, 8, 7, 9, 8, 7, 9, 8, 7, 6, 8, 7]);
-            // Refused by one: what others were charged is given back, and each says how it stands.
+            // One server denies: the others are refunded, and each entry has its own answer.
             let whole = sharded.check_all(&entries(7)).expect("a decision");
             assert!(!whole.allowed());
             assert_eq!(whole.key(), "key 9");
@@ -90,14 +90,14 @@ fn check_all_stands_or_falls_as_a_whole() {
             assert_eq!(whole.decisions().iter().map(tidegate::Decision::remaining).collect::<Vec<_>>(), charged);
             assert_eq!(whole.decisions().iter().map(tidegate::Decision::charged).sum::<u64>(), 0);
             assert_eq!(left(), charged);
-            // One server fails: the others are given back what they were charged.
+            // One server fails: the others are refunded.
             for down in &servers {
                 down.stop(0);
                 assert_eq!(sharded.check_all(&entries(1)).expect_err("one is silent").kind(), ErrorKind::StoreTimeout);
                 down.cont(0);
                 soon("it answers", || sharded.ping().is_ok());
             }
-            // A frozen server may have run what timed out, nobody can know; what the two others were charged is given back.
+            // The stopped server may have run the call that timed out. The two others are refunded.
             let after = left();
             for (number, (after, before)) in after.iter().zip(&charged).enumerate() {
                 let once = if number == 9 { 1 } else { number as u64 % 3 + 1 };
@@ -108,12 +108,12 @@ fn check_all_stands_or_falls_as_a_whole() {
 }
 
 #[test]
-fn what_fails_after_a_charge_gives_it_back() {
+fn a_failure_after_a_charge_refunds_it() {
     retry_if_stalled(|| {
         let servers = servers();
         let sharded = limiter(&servers, false);
         let policy = "fixed-window 10/hour";
-        // Two keys of two servers, by asking where they went.
+        // Two keys on two servers, found by checks.
         let home = |key: &str| {
             let before: Vec<i64> = servers.iter().map(keys).collect();
             sharded.check(policy, key, 1, None).expect("a decision");
@@ -134,7 +134,7 @@ fn what_fails_after_a_charge_gives_it_back() {
 }
 
 #[test]
-fn a_lost_server_is_only_missed_by_its_own_keys() {
+fn a_lost_server_concerns_its_own_keys_alone() {
     retry_if_stalled(|| {
         let servers = servers();
         let urls = servers.iter().map(Servers::url);
@@ -153,7 +153,7 @@ fn a_lost_server_is_only_missed_by_its_own_keys() {
 }
 
 #[test]
-fn lists_that_make_no_sense() {
+fn invalid_lists() {
     retry_if_stalled(|| {
         let refused = |urls: &[&str]| {
             let error = Limiter::builder().stores(urls.iter().copied()).build().err().expect("no list of stores");

@@ -1,7 +1,7 @@
-//! A cluster of which every node is behind a bad network of its own.
+//! A cluster in which every node has a bad network of its own.
 //!
-//! Replicas take over only where that is what is to happen: whatever else befalls a primary, nobody replaces it, so that
-//! not one unit may be lost.
+//! Replicas take over only where the test wants it. In all other faults the primary stays the primary, so that not one unit
+//! may be lost.
 
 use serde_json::Value;
 use tidegate_tests::cluster::{NODES, identity, move_slot};
@@ -9,9 +9,9 @@ use tidegate_tests::proxy::Proxy;
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 
-use super::{Losses, MISHAPS, mishap, soak, until};
+use super::{COMMON_FAULTS, Losses, inject_fault, soak, until};
 
-/// Slots that are handed over in one go.
+/// The most slots that move in one fault.
 const MOVES: u64 = 20;
 
 struct Cluster {
@@ -25,12 +25,12 @@ impl Cluster {
         let proxies = (0..NODES).map(|node| Proxy::to(servers.port(node))).collect();
         let cluster = Self { servers, proxies };
         for (node, proxy) in cluster.proxies.iter().enumerate() {
-            // The nodes talk with each other as before, and tell everybody else to come through the proxies.
+            // Nodes still reach each other directly, and announce the proxies to clients.
             let bus = (cluster.servers.port(node) + 10_000).to_string();
             cluster.configure(node, "cluster-announce-bus-port", &bus);
             cluster.configure(node, "cluster-announce-port", &proxy.port().to_string());
             cluster.configure(node, "cluster-replica-no-failover", "yes");
-            // A node that is started again is to remember it.
+            // A restarted node must remember it.
             cluster.servers.command(node, &["CONFIG", "REWRITE"]);
         }
         let announced = |port: &Value| cluster.proxies.iter().any(|proxy| *port == proxy.port());
@@ -57,7 +57,7 @@ impl Cluster {
         (0..NODES).filter(|node| self.is_primary(*node)).collect()
     }
 
-    /// Who follows a primary, as it knows itself: some time after the other does.
+    /// The replica of a primary, according to the primary, which knows it later than the replica does.
     fn follower(&self, primary: usize) -> Option<usize> {
         let nodes = self.servers.command(primary, &["CLUSTER", "NODES"]);
         let name = identity(&self.servers, primary);
@@ -67,28 +67,28 @@ impl Cluster {
     }
 
     fn replica(&self, primary: usize) -> usize {
-        self.follower(primary).expect("somebody follows")
+        self.follower(primary).expect("a replica")
     }
 
-    /// Until every slot has a primary, every primary a replica that hears it, and all agree.
+    /// Waits until every slot has a primary, every primary has a connected replica, and all nodes agree.
     fn wait(&self) {
-        let says = |node: usize, words: &[&str], what: &str| {
-            let said = self.servers.command(node, words);
+        let reports = |node: usize, words: &[&str], what: &str| {
+            let reply = self.servers.command(node, words);
             // That replicas do not take over is no failure.
-            said.as_str().expect("text").replace("nofailover", "").contains(what)
+            reply.as_str().expect("text").replace("nofailover", "").contains(what)
         };
         until("the cluster is whole", || {
-            (0..NODES).all(|node| says(node, &["CLUSTER", "INFO"], "cluster_state:ok"))
-                && (0..NODES).all(|node| !says(node, &["CLUSTER", "NODES"], "fail"))
+            (0..NODES).all(|node| reports(node, &["CLUSTER", "INFO"], "cluster_state:ok"))
+                && (0..NODES).all(|node| !reports(node, &["CLUSTER", "NODES"], "fail"))
                 && self.primaries().len() == NODES / 2
                 && self.primaries().iter().all(|primary| self.follower(*primary).is_some())
                 && (0..NODES)
                     .filter(|node| !self.is_primary(*node))
-                    .all(|node| says(node, &["INFO", "replication"], "master_link_status:up"))
+                    .all(|node| reports(node, &["INFO", "replication"], "master_link_status:up"))
         });
     }
 
-    /// A primary dies, its replica takes over, and it comes back without data to follow the other.
+    /// A primary is killed, its replica takes over, and the old primary returns without data as a replica.
     fn kill(&self, primary: usize) {
         let replica = self.replica(primary);
         self.configure(replica, "cluster-replica-no-failover", "no");
@@ -100,15 +100,15 @@ impl Cluster {
         self.wait();
     }
 
-    /// In step with each other, so that nothing is lost.
-    fn hand_over(&self, primary: usize) {
+    /// An ordered failover, in which nothing is lost.
+    fn fail_over(&self, primary: usize) {
         let replica = self.replica(primary);
         self.servers.command(replica, &["CLUSTER", "FAILOVER"]);
         until("the replica takes over", || self.is_primary(replica));
         self.wait();
     }
 
-    /// Slots of one node become another one's.
+    /// Moves slots from one node to another.
     fn reshard(&self, random: &mut Random, from: usize, to: usize) {
         for _ in 0..1 + random.below(MOVES) {
             let key: Option<Vec<u8>> =
@@ -126,7 +126,7 @@ fn nothing_is_lost_and_nothing_counts_twice_in_a_cluster() {
     let cluster = Cluster::start();
     let losses = Losses::default();
     let seeds: Vec<String> = cluster.proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
-    soak(&format!("redis+cluster://{}", seeds.join(",")), &losses, MISHAPS + 6, |kind, random| {
+    soak(&format!("redis+cluster://{}", seeds.join(",")), &losses, COMMON_FAULTS + 6, |kind, random| {
         let primaries = cluster.primaries();
         let [one, other] = {
             let one = random.below(3);
@@ -142,15 +142,15 @@ fn nothing_is_lost_and_nothing_counts_twice_in_a_cluster() {
                 "a node was emptied"
             }
             2 | 3 => {
-                cluster.hand_over(one);
-                "a primary handed over"
+                cluster.fail_over(one);
+                "a failover was ordered"
             }
             4 | 5 => {
                 cluster.reshard(random, one, other);
-                "slots were handed over"
+                "slots moved"
             }
             _ => {
-                let name = mishap(kind - 6, random, &cluster.servers, one, &cluster.proxies[one]);
+                let name = inject_fault(kind - 6, random, &cluster.servers, one, &cluster.proxies[one]);
                 cluster.wait();
                 name
             }

@@ -1,8 +1,8 @@
-//! Random faults, one after the other, against an exact model: what is stored of a key is known to the unit, except for
-//! checks nobody heard the answer of.
+//! Random faults, one after the other, against an exact model: the usage of a key is expected to the unit, except for checks
+//! whose answer was lost.
 //!
-//! A minute of it runs with all tests, half of it over one server and half over a cluster; `TIDEGATE_SOAK` gives the
-//! seconds, `TIDEGATE_SEED` the order of things.
+//! With all tests it runs for a minute, half of it on one server and half on a cluster. `TIDEGATE_SOAK` sets the seconds,
+//! `TIDEGATE_SEED` the order of the faults.
 
 mod cluster;
 mod single;
@@ -15,6 +15,7 @@ use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::Servers;
+use tidegate_tests::wait::{SetOnDrop, wait_until};
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 const LIMIT: u64 = 40;
@@ -22,34 +23,34 @@ const LIMIT: u64 = 40;
 const POLICY: &str = "fixed-window 40/day";
 const KEYS: usize = 16;
 const WORKERS: usize = 12;
-/// Unanswered checks after which a key says too little.
+/// After more unanswered checks than this a key proves too little.
 const UNSURE: u64 = 3;
 
-/// What may be stored of a key: every check that was answered, and any of those that were not. These may run late, when
-/// a network delivers what it held back.
+/// What may be stored for a key: every check that was answered, and any of those that were not. The latter may run late, when
+/// the network delivers what it held back.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    /// A key that is full, or of which too much is unsure, is of no more use: then it is the next one's turn.
-    turn: u64,
+struct ExpectedUsage {
+    /// Part of the name of the key. A key that is full, or too unsure, is replaced by the next.
+    generation: u64,
     answered: u64,
     unanswered: u64,
-    /// Up to which loss of data this is true.
+    /// How many losses of data this has taken into account.
     losses: u64,
 }
 
-impl Known {
-    /// One check and what was heard of it; the losses before it and after it.
-    fn hear(&mut self, decision: &Result<Decision>, before: u64, after: u64) {
-        // An odd number is a loss that goes on: nobody can say on which side of it a check was.
+impl ExpectedUsage {
+    /// Takes one check into account, with the losses before and after it.
+    fn record(&mut self, decision: &Result<Decision>, before: u64, after: u64) {
+        // An odd number is a loss in progress: the check may have run before it or after it.
         if self.losses != before || before != after || !before.is_multiple_of(2) {
-            *self = Self { turn: self.turn + 1, losses: after, ..Self::default() };
+            *self = Self { generation: self.generation + 1, losses: after, ..Self::default() };
             return;
         }
         let stored = decision.as_ref().ok().filter(|decision| decision.source() != Source::Fallback);
         let Some(decision) = stored else {
             self.unanswered += 1;
             if self.unanswered > UNSURE {
-                *self = Self { turn: self.turn + 1, losses: after, ..Self::default() };
+                *self = Self { generation: self.generation + 1, losses: after, ..Self::default() };
             }
             return;
         };
@@ -59,18 +60,18 @@ impl Known {
         assert!(range.contains(&used), "{used} units are used, {self:?}");
         assert!(decision.allowed() || used == LIMIT, "denied with {used} used, {self:?}");
         if used == LIMIT {
-            *self = Self { turn: self.turn + 1, losses: after, ..Self::default() };
+            *self = Self { generation: self.generation + 1, losses: after, ..Self::default() };
         }
     }
 }
 
-/// All things that can go wrong, each once before any comes again: a short run sees all of them too.
-struct Deck {
+/// All kinds of faults in random order, each once before any comes again, so that a short run has all of them.
+struct ShuffledFaults {
     kinds: u64,
     left: Vec<u64>,
 }
 
-impl Deck {
+impl ShuffledFaults {
     fn draw(&mut self, random: &mut Random) -> u64 {
         if self.left.is_empty() {
             self.left = (0..self.kinds).collect();
@@ -84,11 +85,11 @@ fn sleep(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
-/// How many kinds of mishaps there are.
-const MISHAPS: u64 = 10;
+/// The number of faults that a single server and a node of a cluster have in common.
+const COMMON_FAULTS: u64 = 10;
 
-/// What one server and a node of a cluster suffer alike; no data is lost.
-fn mishap(kind: u64, random: &mut Random, servers: &Servers, node: usize, proxy: &Proxy) -> &'static str {
+/// A fault of a single server or of a node, without loss of data.
+fn inject_fault(kind: u64, random: &mut Random, servers: &Servers, node: usize, proxy: &Proxy) -> &'static str {
     let length = 20 + random.below(900);
     let condition = |condition: Condition, name: &'static str| {
         proxy.set(condition);
@@ -129,8 +130,8 @@ fn mishap(kind: u64, random: &mut Random, servers: &Servers, node: usize, proxy:
     }
 }
 
-/// Losses of data: each is counted when it begins and when it is over, since a check in between may have been stored on
-/// either side of it.
+/// Counts losses of data: each when it begins and when it is over, since a check in between may have run before it or after
+/// it.
 #[derive(Default)]
 struct Losses(AtomicU64);
 
@@ -146,54 +147,41 @@ impl Losses {
     }
 }
 
-/// Whatever happens, the workers end.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[track_caller]
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
-        sleep(10);
-    }
+fn until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until(Duration::from_secs(30), what, holds);
 }
 
-/// One at a time: together they would be slow, and their times add up to what was asked for.
+/// One test at a time: their times add up to the time that was set.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Checks from threads and tasks while one thing after the other goes wrong, of so many kinds, for half of the time.
-fn soak(url: &str, losses: &Losses, kinds: u64, mut goes_wrong: impl FnMut(u64, &mut Random) -> &'static str) {
+/// Checks from threads and tasks during one fault after the other, for half of the time that was set.
+fn soak(url: &str, losses: &Losses, kinds: u64, mut inject: impl FnMut(u64, &mut Random) -> &'static str) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = number("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let end = Instant::now() + Duration::from_secs(number("TIDEGATE_SOAK").unwrap_or(60)) / 2;
     println!("seed {seed}");
-    let (mut random, mut deck) = (Random::new(seed), Deck { kinds, left: Vec::new() });
+    let (mut random, mut faults) = (Random::new(seed), ShuffledFaults { kinds, left: Vec::new() });
     let limiter = Limiter::builder().store(url).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
     let limiter = limiter.build().expect("a limiter");
     let over = AtomicBool::new(false);
     let (checks, stored) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let _ends = Ends(&over);
+        let _stop = SetOnDrop(&over);
         let workers: Vec<_> = (0..WORKERS)
             .map(|worker| {
                 let (limiter, over, checks, stored) = (&limiter, &over, &checks, &stored);
                 scope.spawn(move || {
-                    // Who finds a fault ends the run for all.
-                    let _ends = Ends(over);
+                    // A worker that finds an error ends the run of all.
+                    let _stop = SetOnDrop(over);
                     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-                    let mut known = [Known::default(); KEYS];
+                    let mut expected = [ExpectedUsage::default(); KEYS];
                     let mut random = Random::new(worker as u64);
                     let tasks = limiter.to_async();
                     while !over.load(Ordering::Relaxed) {
                         let number = random.below(KEYS as u64) as usize;
-                        let key = format!("{worker}:{number}:{}", known[number].turn);
+                        let key = format!("{worker}:{number}:{}", expected[number].generation);
                         let before = losses.now();
                         let decision = if worker % 2 == 0 {
                             limiter.check(POLICY, &key)
@@ -202,24 +190,24 @@ fn soak(url: &str, losses: &Losses, kinds: u64, mut goes_wrong: impl FnMut(u64, 
                         };
                         checks.fetch_add(1, Ordering::Relaxed);
                         stored.fetch_add(u64::from(decision.is_ok()), Ordering::Relaxed);
-                        known[number].hear(&decision, before, losses.now());
+                        expected[number].record(&decision, before, losses.now());
                         std::thread::sleep(Duration::from_micros(500));
                     }
                 })
             })
             .collect();
         while Instant::now() < end && !over.load(Ordering::Relaxed) {
-            println!("{}", goes_wrong(deck.draw(&mut random), &mut random));
+            println!("{}", inject(faults.draw(&mut random), &mut random));
             until("the store serves again", || limiter.ping().is_ok());
             sleep(random.below(600));
         }
         over.store(true, Ordering::Relaxed);
         for worker in workers {
-            // The words of the one who found a fault, and not only that somebody did.
+            // With the message of the worker that found the error.
             worker.join().unwrap_or_else(|fault| std::panic::resume_unwind(fault));
         }
     });
     let (checks, stored) = (checks.into_inner(), stored.into_inner());
     println!("{checks} checks, of which {stored} were answered");
-    assert!(stored > 0, "nobody was ever answered, so nothing was compared");
+    assert!(stored > 0, "no check was answered, so nothing was compared");
 }

@@ -3,14 +3,14 @@
 use tidegate_tests::proxy::Proxy;
 use tidegate_tests::servers::{Kind, Servers};
 
-use super::{Losses, MISHAPS, mishap, sleep, soak};
+use super::{COMMON_FAULTS, Losses, inject_fault, sleep, soak};
 
 #[test]
 fn nothing_is_lost_and_nothing_counts_twice() {
     let servers = Servers::start(Kind::Single);
     let proxy = Proxy::to(servers.port(0));
     let losses = Losses::default();
-    soak(&format!("redis://127.0.0.1:{}/0", proxy.port()), &losses, MISHAPS + 2, |kind, random| match kind {
+    soak(&format!("redis://127.0.0.1:{}/0", proxy.port()), &losses, COMMON_FAULTS + 2, |kind, random| match kind {
         0 => {
             losses.during(|| {
                 servers.kill(0);
@@ -23,6 +23,6 @@ fn nothing_is_lost_and_nothing_counts_twice() {
             losses.during(|| drop(servers.command(0, &["FLUSHALL"])));
             "emptied"
         }
-        _ => mishap(kind - 2, random, &servers, 0, &proxy),
+        _ => inject_fault(kind - 2, random, &servers, 0, &proxy),
     });
 }
