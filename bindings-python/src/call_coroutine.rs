@@ -51,6 +51,7 @@ enum State {
 }
 
 impl CallCoroutine {
+    /// A call that one Decision answers.
     #[inline]
     pub(crate) fn of_call(
         limiter: &Arc<LoopReader>,
@@ -58,11 +59,14 @@ impl CallCoroutine {
         key: Bound<'_, PyString>,
         call: Call,
         convert: ConvertOutcome,
-    ) -> Self {
+    ) -> PyResult<Self> {
+        // A wrong argument raises here, where it is written, not where the call is awaited.
+        PolicyArgument::of(policy)?;
         let (limiter, policy, key) = (Arc::clone(limiter), policy.clone().unbind(), key.unbind());
-        Self { state: State::Call { limiter, policy, key, call, convert } }
+        Ok(Self { state: State::Call { limiter, policy, key, call, convert } })
     }
 
+    /// Any other call.
     pub(crate) fn of_task(
         convert: ConvertOutcome,
         must_finish: bool,

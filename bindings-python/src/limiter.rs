@@ -118,20 +118,6 @@ impl AsyncLimiter {
         Limiter { inner: self.reader.limiter.to_blocking(), reader: Arc::clone(&self.reader) }
     }
 
-    /// A call that one Decision answers.
-    #[inline]
-    fn call(
-        &self,
-        policy: &Bound<'_, PyAny>,
-        key: Bound<'_, PyString>,
-        call: Call,
-        convert: ConvertOutcome,
-    ) -> PyResult<CallCoroutine> {
-        // A wrong argument raises here, where it is written, not where the call is awaited.
-        PolicyArgument::of(policy)?;
-        Ok(CallCoroutine::of_call(&self.reader, policy, key, call, convert))
-    }
-
     /// A task of the core about one policy and key.
     fn task<F>(
         &self,

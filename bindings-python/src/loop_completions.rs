@@ -2,7 +2,6 @@
 //! is one lookup, and it is freed with the loop.
 
 mod cancellation;
-mod future_table;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,7 +19,6 @@ use crate::completion_list::CompletionList;
 use crate::error::raise;
 use crate::loop_waker::LoopWaker;
 use cancellation::CancellationCallback;
-use future_table::{FutureTable, PendingFuture};
 
 /// Makes the result of a future from the outcome of its call.
 pub(crate) type ConvertOutcome = fn(Python<'_>, Outcome) -> PyResult<Py<PyAny>>;
@@ -40,6 +38,73 @@ pub(crate) struct LoopCompletions {
     generation: u64,
     /// Identifies the loop; no number is used twice.
     pub(crate) number: u64,
+}
+
+/// A future of the loop that waits for an answer.
+struct PendingFuture {
+    future: Py<PyAny>,
+    convert: ConvertOutcome,
+    /// Kept alive until the answer has arrived, where no task of the core does that.
+    _limiter: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl PendingFuture {
+    /// Sets the result or the exception of the future, unless it was cancelled.
+    fn set_result(self, py: Python<'_>, outcome: Result<Outcome>) -> PyResult<()> {
+        let future = self.future.bind(py);
+        let set = match outcome.map_err(raise).and_then(|outcome| (self.convert)(py, outcome)) {
+            Ok(object) => future.call_method1(intern!(py, "set_result"), (object,)),
+            Err(error) => future.call_method1(intern!(py, "set_exception"), (error.into_value(py),)),
+        };
+        match set {
+            // It was cancelled before. The result is dropped, which gives back a hold.
+            Err(_) if future.call_method0(intern!(py, "done"))?.is_truthy()? => Ok(()),
+            set => set.map(drop),
+        }
+    }
+}
+
+/// Futures by ticket. The lower half of a ticket is a slot, the upper half says how often the slot was used before.
+#[derive(Default)]
+struct FutureTable {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Slot {
+    uses: u32,
+    future: Option<PendingFuture>,
+}
+
+impl FutureTable {
+    /// A ticket for a future that `put` may bring.
+    fn reserve(&mut self) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        u64::from(self.slots[index as usize].uses) << 32 | u64::from(index)
+    }
+
+    fn put(&mut self, ticket: u64, future: PendingFuture) {
+        self.slots[ticket as u32 as usize].future = Some(future);
+    }
+
+    /// The future with this ticket. The ticket is not valid any more.
+    fn take(&mut self, ticket: u64) -> Option<PendingFuture> {
+        let slot = self.slots.get_mut(ticket as u32 as usize)?;
+        if u64::from(slot.uses) != ticket >> 32 {
+            return None;
+        }
+        slot.uses = slot.uses.wrapping_add(1);
+        self.free.push(ticket as u32);
+        slot.future.take()
+    }
+
+    fn traverse(&self, visit: &pyo3::PyVisit<'_>) -> std::result::Result<(), pyo3::PyTraverseError> {
+        self.slots.iter().filter_map(|slot| slot.future.as_ref()).try_for_each(|pending| visit.call(&pending.future))
+    }
 }
 
 /// A call that was made: its answer, or the future of it.

@@ -78,7 +78,7 @@ impl PreparedCheck {
             }
         }
         let key = PyString::new(py, &key);
-        let coroutine = CallCoroutine::of_call(reader, policy, key, self.call.clone(), Decision::from_outcome);
+        let coroutine = CallCoroutine::of_call(reader, policy, key, self.call.clone(), Decision::from_outcome)?;
         Ok(Bound::new(py, coroutine)?.into_any())
     }
 }

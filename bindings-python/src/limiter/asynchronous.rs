@@ -63,7 +63,13 @@ impl AsyncLimiter {
         #[pyo3(from_py_with = cost)] cost: u64,
         #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
     ) -> PyResult<CallCoroutine> {
-        self.call(&policy, key, Call::Check(CheckOptions { cost, meta }), Decision::from_outcome)
+        CallCoroutine::of_call(
+            &self.reader,
+            &policy,
+            key,
+            Call::Check(CheckOptions { cost, meta }),
+            Decision::from_outcome,
+        )
     }
 
     /// The same as a check that consumes nothing.
@@ -74,7 +80,7 @@ impl AsyncLimiter {
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
     ) -> PyResult<CallCoroutine> {
-        self.call(&policy, key, Call::Peek(cost), Decision::from_outcome)
+        CallCoroutine::of_call(&self.reader, &policy, key, Call::Peek(cost), Decision::from_outcome)
     }
 
     /// Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
@@ -85,7 +91,7 @@ impl AsyncLimiter {
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
     ) -> PyResult<CallCoroutine> {
-        self.call(&policy, key, Call::Charge(cost), Decision::from_outcome)
+        CallCoroutine::of_call(&self.reader, &policy, key, Call::Charge(cost), Decision::from_outcome)
     }
 
     /// Gives units back, at most what is used.
@@ -96,7 +102,7 @@ impl AsyncLimiter {
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
     ) -> PyResult<CallCoroutine> {
-        self.call(&policy, key, Call::Refund(cost), none_from_outcome)
+        CallCoroutine::of_call(&self.reader, &policy, key, Call::Refund(cost), none_from_outcome)
     }
 
     /// After the work: charges or refunds the difference between what a check consumed and the actual cost.
