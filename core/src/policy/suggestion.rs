@@ -14,7 +14,7 @@ fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option
     let mut best: Option<(usize, &str)> = None;
     for candidate in allowed {
         let Some(normalized) = normalized(candidate) else { continue };
-        // "fixed" for "fixed-window" is far in letters but near in meaning.
+        // "fixed" for "fixed-window" is far in characters but near in meaning.
         let distance = if word.len() >= 3 && normalized.starts_with(&word) { 1 } else { distance(&word, &normalized) };
         let near = distance <= (word.len().min(normalized.len()) / 3).max(1) && distance < normalized.len();
         if near && best.is_none_or(|(least, _)| distance < least) {

@@ -3,10 +3,10 @@
 use super::tree::{FileError, Node, Position, Text, Value};
 
 /// Looks up an environment variable; tests give their own.
-pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces every reference in every text below a node. Names of entries stay as they are.
-pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>) -> Result<(), FileError> {
+pub(super) fn expand(node: &mut Node, lookup: EnvironmentLookup<'_>) -> Result<(), FileError> {
     match &mut node.value {
         Value::Text(text) if text.text.contains("${") => {
             let expanded = replace(text, node.position, lookup)?;
@@ -27,7 +27,7 @@ pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>) -> Result<(), FileErro
     Ok(())
 }
 
-fn replace(text: &Text, position: Position, lookup: Lookup<'_>) -> Result<Text, FileError> {
+fn replace(text: &Text, position: Position, lookup: EnvironmentLookup<'_>) -> Result<Text, FileError> {
     let source = text.text.as_str();
     let mut result = String::with_capacity(source.len());
     let mut from_environment = false;
@@ -62,7 +62,7 @@ fn replace(text: &Text, position: Position, lookup: Lookup<'_>) -> Result<Text, 
     Ok(Text { text: result, verbatim: None, from_environment })
 }
 
-fn value(inside: &str, position: Position, lookup: Lookup<'_>) -> Result<String, FileError> {
+fn value(inside: &str, position: Position, lookup: EnvironmentLookup<'_>) -> Result<String, FileError> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use self::environment::Lookup;
+use self::environment::EnvironmentLookup;
 use self::line_index::LineIndex;
 use super::Policy;
 use crate::error::{Error, Result, SourceLocation};
@@ -111,7 +111,12 @@ impl PolicyFile {
     ///
     /// # Errors
     /// `policy_invalid` with line and column of what is wrong.
-    pub fn parse_with(text: &str, format: Format, file_name: Option<&str>, environment: Lookup<'_>) -> Result<Self> {
+    pub fn parse_with(
+        text: &str,
+        format: Format,
+        file_name: Option<&str>,
+        environment: EnvironmentLookup<'_>,
+    ) -> Result<Self> {
         // Some editors begin a file with a byte order mark; the columns of an error do not count it.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if text.len() > MAX_FILE_SIZE {

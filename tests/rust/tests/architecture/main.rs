@@ -36,10 +36,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("a private word", "pyproject.toml"),
     ("a private word", "scripts/setup.sh"),
     ("a private word", "scripts/toolchain.sh"),
-    ("a private word", "tests/http"),
     ("a private word", "tests/rust"),
     ("a private word", "tests/servers"),
-    ("a private word", "tests/vectors"),
     ("names of the field", "bindings-python/src"),
     ("names of the field", "core/src"),
 ];

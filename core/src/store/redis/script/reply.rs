@@ -14,7 +14,7 @@ const SINGLE_REPLY_HEAD: usize = 9;
 impl Batch {
     /// The answers, in the order of the requests.
     pub(crate) fn answers(&self, reply: Value) -> Result<Vec<Result<Answer>>> {
-        let Reply { now, refused, mut items } = Reply::decode(reply)?;
+        let ScriptReply { now, refused, mut items } = ScriptReply::decode(reply)?;
         // For each request the limits that refused it. The script gives them only where the value does not tell them.
         let mut denied: Vec<Option<u16>> = vec![None; self.requests().len()];
         for number in refused {
@@ -50,7 +50,7 @@ impl Batch {
 }
 
 /// A reply whose items are not decoded yet.
-struct Reply {
+struct ScriptReply {
     now: u64,
     /// See `lua/head.lua`.
     refused: Vec<Value>,
@@ -58,7 +58,7 @@ struct Reply {
     items: std::vec::IntoIter<Value>,
 }
 
-impl Reply {
+impl ScriptReply {
     fn decode(reply: Value) -> Result<Self> {
         match reply {
             Value::Array(parts) => {
