@@ -28,7 +28,7 @@ pub(crate) use observed::Observed;
 /// The largest integer that Rust, Lua and JavaScript all hold exactly; every number stays at or below it.
 pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// What a Decision tells of one limit.
+/// What a Decision reports of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct View {
     /// Units that would be admitted now.
@@ -202,7 +202,7 @@ impl Rule {
         }
     }
 
-    /// Starts a token bucket that does not start full and has not started; says whether it did.
+    /// Starts a token bucket that does not start full and has not started; returns whether it did.
     #[inline]
     pub(crate) fn start(&self, state: &mut State, now: u64) -> bool {
         match (self, state) {

@@ -1,9 +1,9 @@
-//! States outside their store: made from what an answer of the store told, or compacted for as long as an answer is
+//! States outside their store: made from what an answer of the store reported, or compacted for as long as an answer is
 //! repeated.
 
 use super::{HoldId, Rule, State, StoredHold, calendar_window, concurrency, fixed_window, sliding_counter};
 
-/// What an answer of a store told of one limit and key.
+/// What an answer of a store reported of one limit and key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Observed {
     /// Units that were in use …
@@ -40,7 +40,7 @@ impl Rule {
                     None => sliding_counter::State { touched: at, previous: 0, current: used },
                 };
             }
-            // The answer told when the newest units came, not the others: all of them count from then on.
+            // The answer reports when the newest units came, not the others: all of them count from then on.
             (Self::SlidingWindow(rule), State::SlidingWindow(state)) => {
                 rule.charge(state, ends.saturating_sub(rule.period).min(at), used);
             }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compacted_window_says_the_same_until_its_time_is_over() {
+    fn a_compacted_window_gives_the_same_answers_until_its_time_is_over() {
         let rule = Rule::sliding_window(100, 20 * SECOND, 20);
         let mut state = rule.fresh();
         for step in 0..90 {

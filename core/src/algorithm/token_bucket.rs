@@ -53,7 +53,7 @@ impl Rule {
         if self.is_unstarted(state) { State { since: now, units: self.missing, fraction: 0 } } else { *state }
     }
 
-    /// Starts a bucket that has not started; says whether it did.
+    /// Starts a bucket that has not started; returns whether it did.
     #[inline]
     pub(crate) fn start(&self, state: &mut State, now: u64) -> bool {
         let unstarted = self.is_unstarted(state);

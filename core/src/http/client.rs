@@ -13,7 +13,7 @@ pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// The key of a peer without an address: a Unix domain socket.
 const UNIX: &str = "unix";
-/// The key of a peer whose address makes no sense.
+/// The key of a peer whose address cannot be read.
 const UNKNOWN: &str = "unknown";
 /// Says that every address is trusted.
 const ANYONE: &str = "anyone";
@@ -25,7 +25,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ("uniquelocal", &["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"]),
 ];
 
-/// The proxies that are trusted to tell an address.
+/// The proxies that are trusted to report an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trusted {
     networks: Vec<Network>,
@@ -105,7 +105,7 @@ impl Network {
 
     fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = match text.split_once('/') {
-            // Not parse alone, which takes a sign.
+            // `parse` alone would accept a sign.
             Some((_, prefix)) if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_digit()) => return None,
             Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
             None => (text, None),
@@ -144,7 +144,7 @@ fn masked(address: Ipv6Addr, prefix: u8) -> u128 {
     u128::from(address) & u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
 }
 
-/// The other end of a connection, or what is told of it.
+/// The other end of a connection, as the server or a proxy reports it.
 enum Peer {
     Address(IpAddr),
     Unix,
@@ -251,6 +251,6 @@ fn v6(text: &str) -> Option<IpAddr> {
 }
 
 fn is_port(text: &str) -> bool {
-    // Not parse alone, which takes a sign.
+    // `parse` alone would accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }

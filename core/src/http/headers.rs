@@ -1,4 +1,4 @@
-//! The fields of a response that tell the limits: the IETF fields, the older `X-RateLimit-*`, and `Retry-After`.
+//! The fields of a response that announce the limits: the IETF fields, the older `X-RateLimit-*`, and `Retry-After`.
 //!
 //! The IETF fields are those of draft-ietf-httpapi-ratelimit-headers-10 and -11, which may still change. Only
 //! [`policy_item`], [`limit_item`] and the names below depend on their form.
@@ -22,7 +22,7 @@ pub const NAMES: [&str; 6] = [POLICY, LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET
 /// The largest integer of a structured field, which has 15 digits.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// The fields that tell the limits.
+/// The fields that announce the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Headers {
     /// The IETF fields and the older ones.

@@ -127,7 +127,7 @@ fn period_code(limit: &Limit) -> SmallVec<[u8; 8]> {
     let mut code = SmallVec::from_slice(&[LONG_PERIOD]);
     code.extend_from_slice(&period.micros().to_le_bytes()[..7]);
     if limit.algorithm() == Algorithm::CalendarWindow && period.unit() >= Unit::Week {
-        // Periods stay below 2^49 µs: the last byte is free to tell 60 weeks from 420 days.
+        // Periods stay below 2^49 µs: the last byte is free to distinguish 60 weeks from 420 days.
         code[7] |= unit << 4;
     }
     code

@@ -43,7 +43,7 @@ fn covers(strict: &Limit, loose: &Limit) -> bool {
         (_, kind) if kind.has_burst() => {
             let rate = |limit: &Limit, other: &Limit| u128::from(limit.count()) * u128::from(other.period().micros());
             let at_once = peak(strict, 0).is_some_and(|most| most <= u128::from(loose.capacity()));
-            // A shorter queue that drains no faster also makes its callers wait no less; a bucket beside it does not.
+            // A leaky bucket also delays its callers, so only another leaky bucket replaces it.
             let same_shape = kind != Algorithm::LeakyBucket || strict.algorithm() == Algorithm::LeakyBucket;
             at_once && rate(strict, loose) <= rate(loose, strict) && same_shape
         }

@@ -28,7 +28,7 @@ impl SyntaxError {
         Self { secret: true, ..self }
     }
 
-    /// How many characters of the text come before the error.
+    /// The column of the error, from 0: the characters before it.
     pub(in crate::policy) fn column(&self, text: &str) -> usize {
         text.get(..self.offset).map_or(0, |before| before.chars().count())
     }

@@ -15,7 +15,7 @@ impl Batch {
     /// The answers, in the order of the requests.
     pub(crate) fn answers(&self, reply: Value) -> Result<Vec<Result<Answer>>> {
         let ScriptReply { now, refused, mut items } = ScriptReply::decode(reply)?;
-        // For each request the limits that refused it. The script gives them only where the value does not tell them.
+        // For each request the limits that refused it. The script gives them only where the value does not show them.
         let mut denied: Vec<Option<u16>> = vec![None; self.requests().len()];
         for number in refused {
             if let Value::Int(number) = number

@@ -10,7 +10,7 @@
 --          instruction of each.
 -- ARGV[3…] The instructions: an operation with the numbers of its policy. See instruction.lua.
 -- Reply    {time, refused, item…}. `refused` holds the number of each entry that was refused, or whose hold was not found;
---          where the value does not tell which limits refused, they are bits from 2^16 on. The item of an entry is the
+--          where the value does not show which limits refused, they are bits from 2^16 on. The item of an entry is the
 --          value after it. A refusal returns the stored value as it is: nothing is encoded. The reply to a single entry
 --          of fast_path.lua is one text: '<dB', the time and how many were refused, and the value.
 --

@@ -61,7 +61,7 @@ local function refuse(instruction, s, blocked)
 end
 
 -- Runs one entry on a decoded value. Returns whether it was admitted, the value to store, if any, and the limits that refused
--- as bits from 2^16 on, where the value will not tell them. `s` is the stored value. With `defer_refusal` the caller does
+-- as bits from 2^16 on, where the value will not show them. `s` is the stored value. With `defer_refusal` the caller does
 -- later what a refusal does.
 local function run(instruction, value, s, defer_refusal)
   local operation = instruction.operation

@@ -149,7 +149,7 @@ if algorithm == 3 then
     local touched = last(value, first, limit)
     return touched == 0 and 0 or touched + limit.period
   end
-  -- What a Decision needs and the value does not tell: the units used, when the cost is admitted, when the log ends.
+  -- What a Decision needs and the value does not contain: the units used, when the cost is admitted, when the log ends.
   local function summary(value, first, now, cost, limit)
     local total = trim(value, first, now, limit)
     local base = value[first + 2]

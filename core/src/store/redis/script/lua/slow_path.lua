@@ -36,7 +36,7 @@ local function add_to_journal(instruction, admitted)
   call('PEXPIRE', companions.journal, instruction.journal_ttl)
 end
 
--- The value as the caller reads it: in the form of this policy, with what only the script can tell of a log.
+-- The value as the caller reads it: in the form of this policy, with the summary of a log, which only the script can read.
 local function item_of(instruction, s)
   local value = read(s, instruction)
   if value.converted then s = write(value, instruction) end
