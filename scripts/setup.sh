@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees that what the tests need is here. Installs what is missing where it may; says what to do where it may not.
+# Checks that everything the tests need is installed. Installs what is missing where it may, and says what to do elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ redis="${TIDEGATE_REDIS_SERVER:-redis-server}"
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# Runs a command as root without ever asking for a password: CI has nobody to type one.
+# Runs a command as root without ever asking for a password, which CI cannot type.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rust is the one thing nobody installs on a person's behalf.
+# Rust is not installed automatically: its installer changes the user's environment.
 set -euo pipefail
 
 if ! command -v cargo >/dev/null; then

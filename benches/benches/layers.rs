@@ -1,5 +1,5 @@
-//! What the layers around a shared store cost: a denial that is repeated, a store that is lost, and what is remembered of
-//! every answer.
+//! The cost of the layers around a shared store: repeated denials, a lost store, and the usage that is remembered of every
+//! answer.
 
 use std::time::Duration;
 
@@ -45,9 +45,9 @@ fn lost(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn known(criterion: &mut Criterion) {
+fn usage_snapshots(criterion: &mut Criterion) {
     let policy = Policy::parse("20/minute; 5/3s").expect("a policy");
-    let mut group = criterion.benchmark_group("what is remembered of an answer");
+    let mut group = criterion.benchmark_group("usage remembered of an answer");
     for count in [1, 1_000, 50_000, 1_000_000] {
         let keys: Vec<String> = (0..count).map(|number| format!("user:{:07}", number * 7_919 % count.max(2))).collect();
         let mut snapshots = BenchSnapshots::new(&policy);
@@ -62,5 +62,5 @@ fn known(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, denied, lost, known);
+criterion_group!(benches, denied, lost, usage_snapshots);
 criterion_main!(benches);

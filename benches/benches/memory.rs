@@ -1,4 +1,4 @@
-//! A keyed check of one limit in memory, beside governor's, in one run.
+//! A keyed check of one limit in memory compared with governor's, in one run.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ const THREADS: [usize; 2] = [1, 8];
 type Check = Arc<dyn Fn(&String) -> bool + Send + Sync>;
 
 fn keys(count: usize) -> Vec<String> {
-    // A walk that visits every key and is no order of memory.
+    // Every key once, in an order that differs from their order in memory.
     (0..count).map(|number| format!("user:{:07}", number * 7_919 % count.max(2))).collect()
 }
 
-/// Runs `check` on that many threads until each has done its share; the wall time of it all.
+/// Runs `check` on several threads, each for its share of the rounds; the wall time of all.
 fn spread(threads: usize, rounds: u64, keys: &Arc<Vec<String>>, check: &Check) -> Duration {
     let share = rounds / threads as u64 + 1;
     let workers: Vec<_> = (0..threads)
@@ -41,7 +41,7 @@ fn spread(threads: usize, rounds: u64, keys: &Arc<Vec<String>>, check: &Check) -
 }
 
 fn keyed(criterion: &mut Criterion) {
-    // So much burst that nothing is refused, and so long a period that every key stays in use: the steady state.
+    // The burst is so large that nothing is denied, and the period so long that every key stays in use: the steady state.
     let burst = NonZeroU32::new(1_000_000_000).expect("not zero");
     let quota = Quota::with_period(Duration::from_secs(1)).expect("not zero").allow_burst(burst);
     for threads in THREADS {
@@ -63,7 +63,7 @@ fn keyed(criterion: &mut Criterion) {
                 ),
             ];
             for (name, check) in checks {
-                // Every key is known before it counts.
+                // Every key exists before the measurement.
                 keys.iter().for_each(|key| {
                     check(key);
                 });

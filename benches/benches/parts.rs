@@ -1,4 +1,4 @@
-//! The parts of a check, each alone: the rules, writing a command, and the script on a live server.
+//! The parts of a check, each alone: the rules, the encoding of a command, and the script on a live server.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ fn rules(criterion: &mut Criterion) {
             Algorithm::Concurrency => "concurrency 100 ttl 1s".to_owned(),
             algorithm => format!("{algorithm} 100/s"),
         };
-        let mut ruled = BenchRule::new(&Policy::parse(&notation).expect("a policy"));
+        let mut rule = BenchRule::new(&Policy::parse(&notation).expect("a policy"));
         let mut now = 1_790_000_000_000_000;
         group.bench_function(algorithm.name(), |bencher| {
             bencher.iter(|| {
-                // About as many as the limit lets through, so that both answers occur.
+                // About as many checks as the limit admits, so that both answers occur.
                 now += 9_973;
-                ruled.check(now)
+                rule.check(now)
             });
         });
     }

@@ -2,10 +2,10 @@
 
 use redis::Connection;
 
-/// Seconds of CPU the server has used so far, as it counts them itself.
+/// Seconds of CPU that the server has used so far, according to itself.
 ///
 /// # Panics
-/// When the server does not say.
+/// When the server does not answer.
 pub fn server_cpu(connection: &mut Connection) -> f64 {
     let info: String = redis::cmd("INFO").arg("cpu").query(connection).expect("INFO answers");
     let field = |name: &str| -> f64 {

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("servers.py")
 
 
 class ServersError(Exception):
-    """The harness could not do what it was asked; the message says why."""
+    """The harness reported an error."""
 
 
 class Servers:
@@ -51,7 +51,7 @@ class Servers:
 
     @property
     def urls(self) -> dict[str, Any]:
-        """Every way in, by name: tcp, tls, unix, primary, replicas, …"""
+        """The URL of each endpoint by name: tcp, tls, unix, primary, replicas, …"""
         return dict(self.json["urls"])
 
     @property
@@ -64,42 +64,42 @@ class Servers:
         return int(self.servers[server]["port"])
 
     def kill(self, server: int = 0) -> None:
-        """Ends a server at once."""
-        self._order("kill", server)
+        """Kills a server."""
+        self._run("kill", server)
 
     def stop(self, server: int = 0) -> None:
-        """Freezes a server: its connections stay open and silent."""
-        self._order("stop", server)
+        """Stops a server (SIGSTOP): its connections stay open and silent."""
+        self._run("stop", server)
 
     def cont(self, server: int = 0) -> None:
-        """Lets a frozen server run on."""
-        self._order("cont", server)
+        """Continues a stopped server."""
+        self._run("cont", server)
 
     def start(self, server: int = 0) -> None:
         """Starts a killed server again: same port, no data."""
-        self._order("start", server)
+        self._run("start", server)
 
     def restart(self, server: int = 0) -> None:
         """`kill` and `start`."""
-        self._order("restart", server)
+        self._run("restart", server)
 
     def clock(self, seconds: float, server: int = 0) -> None:
         """Sets a server's wall clock ahead, or back; with the option `clock`."""
-        self._order("clock", server, seconds=seconds)
+        self._run("clock", server, seconds=seconds)
 
     def command(self, *words: object, server: int = 0) -> Any:
-        """Runs a Redis command as the harness's own user, whatever users and passwords the server has."""
-        return self._order("command", server, args=[str(word) for word in words])["reply"]
+        """Runs a Redis command as the harness's own user, which exists beside all users of the test."""
+        return self._run("command", server, args=[str(word) for word in words])["reply"]
 
     def close(self) -> None:
-        """Ends the servers and waits until nothing of them is left."""
+        """Ends the servers, and waits until their processes and files are gone."""
         if self._child.stdin is not None:
             self._child.stdin.close()
         self._child.wait()
         if self._child.stdout is not None:
             self._child.stdout.close()
 
-    def _order(self, what: str, server: int, **more: Any) -> dict[str, Any]:
+    def _run(self, what: str, server: int, **more: Any) -> dict[str, Any]:
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps({"do": what, "server": server, **more}) + "\n")
         self._child.stdin.flush()
@@ -109,7 +109,7 @@ class Servers:
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         if not line:
-            raise ServersError("the server harness ended unexpectedly; its complaint is on stderr")
+            raise ServersError("the server harness ended unexpectedly; its message is on stderr")
         answer: dict[str, Any] = json.loads(line)
         if not answer["ok"]:
             raise ServersError(answer["error"])

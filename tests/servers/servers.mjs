@@ -30,7 +30,7 @@ export class Servers {
 
   constructor(request) {
     this.#child = spawn('python3', [PROGRAM, request], { stdio: ['pipe', 'pipe', 'inherit'] });
-    // Writing to a harness that has died is reported by the missing answer, with a better message.
+    // When the harness has ended, the missing answer is reported, with a better message than that of the write.
     this.#child.stdin.on('error', () => {});
     this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
   }
@@ -40,7 +40,7 @@ export class Servers {
     return this.json.url;
   }
 
-  /** Every way in, by name: tcp, tls, unix, primary, replicas, … */
+  /** The URL of each endpoint by name: tcp, tls, unix, primary, replicas, … */
   get urls() {
     return this.json.urls;
   }
@@ -50,42 +50,42 @@ export class Servers {
     return this.json.servers[server].port;
   }
 
-  /** Ends a server at once. */
+  /** Kills a server. */
   async kill(server = 0) {
-    await this.#order({ do: 'kill', server });
+    await this.#run({ do: 'kill', server });
   }
 
-  /** Freezes a server: its connections stay open and silent. */
+  /** Stops a server (SIGSTOP): its connections stay open and silent. */
   async stop(server = 0) {
-    await this.#order({ do: 'stop', server });
+    await this.#run({ do: 'stop', server });
   }
 
-  /** Lets a frozen server run on. */
+  /** Continues a stopped server. */
   async cont(server = 0) {
-    await this.#order({ do: 'cont', server });
+    await this.#run({ do: 'cont', server });
   }
 
   /** Starts a killed server again: same port, no data. */
   async start(server = 0) {
-    await this.#order({ do: 'start', server });
+    await this.#run({ do: 'start', server });
   }
 
   /** Kills a server and starts it again: same port, no data. */
   async restart(server = 0) {
-    await this.#order({ do: 'restart', server });
+    await this.#run({ do: 'restart', server });
   }
 
   /** Sets a server's wall clock ahead, or back; with the option `clock`. */
   async clock(seconds, server = 0) {
-    await this.#order({ do: 'clock', server, seconds });
+    await this.#run({ do: 'clock', server, seconds });
   }
 
-  /** Runs a Redis command as the harness's own user, whatever users and passwords the server has. */
+  /** Runs a Redis command as the harness's own user, which exists beside all users of the test. */
   async command(words, server = 0) {
-    return (await this.#order({ do: 'command', server, args: words.map(String) })).reply;
+    return (await this.#run({ do: 'command', server, args: words.map(String) })).reply;
   }
 
-  /** Ends the servers and waits until nothing of them is left. */
+  /** Ends the servers, and waits until their processes and files are gone. */
   async close() {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const ended = once(this.#child, 'exit');
@@ -97,10 +97,10 @@ export class Servers {
     await this.close();
   }
 
-  // One order at a time: the answers carry no names, so their sequence is what tells them apart.
-  #order(order) {
+  // One command and its answer at a time: answers have no identifiers, only their order.
+  #run(command) {
     const answer = this.#queue.then(() => {
-      this.#child.stdin.write(`${JSON.stringify(order)}\n`);
+      this.#child.stdin.write(`${JSON.stringify(command)}\n`);
       return this.#answer();
     });
     this.#queue = answer.catch(() => {});
@@ -109,7 +109,7 @@ export class Servers {
 
   async #answer() {
     const { done, value } = await this.#lines.next();
-    if (done) throw new Error('the server harness ended unexpectedly; its complaint is on stderr');
+    if (done) throw new Error('the server harness ended unexpectedly; its message is on stderr');
     const answer = JSON.parse(value);
     if (!answer.ok) throw new Error(answer.error);
     return answer;

@@ -3,15 +3,15 @@
     python3 tests/servers/servers.py '{"kind": "single", "options": {"tls": true}}'
 
 Kinds are single, replica, sentinel and cluster; the options are listed in harness/options.py. Once the servers answer,
-one JSON line on stdout says where they are. Then orders are read from stdin, one JSON object per line, and each gets
-one JSON line back:
+one JSON line on stdout says where they are. Then commands are read from stdin, one JSON object per line, and each is
+answered by one JSON line:
 
     {"do": "kill", "server": 0}     also stop, cont, start, restart (same port, no data)
     {"do": "command", "server": 0, "args": ["CONFIG", "SET", "maxmemory", "1mb"]}
     {"do": "clock", "server": 0, "seconds": -3600}      its wall clock, with the option "clock"
 
-When stdin closes, every server is killed and every file removed; so too on SIGTERM, SIGINT and even SIGKILL.
-TIDEGATE_REDIS_SERVER names another server program, valkey-server say.
+When stdin closes, every server is killed and every file is removed; also on SIGTERM, SIGINT and even SIGKILL.
+TIDEGATE_REDIS_SERVER names another server program, such as valkey-server.
 """
 
 import sys

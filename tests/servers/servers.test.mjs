@@ -21,6 +21,6 @@ test('a server is started, controlled and removed', async () => {
   assert.ok(!existsSync(servers.json.dir));
 });
 
-test('what cannot be started says why', async () => {
+test('an error says why servers cannot start', async () => {
   await assert.rejects(Servers.start('ring'), /unknown kind 'ring'/);
 });

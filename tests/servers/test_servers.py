@@ -1,4 +1,4 @@
-"""The harness itself: it starts what it says, and nothing of it remains."""
+"""The harness itself: it starts the servers it announces, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from client import PROGRAM, Servers, ServersError
 from harness.options import Options as HarnessOptions
 from harness.ports import free_port
+from harness.resp import Connection, ReplyError
 from harness.server import Server, Shared
 
-WITHIN = 10.0  # seconds for anything to come true on a loaded machine
+WITHIN = 10.0  # seconds; long enough on a loaded machine
 
 
-def eventually(true: Callable[[], bool]) -> bool:
+def eventually(holds: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + WITHIN
-    while not true():
+    while not holds():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
@@ -41,26 +42,27 @@ def exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        # An orphan waits for init to bury it, which is init's affair: dead is gone.
+        # A zombie, which init has not reaped yet, counts as gone.
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return not Path("/proc").exists()
 
 
-def says(port: int, *lines: str) -> list[str]:
-    """The first line of each reply to inline commands over TCP."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-        return converse(connection, *lines)
+def replies(port: int, *commands: str) -> list[Any]:
+    """The reply to each command over TCP; an error reply is an exception in the list."""
+    return converse(socket.create_connection(("127.0.0.1", port), timeout=5), *commands)
 
 
-def converse(connection: socket.socket, *lines: str) -> list[str]:
-    reader = connection.makefile("r", newline="\r\n")
-    replies = []
-    for line in lines:
-        connection.sendall(f"{line}\r\n".encode())
-        replies.append(reader.readline().strip())
-    reader.close()
-    return replies
+def converse(connected: socket.socket, *commands: str) -> list[Any]:
+    with Connection(connected) as connection:
+        return [reply(connection, command) for command in commands]
+
+
+def reply(connection: Connection, command: str) -> Any:
+    try:
+        return connection.command(*command.split())
+    except ReplyError as error:
+        return error
 
 
 class Gone(unittest.TestCase):
@@ -76,7 +78,7 @@ class Kinds(Gone):
     def test_single(self) -> None:
         with Servers() as servers:
             self.assertEqual(servers.url, f"redis://127.0.0.1:{servers.port()}/0")
-            self.assertEqual(says(servers.port(), "PING"), ["+PONG"])
+            self.assertEqual(replies(servers.port(), "PING"), ["PONG"])
             self.assertEqual(servers.command("CONFIG", "GET", "save"), ["save", ""])
         self.assert_gone(servers.json)
 
@@ -110,8 +112,8 @@ class Kinds(Gone):
                 self.assertIn("cluster_state:ok", info)
                 self.assertIn("cluster_slots_ok:16384", info)
             # {06S} hashes to slot 0, the first primary's.
-            self.assertEqual(says(servers.port(0), "SET {06S} v"), ["+OK"])
-            self.assertIn("MOVED 0", says(servers.port(2), "SET {06S} v")[0])
+            self.assertEqual(replies(servers.port(0), "SET {06S} v"), ["OK"])
+            self.assertIn("MOVED 0", str(replies(servers.port(2), "SET {06S} v")[0]))
             # A restarted node has lost its data and still knows the cluster.
             servers.restart(0)
             self.assertTrue(eventually(lambda: "cluster_state:ok" in servers.command("CLUSTER", "INFO")))
@@ -129,11 +131,11 @@ class Options(Gone):
             files = servers.json["tls"]
             port = servers.servers[0]["tls_port"]
             context = ssl.create_default_context(cafile=files["ca"])
-            # What a refused client sees depends on when it looks: the alert, or only the end of the connection.
+            # A rejected client sees the alert or only the end of the connection, depending on its timing.
             with self.assertRaises((ssl.SSLError, ConnectionError)):
                 self.ping(context, port)
             context.load_cert_chain(files["client_cert"], files["client_key"])
-            self.assertEqual(self.ping(context, port), ["+PONG"])
+            self.assertEqual(self.ping(context, port), ["PONG"])
         self.assert_gone(servers.json)
 
     def test_tls_expired(self) -> None:
@@ -146,10 +148,10 @@ class Options(Gone):
         users = {"app": "on >app-secret ~tg:* +get"}
         with Servers(password="p w/@", users=users, databases=3, config={"maxmemory": "10mb"}) as servers:
             self.assertIn("redis://:p%20w%2F%40@127.0.0.1", servers.url)
-            replies = says(servers.port(), "PING", "AUTH app app-secret", "GET tg:1", "GET other", "SET tg:1 v")
-            self.assertIn("NOAUTH", replies[0])
-            self.assertEqual(replies[1:3], ["+OK", "$-1"])
-            self.assertTrue(all("NOPERM" in reply for reply in replies[3:]), replies)
+            answers = replies(servers.port(), "PING", "AUTH app app-secret", "GET tg:1", "GET other", "SET tg:1 v")
+            self.assertIn("NOAUTH", str(answers[0]))
+            self.assertEqual(answers[1:3], ["OK", None])
+            self.assertTrue(all("NOPERM" in str(answer) for answer in answers[3:]), answers)
             self.assertEqual(servers.command("CONFIG", "GET", "databases"), ["databases", "3"])
             self.assertEqual(servers.command("CONFIG", "GET", "maxmemory"), ["maxmemory", "10485760"])
 
@@ -157,38 +159,35 @@ class Options(Gone):
         with Servers() as servers:
             path = servers.servers[0]["unix"]
             self.assertEqual(servers.urls["unix"], f"redis+unix://{path}")
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(path)
-                self.assertEqual(converse(connection, "PING"), ["+PONG"])
+            with Connection.unix(path) as connection:
+                self.assertEqual(connection.command("PING"), "PONG")
 
-    def ping(self, context: ssl.SSLContext, port: int) -> list[str]:
+    def ping(self, context: ssl.SSLContext, port: int) -> list[Any]:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
-            with context.wrap_socket(raw, server_hostname="127.0.0.1") as connection:
-                return converse(connection, "PING")
+            return converse(context.wrap_socket(raw, server_hostname="127.0.0.1"), "PING")
 
 
-class Orders(Gone):
+class Commands(Gone):
     def test_kill_start_restart(self) -> None:
         with Servers() as servers:
             port = servers.port()
             servers.command("SET", "k", "v")
             servers.kill()
             with self.assertRaises(ConnectionRefusedError):
-                says(port, "PING")
+                replies(port, "PING")
             servers.start()
-            self.assertEqual(says(port, "EXISTS k"), [":0"], "it comes back on its port, and empty")
+            self.assertEqual(replies(port, "EXISTS k"), [0], "it is back on its port, and empty")
             servers.command("SET", "k", "v")
             servers.restart()
-            self.assertEqual(says(port, "EXISTS k"), [":0"])
+            self.assertEqual(replies(port, "EXISTS k"), [0])
 
     def test_stop_and_cont(self) -> None:
         with Servers() as servers:
             servers.stop()
-            with socket.create_connection(("127.0.0.1", servers.port()), timeout=0.2) as connection:
-                with self.assertRaises(socket.timeout):
-                    converse(connection, "PING")
+            with self.assertRaises(socket.timeout):
+                converse(socket.create_connection(("127.0.0.1", servers.port()), timeout=0.2), "PING")
             servers.cont()
-            self.assertEqual(says(servers.port(), "PING"), ["+PONG"])
+            self.assertEqual(replies(servers.port(), "PING"), ["PONG"])
 
     def test_a_clock_that_jumps(self) -> None:
         with Servers("single", clock=True) as servers:
@@ -208,11 +207,11 @@ class Orders(Gone):
                 lambda: servers.kill(7),
                 lambda: servers.start(0),
                 lambda: servers.command("NONSENSE"),
-                lambda: servers._order("dance", 0),
+                lambda: servers._run("dance", 0),
             ):
                 with self.assertRaises(ServersError):
                     mistake()
-            self.assertEqual(servers.command("PING"), "PONG", "and the harness goes on")
+            self.assertEqual(servers.command("PING"), "PONG", "and the harness continues")
 
     def test_bad_requests(self) -> None:
         for kind, options, text in (
@@ -232,7 +231,7 @@ class Orders(Gone):
             del os.environ["TIDEGATE_REDIS_SERVER"]
 
 
-class Endings(Gone):
+class Ends(Gone):
     """Whatever ends a harness, nothing of it remains."""
 
     def start(self) -> subprocess.Popen[str]:
@@ -243,10 +242,10 @@ class Endings(Gone):
             stdout=subprocess.PIPE,
             universal_newlines=True,
         )
-        self.addCleanup(self.bury, child)
+        self.addCleanup(self.reap, child)
         return child
 
-    def bury(self, child: subprocess.Popen[str]) -> None:
+    def reap(self, child: subprocess.Popen[str]) -> None:
         for stream in (child.stdin, child.stdout):
             if stream is not None:
                 stream.close()
@@ -255,7 +254,7 @@ class Endings(Gone):
     def described(self, child: subprocess.Popen[str]) -> dict[str, Any]:
         assert child.stdin is not None and child.stdout is not None
         described: dict[str, Any] = json.loads(child.stdout.readline())
-        # With one server frozen, which no polite request would end.
+        # One server is stopped, so that only SIGKILL ends it.
         child.stdin.write('{"do":"stop","server":1}\n')
         child.stdin.flush()
         self.assertTrue(json.loads(child.stdout.readline())["ok"])
@@ -267,7 +266,7 @@ class Endings(Gone):
         assert child.stdin is not None
         child.stdin.close()
         self.assertEqual(child.wait(WITHIN), 0)
-        # By then, not a moment later.
+        # Already gone, without any wait.
         self.assertFalse(os.path.exists(described["dir"]))
         self.assert_gone(described)
 
@@ -287,9 +286,9 @@ class Endings(Gone):
         child.wait()
         self.assert_gone(described)
 
-    def test_parent_leaves_during_the_start(self) -> None:
+    def test_parent_ends_during_the_start(self) -> None:
         child = self.start()
-        self.bury(child)
+        self.reap(child)
         self.assertEqual(child.returncode, 0)
 
 
@@ -307,7 +306,7 @@ class SideBySide(Gone):
                 try:
                     server.wait_ready()
                     self.assertEqual(server.port, free)
-                    self.assertEqual(says(free, "PING"), ["+PONG"])
+                    self.assertEqual(replies(free, "PING"), ["PONG"])
                 finally:
                     server.kill()
 

@@ -1,5 +1,5 @@
-//! Checks per second with many in flight on a live server, through the way that event loops use: with the layers around
-//! the store and without them, in turns; and the CPU of this process for each, which a busy machine changes less.
+//! Checks per second with many in flight on a live server, through the interface for event loops, with and without the layers
+//! around the store in alternation; and the CPU time of this process per check, which a busy machine affects less.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -9,11 +9,11 @@ use tidegate::host::{Call, CompletionQueue, HostAsyncLimiter, Outcome, Wake};
 use tidegate::{AsyncLimiter, CheckOptions, Decision, Limiter, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
-/// How long each is measured, in turns.
-const TURN: Duration = Duration::from_millis(700);
-const TURNS: usize = 6;
+/// How long each is measured at a time.
+const ROUND: Duration = Duration::from_millis(700);
+const ROUNDS: usize = 6;
 
-/// Counts answers; the thread that calls waits for its wake-up.
+/// Counts answers; the calling thread waits for its wake-up.
 #[derive(Default)]
 struct Loop {
     answered: AtomicU64,
@@ -34,7 +34,7 @@ impl CompletionQueue for Loop {
     }
 }
 
-/// Seconds of CPU this process has used so far.
+/// Seconds of CPU that this process has used so far.
 fn cpu() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let nanos = tasks.filter_map(|task| {
@@ -45,22 +45,22 @@ fn cpu() -> f64 {
 }
 
 /// Checks per second, and microseconds of CPU for each.
-fn run(limiter: &AsyncLimiter, policy: &str, flight: u64, keys: &[String]) -> (f64, f64) {
+fn run(limiter: &AsyncLimiter, policy: &str, in_flight: u64, keys: &[String]) -> (f64, f64) {
     let used = cpu();
-    let inbox = Arc::new(Loop::default());
-    let to: Arc<dyn CompletionQueue> = Arc::<Loop>::clone(&inbox);
+    let completions = Arc::new(Loop::default());
+    let to: Arc<dyn CompletionQueue> = Arc::<Loop>::clone(&completions);
     let call = Call::Check(CheckOptions::default());
-    let (began, mut sent, mut at_once) = (Instant::now(), 0_u64, 0_u64);
-    while began.elapsed() < TURN {
-        while sent - at_once < inbox.answered.load(Ordering::Relaxed) + flight {
+    let (began, mut sent, mut immediate) = (Instant::now(), 0_u64, 0_u64);
+    while began.elapsed() < ROUND {
+        while sent - immediate < completions.answered.load(Ordering::Relaxed) + in_flight {
             let answer: Option<Result<Decision>> =
                 limiter.post(policy, &keys[sent as usize % keys.len()], &call, sent, &to, None);
-            at_once += u64::from(answer.is_some());
+            immediate += u64::from(answer.is_some());
             sent += 1;
         }
-        let mut woken = inbox.woken.0.lock().expect("no panic");
+        let mut woken = completions.woken.0.lock().expect("no panic");
         while !*woken {
-            let (guard, late) = inbox.woken.1.wait_timeout(woken, Duration::from_millis(50)).expect("no panic");
+            let (guard, late) = completions.woken.1.wait_timeout(woken, Duration::from_millis(50)).expect("no panic");
             woken = guard;
             if late.timed_out() {
                 break;
@@ -69,7 +69,7 @@ fn run(limiter: &AsyncLimiter, policy: &str, flight: u64, keys: &[String]) -> (f
         *woken = false;
     }
     let rate = sent as f64 / began.elapsed().as_secs_f64();
-    while inbox.answered.load(Ordering::Relaxed) < sent - at_once {
+    while completions.answered.load(Ordering::Relaxed) < sent - immediate {
         std::thread::sleep(Duration::from_millis(1));
     }
     (rate, (cpu() - used) * 1e6 / sent as f64)
@@ -81,21 +81,21 @@ fn main() {
     let bare = builder().bare().build_async().expect("a limiter");
     let layered = builder().build_async().expect("a limiter");
     let keys: Vec<String> = (0..10_000).map(|number| format!("user:{number:07}")).collect();
-    println!("without and with the layers, the best of {TURNS} turns each");
+    println!("without and with the layers, the best of {ROUNDS} rounds each");
     for (name, policy) in
         [("allowed, one limit", "gcra 1000000000/s"), ("allowed, two limits", "1000000/minute; 100000/s")]
     {
-        for flight in [1, 16, 64, 256] {
+        for in_flight in [1, 16, 64, 256] {
             let mut best = [(0.0_f64, f64::MAX); 2];
-            for _ in 0..TURNS {
+            for _ in 0..ROUNDS {
                 for (limiter, best) in [&bare, &layered].into_iter().zip(&mut best) {
-                    let (rate, cpu) = run(limiter, policy, flight, &keys);
+                    let (rate, cpu) = run(limiter, policy, in_flight, &keys);
                     *best = (best.0.max(rate), best.1.min(cpu));
                 }
             }
             let [(bare, bare_cpu), (layered, layered_cpu)] = best;
             println!(
-                "{name}, {flight} in flight: {bare:>7.0} and {layered:>7.0} a second, {bare_cpu:.2} and {layered_cpu:.2} µs of CPU"
+                "{name}, {in_flight} in flight: {bare:>7.0} and {layered:>7.0} a second, {bare_cpu:.2} and {layered_cpu:.2} µs of CPU"
             );
         }
     }

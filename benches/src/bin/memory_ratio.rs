@@ -1,5 +1,5 @@
-//! A keyed check in memory beside governor's: rounds of all contenders in turn, and the median of their ratios, since one
-//! after the other a noisy machine measures its own moods.
+//! A keyed check in memory compared with governor's: rounds of all candidates in alternation, and the median of their ratios,
+//! because the speed of a noisy machine changes from minute to minute.
 
 use std::num::NonZeroU32;
 use std::sync::Barrier;
@@ -10,14 +10,14 @@ use tidegate::bench::BenchStore;
 use tidegate::{Limiter, Policy};
 
 const ROUNDS: usize = 21;
-/// What a round is to take.
+/// The intended length of a round.
 const ROUND: Duration = Duration::from_millis(50);
-/// Never used up.
+/// No benchmark uses it up.
 const BURST: u32 = 1_000_000_000;
 
 type Check = Box<dyn Fn(&String) -> bool + Send + Sync>;
 
-/// The time that so many checks take, spread over threads that walk over the keys from different ones.
+/// The time for a number of checks on several threads, each of which starts at another key.
 fn timed(threads: usize, checks: usize, from: usize, keys: &[String], check: &Check) -> Duration {
     let gate = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
@@ -41,16 +41,16 @@ fn timed(threads: usize, checks: usize, from: usize, keys: &[String], check: &Ch
     })
 }
 
-fn contenders() -> [(&'static str, Check); 4] {
+fn candidates() -> [(&'static str, Check); 4] {
     let burst = NonZeroU32::new(BURST).expect("more than none");
     let quota = Quota::with_period(Duration::from_secs(1)).expect("a second").allow_burst(burst);
     let governor: DefaultKeyedRateLimiter<String> = RateLimiter::dashmap(quota);
     let notation = format!("gcra 1/s burst {BURST}");
     let policy = Policy::parse(&notation).and_then(|policy| policy.named("p")).expect("a policy");
-    let room = "memory://?max_keys=2000000";
+    let url = "memory://?max_keys=2000000";
     let store = BenchStore::new(&policy, 2_000_000);
-    let limiter = Limiter::builder().store(room).build().expect("a limiter");
-    let named = Limiter::builder().store(room).policy("p", &notation).and_then(|named| named.build());
+    let limiter = Limiter::builder().store(url).build().expect("a limiter");
+    let named = Limiter::builder().store(url).policy("p", &notation).and_then(|named| named.build());
     let named = named.expect("a limiter");
     [
         ("governor", Box::new(move |key| governor.check_key(key).is_ok())),
@@ -70,7 +70,7 @@ fn main() {
     for threads in [1, 8] {
         for count in [1, 1_000, 1_000_000] {
             let keys: Vec<String> = (0..count).map(|number| format!("user:{number:07}")).collect();
-            let checks = contenders();
+            let checks = candidates();
             let sizes = checks.each_ref().map(|(_, check)| {
                 timed(1, count, 0, &keys, check);
                 let probe = 100_000;
@@ -80,7 +80,7 @@ fn main() {
             let mut nanos: [Vec<f64>; 4] = Default::default();
             for round in 0..ROUNDS {
                 for step in 0..checks.len() {
-                    // There and back, so that nobody always comes after the same.
+                    // Forward and backward, so that no candidate always follows the same one.
                     let index = if round % 2 == 0 { step } else { checks.len() - 1 - step };
                     let from = round * sizes[index] / threads % keys.len();
                     let took = timed(threads, sizes[index], from, &keys, &checks[index].1);

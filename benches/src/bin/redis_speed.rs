@@ -1,4 +1,4 @@
-//! How fast one client is against one Redis server: blocking on one thread, and awaiting with many in flight.
+//! The speed of one client on one Redis server: blocking on one thread, and async with many calls in flight.
 
 use std::time::{Duration, Instant};
 

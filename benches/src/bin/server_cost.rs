@@ -1,7 +1,7 @@
-//! What a decision costs the Redis server: its own CPU time for each, folded and not, allowed and denied.
+//! The cost of a decision for the Redis server: its CPU time per decision, folded and not, allowed and denied.
 //!
-//! The server counts its CPU time itself (INFO cpu), so another process on the machine disturbs little; the ways are
-//! interleaved over several rounds and medians are shown.
+//! The server counts its CPU time itself (INFO cpu), so other processes on the machine affect it little. The variants alternate
+//! over several rounds, and medians are shown.
 
 use std::time::Duration;
 
@@ -33,10 +33,10 @@ async fn checks(limiter: &AsyncLimiter, policy: &str, keys: &[String]) {
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..IN_FLIGHT {
         let (limiter, policy) = (limiter.clone(), policy.to_owned());
-        let mine: Vec<String> =
-            (0..CHECKS / IN_FLIGHT).map(|turn| keys[(worker + turn * IN_FLIGHT) % keys.len()].clone()).collect();
+        let own: Vec<String> =
+            (0..CHECKS / IN_FLIGHT).map(|number| keys[(worker + number * IN_FLIGHT) % keys.len()].clone()).collect();
         tasks.spawn_local(async move {
-            for key in mine {
+            for key in own {
                 limiter.check(&policy, &key).await.expect("a decision");
             }
         });
@@ -51,14 +51,14 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// The ways to ask: how it is called, the limiter, and connections to the servers whose time counts.
-struct Way {
+/// One variant: its name, its limiter, and connections to the servers whose CPU time counts.
+struct Variant {
     name: &'static str,
     limiter: AsyncLimiter,
     servers: Vec<redis::Connection>,
 }
 
-impl Way {
+impl Variant {
     fn new(name: &'static str, url: &str, fold: usize, servers: &[String]) -> Self {
         let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).fold(fold).bare();
         let connect = |url: &String| redis::Client::open(url.as_str()).and_then(|client| client.get_connection());
@@ -73,30 +73,33 @@ impl Way {
 
 fn main() {
     let (single, cluster) = (Servers::start(Kind::Single), Servers::start(Kind::Cluster));
-    // Three primaries come first; their replicas do what replicas of a single server would do.
+    // The first three servers are the primaries. Replicas do the same work as those of a single server would.
     let primaries: Vec<String> = (0..3).map(|node| format!("redis://127.0.0.1:{}", cluster.port(node))).collect();
     let one = [single.url().to_owned()];
     let keys: Vec<String> = (0..KEYS).map(|number| format!("user:{:07}", 1_000_000 + number)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let mut ways = [
-        Way::new("pipelined", single.url(), 1, &one),
-        Way::new("folded", single.url(), 256, &one),
-        Way::new("cluster", cluster.url(), 256, &primaries),
+    let mut variants = [
+        Variant::new("pipelined", single.url(), 1, &one),
+        Variant::new("folded", single.url(), 256, &one),
+        Variant::new("cluster", cluster.url(), 256, &primaries),
     ];
     println!("server CPU for each decision, {IN_FLIGHT} in flight, {KEYS} keys, median of {ROUNDS} rounds (µs)");
-    println!("{:<16}{:>11}{:>9}{:>8}{:>9}{:>8}", "policy", ways[0].name, ways[1].name, "ratio", ways[2].name, "ratio");
+    println!(
+        "{:<16}{:>11}{:>9}{:>8}{:>9}{:>8}",
+        "policy", variants[0].name, variants[1].name, "ratio", variants[2].name, "ratio"
+    );
     let mut first = 0.0;
     for (name, policy) in POLICIES {
         let mut spent = [Vec::new(), Vec::new(), Vec::new()];
-        for way in &mut ways {
-            way.servers.iter_mut().for_each(|server| server.flushall().expect("FLUSHALL"));
+        for variant in &mut variants {
+            variant.servers.iter_mut().for_each(|server| server.flushall().expect("FLUSHALL"));
         }
         for round in 0..=ROUNDS {
-            for (way, spent) in ways.iter_mut().zip(&mut spent) {
-                let before = way.cpu();
+            for (variant, spent) in variants.iter_mut().zip(&mut spent) {
+                let before = variant.cpu();
                 let local = tokio::task::LocalSet::new();
-                runtime.block_on(local.run_until(checks(&way.limiter, policy, &keys)));
-                let cost = (way.cpu() - before) * 1e6 / CHECKS as f64;
+                runtime.block_on(local.run_until(checks(&variant.limiter, policy, &keys)));
+                let cost = (variant.cpu() - before) * 1e6 / CHECKS as f64;
                 if round > 0 {
                     spent.push(cost);
                 }

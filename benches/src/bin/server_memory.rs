@@ -1,4 +1,4 @@
-//! What a key costs the Redis server in memory (MEMORY USAGE), and what a check of a long log costs in CPU.
+//! The memory that a key takes on the Redis server (MEMORY USAGE), and the CPU time of a check of a long log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const LIMITS: [(&str, &str); 12] = [
     ),
 ];
 
-/// The bytes of all keys there are, and how many.
+/// The bytes of all keys, and the number of keys.
 fn bytes(connection: &mut Connection) -> (u64, usize) {
     let keys: Vec<Vec<u8>> = connection.keys("*").expect("KEYS answers");
     let usage = |key: &Vec<u8>| -> u64 {
@@ -84,7 +84,7 @@ fn main() {
             (server_cpu(connection) - before) * 1e6 / 2_000.0
         };
         let denied = cost(&mut connection, &|| assert!(!limiter.check(&policy, KEY).expect("a decision").allowed()));
-        // Steadily full: one leaves, one comes.
+        // The log stays full: one entry leaves for each that comes.
         clock.advance(Duration::from_secs(43_200));
         let allowed = cost(&mut connection, &|| {
             limiter.check(&policy, KEY).expect("a decision");

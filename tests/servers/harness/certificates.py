@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .errors import HarnessError
 
-# Everything that strict verifiers look for: Python 3.13 refuses an authority without a key usage.
+# With everything that strict verifiers require: Python 3.13 rejects an authority without a key usage.
 AUTHORITY = """\
 [req]
 distinguished_name=name
@@ -43,12 +43,12 @@ class Certificates(NamedTuple):
     client_key: str
 
     def describe(self) -> dict[str, str]:
-        """As the harness prints them."""
+        """In the form that the harness prints."""
         return dict(self._asdict())
 
 
 def make(directory: str, expired: bool = False) -> Certificates:
-    """An authority and its two certificates; with `expired`, the server's has run out."""
+    """An authority and its two certificates; with `expired`, that of the server has expired."""
     os.makedirs(directory, mode=0o700)
     for name, text in (("authority.conf", AUTHORITY), ("signed.conf", SIGNED)):
         with open(os.path.join(directory, name), "w", encoding="ascii") as file:
@@ -91,5 +91,5 @@ def _openssl(directory: str, *arguments: str) -> None:
     except FileNotFoundError:
         raise HarnessError("openssl was not found: TLS servers need it for their certificates") from None
     except subprocess.CalledProcessError as failure:
-        said = failure.output.decode("utf-8", "replace").strip()
-        raise HarnessError(f"openssl {arguments[0]} failed: {said}") from None
+        output = failure.output.decode("utf-8", "replace").strip()
+        raise HarnessError(f"openssl {arguments[0]} failed: {output}") from None

@@ -1,6 +1,6 @@
-/* Loaded into a server before libc's clocks: its wall clock is the system's plus what a file says, in microseconds.
-   Monotonic clocks keep the truth, so a clock that is set back stops no server. Straight system calls, since an
-   allocator may ask for the time before libraries can be looked up. */
+/* Preloaded into a server, so that its wall clock is the system's plus an offset in microseconds from a file. Monotonic
+   clocks are unchanged, so a clock that is set back does not block the server. It makes the system calls itself, because an
+   allocator may read the time before symbols of other libraries can be resolved. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@ SOURCE = os.path.join(os.path.dirname(__file__), "clock.c")
 
 
 class Clock:
-    """It runs as the system's does, some time ahead or behind. Made of a small library that is built on the spot."""
+    """The system's clock plus an offset, by a small library that is compiled when it is needed and preloaded."""
 
     def __init__(self, directory: str) -> None:
         self._path = os.path.join(directory, "ahead")
@@ -29,8 +29,8 @@ class Clock:
         self.environment = {"LD_PRELOAD": library, "TIDEGATE_CLOCK": self._path}
 
     def jump(self, seconds: float) -> None:
-        """Sets it that much further ahead; back when negative."""
+        """Sets it further ahead, or back when negative."""
         self._ahead += seconds
-        # Written in place, in one go: the server has the file mapped.
+        # Written in place and at once, because the server has the file mapped.
         with open(os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:
             file.write(struct.pack("=q", round(self._ahead * 1_000_000)))

@@ -1,4 +1,4 @@
-"""The life of one harness: start what was asked for, obey, clean up."""
+"""The harness: it starts the servers of a request, runs commands, cleans up."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ MISSING = "{} was not found: run `make setup`, or `apt-get install redis-server 
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a harness as `servers.py '{"kind": …, "options": {…}}'` asks for it."""
+    """Runs the harness for `servers.py '{"kind": …, "options": {…}}'`."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _leave)
     servers: list[Server] = []
     directory = tempfile.mkdtemp(prefix="tidegate-")
     guardian = Guardian(directory)
     try:
-        _say(_start(arguments, directory, servers))
+        _print(_start(arguments, directory, servers))
         for line in sys.stdin:
             if line.strip():
-                _say(_obey(line, servers))
+                _print(_run(line, servers))
         return 0
     except HarnessError as error:
-        _say({"ok": False, "error": str(error)})
+        _print({"ok": False, "error": str(error)})
         return 1
     finally:
-        # From here on nothing may interrupt: a second Ctrl-C would leave servers running.
+        # No interruption from here on: a second Ctrl-C would leave servers running.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         for server in servers:
@@ -50,24 +50,24 @@ def _leave(number: int, _frame: object) -> None:
     sys.exit(128 + number)
 
 
-def _say(message: dict[str, Any]) -> None:
+def _print(message: dict[str, Any]) -> None:
     try:
         print(json.dumps(message), flush=True)
     except BrokenPipeError:
-        # Nobody listens any more. Point stdout elsewhere, or Python complains once more when it exits.
+        # The reader is gone. Without another stdout Python would report that once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _start(arguments: list[str], directory: str, servers: list[Server]) -> dict[str, Any]:
     kind, options = _request(arguments)
-    wanted = os.environ.get("TIDEGATE_REDIS_SERVER", "redis-server")
-    binary = shutil.which(wanted)
+    program = os.environ.get("TIDEGATE_REDIS_SERVER", "redis-server")
+    binary = shutil.which(program)
     if binary is None:
-        raise HarnessError(MISSING.format(wanted))
-    papers = None
+        raise HarnessError(MISSING.format(program))
+    files = None
     if options.tls:
-        papers = certificates.make(os.path.join(directory, "tls"), expired=options.expired)
-    shared = Shared(binary, directory, secrets.token_hex(16), options, papers)
+        files = certificates.make(os.path.join(directory, "tls"), expired=options.expired)
+    shared = Shared(binary, directory, secrets.token_hex(16), options, files)
     topology = KINDS[kind](shared, servers)
     return {
         "ok": True,
@@ -75,7 +75,7 @@ def _start(arguments: list[str], directory: str, servers: list[Server]) -> dict[
         "url": topology.url,
         "urls": topology.urls,
         "servers": [server.describe() for server in servers],
-        "tls": papers.describe() if papers else None,
+        "tls": files.describe() if files else None,
         "control": {"user": CONTROL_USER, "password": shared.control_password},
         "dir": directory,
         "pid": os.getpid(),
@@ -98,7 +98,7 @@ def _restart(server: Server) -> None:
     server.start_again()
 
 
-ORDERS: dict[str, Callable[[Server], None]] = {
+COMMANDS: dict[str, Callable[[Server], None]] = {
     "kill": Server.kill,
     "stop": Server.stop,
     "cont": Server.resume,
@@ -107,20 +107,20 @@ ORDERS: dict[str, Callable[[Server], None]] = {
 }
 
 
-def _obey(line: str, servers: list[Server]) -> dict[str, Any]:
+def _run(line: str, servers: list[Server]) -> dict[str, Any]:
     try:
-        order = json.loads(line)
-        what, server = order["do"], servers[order.get("server", 0)]
+        command = json.loads(line)
+        what, server = command["do"], servers[command.get("server", 0)]
         if what == "command":
-            return {"ok": True, "reply": server.command(*order["args"])}
+            return {"ok": True, "reply": server.command(*command["args"])}
         if what == "clock":
-            server.jump(float(order["seconds"]))
+            server.jump(float(command["seconds"]))
             return {"ok": True}
-        if what not in ORDERS:
-            raise HarnessError(f"unknown order {what!r}; known are {', '.join([*ORDERS, 'command', 'clock'])}")
-        ORDERS[what](server)
+        if what not in COMMANDS:
+            raise HarnessError(f"unknown command {what!r}; known are {', '.join([*COMMANDS, 'command', 'clock'])}")
+        COMMANDS[what](server)
         return {"ok": True, "server": server.describe()}
     except HarnessError as error:
         return {"ok": False, "error": str(error)}
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        return {"ok": False, "error": f"cannot read the order {line.strip()}: {error!r}"}
+        return {"ok": False, "error": f"cannot read the command {line.strip()}: {error!r}"}

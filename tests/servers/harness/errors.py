@@ -1,4 +1,4 @@
-"""The one error of the harness: its text is what a failing test shows."""
+"""The error of the harness; a failing test shows its text."""
 
 
 class HarnessError(Exception):

@@ -9,11 +9,11 @@ import time
 
 
 class Guardian:
-    """A forked process that outlives the harness by a moment.
+    """A forked process that lives slightly longer than the harness.
 
-    SIGKILL gives the harness no chance to tidy up. The guardian waits on a pipe whose other end only the harness
-    holds: the kernel closes it on any kind of death, and then the directory goes. The servers themselves die by their
-    parent-death signal.
+    A harness that is killed cannot clean up. The guardian reads from a pipe whose other end only the harness holds. The
+    kernel closes that end however the harness ends; then the guardian removes the directory. The kernel kills the
+    servers by their parent-death signal.
     """
 
     def __init__(self, directory: str) -> None:
@@ -22,7 +22,7 @@ class Guardian:
         if self._pid == 0:
             os.close(self._writer)
             try:
-                _watch(reader, directory)
+                _remove_at_the_end(reader, directory)
             finally:
                 os._exit(0)
         os.close(reader)
@@ -33,17 +33,17 @@ class Guardian:
         os.waitpid(self._pid, 0)
 
 
-def _watch(reader: int, directory: str) -> None:
-    # A session of its own: the Ctrl-C that ends the harness must not end its guardian first.
+def _remove_at_the_end(reader: int, directory: str) -> None:
+    # A session of its own, so that the Ctrl-C that ends the harness does not end the guardian first.
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Whoever reads the harness's output waits for its end; a copy held here would make them wait for us.
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    # Readers of the harness's output wait for its end. A copy of it here would make them wait for the guardian.
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+        os.dup2(null, descriptor)
     os.read(reader, 1)
-    # A server on its way out may still write into its folder, so one sweep is not always enough.
+    # A server that is ending may still write into its folder, so one attempt does not always suffice.
     for _ in range(100):
         shutil.rmtree(directory, ignore_errors=True)
         if not os.path.exists(directory):

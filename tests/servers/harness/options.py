@@ -1,4 +1,4 @@
-"""What a test may ask of its servers."""
+"""The options of the servers of a test."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 from .errors import HarnessError
 
 DEFAULTS: dict[str, Any] = {
-    "tls": False,  # a TLS port beside the plain one; "expired" for a certificate that has run out
+    "tls": False,  # a TLS port beside the plain one; "expired" for an expired certificate
     "client_certs": False,  # TLS clients must show a certificate
     "password": None,  # of the default user
     "users": {},  # name -> ACL rules, {"app": "on >secret ~tg:* +eval"}
-    "clock": False,  # whether the server's clock can be set, by the order "clock"
+    "clock": False,  # whether the server's clock can be set, by the command "clock"
     "databases": 16,
     "config": {},  # any further redis.conf settings
     "replicas": 1,  # of kind "replica"
     "master_name": "tidegate",  # of kind "sentinel"
-    "down_after_ms": 1_000,  # how soon sentinels and cluster nodes give up on a silent server
+    "down_after_ms": 1_000,  # after how long sentinels and cluster nodes regard a silent server as down
 }
 
 
 class Options:
-    """The options of one request; an unknown name is an error, as a typing mistake must not pass silently."""
+    """The options of one request; an unknown name is an error, so that a typing mistake is noticed."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         unknown = sorted(set(given) - set(DEFAULTS))
@@ -41,12 +41,12 @@ class Options:
         self.down_after_ms: int = int(merged["down_after_ms"])
 
     def config_lines(self) -> list[str]:
-        """The part of redis.conf that the test asked for."""
+        """The part of redis.conf that the options determine."""
         lines = [f"databases {self.databases}"]
         if self.password:
             lines.append(f"requirepass {_quoted(self.password)}")
         lines += [f"user {name} {rules}" for name, rules in self.users.items()]
-        # Written as given, since some settings are several words; only nothing at all must be spelled out.
+        # Written as given, since some settings are several words; only an empty value needs quotes.
         lines += [f"{name} {value}" if value != "" else f'{name} ""' for name, value in self.config.items()]
         return lines
 

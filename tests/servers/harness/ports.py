@@ -7,8 +7,8 @@ import socket
 
 from .errors import HarnessError
 
-# Above the well-known services and, with the cluster bus added, below 32768, where Linux begins to hand out ports to
-# outgoing connections: a port from that range could be taken between the look and the bind.
+# Above the well-known services and, with the cluster bus added, below 32768. From there on Linux gives ports to
+# outgoing connections, which could take one between the check and the bind.
 LOWEST = 11_000
 HIGHEST = 22_000
 
@@ -19,9 +19,9 @@ _taken: set[int] = set()
 
 
 def free_port(with_bus: bool = False) -> int:
-    """A port nobody listens on now, given out once by this process.
+    """A port that is free now, returned once by this process.
 
-    Another process may still take it first. Only the server's own bind decides, so the caller retries.
+    Another process may still take it first, so the caller must retry when the server cannot bind.
     """
     for _ in range(1_000):
         port = random.randrange(LOWEST, HIGHEST)
@@ -36,7 +36,7 @@ def free_port(with_bus: bool = False) -> int:
 
 def _can_bind(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As Redis does, or a port would count as taken for a minute after its server went away.
+        # As Redis does. Without it a port would seem taken for a minute after its server has ended.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Child processes that never outlive the harness."""
+"""Child processes that end with the harness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 
-# Loaded before any fork: between fork and exec the child had better not load libraries.
+# Loaded before any fork: between fork and exec a child should not load libraries.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
@@ -23,11 +23,11 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
             return
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            # The harness died before the request above was made: nobody is left to send the signal.
+            # The harness has ended before the request above, so no signal would come.
             os._exit(1)
 
     with open(log, "ab") as output:
-        # A session of its own, so that Ctrl-C reaches the harness only, and it ends them in order.
+        # A session of its own, so that Ctrl-C reaches the harness alone, which then ends its servers in order.
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -40,9 +40,9 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process now, stopped or not, and waits until it is gone.
+    """Kills the process, stopped or not, and waits until it is gone.
 
-    SIGKILL throughout: there is nothing to save, and a polite Redis waits for replicas that may be stopped.
+    SIGKILL, because there is no data to save, and on SIGTERM Redis waits for replicas that may be stopped.
     """
     if process.poll() is None:
         process.kill()
@@ -50,11 +50,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Freezes the process; returns once it is frozen."""
+    """Stops the process (SIGSTOP); returns when it is stopped."""
     process.send_signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)
 
 
 def resume(process: subprocess.Popen[bytes]) -> None:
-    """Lets a frozen process run on."""
+    """Continues a stopped process."""
     process.send_signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Just enough of the Redis protocol to control a server over its unix socket."""
+"""Just enough of the Redis protocol (RESP2) to control and to test a server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ class ReplyError(HarnessError):
 
 
 class Connection:
-    """One blocking connection; replies are text, numbers, lists and None."""
+    """One blocking connection over a connected socket, which it closes; replies are text, numbers, lists and None."""
 
-    def __init__(self, path: str, timeout: float = 5.0) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._reader: BinaryIO = connected.makefile("rb")
+
+    @classmethod
+    def unix(cls, path: str, timeout: float = 5.0) -> Connection:
+        """Connects to a unix socket."""
+        connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.settimeout(timeout)
-            self._socket.connect(path)
-            self._reader: BinaryIO = self._socket.makefile("rb")
+            connecting.settimeout(timeout)
+            connecting.connect(path)
+            return cls(connecting)
         except OSError:
-            self._socket.close()
+            connecting.close()
             raise
 
     def __enter__(self) -> Connection:
@@ -58,7 +64,7 @@ class Connection:
         if kind == b"+":
             return rest.decode()
         if kind == b"-":
-            # Returned, not raised: inside a list it must not stop the reading of what follows.
+            # Returned, not raised: within a list, the rest of the list must still be read.
             return ReplyError(rest.decode("utf-8", "replace"))
         if kind == b":":
             return int(rest)

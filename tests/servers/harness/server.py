@@ -1,4 +1,4 @@
-"""One Redis process: its files, its life, and a way to talk to it."""
+"""One Redis process: its files, its start and its end, and commands to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .resp import Connection, ReplyError
 
 READY_WITHIN = 20.0  # seconds; a loaded machine needs one, a broken server never gets there
 
-# A user of the harness's own in every server, so that it stays in control whatever users and passwords a test asks for.
+# The harness's own user in every server, so that it can send commands whatever users and passwords a test sets up.
 CONTROL_USER = "harness"
 
 
@@ -32,7 +32,7 @@ class Shared(NamedTuple):
 
 
 class Server:
-    """A server that can be started, frozen, killed and started again on the port it had."""
+    """A server that can be started, stopped, continued, killed, and started again on the same port."""
 
     def __init__(self, shared: Shared, index: int, role: str, settings: list[str] | None = None) -> None:
         self.role = role
@@ -59,11 +59,11 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Its process exists, frozen or not."""
+        """Its process exists, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Starts the process; `wait_ready` says when it answers."""
+        """Starts the process; `wait_ready` waits until it answers."""
         if self.alive:
             raise HarnessError(f"server {self.index} is running already")
         if not os.path.exists(self.directory):
@@ -74,7 +74,7 @@ class Server:
         self._spawn()
 
     def wait_ready(self, choose_again: bool = True) -> None:
-        """Waits until it answers PING. A port that someone else took first is given up for another one."""
+        """Waits until it answers PING. When another process has taken its port, it gets another port."""
         deadline = time.monotonic() + READY_WITHIN
         while not self._answers():
             if not self.alive and self._lost_its_port() and time.monotonic() < deadline:
@@ -95,12 +95,12 @@ class Server:
         self.wait_ready(choose_again=False)
 
     def kill(self) -> None:
-        """Ends it at once, as a power cut would."""
+        """Kills it, as a power cut would."""
         if self._process is not None:
             process.kill(self._process)
 
     def stop(self) -> None:
-        """Freezes it: its connections stay open and silent."""
+        """Stops it (SIGSTOP): its connections stay open and silent."""
         process.stop(self._running())
 
     def resume(self) -> None:
@@ -116,14 +116,14 @@ class Server:
     def command(self, *words: object) -> Any:
         """Runs one command as the harness's own user, over the unix socket."""
         try:
-            with Connection(self.socket) as connection:
+            with Connection.unix(self.socket) as connection:
                 connection.command("AUTH", CONTROL_USER, self._shared.control_password)
                 return connection.command(*words)
         except OSError as failure:
             raise HarnessError(f"server {self.index} ({self.role}) does not answer: {failure}") from None
 
     def describe(self) -> dict[str, Any]:
-        """As the harness prints it."""
+        """In the form that the harness prints."""
         return {
             "role": self.role,
             "host": "127.0.0.1",
@@ -144,7 +144,7 @@ class Server:
     def _answers(self) -> bool:
         # Over its private socket: on the TCP port another harness's server might answer in its place.
         try:
-            with Connection(self.socket, timeout=1.0) as connection:
+            with Connection.unix(self.socket, timeout=1.0) as connection:
                 connection.command("AUTH", CONTROL_USER, self._shared.control_password)
                 return bool(connection.command("PING") == "PONG")
         except (OSError, ReplyError):
@@ -213,6 +213,6 @@ class Server:
             f"tls-auth-clients {'yes' if client_certs else 'no'}",
         ]
         if self.clustered:
-            # Only then do nodes tell TLS clients each other's TLS ports; replicas are told the same and must use TLS.
+            # With this, nodes announce their TLS ports to TLS clients, and to replicas, which must use TLS then.
             lines += ["tls-cluster yes", "tls-replication yes"]
         return lines

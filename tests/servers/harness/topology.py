@@ -1,4 +1,4 @@
-"""The arrangements of servers a test can ask for."""
+"""The arrangements of servers that a test can start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRIMARIES = 3
 
 
 class Topology(NamedTuple):
-    """Servers that answer, and the URLs a client reaches them by; the one called `url` is the usual one."""
+    """The URLs of servers that answer; `url` is the usual one."""
 
     url: str
     urls: dict[str, Any]
@@ -41,7 +41,7 @@ def replica(shared: Shared, servers: list[Server]) -> Topology:
 def sentinel(shared: Shared, servers: list[Server]) -> Topology:
     """A primary, two replicas, and three sentinels that agree on them."""
     if shared.certificates is not None:
-        raise HarnessError("sentinels with TLS are not offered yet: they would announce the plain ports")
+        raise HarnessError("sentinels with TLS are not supported: they would announce the plain ports")
     name = shared.options.master_name
     _start_replicated(shared, servers, 2)
     settings = [
@@ -54,7 +54,7 @@ def sentinel(shared: Shared, servers: list[Server]) -> Topology:
     sentinels = [Server(shared, len(servers) + i, "sentinel", settings) for i in range(3)]
     _start(servers, *sentinels)
     for server in sentinels:
-        _hurry(server)
+        _shorten_periods(server)
     _wait("the sentinels agree", lambda: all(_agrees(server, name) for server in sentinels))
     url = f"redis+sentinel://{_credentials(shared)}{_hosts(sentinels)}/{name}/0"
     return Topology(url, {"sentinel": url, "primary": _addresses(shared, servers[0]).url})
@@ -65,7 +65,7 @@ def cluster(shared: Shared, servers: list[Server]) -> Topology:
     settings = [
         "cluster-enabled yes",
         f"cluster-node-timeout {shared.options.down_after_ms}",
-        # A replica that was cut off for long may still take over: tests stop servers for longer than operators do.
+        # A replica may take over even after a long disconnection: tests stop servers for a long time.
         "cluster-replica-validity-factor 0",
     ]
     roles = ["primary"] * PRIMARIES + ["replica"] * PRIMARIES
@@ -95,7 +95,7 @@ KINDS: dict[str, Callable[[Shared, list[Server]], Topology]] = {
 
 
 def _start(servers: list[Server], *new: Server) -> None:
-    # Into the list before they start: whatever fails from here on, the harness knows whom to kill.
+    # Added to the list before they start, so that the harness kills them whatever fails from here on.
     servers.extend(new)
     for server in new:
         server.launch()
@@ -114,9 +114,9 @@ def _follows(server: Server) -> bool:
     return "master_link_status:up" in server.command("INFO", "replication")
 
 
-def _hurry(server: Server) -> None:
-    # Sentinels find each other by messages every two seconds, and look at servers every second to ten. Older ones
-    # cannot be told to hurry, and are only slower.
+def _shorten_periods(server: Server) -> None:
+    # Sentinels find each other by messages every two seconds, and examine servers every one to ten seconds. Older
+    # sentinels have no such command; with them the start only takes longer.
     with contextlib.suppress(HarnessError):
         server.command("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 200, "INFO-PERIOD", 200, "PING-PERIOD", 200)
 
@@ -128,7 +128,7 @@ def _agrees(server: Server, name: str) -> bool:
 
 
 def _introduce(servers: list[Server]) -> None:
-    # Everyone to everyone: to wait for the gossip would cost seconds.
+    # Every node to every other one: the gossip would take seconds.
     for server in servers:
         for peer in servers:
             if peer is not server:
