@@ -1,11 +1,11 @@
-//! The files of the repository that people write.
+//! The hand-written files of the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Violations, hold};
 
-/// Folders that nobody writes: built, installed, or generated.
+/// Folders whose files are built, installed, or generated.
 const NOT_OURS: [&str; 8] =
     [".git", "target", "node_modules", ".cache", "dist", "__pycache__", "bindings-node/binding", ".github"];
 /// Generated from the compiled module.

@@ -58,6 +58,11 @@ impl Crate {
                     at = if is_for_tests(&tokens[at + 2..end]) { after_item(tokens, end + 1) } else { end + 1 };
                     continue;
                 }
+                // A path of visibility names no item.
+                [Token::Word(word), Token::Open(Delimiter::Parenthesis), ..] if word == "pub" => {
+                    at = closing(tokens, at + 1) + 1;
+                    continue;
+                }
                 [Token::Word(word), next, ..] if word == "use" && *next != Token::Sign('<') => {
                     at = read_use(tokens, at + 1, &mut vec![], &mut module.imports);
                     continue;
