@@ -26,12 +26,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("a private word", "core/examples"),
     ("a private word", "core/src"),
     ("a private word", "docs/adr"),
-    ("a private word", "docs/operations.md"),
-    ("a private word", "pyproject.toml"),
-    ("a private word", "scripts/setup.sh"),
-    ("a private word", "scripts/toolchain.sh"),
-    ("a private word", "tests/rust"),
-    ("a private word", "tests/servers"),
     ("names of the field", "bindings-python/src"),
     ("names of the field", "core/src"),
 ];
