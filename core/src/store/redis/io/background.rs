@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::connection::Connector;
 use super::driver::{Driver, DriverState};
-use super::engine_call::{CallQueue, EngineCall, closed, complete_all};
+use super::engine_call::{CallQueue, EngineCall, EngineCallers, closed, complete_all};
 use super::epoll_set::ReplyReader;
 use super::handover::Handover;
 use super::host_loop::{PolledEngine, ReaderRegistry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::batch_guard::{BatchGuard, Flush};
 use crate::store::completion::WakeSet;
-use crate::store::redis::protocol::{Router, ServerDirectory};
+use crate::store::redis::protocol::{Completed, Router, ServerDirectory};
 
 /// How long a thread that opened a connection waits for the next one.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
@@ -27,6 +29,8 @@ pub(crate) struct Engine {
 /// What callers and the thread have in common.
 pub(crate) struct EngineShared {
     handover: Handover<CallQueue, Driver>,
+    /// An empty list for the completions that an event loop gives out, so that it is not allocated anew each time.
+    completed: Mutex<Vec<Completed<EngineCallers>>>,
 }
 
 impl Engine {
@@ -39,7 +43,10 @@ impl Engine {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(IDLE_THREAD).build();
         let runtime = runtime.map_err(|error| cannot_start(&error))?;
         let driver = Driver::new(Router::new(directory, prefix, max_batch), connector);
-        let shared = Arc::new(EngineShared { handover: Handover::new(CallQueue::default(), driver) });
+        let shared = Arc::new(EngineShared {
+            handover: Handover::new(CallQueue::default(), driver),
+            completed: Mutex::default(),
+        });
         let run = {
             let shared = Arc::clone(&shared);
             move || {
@@ -101,10 +108,11 @@ impl PolledEngine for EngineShared {
     }
 
     fn poll_replies(&self) {
-        let mut completed = Vec::new();
+        let mut completed = std::mem::take(&mut *self.completed.lock());
         // The thread that has the driver may wait for a lock of this one. What is left unread is reported once more.
         let done = self.handover.try_with_machine(|driver| driver.read_polled(&mut completed));
         complete_all(&mut completed);
+        *self.completed.lock() = completed;
         if done == Some(false) {
             self.handover.wake();
         }

@@ -1,5 +1,6 @@
 //! Drives the router: reads and writes its connections, opens and closes them, and tells it the time.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(super) enum DriverState {
 pub(crate) struct Driver {
     router: Router<EngineCallers>,
     connector: Arc<Connector>,
+    /// Calls that were taken from the queue. The two lists are exchanged, so that neither is allocated anew.
+    calls: VecDeque<EngineCall>,
     connections: Vec<(ConnectionId, Stream)>,
     connecting: Vec<(ConnectionId, JoinHandle<Result<BlockingConnection, Failure>>)>,
     discovering: Option<JoinHandle<Result<Topology, Failure>>>,
@@ -45,6 +48,7 @@ impl Driver {
         Self {
             router,
             connector,
+            calls: VecDeque::new(),
             connections: Vec::new(),
             connecting: Vec::new(),
             discovering: None,
@@ -54,29 +58,34 @@ impl Driver {
         }
     }
 
-    fn submit(&mut self, call: EngineCall, now: Instant) {
-        self.worked = true;
-        match call {
-            EngineCall::Call(call) => self.router.submit(call, now),
-            EngineCall::Transaction { requests, slots, time, deadline, caller } => {
-                self.router.submit_transaction(requests, &slots, time, deadline, caller, now);
+    /// Gives the calls that were taken from the queue to the router; says whether there were any.
+    fn submit_calls(&mut self, now: Instant) -> bool {
+        let any = !self.calls.is_empty();
+        self.worked |= any;
+        for call in self.calls.drain(..) {
+            match call {
+                EngineCall::Call(call) => self.router.submit(call, now),
+                EngineCall::Transaction { requests, slots, time, deadline, caller } => {
+                    self.router.submit_transaction(requests, &slots, time, deadline, caller, now);
+                }
             }
         }
+        any
     }
 
     /// Gives the calls of the queue to the router and sends what can be sent. Says whether nothing is left to do for the
     /// engine's thread before its alarm goes off.
     pub(super) fn serve(&mut self, queue: &Mutex<CallQueue>) -> bool {
-        let mut calls = queue.lock();
-        if calls.closed {
-            // The connections may be gone; the thread answers.
-            return false;
+        {
+            let mut queue = queue.lock();
+            if queue.closed {
+                // The connections may be gone; the thread answers.
+                return false;
+            }
+            std::mem::swap(&mut queue.calls, &mut self.calls);
         }
-        let calls = std::mem::take(&mut calls.calls);
         let now = Instant::now();
-        for call in calls {
-            self.submit(call, now);
-        }
+        self.submit_calls(now);
         // An event loop that reads replies may be busy for long: the thread comes to see.
         let mut served = self.reader.is_none() || self.alarm.is_some_and(|alarm| alarm <= now + MAX_BATCH_DELAY);
         for (id, stream) in &mut self.connections {
@@ -118,11 +127,12 @@ impl Driver {
         timer: Pin<&mut Sleep>,
         completed: &mut Vec<Completed<EngineCallers>>,
     ) -> DriverState {
-        let (calls, is_closed, reader_change) = {
+        let (is_closed, reader_change) = {
             let mut queue = queue.lock();
-            // Of a closed engine they stay: they are told with all others.
-            let calls = if queue.closed { Default::default() } else { std::mem::take(&mut queue.calls) };
-            (calls, queue.closed, queue.reader_change.take())
+            if !queue.closed {
+                std::mem::swap(&mut queue.calls, &mut self.calls);
+            }
+            (queue.closed, queue.reader_change.take())
         };
         let now = Instant::now();
         if is_closed {
@@ -131,14 +141,11 @@ impl Driver {
             (self.connections, self.connecting, self.discovering) = Default::default();
             return DriverState::Closed;
         }
-        let mut busy = !calls.is_empty();
+        let mut busy = reader_change.is_some();
         if let Some(reader) = reader_change {
             self.change_reader(reader, now);
-            busy = true;
         }
-        for call in calls {
-            self.submit(call, now);
-        }
+        busy |= self.submit_calls(now);
         busy |= self.poll_discovery(cx, now);
         busy |= self.poll_connecting(cx, now);
         for (id, stream) in &mut self.connections {

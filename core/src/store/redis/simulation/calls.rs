@@ -62,7 +62,7 @@ impl World {
         let is_read = matches!(operation, Operation::Peek { .. });
         let request = self.calls.request(operation);
         let slot = self.calls.slot(&request);
-        let caller = self.ledger.call(vec![request.redis_key.as_bytes().to_vec()], is_read, deadline);
+        let caller = self.ledger.call(vec![request.redis_key.as_bytes().to_vec()], is_read, self.now, deadline);
         let call = PendingCall {
             requests: std::iter::once(request).collect(),
             grouping: Grouping::Independent,
@@ -81,7 +81,7 @@ impl World {
         let requests: Vec<Request> = (0..count).map(|_| self.calls.request(check.clone())).collect();
         let slots: Vec<u16> = requests.iter().map(|request| self.calls.slot(request)).collect();
         let names = requests.iter().map(|request| request.redis_key.as_bytes().to_vec()).collect();
-        let caller = self.ledger.call(names, false, deadline);
+        let caller = self.ledger.call(names, false, self.now, deadline);
         let (now, until) = (self.instant(self.now), self.instant(deadline));
         if slots.iter().any(|slot| *slot != slots[0]) {
             return self.router.submit_transaction(requests, &slots, None, until, caller, now);

@@ -181,8 +181,8 @@ impl World {
         let progressed = !completed.is_empty();
         for completed in completed {
             match completed {
-                Completed::One(caller, answer) => self.ledger.answer(caller, &answer),
-                Completed::All(caller, answers) => self.ledger.answer_all(caller, &answers),
+                Completed::One(caller, answer) => self.ledger.answer(caller, &answer, self.now),
+                Completed::All(caller, answers) => self.ledger.answer_all(caller, &answers, self.now),
             }
         }
         progressed

@@ -22,7 +22,9 @@ struct Request {
 struct Caller {
     deadline: u64,
     names: Vec<Vec<u8>>,
-    told: bool,
+    /// When it called, and when it was told.
+    called: u64,
+    told: Option<u64>,
     succeeded: bool,
 }
 
@@ -38,12 +40,12 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A caller with requests by these names. Says what the caller is known by.
-    pub(super) fn call(&mut self, names: Vec<Vec<u8>>, is_read: bool, deadline: u64) -> u64 {
+    pub(super) fn call(&mut self, names: Vec<Vec<u8>>, is_read: bool, called: u64, deadline: u64) -> u64 {
         let caller = self.callers.len() as u64;
         for name in &names {
             self.requests.insert(name.clone(), Request { is_read, ..Request::default() });
         }
-        self.callers.push(Caller { deadline, names, told: false, succeeded: false });
+        self.callers.push(Caller { deadline, names, called, told: None, succeeded: false });
         self.waiting += 1;
         caller
     }
@@ -72,8 +74,8 @@ impl Ledger {
     }
 
     /// A caller with one request is told.
-    pub(super) fn answer(&mut self, caller: u64, answer: &Result<Answer>) {
-        let name = self.tell(caller, answer.is_ok());
+    pub(super) fn answer(&mut self, caller: u64, answer: &Result<Answer>, now: u64) {
+        let name = self.tell(caller, answer.is_ok(), now);
         let Ok(answer) = answer else { return self.check_error(answer.as_ref().err().map(crate::error::Error::kind)) };
         let request = &self.requests[&name[0]];
         if request.is_read {
@@ -85,8 +87,8 @@ impl Ledger {
     }
 
     /// A caller with several requests is told.
-    pub(super) fn answer_all(&mut self, caller: u64, answers: &Result<Vec<Answer>>) {
-        let names = self.tell(caller, answers.is_ok());
+    pub(super) fn answer_all(&mut self, caller: u64, answers: &Result<Vec<Answer>>, now: u64) {
+        let names = self.tell(caller, answers.is_ok(), now);
         let Ok(answers) = answers else {
             return self.check_error(answers.as_ref().err().map(crate::error::Error::kind));
         };
@@ -104,10 +106,10 @@ impl Ledger {
         assert!(kind.is_some_and(|kind| expected.contains(&kind)), "{kind:?} is no failure of a store");
     }
 
-    fn tell(&mut self, caller: u64, succeeded: bool) -> Vec<Vec<u8>> {
+    fn tell(&mut self, caller: u64, succeeded: bool, now: u64) -> Vec<Vec<u8>> {
         let caller = &mut self.callers[caller as usize];
-        assert!(!caller.told, "a caller is told twice");
-        (caller.told, caller.succeeded) = (true, succeeded);
+        assert!(caller.told.is_none(), "a caller is told twice");
+        (caller.told, caller.succeeded) = (Some(now), succeeded);
         self.waiting -= 1;
         caller.names.clone()
     }
@@ -117,14 +119,22 @@ impl Ledger {
         if self.waiting == 0 {
             return None;
         }
-        self.callers.iter().filter(|caller| !caller.told).map(|caller| caller.deadline).min()
+        self.callers.iter().filter(|caller| caller.told.is_none()).map(|caller| caller.deadline).min()
     }
 
     /// Every caller was told; those from that number on with an answer.
     pub(super) fn check_end(&self, healthy_from: usize) {
         for (number, caller) in self.callers.iter().enumerate() {
-            assert!(caller.told, "a caller is never told: {caller:?}");
+            assert!(caller.told.is_some(), "a caller is never told: {caller:?}");
             assert!(caller.succeeded || number < healthy_from, "a call that could be served was not: {caller:?}");
+        }
+    }
+
+    /// The callers from that number on were told soon: no call waits for a timer that a reply should have spared it.
+    pub(super) fn check_latency(&self, from: usize, most: u64) {
+        for caller in &self.callers[from..] {
+            let latency = caller.told.map(|told| told - caller.called);
+            assert!(latency.is_some_and(|latency| latency <= most), "a call waited for a timer: {caller:?}");
         }
     }
 

@@ -152,9 +152,24 @@ impl World {
             self.schedule(at, Event::Call);
         }
         self.run_events();
+        if self.servers.layout == Layout::Single {
+            self.check_latency();
+        }
         self.ledger.check_end(healthy_from);
         assert!(self.router.is_idle(), "something is left of calls that were told");
         self.router.check_bounds();
+    }
+
+    /// Calls over a connection that is open already, at the same moment and one after the other. A packet takes up to half a
+    /// millisecond, a reply may come in a few pieces.
+    fn check_latency(&mut self) {
+        let from = self.ledger.count();
+        let began = self.now + 1;
+        for number in 0..8 {
+            self.schedule(began + number / 2 * 300, Event::Call);
+        }
+        self.run_events();
+        self.ledger.check_latency(from, 11_000);
     }
 
     fn heal(&mut self) {
