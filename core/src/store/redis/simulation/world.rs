@@ -204,9 +204,9 @@ impl World {
             Event::Call => self.call(),
             Event::Fault => self.fault(),
             Event::Publish => self.servers.publish(),
-            Event::ToServer(connection) => self.to_server(connection),
+            Event::ToServer(connection) => self.arrive_at_server(connection),
             Event::ServerRuns(connection) => self.server_runs(connection),
-            Event::ToHost(connection) => self.to_host(connection),
+            Event::ToHost(connection) => self.arrive_at_host(connection),
             Event::ServerCloses(connection) => self.connections[connection].closed_by_server = true,
             Event::Connected(attempt) => self.connected(attempt),
             Event::ConnectFails(attempt) => self.connect_fails(attempt),
@@ -232,7 +232,7 @@ impl World {
         reachable > self.now
     }
 
-    fn to_server(&mut self, index: usize) {
+    fn arrive_at_server(&mut self, index: usize) {
         if self.is_delayed(index, Event::ToServer(index)) {
             return;
         }
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    fn to_host(&mut self, index: usize) {
+    fn arrive_at_host(&mut self, index: usize) {
         if self.is_delayed(index, Event::ToHost(index)) {
             return;
         }
