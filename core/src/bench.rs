@@ -73,9 +73,10 @@ impl BenchRule {
 pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
     let plan = plan_of(policy);
     let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, operation: CHECK });
-    Batch::new("tg".into(), None, Grouping::Independent, keys.iter().map(request).collect())
-        .command()
-        .get_packed_command()
+    let batch = Batch::new("tg".into(), None, Grouping::Independent, keys.iter().map(request).collect());
+    let mut command = Vec::new();
+    batch.write(false, false, &mut command);
+    command
 }
 
 /// The usage snapshots of the fallback alone.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use redis::Value;
 
 use super::connection::{BlockingConnection, Connector, Interrupted};
-use crate::store::redis::protocol::{Exchange, Failure, Server, is_unknown_script, write_script_call};
+use crate::store::redis::protocol::{Exchange, Failure, Server, is_unknown_script};
 use crate::store::redis::script::Batch;
 
 /// See the module.
@@ -68,7 +68,7 @@ fn exchange(
     let mut reply = Value::Nil;
     for in_full in [false, true] {
         let mut commands = Vec::new();
-        let count = write_script_call(batch, asking, in_full, &mut commands);
+        let count = batch.write(asking, in_full, &mut commands);
         let mut exchange = Exchange::new(&commands, count);
         connection.run(&mut exchange, deadline)?;
         reply = exchange.into_replies().pop().unwrap_or(Value::Nil);

@@ -8,17 +8,6 @@ use smallvec::SmallVec;
 
 use super::failure;
 use super::resp::ReplyBuffer;
-use crate::store::redis::script::Batch;
-
-/// Writes a script call, after ASKING where another node sent it here; says how many commands that are.
-pub(crate) fn write_script_call(batch: &Batch, asking: bool, in_full: bool, out: &mut Vec<u8>) -> usize {
-    if asking {
-        redis::cmd("ASKING").write_packed_command(out);
-    }
-    let command = if in_full { batch.command_in_full() } else { batch.command() };
-    command.write_packed_command(out);
-    1 + usize::from(asking)
-}
 
 /// See the module.
 pub(crate) struct Exchange<'a> {

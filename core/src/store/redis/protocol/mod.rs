@@ -25,7 +25,7 @@ pub(super) use call::{CallState, NextStep, Obstacle, RETRY_PAUSE};
 pub(super) use connection::ConnectionId;
 pub(super) use discovery::{Discovery, Probe, ProbeReply};
 pub(super) use effects::Action;
-pub(super) use exchange::{Exchange, write_script_call};
+pub(super) use exchange::Exchange;
 pub(super) use failure::{Failure, closed_by_server, malformed, no_answer, timed_out, uncovered};
 pub(super) use handshake::Handshake;
 pub(super) use pending_call::{Callers, Completed, PendingCall, Recipient};

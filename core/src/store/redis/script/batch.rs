@@ -120,14 +120,15 @@ impl Batch {
             && !request.plan.has_companions()
     }
 
-    /// The call, by the script's digest.
-    pub(crate) fn command(&self) -> Cmd {
-        self.call("EVALSHA", SCRIPT.get_hash())
-    }
-
-    /// The call with the whole script, for a server that does not know it.
-    pub(crate) fn command_in_full(&self) -> Cmd {
-        self.call("EVAL", SOURCE)
+    /// Writes the script call: by the script's digest, or `in_full` for a server that does not know it, and after ASKING where
+    /// another node sent it there. Says how many commands that are.
+    pub(crate) fn write(&self, asking: bool, in_full: bool, out: &mut Vec<u8>) -> usize {
+        if asking {
+            redis::cmd("ASKING").write_packed_command(out);
+        }
+        let call = if in_full { self.call("EVAL", SOURCE) } else { self.call("EVALSHA", SCRIPT.get_hash()) };
+        call.write_packed_command(out);
+        1 + usize::from(asking)
     }
 
     fn call(&self, verb: &str, script: &str) -> Cmd {

@@ -6,7 +6,6 @@ use std::time::Instant;
 use super::{Callers, PendingCall, ServerPipeline};
 use crate::store::redis::protocol::batching::{MAX_IDLE_QUEUES, MAX_IN_FLIGHT_PER_SERVER, batch_key};
 use crate::store::redis::protocol::connection::ConnectionId;
-use crate::store::redis::protocol::exchange::write_script_call;
 use crate::store::redis::protocol::in_flight::{BatchKind, BatchMember, InFlight, ScriptCall};
 use crate::store::redis::script::Batch;
 
@@ -96,7 +95,7 @@ impl<C: Callers> ServerPipeline<C> {
             return self.requeue(batch);
         };
         let begin = connection.end();
-        write_script_call(&batch.batch, batch.asking, batch.in_full, connection.out());
+        batch.batch.write(batch.asking, batch.in_full, connection.out());
         let end = connection.end();
         if batch.asking {
             self.in_flight.push_back(InFlight { kind: BatchKind::Asking, begin, end });
