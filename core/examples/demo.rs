@@ -16,7 +16,7 @@ const TENANT: &str = "4/minute";
 
 fn main() -> Result<(), Box<dyn Error>> {
     match run() {
-        // Whoever reads us has seen enough: `make demo | head`.
+        // The reader has closed the pipe, as in `make demo | head`.
         Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {
             Ok(())
         }
