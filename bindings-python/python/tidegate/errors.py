@@ -49,7 +49,8 @@ class PolicyError(TidegateError, ValueError):
     """A policy, a limit, a notation or a policy file is wrong (`policy_invalid`), or the limiter has no policy of that
     name (`policy_unknown`).
 
-    `line` and `column` are the position in `file` or in `text`, counted from 1. They are None for an error without a position.
+    `line` and `column` are the position in `file` or in `text`, counted from 1. They are None for an error that has no
+    position.
     """
 
     file: str | None

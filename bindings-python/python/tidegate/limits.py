@@ -64,7 +64,7 @@ class _StorageSteps:
             self._expiries.popitem(last=False)
 
     def _expiry(self, key: str) -> int | None:
-        """The expiry of a key. If only another process has used the key, it is read from its end: /count/multiples/unit."""
+        """The expiry of a key. If only another process has used it, its end is read: /count/multiples/unit."""
         expiry = self._expiries.get(key)
         if expiry is not None:
             return expiry
