@@ -48,9 +48,13 @@ impl World {
             match self.random.below(10) {
                 0 | 1 => self.call_all(),
                 2 | 3 => self.call_one(Operation::Peek { cost: 1 }),
-                _ => self.call_one(Operation::Check { cost: 1, hold: 0, meta: None }),
+                _ => self.check(),
             }
         }
+    }
+
+    pub(super) fn check(&mut self) {
+        self.call_one(Operation::Check { cost: 1, hold: 0, meta: None });
     }
 
     fn deadline(&self) -> u64 {

@@ -10,6 +10,7 @@
 
 mod calls;
 mod commands;
+mod connecting;
 mod faults;
 mod host;
 mod ledger;

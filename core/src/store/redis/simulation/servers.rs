@@ -121,6 +121,11 @@ impl Servers {
         (self.servers[server].down, self.servers[server].knows_script) = (false, false);
     }
 
+    /// All servers load their data. Where there are several, that costs no error.
+    pub(super) fn load_until(&mut self, until: u64) {
+        self.servers.iter_mut().for_each(|server| server.loading_until = until);
+    }
+
     pub(super) fn forget_script(&mut self, server: usize) {
         self.servers[server].knows_script = false;
     }

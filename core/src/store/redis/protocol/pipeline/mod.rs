@@ -256,12 +256,15 @@ impl<C: Callers> ServerPipeline<C> {
         effects.returned.push(Returned { call, obstacle, from: self.server.address.clone() });
     }
 
+    /// What is kept while no call waits. Batches to a silent server stay until it answers or is replaced.
     #[cfg(test)]
     pub(crate) fn check_bounds(&self) {
-        use super::batching::MAX_IDLE_QUEUES;
+        use super::batching::{MAX_IDLE_QUEUES, MAX_IN_FLIGHT_PER_SERVER};
+        assert_eq!(self.waiting, 0, "a call still waits");
+        assert!(self.queues.values().all(|queue| queue.waiting.is_empty()) && self.asking.is_empty());
         assert!(self.queues.len() <= MAX_IDLE_QUEUES && self.attempts.len() <= connecting::MAX_ATTEMPTS);
-        assert!(self.queues.values().all(SlotQueue::is_idle) && self.asking.is_empty());
-        assert!(self.connection.as_ref().is_none_or(|connection| connection.transmit().is_empty()));
+        assert!(self.in_flight.is_empty() || self.silent_since.is_some(), "a batch is left");
+        assert!(self.in_flight.len() <= 2 * MAX_IN_FLIGHT_PER_SERVER);
     }
 
     /// Fails every call.

@@ -271,6 +271,7 @@ impl<C: Callers> Router<C> {
     pub(crate) fn check_bounds(&self) {
         assert!(self.effects.returned.is_empty() && self.effects.completions.groups.is_empty());
         assert!(self.transactions.is_empty(), "a transaction is left");
+        assert!(self.parked.is_empty(), "a call is still parked");
         self.pipelines.iter().flatten().for_each(ServerPipeline::check_bounds);
     }
 }
