@@ -2,9 +2,9 @@
 
     python benches/pairs/pairs.py --before CHECKOUT --after CHECKOUT [--pairs 15] [--only memory,sync,asyncio,node]
 
-Each checkout has its Python package in .cache/venv (`make python`) and its addon built (`npm run build`). For each path the
-ratio of the rates of a pair is taken, then the median of the ratios with its 95 % interval. A path fails when its whole
-interval lies below 0.97.
+Each checkout has its Python package in .cache/venv (`make python`) and its addon built (`npm run build`). For each path
+the ratio of the rates of a pair is taken, then the median of the ratios with its 95 % interval. A path fails when its
+whole interval lies below 0.97.
 """
 
 from __future__ import annotations
