@@ -1,4 +1,4 @@
-# Every command of the house. `make` alone lists them.
+# Every command for work on Tidegate. `make` alone lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -29,7 +29,7 @@ demo: toolchain ## Show a policy of two limits admit, refuse, explain and admit 
 python: setup ## Build the Python package into .cache/venv, for work on it
 	@VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked
 
-stubs: python ## Write the Python stubs anew, from the compiled module
+stubs: python ## Write the Python stubs from the compiled module
 	@rm -rf .cache/stubs
 	@.cache/venv/bin/maturin generate-stubs --profile release --out .cache/stubs
 	@PATH="$(CURDIR)/.cache/venv/bin:$$PATH" python scripts/stubs.py .cache/stubs

@@ -2,14 +2,14 @@
 # Gives the Python package an environment of its own, .cache/venv, with what builds, checks and tests it.
 #
 #     scripts/python.sh              the environment
-#     scripts/python.sh REQUIREMENTS and what else that file names
+#     scripts/python.sh REQUIREMENTS and the packages of that file
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 venv=.cache/venv
 requirements=(tests/python/requirements.txt "$@")
 
-# The oldest Python the package promises; harness and scripts are content with less.
+# The oldest Python that the package supports; harness and scripts need less.
 fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
 
 find_python() {
@@ -24,7 +24,7 @@ find_python() {
     return 1
 }
 
-# An environment whose Python has gone, or became too old, is made anew.
+# An environment whose Python is gone or too old is made anew.
 if ! fits "$venv/bin/python"; then
     python="$(find_python)"
     echo "python: making $venv with $("$python" --version) …"

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 OLDEST_REDIS=6.2
-# The tests can run against another server, valkey-server say; then that one has to be here.
+# The tests can run against another server, such as valkey-server, which must be installed then.
 redis="${TIDEGATE_REDIS_SERVER:-redis-server}"
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -41,13 +41,13 @@ if [ "$redis" = redis-server ]; then
     has redis-sentinel || missing+=(redis-sentinel)
 fi
 has openssl || missing+=(openssl)
-# Debian splits what makes environments off its Python.
+# Debian has the module that makes environments in a package of its own.
 python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 
 if [ "${#missing[@]}" -gt 0 ]; then
     if may_install; then
         echo "setup: installing ${missing[*]} …"
-        # Package lists are absent on a fresh machine and outdated on an old one; fetched only when that shows.
+        # Package lists may be absent or outdated; they are fetched only when the first attempt fails.
         if ! install "${missing[@]}" >/dev/null 2>&1; then
             as_root apt-get update -qq </dev/null
             install "${missing[@]}" >/dev/null

@@ -16,7 +16,7 @@ part "Rust: unit, integration and documentation tests" cargo test --workspace --
 part "Python: the server harness" python3 -m unittest discover -s tests/servers
 part "Python: one version everywhere" python3 -m unittest discover -s tests -p 'test_versions.py'
 
-# The package is built once, as it is published, and everything about Python is asked of that.
+# The package is built once, as it is published, and all Python tests use that build.
 venv=.cache/venv/bin
 wheels=.cache/wheels
 build_wheel() {
@@ -40,7 +40,7 @@ if [ "${#failed[@]}" -eq "$built" ]; then
 fi
 
 part "Node: the server harness" node --test tests/servers/servers.test.mjs
-# The same here: built as it is published, then tested. What the build generates is committed, and must say the same.
+# The same here: built as it is published, then tested. The generated files are committed, and must be those of this build.
 generated=(bindings-node/binding/index.d.ts bindings-node/binding/index.js)
 generated_agree() {
     local file
