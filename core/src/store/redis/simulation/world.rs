@@ -158,7 +158,10 @@ impl World {
         let healthy_from = self.ledger.count();
         let timeout = std::mem::replace(&mut self.timeout, Duration::from_secs(2));
         if self.servers.layout != Layout::Single && self.random.chance(300) {
+            // One call: no other event brings it on after its pauses.
             self.servers.load_until(self.now + 30_000);
+            self.schedule(self.now, Event::Check);
+            self.run_events();
         }
         for _ in 0..6 {
             let at = self.now + self.random.below(20_000);
