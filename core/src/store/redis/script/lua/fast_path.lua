@@ -53,7 +53,7 @@ if grouping == 4 then
     end
   end
   if not unread then
-    -- One text is less work to reply with than lists, of which each is asked what kind of reply it means.
+    -- One text costs the server less than nested lists, each of which it examines for an error or a status.
     if key_count == 1 and type(reply[3]) == 'string' then return pack('<dB', now, #refused) .. reply[3] end
     return reply
   end
