@@ -1,38 +1,40 @@
-//! A part of the store: a slab of usages, a table of their numbers, and the hand that makes room.
+//! A part of the store: a vector of usages, a table of their indexes, and a cursor that finds usages to remove.
 
 use hashbrown::HashTable;
 
 use super::usage::Usage;
 use crate::store::request::Entry;
 
-/// Entries looked at for the one that matters least, when a shard is full.
-const WEIGHED: usize = 16;
+/// Usages compared to find the one to remove from a full shard.
+const CANDIDATES: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Shard {
+pub(super) struct MemoryShard {
+    /// Indexes into `usages`, by hash.
     table: HashTable<u32>,
     pub(super) usages: Vec<Usage>,
-    hand: usize,
+    /// Where the search for usages to remove goes on.
+    cursor: usize,
 }
 
-impl Shard {
+impl MemoryShard {
     #[inline]
     pub(super) fn find(&self, hash: u64, entry: &Entry<'_>) -> Option<usize> {
         self.table.find(hash, |index| self.usages[*index as usize].is_of(entry)).map(|index| *index as usize)
     }
 
-    /// Stores a newcomer, making room for it first.
+    /// Adds a usage. First it removes expired ones among the next `swept`, and one more when the shard is full.
     pub(super) fn insert(&mut self, usage: Usage, now: u64, most: usize, swept: usize) {
         for _ in 0..swept {
-            let Some(at) = self.turn() else { break };
-            if !self.usages[at].matters(now) {
+            let Some(at) = self.advance() else { break };
+            if !self.usages[at].is_live(now) {
                 self.remove(at);
             }
         }
         if self.usages.len() >= most
-            && let Some(least) = self.least(now)
+            && let Some(victim) = self.victim(now)
         {
-            self.remove(least);
+            self.remove(victim);
         }
         let index = self.usages.len();
         let usages = &self.usages;
@@ -40,30 +42,29 @@ impl Shard {
         self.usages.push(usage);
     }
 
-    /// The entry under the hand, which moves on.
-    pub(super) fn turn(&mut self) -> Option<usize> {
+    /// Moves the cursor; returns where it is.
+    fn advance(&mut self) -> Option<usize> {
         if self.usages.is_empty() {
             return None;
         }
-        self.hand = if self.hand + 1 < self.usages.len() { self.hand + 1 } else { 0 };
-        Some(self.hand)
+        self.cursor = if self.cursor + 1 < self.usages.len() { self.cursor + 1 } else { 0 };
+        Some(self.cursor)
     }
 
-    /// The entry that matters least among the next few: an expired one, else the first to expire of those that deny
-    /// nobody.
-    pub(super) fn least(&mut self, now: u64) -> Option<usize> {
-        let mut least: Option<usize> = None;
-        for _ in 0..WEIGHED.min(self.usages.len()) {
-            let at = self.turn()?;
+    /// The usage to remove among the next few: an expired one, else the first to expire of those that are not denying.
+    fn victim(&mut self, now: u64) -> Option<usize> {
+        let mut victim: Option<usize> = None;
+        for _ in 0..CANDIDATES.min(self.usages.len()) {
+            let at = self.advance()?;
             let usage = &self.usages[at];
-            if !usage.matters(now) {
+            if !usage.is_live(now) {
                 return Some(at);
             }
-            if !usage.denies(now) && least.is_none_or(|least| usage.ends < self.usages[least].ends) {
-                least = Some(at);
+            if !usage.is_denying(now) && victim.is_none_or(|victim| usage.expires_at < self.usages[victim].expires_at) {
+                victim = Some(at);
             }
         }
-        least
+        victim
     }
 
     pub(super) fn remove(&mut self, at: usize) -> Usage {

@@ -1,0 +1,32 @@
+//! Entries about keys that are not stored.
+
+use crate::store::request::{Answer, Entry, Operation};
+
+/// Whether an entry about a key that is not stored may store it.
+#[inline]
+pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
+    match &entry.operation {
+        Operation::Check { cost, .. } => {
+            let options = entry.plan.policy.options();
+            entry.plan.denial_writes
+                || options.journal > 0
+                || entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, *cost))
+        }
+        Operation::Charge { .. } => true,
+        Operation::Block { micros } => *micros > 0,
+        _ => false,
+    }
+}
+
+/// The answer about a key that is not stored and will not be.
+pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
+    let cost = entry.operation.cost();
+    let applied = match &entry.operation {
+        Operation::Check { .. } => false,
+        Operation::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
+        Operation::Renew { .. } | Operation::Close { .. } => false,
+        _ => true,
+    };
+    let attempts = matches!(entry.operation, Operation::Journal).then(Box::default);
+    Answer { applied, now, views: entry.plan.unused_views(now, cost), attempts, ..Answer::default() }
+}

@@ -1,0 +1,142 @@
+//! What is stored of one policy and key.
+
+mod conversion;
+mod journal;
+mod operations;
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+use crate::algorithm::{Rule, State};
+use crate::one_or_many::OneOrMany;
+use crate::plan::{Plan, StateFormat};
+use crate::store::request::{Answer, Entry};
+use journal::Journal;
+
+/// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes.
+pub(super) struct Usage {
+    format: Arc<StateFormat>,
+    key: CompactString,
+    states: States,
+    /// When states and block no longer matter.
+    pub(super) expires_at: u64,
+    rare: Option<Box<RareState>>,
+    /// Until when the last check that was refused would be refused again.
+    denies_until: u64,
+    pub(super) hash: u64,
+}
+
+const _: () = assert!(size_of::<Usage>() <= 96, "a usage has grown");
+
+type States = OneOrMany<State>;
+
+/// What only few usages have.
+#[derive(Default)]
+struct RareState {
+    blocked_until: u64,
+    journal: Option<Journal>,
+}
+
+/// The parts of a usage that a call may change: format, states, and the end of a block.
+pub(super) type StoredState = (Arc<StateFormat>, States, u64);
+
+impl Usage {
+    pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {
+        Self {
+            format: Arc::clone(&entry.plan.format),
+            key: entry.key.into(),
+            states: entry.plan.rules.iter().map(Rule::fresh).collect(),
+            expires_at: 0,
+            rare: None,
+            denies_until: 0,
+            hash,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_of(&self, entry: &Entry<'_>) -> bool {
+        let format = &entry.plan.format;
+        (Arc::ptr_eq(&self.format, format) || self.format.identity == format.identity) && self.key == entry.key
+    }
+
+    #[inline]
+    fn blocked_until(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.blocked_until)
+    }
+
+    fn block(&mut self, until: u64) {
+        if until == self.blocked_until() {
+            return;
+        }
+        self.rare.get_or_insert_default().blocked_until = until;
+        if until == 0 && self.journal().is_none() {
+            self.rare = None;
+        }
+    }
+
+    /// Whether the key is denied: removing it would admit the next check.
+    pub(super) fn is_denying(&self, now: u64) -> bool {
+        self.denies_until.max(self.blocked_until()) > now
+    }
+
+    #[inline]
+    pub(super) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
+        let cost = entry.operation.cost();
+        self.blocked_until() <= now
+            && entry.plan.rules.iter().zip(&self.states).all(|(rule, state)| rule.admits(state, now, cost))
+    }
+
+    /// The limits that refuse a check now, one bit each.
+    #[cold]
+    pub(super) fn refusing_limits(&self, entry: &Entry<'_>, now: u64) -> u16 {
+        let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
+        let refusing = asked.filter(|(_, (rule, state))| !rule.admits(state, now, entry.operation.cost()));
+        refusing.fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
+    /// Remembers until when a denial lasts.
+    pub(super) fn remember_denial(&mut self, answer: &Answer) {
+        let moments = answer.views.iter().filter_map(|view| view.admits_at);
+        self.denies_until = moments.fold(self.blocked_until(), u64::max);
+    }
+
+    /// Called after a change: states that no longer matter are cleared, as Redis drops the key.
+    pub(super) fn refresh_expiry(&mut self, plan: &Plan, now: u64) {
+        self.expires_at = self.expiry(plan);
+        if self.expires_at <= now {
+            self.clear_states(&plan.rules);
+        }
+    }
+
+    fn expiry(&self, plan: &Plan) -> u64 {
+        let states = plan.rules.iter().zip(&self.states);
+        let ends = states.map(|(rule, state)| rule.ends(state)).fold(self.blocked_until(), u64::max);
+        if ends == 0 { 0 } else { ends + plan.grace }
+    }
+
+    #[cold]
+    pub(super) fn clear_states(&mut self, rules: &[Rule]) {
+        self.states = rules.iter().map(Rule::fresh).collect();
+        self.block(0);
+        self.expires_at = 0;
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        self.rare.as_ref()?.journal.as_ref()
+    }
+
+    pub(super) fn stored_state(&self) -> StoredState {
+        (Arc::clone(&self.format), self.states.clone(), self.blocked_until())
+    }
+
+    pub(super) fn restore(&mut self, state: StoredState) {
+        let blocked_until;
+        (self.format, self.states, blocked_until) = state;
+        self.block(blocked_until);
+    }
+
+    pub(super) fn is_live(&self, now: u64) -> bool {
+        self.expires_at > now || self.journal().is_some_and(|journal| journal.expires_at > now)
+    }
+}

@@ -1,0 +1,167 @@
+//! What each operation does to a usage.
+
+use std::sync::Arc;
+
+use super::Usage;
+use crate::algorithm::{Admitted, MAX_SAFE_INTEGER, Rule, State, View};
+use crate::one_or_many::OneOrMany;
+use crate::store::request::{Answer, Entry, Operation};
+
+impl Usage {
+    /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer.
+    #[inline(always)]
+    pub(in crate::store::memory) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<View> {
+        let plan = entry.plan;
+        let (Operation::Check { cost, .. }, [rule], OneOrMany::One(state), None) =
+            (&entry.operation, &*plan.rules, &mut self.states, &self.rare)
+        else {
+            return None;
+        };
+        if !Arc::ptr_eq(&self.format, &plan.format) || plan.grace > 0 || plan.policy.options().journal > 0 {
+            return None;
+        }
+        let (meter, state) = rule.as_meter(state)?;
+        let Admitted { ends, view } = meter.try_charge(state, now, *cost)?;
+        // That is later than `now`: a unit that was just charged has not drained.
+        self.expires_at = ends;
+        Some(view)
+    }
+
+    pub(in crate::store::memory) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
+        if !Arc::ptr_eq(&self.format, &entry.plan.format) || entry.plan.grace > 0 {
+            return self.apply_converted(entry, now);
+        }
+        self.apply_as_stored(entry, now).0
+    }
+
+    /// Converts the usage for another version of the policy. The conversion is kept only when the call changes the usage.
+    #[cold]
+    fn apply_converted(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
+        let before = self.stored_state();
+        self.read_as(entry.plan, now);
+        let (answer, changed) = self.apply_as_stored(entry, now);
+        if !changed {
+            self.restore(before);
+        }
+        answer
+    }
+
+    /// Returns the answer, and whether the usage has changed.
+    fn apply_as_stored(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
+        match &entry.operation {
+            Operation::Check { cost, .. } => {
+                let admits = self.try_charge(entry, now);
+                let charges = !admits && entry.plan.policy.options().count_denied;
+                let refused = charges.then(|| self.refusing_limits(entry, now));
+                let changed = admits || self.refuse(entry, now);
+                if changed {
+                    self.refresh_expiry(entry.plan, now);
+                }
+                if entry.plan.policy.options().journal > 0 {
+                    self.record_attempt(entry, now, admits);
+                }
+                let mut answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
+                answer.refused = refused;
+                if !admits {
+                    self.remember_denial(&answer);
+                }
+                (answer, changed)
+            }
+            Operation::Peek { .. } => {
+                let admits = self.admits(entry, now);
+                (self.answer(entry, now, admits, 0), false)
+            }
+            operation => {
+                let applied = self.modify(operation, entry, now);
+                let changed = applied && !matches!(operation, Operation::Journal);
+                if changed {
+                    self.refresh_expiry(entry.plan, now);
+                }
+                let mut answer = self.answer(entry, now, applied, 0);
+                if matches!(operation, Operation::Journal) {
+                    let attempts = self.journal().map(|journal| journal.newest(now, entry.plan.journal_life()));
+                    answer.attempts = Some(Box::new(attempts.unwrap_or_default()));
+                }
+                (answer, changed)
+            }
+        }
+    }
+
+    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> bool {
+        let admits = self.admits(entry, now);
+        if admits {
+            self.charge(entry, now);
+        }
+        admits
+    }
+
+    #[inline]
+    pub(in crate::store::memory) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
+        let (cost, hold) = match entry.operation {
+            Operation::Check { cost, hold, .. } => (cost, hold),
+            Operation::Charge { cost } => (cost, 0),
+            _ => return,
+        };
+        if matches!(entry.operation, Operation::Check { .. }) && self.blocked_until() <= now {
+            self.block(0);
+        }
+        for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
+            rule.charge(state, now, cost, hold);
+        }
+    }
+
+    /// Changes what a denial changes: nothing, unless the policy says so. Returns whether it did.
+    pub(in crate::store::memory) fn refuse(&mut self, entry: &Entry<'_>, now: u64) -> bool {
+        let plan = entry.plan;
+        let Operation::Check { cost, hold, .. } = entry.operation else { return false };
+        if !plan.denial_writes {
+            return false;
+        }
+        let options = plan.policy.options();
+        let blocked = self.blocked_until() > now;
+        let mut changed = options.count_denied;
+        for (rule, state) in plan.rules.iter().zip(&mut self.states) {
+            if options.count_denied {
+                rule.charge(state, now, cost, hold);
+            } else if !blocked {
+                changed |= rule.start(state, now);
+            }
+        }
+        if let (false, Some(period)) = (blocked, options.block_for) {
+            self.block(now + period.micros());
+            changed = true;
+        }
+        changed
+    }
+
+    /// Every operation that is neither a check nor a peek.
+    fn modify(&mut self, operation: &Operation, entry: &Entry<'_>, now: u64) -> bool {
+        let rules = entry.plan.rules.iter().zip(&mut self.states);
+        match *operation {
+            Operation::Charge { .. } => self.charge(entry, now),
+            Operation::Refund { cost } => rules.for_each(|(rule, state)| rule.refund(state, now, cost)),
+            Operation::Block { micros } => {
+                self.block(if micros == 0 { 0 } else { (now + micros).min(MAX_SAFE_INTEGER) })
+            }
+            Operation::Renew { hold } => {
+                return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found);
+            }
+            Operation::Close { hold } => {
+                return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
+            }
+            Operation::Clear => {
+                rules.for_each(|(rule, state)| *state = rule.fresh());
+                self.block(0);
+            }
+            Operation::Journal | Operation::Check { .. } | Operation::Peek { .. } => {}
+        }
+        true
+    }
+
+    pub(in crate::store::memory) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: u64) -> Answer {
+        let cost = entry.operation.cost();
+        let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
+        let views = entry.plan.rules.iter().zip(&self.states).map(view).collect();
+        Answer { applied, now, blocked_until: self.blocked_until(), views, ..Answer::default() }
+    }
+}
