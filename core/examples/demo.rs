@@ -1,6 +1,6 @@
 //! `make demo`: one policy of two limits admits, refuses, says which limit refused and for how long, and admits again.
 //!
-//! Every figure on the screen comes from a Decision of the embedded store.
+//! Every figure on the screen comes from a Decision of the memory store.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, IsTerminal, Stdout, Write};
@@ -33,7 +33,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         .build()?;
     let mut screen = Screen::new();
     screen.line("")?;
-    screen.line(&screen.bold("Tidegate, on the embedded store (memory://)"))?;
+    screen.line(&screen.bold("Tidegate, on the memory store (memory://)"))?;
     two_limits(&limiter, &mut screen)?;
     leaky_bucket(&limiter, &mut screen)?;
     several_keys(&limiter, &mut screen)?;
@@ -41,7 +41,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The main thing: all limits or none, exact waits.
+/// All limits are charged or none, and waits are exact.
 fn two_limits(limiter: &Limiter, screen: &mut Screen) -> Result<(), Box<dyn Error>> {
     screen.title(1, "Two limits, one check", LOGIN)?;
     let limits: Vec<String> = Policy::parse(LOGIN)?.limits().iter().map(ToString::to_string).collect();
@@ -152,7 +152,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
-/// Where we print: colours and a moving bar only for a terminal.
+/// The output, with colours and a moving bar only for a terminal.
 struct Screen {
     out: Stdout,
     terminal: bool,

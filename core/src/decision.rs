@@ -26,7 +26,7 @@ pub struct Decision {
     decisions: Option<Arc<[Decision]>>,
 }
 
-/// What one limit of the policy says.
+/// The state of one limit of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitState {
     /// How it counts.
@@ -37,9 +37,9 @@ pub struct LimitState {
     pub period: Period,
     /// Units it would admit now.
     pub remaining: u64,
-    /// When it would admit the cost; zero when it does now, `None` when it never will.
+    /// The time until it admits the cost; zero when it does now, `None` when it never will.
     pub retry_after: Option<Duration>,
-    /// Until it is as if unused.
+    /// The time until it is as if unused.
     pub reset_after: Duration,
     /// Whether it refused.
     pub exceeded: bool,
@@ -51,7 +51,7 @@ impl Decision {
         Self { plan: PlanHandle::new(plan), key: key.into(), cost, answer, charged, decisions: None }
     }
 
-    /// One Decision of several: the first refusal, else the one that binds most.
+    /// One Decision of several: the first denial, else the one with least left in proportion.
     pub(crate) fn of_all(decisions: Vec<Self>) -> Option<Self> {
         let first = decisions.iter().find(|decision| !decision.allowed());
         let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
@@ -84,7 +84,7 @@ impl Decision {
         self.plan.policy.options().shadow
     }
 
-    /// Which of the limits `limit` and `remaining` are about.
+    /// The index of the limit that `limit` and `remaining` are about.
     #[must_use]
     pub fn binding_index(&self) -> usize {
         self.binding().0
@@ -117,7 +117,7 @@ impl Decision {
         Duration::from_micros(moment.saturating_sub(self.answer.now))
     }
 
-    /// The limit that binds: the one that refused and takes longest, else the one with least left in proportion.
+    /// The binding limit: the one that refused and takes longest, else the one with least left in proportion.
     fn binding(&self) -> (usize, &View) {
         let share = |(index, view): &(usize, &View)| (view.remaining, self.plan.rules[*index].capacity());
         let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(*a), self.exceeds(*b)) {
@@ -128,7 +128,7 @@ impl Decision {
         self.answer.views.iter().enumerate().min_by(order).unwrap_or((0, &EMPTY))
     }
 
-    /// May it go?
+    /// Whether it is admitted.
     #[must_use]
     pub fn allowed(&self) -> bool {
         self.answer.applied || self.in_shadow()
@@ -158,19 +158,19 @@ impl Decision {
         self.cost
     }
 
-    /// The most units the limit that binds ever admits at once.
+    /// The most units that the binding limit ever admits at once.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.plan.rules[self.binding().0].capacity()
     }
 
-    /// Units the limit that binds would admit now; 0 while the key is blocked.
+    /// The units that the binding limit would admit now; 0 while the key is blocked.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         if self.blocked() { 0 } else { self.binding().1.remaining }
     }
 
-    /// When the same check is admitted if nobody else touches the key: zero when allowed, `None` for never.
+    /// The time until the same check is admitted, if no other call uses the key: zero when allowed, `None` for never.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.allowed() {
@@ -183,19 +183,19 @@ impl Decision {
         Some(self.until(moment))
     }
 
-    /// Until the limit that binds is as if unused.
+    /// The time until the binding limit is as if unused.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         self.until(self.binding().1.resets_at)
     }
 
-    /// The moment the limit that binds is as if unused; the same between calls.
+    /// The moment when the binding limit is as if unused. It stays the same between calls.
     #[must_use]
     pub fn reset_at(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_micros(self.binding().1.resets_at)
     }
 
-    /// `leaky-bucket`: wait this long before going.
+    /// `leaky-bucket`: how long to wait before going on.
     #[must_use]
     pub fn delay(&self) -> Duration {
         if !self.answer.applied {
@@ -204,7 +204,7 @@ impl Decision {
         Duration::from_micros(self.answer.views.iter().map(|view| view.delay).max().unwrap_or(0))
     }
 
-    /// What each limit says, in the order of the policy.
+    /// The state of each limit, in the order of the policy.
     pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitState> + '_ {
         self.answer.views.iter().enumerate().map(|(index, view)| {
             let limit = &self.plan.policy.limits()[index];
@@ -224,22 +224,22 @@ impl Decision {
         })
     }
 
-    /// Who answered.
+    /// What gave the answer.
     #[must_use]
     pub const fn source(&self) -> Source {
         self.answer.source
     }
 
-    /// Whether it is denied because the store is missing (`on_store_error: closed`), not because a limit refused: a web
-    /// layer answers 503 then, and 429 otherwise.
+    /// Whether it is denied because the store failed (`on_store_error: closed`), not because a limit refused: a web layer
+    /// answers 503 then, and 429 otherwise.
     #[must_use]
     pub fn unavailable(&self) -> bool {
         self.answer.unavailable && !self.allowed()
     }
 
-    /// How long, from the moment of this answer, whoever holds it may repeat the denial for the same policy, key and cost
-    /// without asking again: until it may be admitted, and no longer than the limiter's `deny_cache`. `None` when every
-    /// check is to be asked for: it was allowed, or must be counted, or the cache is off.
+    /// How long a caller may repeat this denial for the same policy, key and cost without asking again, counted from the
+    /// moment of this answer: until it may be admitted, and no longer than the limiter's `deny_cache`. `None` when every
+    /// check must be asked for: it was allowed, or denials are counted, or the cache is off.
     #[must_use]
     pub fn denied_for(&self) -> Option<Duration> {
         (self.answer.denied_for > 0 && !self.answer.applied)
@@ -252,7 +252,7 @@ impl Decision {
         self.decisions.as_deref().unwrap_or_default()
     }
 
-    /// The store's time of the answer, since 1970.
+    /// When the store gave the answer, by its own clock, since 1970.
     #[must_use]
     pub const fn at(&self) -> Duration {
         Duration::from_micros(self.answer.now)

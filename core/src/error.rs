@@ -1,22 +1,22 @@
-//! One error type for the whole product: a stable code, one sentence, and where it was.
+//! The one error type: a stable code, one sentence, and where the error was found.
 
 use std::fmt;
 
-/// What went wrong, in the words that all three languages share.
+/// What went wrong. Rust, Python and Node share the kinds.
 ///
 /// The text of [`ErrorKind::code`] is part of the public contract and never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A policy, a limit, a notation or a policy file does not make sense.
+    /// A policy, a limit, a notation or a policy file is wrong.
     PolicyInvalid,
-    /// The name is no policy of this limiter and no notation either.
+    /// The text is neither the name of a policy of this limiter nor a notation.
     PolicyUnknown,
     /// A cost is no whole number from 1 to 2^53 - 1.
     CostInvalid,
     /// A key is too long, or no text.
     KeyInvalid,
-    /// A store URL or an option does not make sense.
+    /// A store URL or an option is wrong.
     ConfigInvalid,
     /// The store could not be reached.
     StoreUnavailable,
@@ -24,7 +24,7 @@ pub enum ErrorKind {
     StoreTimeout,
     /// The store answered with an error.
     StoreRejected,
-    /// The limiter was closed before.
+    /// The limiter is closed.
     Closed,
 }
 
@@ -58,14 +58,14 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the store is to blame, so that `on_store_error` applies.
+    /// Whether the store failed, so that `on_store_error` applies.
     #[must_use]
     pub const fn is_store(self) -> bool {
         matches!(self, Self::StoreUnavailable | Self::StoreTimeout | Self::StoreRejected)
     }
 }
 
-/// Where in a file or a text an error was found; lines and columns count from 1.
+/// Where in a file or a text an error was found. Lines and columns count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLocation {
     /// The file, when there is one.
@@ -98,7 +98,7 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of a kind with a sentence that says what was wrong and what to do.
+    /// An error of a kind, with a sentence that says what is wrong and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), location: None }
     }
@@ -139,7 +139,7 @@ impl Error {
         &self.message
     }
 
-    /// Where it was found, for texts and files.
+    /// Where it was found, if it is about a text or a file.
     #[must_use]
     pub const fn location(&self) -> Option<&SourceLocation> {
         self.location.as_ref()

@@ -1,4 +1,4 @@
-//! One thing or several: nearly always one, which then lies in place and costs no count.
+//! One value or several. Nearly always it is one, which is stored inline without a length.
 
 use std::ops::{Deref, DerefMut};
 
