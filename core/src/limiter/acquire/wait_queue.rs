@@ -1,4 +1,4 @@
-//! The callers that wait for one policy and key. Only the first asks the store: two callers are never told the same wait.
+//! The callers that wait for one policy and key. Only the first asks the store: two callers never get the same wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
