@@ -12,7 +12,7 @@ use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, borrowed, owned};
 
 /// What a layer remembers of a call until its answer is there, as words of [`LayerStates`].
-pub(super) trait CallState: Copy + Default + Send + 'static {
+pub(super) trait LayerState: Copy + Default + Send + 'static {
     /// How many words it takes.
     const WORDS: usize;
 
@@ -21,7 +21,7 @@ pub(super) trait CallState: Copy + Default + Send + 'static {
 }
 
 /// For a layer that remembers nothing.
-impl CallState for () {
+impl LayerState for () {
     const WORDS: usize = 0;
 
     #[inline]
@@ -33,7 +33,7 @@ impl CallState for () {
 
 /// See the module.
 pub(super) trait Layer: Send + Sync + 'static {
-    type State: CallState;
+    type State: LayerState;
 
     /// Breaks with the answer where the store is not to be asked.
     fn before(&self, entry: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, Self::State>;

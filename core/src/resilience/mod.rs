@@ -35,7 +35,7 @@ use crate::store::request::Entry;
 use crate::store::{Store, layer_states};
 use deny_cache::DenyCache;
 use fallback::Fallback;
-use layer::{CallState, Layer, Layered};
+use layer::{Layer, LayerState, Layered};
 
 /// What all layers that a call can pass remember of it: rollout and shards are the partitioned stores among them.
 const WORDS: usize = words::<DenyCache>() + words::<Fallback>() + 2 * partitioned_store::WORDS + words::<Breaker>();

@@ -10,12 +10,12 @@ use crate::clock::Signal;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    callers: Mutex<Callers>,
+    waiters: Mutex<Waiters>,
     signal: Arc<Signal>,
 }
 
 #[derive(Debug, Default)]
-struct Callers {
+struct Waiters {
     last_number: u64,
     /// In the order they came.
     waiting: VecDeque<Waiter>,
@@ -31,28 +31,28 @@ struct Waiter {
 impl WaitQueue {
     /// Adds a caller at the end; returns its number.
     pub(super) fn enter(&self, cost: u64) -> u64 {
-        let mut callers = self.callers.lock();
-        callers.last_number += 1;
-        let number = callers.last_number;
-        callers.waiting.push_back(Waiter { number, cost });
+        let mut waiters = self.waiters.lock();
+        waiters.last_number += 1;
+        let number = waiters.last_number;
+        waiters.waiting.push_back(Waiter { number, cost });
         number
     }
 
     /// Removes a caller and notifies the others.
     pub(super) fn leave(&self, number: u64) {
-        self.callers.lock().waiting.retain(|waiter| waiter.number != number);
+        self.waiters.lock().waiting.retain(|waiter| waiter.number != number);
         self.signal.notify();
     }
 
     /// The units that the callers ahead of that number want; `None` when it is the first.
     pub(super) fn units_ahead(&self, number: u64) -> Option<u64> {
-        let callers = self.callers.lock();
-        let ahead = callers.waiting.iter().take_while(|waiter| waiter.number != number);
+        let waiters = self.waiters.lock();
+        let ahead = waiters.waiting.iter().take_while(|waiter| waiter.number != number);
         ahead.map(|waiter| waiter.cost).reduce(u64::saturating_add)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.callers.lock().waiting.len()
+        self.waiters.lock().waiting.len()
     }
 
     /// Notified when a caller has left, and when units of the key were given back.

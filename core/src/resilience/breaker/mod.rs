@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::layer::{CallState, Layer, Layered};
+use super::layer::{Layer, LayerState, Layered};
 use super::telemetry::Telemetry;
 use crate::error::Result;
 use crate::store::Store;
@@ -40,7 +40,7 @@ impl Breaker {
     }
 }
 
-impl CallState for SentCall {
+impl LayerState for SentCall {
     const WORDS: usize = 2;
 
     #[inline]

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::key_table::{KeyTable, TableShard};
-use super::layer::{CallState, Layer};
+use super::layer::{Layer, LayerState};
 use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::fork::PerProcess;
@@ -42,7 +42,7 @@ pub(super) struct SentCheck {
 }
 
 /// Of a check from which the cache may learn.
-impl CallState for Option<SentCheck> {
+impl LayerState for Option<SentCheck> {
     const WORDS: usize = 4;
 
     #[inline]

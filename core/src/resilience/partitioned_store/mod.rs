@@ -3,8 +3,8 @@
 //! Entries of different stores are still all charged or none: they are charged store by store, in order, and what was
 //! charged is refunded when a later store refuses or fails. All of that has the time of one call.
 
+mod partition_progress;
 mod pending_check_all;
-mod progress;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use crate::store::completion::{BatchCompletion, MakeCompletion, PingCompletion, 
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation};
 use crate::store::{Store, submit_then};
+use partition_progress::PartitionProgress;
 use pending_check_all::PendingCheckAll;
-use progress::Progress;
 
 /// Which store has which keys.
 pub(super) trait PartitionedStore: Send + Sync {
@@ -44,7 +44,7 @@ impl<T: PartitionedStore> Store for T {
     fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
         let deadline = context.deadline.unwrap_or_else(|| Instant::now() + self.timeout());
         let context = CallContext { deadline: Some(deadline), ..context };
-        let (stores, mut progress) = (self.stores(), Progress::new(entries, |entry| self.store_of(entry)));
+        let (stores, mut progress) = (self.stores(), PartitionProgress::new(entries, |entry| self.store_of(entry)));
         for part in 0..progress.parts().len() {
             let store = &stores[progress.parts()[part].store];
             let result = has_time(deadline).and_then(|()| store.ask_all(&progress.entries_of(part, entries), context));
@@ -97,7 +97,7 @@ impl<T: PartitionedStore> Store for T {
     fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
         let deadline = context.deadline.unwrap_or_else(|| Instant::now() + self.timeout());
         let context = CallContext { deadline: Some(deadline), ..context };
-        let progress = Progress::new(entries, |entry| self.store_of(entry));
+        let progress = PartitionProgress::new(entries, |entry| self.store_of(entry));
         match progress.parts() {
             [part] => self.stores()[part.store].submit_all(entries, context, done),
             _ => wake(PendingCheckAll::start(self, entries, progress, context.now, deadline, done)),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::progress::{Progress, Repair};
+use super::partition_progress::{PartitionProgress, Repair};
 use super::{PartitionedStore, has_time, refund_later};
 use crate::error::{Error, Result};
 use crate::store::call_context::CallContext;
@@ -22,7 +22,7 @@ pub(super) struct PendingCheckAll {
     now: Option<u64>,
     deadline: Instant,
     timeout: Duration,
-    progress: Mutex<Progress>,
+    progress: Mutex<PartitionProgress>,
     done: Mutex<Option<BatchCompletion>>,
 }
 
@@ -30,7 +30,7 @@ impl PendingCheckAll {
     pub(super) fn start(
         store: &impl PartitionedStore,
         entries: &[Entry<'_>],
-        progress: Progress,
+        progress: PartitionProgress,
         now: Option<u64>,
         deadline: Instant,
         done: BatchCompletion,

@@ -18,7 +18,7 @@ use journal::Journal;
 pub(super) struct Usage {
     format: Arc<StateFormat>,
     key: CompactString,
-    states: States,
+    states: UsageStates,
     /// When states and block no longer matter.
     pub(super) expires_at: u64,
     rare: Option<Box<RareState>>,
@@ -29,7 +29,7 @@ pub(super) struct Usage {
 
 const _: () = assert!(size_of::<Usage>() <= 96, "a usage has grown");
 
-type States = OneOrMany<State>;
+type UsageStates = OneOrMany<State>;
 
 /// What only few usages have.
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct RareState {
 }
 
 /// The parts of a usage that a call may change: format, states, and the end of a block.
-pub(super) type StoredState = (Arc<StateFormat>, States, u64);
+pub(super) type StoredState = (Arc<StateFormat>, UsageStates, u64);
 
 impl Usage {
     pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {

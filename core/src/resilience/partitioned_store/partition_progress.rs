@@ -21,12 +21,12 @@ pub(super) struct Repair {
 }
 
 /// See the module.
-pub(super) struct Progress {
+pub(super) struct PartitionProgress {
     parts: Vec<Part>,
     answers: Vec<Option<Answer>>,
 }
 
-impl Progress {
+impl PartitionProgress {
     pub(super) fn new(entries: &[Entry<'_>], store_of: impl Fn(&Entry<'_>) -> usize) -> Self {
         let mut parts: Vec<Part> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
