@@ -10,12 +10,12 @@ use crate::loop_waker::LoopWaker;
 
 /// See the module. Threads of the core put answers here; they touch no Python object.
 pub(crate) struct CompletionList {
-    state: Mutex<State>,
+    state: Mutex<ArrivedAnswers>,
     pub(crate) waker: LoopWaker,
 }
 
 #[derive(Default)]
-struct State {
+struct ArrivedAnswers {
     answers: Vec<(u64, Result<Outcome>)>,
     /// The tickets of calls that were cancelled and whose answers will still arrive.
     discarded: HashSet<u64>,
