@@ -9,7 +9,7 @@ use crate::store::url::Address;
 
 /// How long a call waits before it is sent again to servers that could not serve it.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(5);
-/// After each so many redirects a call waits a little before it is sent again.
+/// On every attempt whose number this divides a redirected call waits a little before it is sent again.
 const REDIRECTS_WITHOUT_PAUSE: u8 = 4;
 
 /// See the module.
@@ -33,7 +33,7 @@ pub(crate) struct CallState {
 #[derive(Debug, Clone)]
 pub(crate) enum Obstacle {
     Failed(Failure),
-    /// That server serves the slot.
+    /// The reply names the server of the slot.
     Moved(u16, Address),
     /// That server serves the call this time.
     Ask(Address),
@@ -65,7 +65,7 @@ pub(crate) struct Consequence {
     pub(crate) topology_is_stale: bool,
     /// That server serves that slot.
     pub(crate) moved: Option<(u16, Address)>,
-    /// The connection must be opened anew: the server may have another role now.
+    /// The connection is replaced, unless a batch is in flight on it: the server may have another role now.
     pub(crate) reconnect: bool,
 }
 

@@ -29,6 +29,7 @@ impl Failure {
         Self { error, may_have_run: false, server_failed: true }
     }
 
+    /// `sent` says whether the whole command was sent, so that the server may have run it.
     pub(crate) fn of_io(error: &io::Error, sent: bool, shown: &str, timeout: Duration) -> Self {
         let error = match error.kind() {
             io::ErrorKind::TimedOut => timed_out(shown, timeout),

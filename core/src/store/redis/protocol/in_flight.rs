@@ -67,8 +67,8 @@ impl<C: Callers> ScriptCall<C> {
         calls.into_iter()
     }
 
-    /// Moves the calls whose attempt is over to `late`, and says whether there were any. `next` gets the attempts' ends of
-    /// the others.
+    /// Moves the calls whose attempt is over to `late`, and says whether there were any. Calls `next` with the
+    /// attempt deadline of each of the others.
     pub(crate) fn expire(
         &mut self,
         now: Instant,

@@ -12,7 +12,7 @@ use crate::store::url::Address;
 /// See the module.
 #[derive(Debug)]
 pub(crate) enum ReplyMeaning {
-    /// The call was answered, if only with an error of its own.
+    /// The reply is final, also when it is an error.
     Answer,
     /// The server does not know the script. The call did not run.
     UnknownScript,

@@ -29,8 +29,7 @@ impl<C: Callers> ServerPipeline<C> {
         }
     }
 
-    /// An attempt lasts no longer than lost packets take to be sent again, and long enough for a slow handshake although
-    /// calls have little time.
+    /// An attempt lasts long enough for a lost packet and a slow handshake, even where a call has less time.
     pub(super) fn connect(&mut self, now: Instant, effects: &mut Effects<C>) {
         let id = ConnectionId { pipeline: self.index, number: effects.next_number() };
         let deadline = now + DiscoverySchedule::duration(self.server.timeout);

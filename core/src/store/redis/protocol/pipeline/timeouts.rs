@@ -44,6 +44,7 @@ impl<C: Callers> ServerPipeline<C> {
             }
         }
         self.next_timeout = next;
+        // Only a read on a replica has time left after this, and a read may run twice.
         let failure = self.server.failure(&io::ErrorKind::TimedOut.into(), false);
         effects.server_was_silent |= !late.is_empty();
         for call in late {
@@ -60,8 +61,8 @@ impl<C: Callers> ServerPipeline<C> {
         self.connect_again_if_silent(now, effects);
     }
 
-    /// Packets that were lost on the way are sent again later and later: a new connection, or a second attempt to open one
-    /// beside the first, is faster. While no call waits there is no hurry.
+    /// TCP sends lost packets again later and later, so a second connection is often faster. None is opened while no call
+    /// waits.
     pub(super) fn connect_again_if_silent(&mut self, now: Instant, effects: &mut Effects<C>) {
         if self.waiting == 0 {
             return;
