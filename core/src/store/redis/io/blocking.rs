@@ -14,8 +14,8 @@ use super::discover::discover;
 use super::pool::Pool;
 use crate::error::Result as StoreResult;
 use crate::store::redis::protocol::{
-    CallState, Discovery, DiscoverySchedule, Failure, NextStep, Obstacle, ReplyMeaning, ServerDirectory, Target,
-    Topology, timed_out, uncovered,
+    CallState, Discovery, DiscoverySchedule, Failure, NextStep, Obstacle, RETRY_PAUSE, ReplyMeaning, ServerDirectory,
+    Target, Topology, timed_out, uncovered,
 };
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::Answer;
@@ -186,7 +186,7 @@ impl BlockingCalls {
     fn rediscover(&self, known: Arc<KnownServers>, deadline: Instant) -> Arc<KnownServers> {
         let Some(mut schedule) = self.schedule.try_lock() else { return known };
         let now = Instant::now();
-        if CallState::new(deadline, false).pause(now).is_none() || !schedule.may_begin(now) {
+        if deadline <= now + RETRY_PAUSE || !schedule.may_begin(now) {
             return self.known.load_full().unwrap_or(known);
         }
         let half = now + deadline.saturating_duration_since(now) / 2;
