@@ -22,36 +22,42 @@ thread_local! {
 struct PlanCache([Cell<Option<Arc<Plan>>>; SLOTS]);
 
 impl PlanCache {
-    /// The slot of a plan. The digest of its name spreads evenly; addresses of plans do not.
+    /// The slot of a plan. Plans lie at multiples of their size, so that their addresses have to be spread.
     #[inline]
-    fn slot(&self, plan: &Plan) -> &Cell<Option<Arc<Plan>>> {
-        &self.0[plan.identity as usize % SLOTS]
+    fn slot(&self, address: *const ()) -> &Cell<Option<Arc<Plan>>> {
+        &self.0[((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS]
     }
 
     #[inline]
-    fn take(&self, plan: &Plan) -> Option<Arc<Plan>> {
-        self.slot(plan).take()
+    fn take(&self, address: *const ()) -> Option<Arc<Plan>> {
+        self.slot(address).take()
     }
 
     /// Keeps a handle; returns the handle that was in its slot.
     #[inline]
     fn put(&self, plan: Arc<Plan>) -> Option<Arc<Plan>> {
-        self.slot(&plan).replace(Some(plan))
+        self.slot(Arc::as_ptr(&plan).cast()).replace(Some(plan))
     }
+}
+
+/// A handle of the plan at an address, from the cache or else from `count`.
+#[inline]
+fn handle_of(address: *const (), count: impl FnOnce() -> Arc<Plan>) -> Arc<Plan> {
+    // The cache of a thread that is ending is gone.
+    let cached = CACHE.try_with(|cache| cache.take(address)).ok().flatten();
+    cached.filter(|cached| Arc::as_ptr(cached).cast() == address).unwrap_or_else(count)
 }
 
 /// Another handle of a plan.
 #[inline]
 pub(crate) fn handle(plan: &Arc<Plan>) -> Arc<Plan> {
-    // The cache of a thread that is ending is gone.
-    let cached = CACHE.try_with(|cache| cache.take(plan)).ok().flatten();
-    cached.filter(|cached| Arc::ptr_eq(cached, plan)).unwrap_or_else(|| Arc::clone(plan))
+    handle_of(Arc::as_ptr(plan).cast(), || Arc::clone(plan))
 }
 
-/// A handle of a policy's plan.
+/// A handle of a policy's plan. The address is compared instead of the type, which costs a call through a table.
 #[inline]
 pub(crate) fn plan_of(policy: &Policy) -> Arc<Plan> {
-    handle(Plan::of(policy))
+    handle_of(Arc::as_ptr(Plan::derived_from(policy)).cast(), || Plan::of(policy))
 }
 
 /// A handle that goes to the cache of the thread on which it is dropped.
@@ -90,13 +96,18 @@ impl Drop for PlanHandle {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
     use super::*;
 
     #[test]
     fn a_handle_is_reused_within_its_thread_and_never_for_another_plan() {
-        let plan = plan_of(&Policy::parse("5/minute").expect("a policy"));
-        // The same name, so the same slot, but another plan.
-        let other = plan_of(&Policy::parse("5/minute").expect("a policy"));
+        let policy = || Policy::parse("5/minute").expect("a policy");
+        let plan = plan_of(&policy());
+        // Another plan that has the same slot.
+        let slot_of = |plan: &Arc<Plan>| CACHE.with(|cache| ptr::from_ref(cache.slot(Arc::as_ptr(plan).cast())));
+        let others: Vec<Policy> = (0..100 * SLOTS).map(|_| policy()).collect();
+        let other = others.iter().map(plan_of).find(|other| slot_of(other) == slot_of(&plan)).expect("a shared slot");
         let before = Arc::strong_count(&plan);
         drop(PlanHandle::new(handle(&plan)));
         assert_eq!(Arc::strong_count(&plan), before + 1, "the cached handle");

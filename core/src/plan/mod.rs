@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Rule, View};
 use crate::one_or_many::OneOrMany;
-use crate::policy::{Period, Policy};
+use crate::policy::{DerivedValue, Period, Policy};
 
 pub(crate) use layout::{Field, Layout, LimitTag, MOMENT_WIDTH};
 pub(crate) use script_arguments::ScriptArguments;
@@ -44,10 +44,17 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a policy. It is made once and kept with the policy and its clones.
+    /// The plan of a policy, of a type that `policy` does not know. It is made once and kept with the policy and its
+    /// clones.
     #[inline]
-    pub(crate) fn of(policy: &Policy) -> &Arc<Self> {
+    pub(crate) fn derived_from(policy: &Policy) -> &DerivedValue {
         policy.derived(|policy| Arc::new(Self::new(policy)))
+    }
+
+    /// The plan of a policy.
+    pub(crate) fn of(policy: &Policy) -> Arc<Self> {
+        let plan = Arc::clone(Self::derived_from(policy)).downcast();
+        plan.unwrap_or_else(|_| unreachable!("only plans are derived from policies"))
     }
 
     fn new(policy: Policy) -> Self {

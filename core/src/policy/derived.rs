@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 
+/// A value of a type that this module does not know.
+pub(crate) type DerivedValue = Arc<dyn Any + Send + Sync>;
+
 /// Holds one value of a type that this module does not know: what is derived from a policy depends on policies, so a
 /// policy must not depend on it. Clones share the value.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Derived(OnceCell<Arc<dyn Any + Send + Sync>>);
+pub(super) struct Derived(OnceCell<DerivedValue>);
 
 impl Derived {
-    /// The value, made by the first call. All calls for one policy ask for the same type.
+    /// The value, made by the first call.
     #[inline]
-    pub(super) fn get_or_init<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
-        let value = self.0.get_or_init(|| Arc::new(make()));
-        value.downcast_ref().unwrap_or_else(|| unreachable!("one type is derived from policies"))
+    pub(super) fn get_or_init(&self, make: impl FnOnce() -> DerivedValue) -> &DerivedValue {
+        self.0.get_or_init(make)
     }
 }

@@ -16,10 +16,10 @@ pub use lint::{Warning, lint};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
 pub use period::{Period, Unit};
 
-use std::any::Any;
 use std::fmt;
 
 use self::derived::Derived;
+pub(crate) use self::derived::DerivedValue;
 use crate::error::{Error, Result};
 
 /// The most limits one policy may have.
@@ -90,7 +90,7 @@ impl Policy {
     /// What another module derives from the policy: made from a copy by the first call, then kept with the policy and its
     /// clones.
     #[inline]
-    pub(crate) fn derived<T: Any + Send + Sync>(&self, derive: impl FnOnce(Self) -> T) -> &T {
+    pub(crate) fn derived(&self, derive: impl FnOnce(Self) -> DerivedValue) -> &DerivedValue {
         self.derived.get_or_init(|| derive(Self { derived: Derived::default(), ..self.clone() }))
     }
 

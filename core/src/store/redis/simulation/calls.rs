@@ -19,7 +19,7 @@ pub(super) struct Calls {
 }
 
 thread_local! {
-    static PLAN: Arc<Plan> = Arc::clone(Plan::of(&Policy::parse("fixed-window 5/minute").expect("a policy")));
+    static PLAN: Arc<Plan> = Plan::of(&Policy::parse("fixed-window 5/minute").expect("a policy"));
 }
 
 impl Calls {
