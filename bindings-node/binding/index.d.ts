@@ -265,6 +265,8 @@ export interface Counters {
   storeTimeout: number
   /** Operations that failed with `store_rejected`. */
   storeRejected: number
+  /** Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more. */
+  forgottenDenials: number
 }
 
 /** Where the numbers of a Decision stand, counted from its header. Times are in microseconds. */

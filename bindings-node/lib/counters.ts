@@ -1,4 +1,4 @@
-/** What a limiter has counted since it was made; all zero for `memory://`. */
+/** What a limiter has counted since it was made; for `memory://` all but the last are zero. */
 export interface Counters {
   /** Operations that were sent to a shared store. */
   readonly asked: number;
@@ -20,4 +20,6 @@ export interface Counters {
   readonly storeTimeout: number;
   /** Operations that failed with `store_rejected`. */
   readonly storeRejected: number;
+  /** Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more. */
+  readonly forgottenDenials: number;
 }

@@ -25,6 +25,8 @@ pub struct Counters {
     pub store_timeout: f64,
     /// Operations that failed with `store_rejected`.
     pub store_rejected: f64,
+    /// Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more.
+    pub forgotten_denials: f64,
 }
 
 impl From<tidegate::Counters> for Counters {
@@ -40,6 +42,7 @@ impl From<tidegate::Counters> for Counters {
             store_unavailable: counters.store_unavailable as f64,
             store_timeout: counters.store_timeout as f64,
             store_rejected: counters.store_rejected as f64,
+            forgotten_denials: counters.forgotten_denials as f64,
         }
     }
 }

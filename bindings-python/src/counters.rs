@@ -17,6 +17,7 @@ pub(crate) fn counters<'py>(py: Python<'py>, counters: &tidegate::Counters) -> P
         ("store_unavailable", counters.store_unavailable),
         ("store_timeout", counters.store_timeout),
         ("store_rejected", counters.store_rejected),
+        ("forgotten_denials", counters.forgotten_denials),
     ];
     numbers.iter().try_for_each(|(name, number)| dict.set_item(name, number))?;
     Ok(dict)

@@ -12,11 +12,16 @@ use crate::policy::Policy;
 use crate::resilience::UsageSnapshots;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
-use crate::store::memory::Memory;
+use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Entry, Operation};
+use crate::store::url::MemoryBounds;
 
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
+
+fn memory(max_keys: usize) -> Memory {
+    Memory::new(MemoryBounds { max_keys, max_bytes: 1_000_000_000 }, ForgottenDenials::shared())
+}
 
 /// The memory store with one policy, without a limiter around it.
 pub struct BenchStore {
@@ -28,7 +33,7 @@ impl BenchStore {
     /// A store of at most that many keys.
     #[must_use]
     pub fn new(policy: &Policy, max_keys: usize) -> Self {
-        Self { store: Memory::new(max_keys), plan: plan_of(policy) }
+        Self { store: memory(max_keys), plan: plan_of(policy) }
     }
 
     /// Whether a key is admitted.
@@ -92,8 +97,8 @@ impl BenchSnapshots {
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
         let (plan, clock) = (plan_of(policy), SteadyClock::default());
-        let answer = Memory::new(1)
-            .ask(&Entry { plan: &plan, key: "", operation: CHECK }, CallContext::at(Some(clock.micros())));
+        let answer =
+            memory(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, CallContext::at(Some(clock.micros())));
         Self { snapshots: UsageSnapshots::default(), plan, clock, answer: answer.unwrap_or_default() }
     }
 

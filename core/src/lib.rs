@@ -1,6 +1,7 @@
 #![doc = include_str!("../../README.md")]
 
 mod algorithm;
+mod allocation;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod bench;
@@ -8,6 +9,7 @@ mod clock;
 mod decision;
 mod error;
 mod fork;
+mod hash_slab;
 #[doc(hidden)]
 pub mod host;
 pub mod http;
@@ -18,6 +20,7 @@ mod plan_cache;
 pub mod policy;
 mod resilience;
 mod store;
+mod table_key;
 
 pub use clock::ManualClock;
 pub use decision::{Decision, LimitState};

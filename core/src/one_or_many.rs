@@ -2,11 +2,24 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::allocation::allocated;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OneOrMany<T> {
     One(T),
     /// Any other number.
     Many(Box<[T]>),
+}
+
+impl<T> OneOrMany<T> {
+    /// The bytes that it has allocated, without those of its values.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Many(many) => allocated(size_of_val(&**many)),
+        }
+    }
 }
 
 impl<T> Default for OneOrMany<T> {

@@ -128,7 +128,8 @@ class AsyncLimiter:
         """
         Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`.
+        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, and
+        `forgotten_denials` (denials that the memory of this process forgot because `max_bytes` left no room).
         Not awaitable: it needs no store.
         """
     @classmethod
@@ -597,7 +598,8 @@ class Limiter:
         """
         Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`.
+        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, and
+        `forgotten_denials` (denials that the memory of this process forgot because `max_bytes` left no room).
         """
     @classmethod
     def from_file(

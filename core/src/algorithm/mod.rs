@@ -25,6 +25,8 @@ pub(crate) use concurrency::{HoldId, StoredHold};
 pub(crate) use meter::Meter;
 pub(crate) use observed::Observed;
 
+use crate::allocation::allocated;
+
 /// The largest integer that Rust, Lua and JavaScript all hold exactly; every number stays at or below it.
 pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
@@ -75,6 +77,24 @@ pub(crate) enum State {
     Gcra(meter::State),
     LeakyBucket(meter::State),
     Concurrency(Box<concurrency::State>),
+}
+
+impl State {
+    /// The bytes that it has allocated.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::SlidingLog(state) => boxed(&**state) + allocated(state.entries.capacity() * size_of::<(u64, u64)>()),
+            Self::SlidingWindow(state) => boxed(&**state) + allocated(state.older.capacity() * size_of::<(u64, u64)>()),
+            Self::Concurrency(state) => boxed(&**state) + allocated(state.holds.capacity() * size_of::<StoredHold>()),
+            _ => 0,
+        }
+    }
+}
+
+/// The bytes of a box of a value.
+const fn boxed<T>(_: &T) -> usize {
+    allocated(size_of::<T>())
 }
 
 /// Evaluates one expression for the algorithm of a rule and its state.

@@ -289,7 +289,7 @@ impl Limiter {
         self.core.set_rollout(percent)
     }
 
-    /// The counters since the limiter was made; all zero for `memory://`.
+    /// The counters since the limiter was made; for `memory://` all but the last are zero.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.core.counters()

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
-use crate::store::memory::Memory;
+use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::redis::{ReaderRegistry, Redis};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
 
@@ -40,12 +40,16 @@ impl Builder {
     }
 
     /// The store of the options, and the layers around it where it is shared.
-    fn layers(&self, readers: &Arc<PerProcess<ReaderRegistry>>) -> Result<(Arc<dyn Store>, Option<Layers>)> {
+    fn layers(
+        &self,
+        readers: &Arc<PerProcess<ReaderRegistry>>,
+        forgotten_denials: &Arc<ForgottenDenials>,
+    ) -> Result<(Arc<dyn Store>, Option<Layers>)> {
         let telemetry = Arc::new(Telemetry::new(self.listener.clone()));
         if let ([url], None) = (&*self.stores, &self.rollout)
-            && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
+            && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
-            return Ok((Arc::new(Memory::new(max_keys)), None));
+            return Ok((Arc::new(Memory::new(bounds, Arc::clone(forgotten_denials))), None));
         }
         #[cfg(feature = "bench")]
         if let (true, [url]) = (self.bare, &*self.stores)
@@ -77,13 +81,13 @@ impl Builder {
         readers: &Arc<PerProcess<ReaderRegistry>>,
     ) -> Result<Arc<dyn Store>> {
         if let [url] = urls
-            && let StoreUrl::Memory { max_keys } = StoreUrl::parse(url)?
+            && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
-            return Ok(Arc::new(Memory::new(max_keys)));
+            return Ok(Arc::new(Memory::new(bounds, telemetry.forgotten_denials())));
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store: Arc<dyn Store> = match StoreUrl::parse(url)? {
-                StoreUrl::Memory { .. } => {
+                StoreUrl::Memory(_) => {
                     return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
                 }
                 StoreUrl::Redis(server) => Arc::new(self.redis(*server, readers)?),
@@ -121,7 +125,8 @@ impl Builder {
             )));
         }
         let readers = Arc::new(PerProcess::new());
-        let (store, layers) = self.layers(&readers)?;
+        let forgotten_denials = ForgottenDenials::shared();
+        let (store, layers) = self.layers(&readers, &forgotten_denials)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let core = Arc::new(LimiterCore {
             store,
@@ -135,6 +140,7 @@ impl Builder {
             seed,
             hold_count: AtomicU64::new(0),
             layers,
+            forgotten_denials,
             readers,
         });
         if let Some(clock) = &core.clock {

@@ -9,6 +9,7 @@ mod check_all;
 mod conversion;
 mod hold;
 mod hold_renewer;
+mod notations;
 mod operations;
 mod policies;
 mod policy_ref;
@@ -35,6 +36,7 @@ use crate::policy::PolicyFile;
 use crate::resilience::{Counters, Layers};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
+use crate::store::memory::ForgottenDenials;
 use crate::store::redis::ReaderRegistry;
 use crate::store::request::{Entry, Operation, Source};
 use acquire::WaitQueues;
@@ -61,6 +63,8 @@ pub(crate) struct LimiterCore {
     hold_count: AtomicU64,
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
+    /// Of a memory store without layers.
+    forgotten_denials: Arc<ForgottenDenials>,
     /// The threads or event loops that read replies.
     pub(crate) readers: Arc<PerProcess<ReaderRegistry>>,
 }
@@ -140,7 +144,7 @@ impl LimiterCore {
     }
 
     fn counters(&self) -> Counters {
-        self.layers.as_ref().map(Layers::counters).unwrap_or_default()
+        self.layers.as_ref().map_or_else(|| Counters::of_memory(&self.forgotten_denials), Layers::counters)
     }
 
     fn reload(&self) -> Result<()> {

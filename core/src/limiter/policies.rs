@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
-use parking_lot::RwLock;
 
+use super::notations::Notations;
 use super::policy_ref::PolicyRef;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::plan_cache;
 use crate::policy::Policy;
-
-/// The most notations that are kept parsed. A program that uses more builds them at run time; each further one is parsed
-/// anew by each call.
-const MAX_NOTATIONS: usize = 10_000;
 
 type Plans = HashMap<String, Arc<Plan>, RandomState>;
 
@@ -28,7 +24,7 @@ pub(super) struct Policies {
     reloaded: AtomicBool,
     /// The policies of the last reload.
     newer: ArcSwap<Plans>,
-    notations: RwLock<Plans>,
+    notations: Notations,
 }
 
 impl Policies {
@@ -71,8 +67,8 @@ impl Policies {
         if let Some(plan) = self.with_plans(|plans| plans.get(text).map(plan_cache::handle)) {
             return Ok(plan);
         }
-        if let Some(plan) = self.notations.read().get(text) {
-            return Ok(plan_cache::handle(plan));
+        if let Some(plan) = self.notations.find(text) {
+            return Ok(plan);
         }
         self.parse(text)
     }
@@ -95,12 +91,7 @@ impl Policies {
                 format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\""),
             )
         })?;
-        let plan = plan_cache::plan_of(&policy);
-        let mut notations = self.notations.write();
-        if notations.len() < MAX_NOTATIONS {
-            notations.insert(text.to_owned(), Arc::clone(&plan));
-        }
-        Ok(plan)
+        Ok(self.notations.keep(text, &policy))
     }
 }
 

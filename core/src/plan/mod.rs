@@ -9,11 +9,15 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Rule, View};
+use crate::allocation::{allocated, spilled};
 use crate::one_or_many::OneOrMany;
 use crate::policy::{DerivedValue, Period, Policy};
 
 pub(crate) use layout::{Field, Layout, LimitTag, MOMENT_WIDTH};
 pub(crate) use script_arguments::ScriptArguments;
+
+/// Handles of a plan that exist without any table: the policy's own, a caller's, those of the plan cache.
+const FEW_HANDLES: usize = 4;
 
 /// What usage in memory belongs to, and how its states are read: plans that agree in both share it.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) script_arguments: ScriptArguments,
     /// Identifies the policy in stores: a digest of its name.
     pub(crate) identity: u128,
+    /// The bytes that it takes.
+    bytes: usize,
 }
 
 impl Plan {
@@ -70,7 +76,39 @@ impl Plan {
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
         let format = Arc::new(StateFormat { identity, tags });
-        Self { policy, rules, format, layouts, header, full_header, denial_writes, grace, script_arguments, identity }
+        let heap_bytes = policy.heap_bytes()
+            + spilled(&rules)
+            + allocated(size_of::<StateFormat>() + 16)
+            + allocated(size_of_val(&*format.tags))
+            + allocated(layouts.capacity() * size_of::<Layout>())
+            + allocated(header.capacity())
+            + allocated(full_header.capacity())
+            + script_arguments.heap_bytes();
+        let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
+        Self {
+            policy,
+            rules,
+            format,
+            layouts,
+            header,
+            full_header,
+            denial_writes,
+            grace,
+            script_arguments,
+            identity,
+            bytes,
+        }
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What one more handle of a plan adds to the bytes of a table: all of the plan where only few handles of it exist.
+    /// The sum over a table is never less than its plans take, and hardly more where its entries share one.
+    pub(crate) fn share(plan: &Arc<Self>) -> usize {
+        plan.bytes / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
     }
 
     /// What the limits say at `now` of a check of `cost` on an unused key.

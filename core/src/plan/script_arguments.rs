@@ -2,6 +2,7 @@
 
 use super::layout::{Field, Layout, LimitTag, format};
 use crate::algorithm::{Grid, Meter, Rule};
+use crate::allocation::allocated;
 
 /// The parts of an instruction that depend on the policy alone; `store/redis/script/batch.rs` puts them together, and
 /// `read_instruction` in `lua/instruction.lua` reads them.
@@ -18,6 +19,11 @@ pub(crate) struct ScriptArguments {
 }
 
 impl ScriptArguments {
+    /// The bytes that it has allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        [&self.compact_form, &self.limits, &self.slow_path].map(|bytes| allocated(bytes.capacity())).iter().sum()
+    }
+
     pub(super) fn new(
         rules: &[Rule],
         tags: &[LimitTag],

@@ -20,6 +20,7 @@ use std::fmt;
 
 use self::derived::Derived;
 pub(crate) use self::derived::DerivedValue;
+use crate::allocation::allocated;
 use crate::error::{Error, Result};
 
 /// The most limits one policy may have.
@@ -92,6 +93,11 @@ impl Policy {
     #[inline]
     pub(crate) fn derived(&self, derive: impl FnOnce(Self) -> DerivedValue) -> &DerivedValue {
         self.derived.get_or_init(|| derive(Self { derived: Derived::default(), ..self.clone() }))
+    }
+
+    /// The bytes that it has allocated, without what is derived from it.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        allocated(self.name.capacity()) + allocated(self.limits.capacity() * size_of::<Limit>())
     }
 
     /// The name, or the canonical notation when no name was given.

@@ -1,46 +1,62 @@
-//! A bounded table of what this process knows about keys. It is sharded; a full shard drops the entry that is useful for
-//! the shortest time.
+//! A table of what this process knows about keys, bounded in entries and in bytes. It is sharded; a full shard drops the
+//! entry that is useful for the shortest time. What is no longer useful is removed by the calls that come later.
 
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::store::request::Entry;
+use crate::hash_slab::{HashSlab, Hashed};
+use crate::plan::Plan;
+use crate::table_key::TableKeyRef;
 
 /// Shards of a table: more than the threads that run at once.
 const SHARDS: usize = 64;
 /// The most entries of a table.
-const CAPACITY: usize = 65_536;
+const MAX_ENTRIES: usize = 65_536;
+/// The most bytes of a table.
+const MAX_BYTES: usize = 32 << 20;
 /// Entries compared to find the one to drop.
 const CANDIDATES: usize = 8;
+/// Entries that one sweep looks at …
+const SWEPT: usize = 128;
+/// … and the microseconds between two sweeps.
+const SWEEP_INTERVAL: u64 = 2_000;
 
 /// What is known about a key.
-pub(super) trait KeyEntry {
-    /// The hash of the policy and the key it is about.
-    fn hash(&self) -> u64;
+pub(super) trait KeyEntry: Hashed {
     /// Until when it is useful.
     fn until(&self) -> u64;
+    /// The bytes that it has allocated. They change only within [`TableShard::change`].
+    fn heap_bytes(&self) -> usize;
 }
 
 /// See the module.
 pub(super) struct KeyTable<T> {
     shards: Box<[Mutex<TableShard<T>>]>,
     hasher: RandomState,
+    /// When the next sweep is due.
+    sweep_at: AtomicU64,
+    sweeps: AtomicU64,
 }
 
 impl<T: KeyEntry> Default for KeyTable<T> {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+            sweep_at: AtomicU64::new(0),
+            sweeps: AtomicU64::new(0),
+        }
     }
 }
 
 impl<T: KeyEntry> KeyTable<T> {
     #[inline]
-    pub(super) fn hash(&self, entry: &Entry<'_>) -> u64 {
+    pub(super) fn hash(&self, plan: &Plan, key: TableKeyRef<'_>) -> u64 {
         // The identity is a digest already; the key is the caller's, so the hasher is seeded.
-        self.hasher.hash_one(entry.key) ^ entry.plan.identity as u64
+        self.hasher.hash_one(key) ^ plan.identity as u64
     }
 
     #[inline]
@@ -58,15 +74,32 @@ impl<T: KeyEntry> KeyTable<T> {
     pub(super) fn sum(&self, of: impl Fn(&TableShard<T>) -> u64) -> u64 {
         self.shards.iter().map(|shard| of(&shard.lock())).sum()
     }
+
+    /// Removes a few entries that are no longer useful, when the last time is long enough ago. `now` is a time that does
+    /// not run backwards.
+    #[inline]
+    pub(super) fn sweep_if_due(&self, now: u64) {
+        if now >= self.sweep_at.load(Ordering::Relaxed) {
+            self.sweep(now);
+        }
+    }
+
+    #[cold]
+    fn sweep(&self, now: u64) {
+        self.sweep_at.store(now + SWEEP_INTERVAL, Ordering::Relaxed);
+        let number = self.sweeps.fetch_add(1, Ordering::Relaxed) as usize;
+        // A shard that is in use is swept in the next round.
+        if let Some(mut shard) = self.shards[number % SHARDS].try_lock() {
+            shard.sweep(now);
+        }
+    }
 }
 
 /// See the module.
 pub(super) struct TableShard<T> {
-    /// Indexes into `entries`, by hash.
-    indexes: HashTable<u32>,
-    entries: Vec<T>,
-    /// Where the search for the entry to drop goes on.
-    cursor: usize,
+    slab: HashSlab<T>,
+    /// The bytes of its entries.
+    bytes: usize,
     /// How often usage of its keys was changed.
     pub(super) changes: u64,
     /// How often one of its entries gave an answer.
@@ -75,89 +108,159 @@ pub(super) struct TableShard<T> {
 
 impl<T> Default for TableShard<T> {
     fn default() -> Self {
-        Self { indexes: HashTable::new(), entries: Vec::new(), cursor: 0, changes: 0, answers: 0 }
+        Self { slab: HashSlab::default(), bytes: 0, changes: 0, answers: 0 }
     }
+}
+
+/// The bytes of an entry with its place in the table.
+fn bytes<T: KeyEntry>(entry: &T) -> usize {
+    HashSlab::<T>::ITEM_BYTES + entry.heap_bytes()
 }
 
 impl<T: KeyEntry> TableShard<T> {
     #[inline]
     pub(super) fn find(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<usize> {
-        self.indexes.find(hash, |index| is(&self.entries[*index as usize])).map(|index| *index as usize)
+        self.slab.find(hash, is)
     }
 
     #[inline]
     pub(super) fn get(&self, index: usize) -> &T {
-        &self.entries[index]
+        self.slab.get(index)
     }
 
+    /// Changes an entry.
     #[inline]
-    pub(super) fn get_mut(&mut self, index: usize) -> &mut T {
-        &mut self.entries[index]
+    pub(super) fn change<R>(&mut self, index: usize, change: impl FnOnce(&mut T) -> R) -> R {
+        let entry = self.slab.get_mut(index);
+        let before = entry.heap_bytes();
+        let result = change(entry);
+        self.bytes = self.bytes + entry.heap_bytes() - before;
+        result
     }
 
     /// All entries of a hash that match.
     pub(super) fn all(&self, hash: u64, is: impl Fn(&T) -> bool) -> Vec<usize> {
-        let found = self.indexes.iter_hash(hash).map(|index| *index as usize);
-        found.filter(|index| is(&self.entries[*index])).collect()
+        self.slab.all(hash, is)
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> u64 {
-        self.entries.len() as u64
+        self.slab.len() as u64
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes as u64
     }
 
     pub(super) fn clear(&mut self) {
-        self.indexes.clear();
-        self.entries.clear();
+        self.slab.clear();
+        self.bytes = 0;
     }
 
-    /// Adds an entry; a full shard drops another one for it.
+    /// Adds an entry; a full shard drops others for it.
     pub(super) fn insert(&mut self, entry: T, now: u64) {
-        if self.entries.len() >= CAPACITY / SHARDS {
-            let victim = self.victim(now);
+        self.bytes += bytes(&entry);
+        while self.slab.len() >= MAX_ENTRIES / SHARDS || self.bytes > MAX_BYTES / SHARDS {
+            let Some(victim) = self.victim(now) else { break };
             self.remove(victim);
         }
-        let entries = &self.entries;
-        self.indexes.insert_unique(entry.hash(), entries.len() as u32, |index| entries[*index as usize].hash());
-        self.entries.push(entry);
+        self.slab.insert(entry);
     }
 
     /// Among the next few entries the first that is no longer useful, else the one that is useful for the shortest time.
-    fn victim(&mut self, now: u64) -> usize {
-        let mut victim = self.cursor;
+    fn victim(&mut self, now: u64) -> Option<usize> {
+        let mut victim: Option<usize> = None;
         for _ in 0..CANDIDATES {
-            self.cursor = if self.cursor + 1 < self.entries.len() { self.cursor + 1 } else { 0 };
-            if self.entries.get(victim).is_none_or(|entry| self.entries[self.cursor].until() < entry.until()) {
-                victim = self.cursor;
+            let at = self.slab.advance()?;
+            let until = self.get(at).until();
+            if victim.is_none_or(|victim| until < self.get(victim).until()) {
+                victim = Some(at);
             }
-            if self.entries[victim].until() <= now {
+            if until <= now {
                 break;
             }
         }
         victim
     }
 
-    pub(super) fn remove(&mut self, at: usize) {
-        if at >= self.entries.len() {
-            return;
-        }
-        let hash = self.entries[at].hash();
-        if let Ok(found) = self.indexes.find_entry(hash, |index| *index as usize == at) {
-            found.remove();
-        }
-        self.entries.swap_remove(at);
-        if let Some(moved) = self.entries.get(at) {
-            let from = self.entries.len();
-            if let Some(index) = self.indexes.find_mut(moved.hash(), |index| *index as usize == from) {
-                *index = at as u32;
+    fn sweep(&mut self, now: u64) {
+        for _ in 0..SWEPT.min(self.slab.len()) {
+            match self.slab.advance() {
+                Some(at) if self.get(at).until() <= now => self.remove(at),
+                _ => {}
             }
         }
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        self.bytes -= bytes(&self.slab.remove(at));
     }
 
     /// Removes all entries of a hash that match.
     pub(super) fn remove_all(&mut self, hash: u64, is: impl Fn(&T) -> bool) {
         while let Some(at) = self.find(hash, &is) {
             self.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct TestEntry {
+        hash: u64,
+        until: u64,
+        heap_bytes: usize,
+    }
+
+    impl Hashed for TestEntry {
+        fn hash(&self) -> u64 {
+            self.hash
+        }
+    }
+
+    impl KeyEntry for TestEntry {
+        fn until(&self) -> u64 {
+            self.until
+        }
+
+        fn heap_bytes(&self) -> usize {
+            self.heap_bytes
+        }
+    }
+
+    fn flood(table: &KeyTable<TestEntry>, entries: u64, heap_bytes: usize) {
+        for number in 0..entries {
+            let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            table.shard(hash).insert(TestEntry { hash, until: 1_000 + number, heap_bytes }, 0);
+        }
+    }
+
+    #[test]
+    fn a_table_stays_within_its_entries_and_its_bytes_and_gives_back_what_is_over() {
+        for (heap_bytes, most) in [(0, MAX_ENTRIES), (5_000, MAX_BYTES / 5_000), (10 * MAX_BYTES, SHARDS)] {
+            let table = KeyTable::default();
+            flood(&table, 200_000, heap_bytes);
+            let (len, bytes) = (table.sum(TableShard::len), table.sum(TableShard::bytes));
+            assert!(len <= most as u64 && len >= most as u64 / 2, "{len} entries of {heap_bytes} bytes");
+            assert!(bytes <= MAX_BYTES as u64 || heap_bytes > MAX_BYTES, "{bytes} bytes");
+            // Changes are counted.
+            table.each(|shard| {
+                shard.change(0, |entry| entry.heap_bytes /= 2);
+            });
+            assert_eq!(table.sum(TableShard::bytes), bytes - SHARDS as u64 * (heap_bytes as u64 / 2));
+            let sweeps = SHARDS as u64 * (MAX_ENTRIES / SHARDS / SWEPT + 1) as u64;
+            for sweep in 0..sweeps {
+                // Nothing before its time.
+                table.sweep_if_due(sweep * SWEEP_INTERVAL / sweeps);
+            }
+            assert_eq!(table.sum(TableShard::len), len);
+            for sweep in 0..sweeps {
+                table.sweep_if_due(1_000_000 + sweep * SWEEP_INTERVAL);
+            }
+            assert_eq!((table.sum(TableShard::len), table.sum(TableShard::bytes)), (0, 0));
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use super::store_change::{Listener, StoreChange, StoreState};
 use crate::error::{Error, ErrorKind};
+use crate::store::memory::ForgottenDenials;
 
 /// What the layers have counted since the limiter was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +34,15 @@ pub struct Counters {
     pub store_timeout: u64,
     /// … and with `store_rejected`.
     pub store_rejected: u64,
+    /// Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more.
+    pub forgotten_denials: u64,
+}
+
+impl Counters {
+    /// Those of a limiter whose only store is its memory.
+    pub(crate) fn of_memory(forgotten_denials: &ForgottenDenials) -> Self {
+        Self { forgotten_denials: forgotten_denials.get(), ..Self::default() }
+    }
 }
 
 /// A counter of several threads.
@@ -65,6 +75,8 @@ pub(crate) struct Telemetry {
     unavailable: Counter,
     timeout: Counter,
     rejected: Counter,
+    /// Of the memory of the fallback.
+    pub(super) forgotten_denials: Arc<ForgottenDenials>,
 }
 
 impl fmt::Debug for Telemetry {
@@ -81,6 +93,11 @@ impl Telemetry {
     /// Can be set once; the fallback does when it is made.
     pub(super) fn when_back(&self, run: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_back.set(Box::new(run));
+    }
+
+    /// For a memory store below the layers.
+    pub(crate) fn forgotten_denials(&self) -> Arc<ForgottenDenials> {
+        Arc::clone(&self.forgotten_denials)
     }
 
     pub(super) fn failed(&self, kind: ErrorKind) {
@@ -105,6 +122,7 @@ impl Telemetry {
             store_unavailable: self.unavailable.get(),
             store_timeout: self.timeout.get(),
             store_rejected: self.rejected.get(),
+            forgotten_denials: self.forgotten_denials.get(),
         }
     }
 

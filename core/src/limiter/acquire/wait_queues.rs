@@ -10,12 +10,13 @@ use super::wait_queue::WaitQueue;
 use crate::error::Result;
 use crate::fork::PerProcess;
 use crate::plan::Plan;
+use crate::table_key::TableKey;
 
 /// Queues kept before the empty ones are removed.
 const SWEEP_THRESHOLD: usize = 1_024;
 
 /// A policy's identity and a key.
-type PolicyAndKey = (u128, Box<str>);
+type PolicyAndKey = (u128, TableKey);
 
 /// The queues of one process. A queue lives as long as a caller has a position in it.
 type OpenQueues = Mutex<HashMap<PolicyAndKey, Weak<WaitQueue>>>;
@@ -34,7 +35,7 @@ impl WaitQueues {
         if open.len() > SWEEP_THRESHOLD {
             open.retain(|_, queue| queue.strong_count() > 0);
         }
-        let known = open.entry((plan.identity, key.into())).or_default();
+        let known = open.entry((plan.identity, TableKey::of(key))).or_default();
         let queue = known.upgrade().unwrap_or_else(|| {
             let queue = Arc::default();
             *known = Arc::downgrade(&queue);
@@ -46,7 +47,7 @@ impl WaitQueues {
     /// How many callers wait for a key.
     pub(in crate::limiter) fn waiting(&self, plan: &Plan, key: &str) -> usize {
         let Some(open) = self.open.get() else { return 0 };
-        let queue = open.lock().get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade);
+        let queue = open.lock().get(&(plan.identity, TableKey::of(key))).and_then(Weak::upgrade);
         queue.map_or(0, |queue| queue.len())
     }
 
@@ -57,7 +58,7 @@ impl WaitQueues {
         if open.is_empty() {
             return;
         }
-        if let Some(queue) = open.get(&(plan.identity, Box::from(key))).and_then(Weak::upgrade) {
+        if let Some(queue) = open.get(&(plan.identity, TableKey::of(key))).and_then(Weak::upgrade) {
             queue.signal().notify();
         }
     }

@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use compact_str::CompactString;
-
 use crate::algorithm::{Rule, State, View};
+use crate::allocation::spilled;
+use crate::hash_slab::Hashed;
 use crate::plan::Plan;
 use crate::resilience::key_table::KeyEntry;
 use crate::store::request::{Answer, Entry, Source, States};
+use crate::table_key::{TableKey, TableKeyRef};
 
 /// In the last tenth of its time one check goes through to the store and renews a denial, while all others are still
 /// answered. Without that every check between the end of a denial and the next answer would go to the store.
@@ -20,8 +21,9 @@ const RENEWAL_PART: u64 = 10;
 /// See the module.
 pub(super) struct Denial {
     plan: Arc<Plan>,
-    key: CompactString,
+    key: TableKey,
     hash: u64,
+    heap_bytes: u32,
     pub(super) cost: u64,
     answer: Answer,
     /// The states that the answer was read from.
@@ -40,13 +42,20 @@ pub(super) struct DenialTimes {
     pub(super) longest: u64,
 }
 
-impl KeyEntry for Denial {
+impl Hashed for Denial {
     fn hash(&self) -> u64 {
         self.hash
     }
+}
 
+impl KeyEntry for Denial {
     fn until(&self) -> u64 {
         self.until
+    }
+
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes as usize
     }
 }
 
@@ -54,7 +63,7 @@ impl Denial {
     /// `None` when its time is already over.
     pub(super) fn new(
         entry: &Entry<'_>,
-        hash: u64,
+        (hash, key): (u64, TableKeyRef<'_>),
         answer: &Answer,
         states: States,
         times: &DenialTimes,
@@ -67,21 +76,31 @@ impl Denial {
         }
         let renew_at = if lifetime > longest { until - longest / RENEWAL_PART } else { until };
         let kept = |(rule, state): (&Rule, _)| rule.compacted(state, answer.now + (until - received));
-        Some(Self {
+        let mut denial = Self {
             plan: Arc::clone(entry.plan),
-            key: entry.key.into(),
+            key: key.into(),
             hash,
+            heap_bytes: 0,
             cost: entry.operation.cost(),
             answer: answer.clone(),
             states: entry.plan.rules.iter().zip(states).map(kept).collect(),
             received,
             renew_at,
             until,
-        })
+        };
+        denial.measure();
+        Some(denial)
     }
 
-    pub(super) fn is_of(&self, entry: &Entry<'_>) -> bool {
-        self.plan.identity == entry.plan.identity && self.key == entry.key
+    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+        self.plan.identity == plan.identity && self.key == key
+    }
+
+    fn measure(&mut self) {
+        let states = self.states.iter().map(State::heap_bytes).sum::<usize>() + spilled(&self.states);
+        let views = self.answer.views.heap_bytes();
+        let heap_bytes = self.key.heap_bytes() + states + views + Plan::share(&self.plan);
+        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
     }
 
     /// What the store would answer at `now`; `None` when the store is to be asked. `renews` says that this check may go
@@ -111,6 +130,7 @@ impl Denial {
         let same = self.plan.policy == plan.policy;
         if same {
             self.plan = Arc::clone(plan);
+            self.measure();
         }
         same
     }

@@ -15,6 +15,7 @@ use crate::fork::PerProcess;
 use crate::store::call_context::CallContext;
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, Source};
+use crate::table_key::TableKeyRef;
 use denial::{Denial, DenialTimes};
 
 /// The longest time that a denial may be repeated.
@@ -105,17 +106,23 @@ impl DenyCache {
         if !entry.plan.repeats_denials() {
             return Lookup::Uncached;
         }
-        let now = self.time(given);
+        let (now, key) = (self.time(given), TableKeyRef::of(entry.key));
         self.with(|table| {
-            let hash = table.hash(entry);
+            let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
-            let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry));
-            if let Some(answer) = found.and_then(|index| shard.get_mut(index).repeated(entry.plan, now, renews)) {
+            let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry.plan, key));
+            let repeated = |denial: &mut Denial| denial.repeated(entry.plan, now, renews);
+            if let Some(answer) = found.and_then(|index| shard.change(index, repeated)) {
                 shard.answers += 1;
                 return Lookup::Denied(answer);
             }
-            let known = found.is_some() || shard.find(hash, |denial| denial.is_of(entry)).is_some();
-            Lookup::Ask(SentCheck { hash, changes: shard.changes, sent: now, known })
+            let known = found.is_some() || shard.find(hash, |denial| denial.is_of(entry.plan, key)).is_some();
+            let changes = shard.changes;
+            drop(shard);
+            if given.is_none() {
+                table.sweep_if_due(now);
+            }
+            Lookup::Ask(SentCheck { hash, changes, sent: now, known })
         })
     }
 
@@ -125,18 +132,18 @@ impl DenyCache {
         if answer.applied {
             if sent_check.known {
                 // The check consumed units: other costs are denied longer than the cache knows.
-                self.with(|table| {
-                    table.shard(sent_check.hash).remove_all(sent_check.hash, |denial| denial.is_of(entry))
-                });
+                self.with(|table| remove(table, sent_check.hash, entry, TableKeyRef::of(entry.key)));
             }
             return;
         }
         let Some(states) = states.filter(|_| answer.source == Source::Store) else { return };
         let received = self.time(given);
         let times = DenialTimes { sent: sent_check.sent, received, longest: self.longest };
-        let Some(denial) = Denial::new(entry, sent_check.hash, answer, *states, &times) else { return };
+        let key = TableKeyRef::of(entry.key);
+        let Some(denial) = Denial::new(entry, (sent_check.hash, key), answer, *states, &times) else { return };
         let until = denial.until;
-        if self.with(|table| keep(&mut table.shard(sent_check.hash), sent_check, entry, denial)) {
+        let is_of = |other: &Denial| other.is_of(entry.plan, key);
+        if self.with(|table| keep(&mut table.shard(sent_check.hash), sent_check, is_of, denial)) {
             answer.denied_for = (until - received) as u32;
         }
     }
@@ -144,24 +151,34 @@ impl DenyCache {
     /// Drops the denials of a key whose usage is being changed, or was.
     fn invalidate(&self, entry: &Entry<'_>) {
         self.with(|table| {
-            let hash = table.hash(entry);
+            let key = TableKeyRef::of(entry.key);
+            let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
             shard.changes += 1;
-            shard.remove_all(hash, |denial| denial.is_of(entry));
+            shard.remove_all(hash, |denial| denial.is_of(entry.plan, key));
         });
     }
 }
 
+fn remove(table: &KeyTable<Denial>, hash: u64, entry: &Entry<'_>, key: TableKeyRef<'_>) {
+    table.shard(hash).remove_all(hash, |denial| denial.is_of(entry.plan, key));
+}
+
 /// Keeps a denial, unless usage in the shard has changed since it was asked for; returns whether it did.
-fn keep(shard: &mut TableShard<Denial>, sent_check: SentCheck, entry: &Entry<'_>, denial: Denial) -> bool {
+fn keep(
+    shard: &mut TableShard<Denial>,
+    sent_check: SentCheck,
+    is_of: impl Fn(&Denial) -> bool,
+    denial: Denial,
+) -> bool {
     if shard.changes != sent_check.changes {
         return false;
     }
-    let of_key = shard.all(sent_check.hash, |other| other.is_of(entry));
+    let of_key = shard.all(sent_check.hash, is_of);
     let same = of_key.iter().find(|index| shard.get(**index).cost == denial.cost).copied();
     let soonest = || of_key.iter().min_by_key(|index| shard.get(**index).until).copied();
     match same.or_else(|| if of_key.len() >= MAX_COSTS { soonest() } else { None }) {
-        Some(index) => *shard.get_mut(index) = denial,
+        Some(index) => shard.change(index, |known| *known = denial),
         None => {
             let now = denial.received;
             shard.insert(denial, now);
@@ -222,10 +239,8 @@ impl Layer for DenyCache {
     ) -> Result<Vec<Answer>> {
         if let Ok(answers) = &result {
             for (entry, _) in entries.iter().zip(answers).filter(|(_, answer)| answer.applied) {
-                self.with(|table| {
-                    let hash = table.hash(entry);
-                    table.shard(hash).remove_all(hash, |denial| denial.is_of(entry));
-                });
+                let key = TableKeyRef::of(entry.key);
+                self.with(|table| remove(table, table.hash(entry.plan, key), entry, key));
             }
         }
         result

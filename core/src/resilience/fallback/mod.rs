@@ -57,7 +57,7 @@ impl Fallback {
     }
 
     fn with_usage<R>(&self, run: impl FnOnce(&ProcessUsage) -> R) -> R {
-        self.usage.with(ProcessUsage::default, run)
+        self.usage.with(|| ProcessUsage::new(&self.telemetry.forgotten_denials), run)
     }
 
     #[inline]
@@ -177,7 +177,14 @@ impl Layer for Fallback {
         let result = match result {
             Ok(answer) => {
                 if self.choice(entry.plan) == OnStoreError::Local {
-                    self.with_usage(|usage| usage.observe(entry, &answer, self.now(now)));
+                    self.with_usage(|usage| {
+                        let at = self.now(now);
+                        usage.observe(entry, &answer, at);
+                        // A time that is given may run backwards.
+                        if now.is_none() {
+                            usage.sweep_if_due(at);
+                        }
+                    });
                 }
                 Ok(answer)
             }

@@ -1,11 +1,14 @@
 //! The usage that this process enforces during one outage.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::store::memory::Memory;
+use crate::store::memory::{ForgottenDenials, Memory};
+use crate::store::url::MemoryBounds;
 
-/// The most keys that are enforced locally, not counting keys that are being denied.
-const MAX_LOCAL_KEYS: usize = 1_000_000;
+/// What is enforced locally. It is less than a memory store has by default: the store is another one, and this is in
+/// addition.
+const BOUNDS: MemoryBounds = MemoryBounds { max_keys: 1_000_000, max_bytes: 256 << 20 };
 
 /// See the module.
 pub(super) struct OutageUsage {
@@ -15,15 +18,9 @@ pub(super) struct OutageUsage {
     used: AtomicBool,
 }
 
-impl Default for OutageUsage {
-    fn default() -> Self {
-        Self::new(1)
-    }
-}
-
 impl OutageUsage {
-    pub(super) fn new(outage: u64) -> Self {
-        Self { memory: Memory::new(MAX_LOCAL_KEYS), outage, used: AtomicBool::new(false) }
+    pub(super) fn new(outage: u64, forgotten_denials: Arc<ForgottenDenials>) -> Self {
+        Self { memory: Memory::new(BOUNDS, forgotten_denials), outage, used: AtomicBool::new(false) }
     }
 
     pub(super) fn mark_used(&self) {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use compact_str::CompactString;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -15,28 +14,39 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
+use crate::store::memory::ForgottenDenials;
 use crate::store::request::{Answer, Entry, Operation, Source};
+use crate::table_key::{TableKey, TableKeyRef};
 
 /// Stands for the store among the numbers of outages.
 const STORE: u64 = 0;
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct ProcessUsage {
     snapshots: UsageSnapshots,
     /// Of the outage that is running, or of the next one.
     outage: ArcSwap<OutageUsage>,
     /// Holds that this process took from the store and has not given back.
     holds: Mutex<HashMap<HoldId, StoreHold>>,
+    forgotten_denials: Arc<ForgottenDenials>,
 }
 
 struct StoreHold {
     identity: u128,
-    key: CompactString,
+    key: TableKey,
     units: u64,
 }
 
 impl ProcessUsage {
+    pub(super) fn new(forgotten_denials: &Arc<ForgottenDenials>) -> Self {
+        Self {
+            snapshots: UsageSnapshots::default(),
+            outage: ArcSwap::from_pointee(OutageUsage::new(1, Arc::clone(forgotten_denials))),
+            holds: Mutex::default(),
+            forgotten_denials: Arc::clone(forgotten_denials),
+        }
+    }
+
     /// Decides an entry in this process. The first use of a key goes on from its snapshot.
     pub(super) fn enforce(&self, entry: &Entry<'_>, now: u64) -> Answer {
         self.enforce_in(&self.outage.load(), entry, now)
@@ -82,7 +92,7 @@ impl ProcessUsage {
     pub(super) fn end_outage(&self) {
         let outage = self.outage.load();
         if outage.is_used() {
-            self.outage.store(Arc::new(OutageUsage::new(outage.outage + 1)));
+            self.outage.store(Arc::new(OutageUsage::new(outage.outage + 1, Arc::clone(&self.forgotten_denials))));
         }
     }
 
@@ -95,9 +105,14 @@ impl ProcessUsage {
             && answer.applied
             && has_concurrency(entry.plan)
         {
-            let held = StoreHold { identity: entry.plan.identity, key: entry.key.into(), units };
+            let held = StoreHold { identity: entry.plan.identity, key: TableKey::of(entry.key), units };
             self.holds.lock().insert(hold, held);
         }
+    }
+
+    #[inline]
+    pub(super) fn sweep_if_due(&self, now: u64) {
+        self.snapshots.sweep_if_due(now);
     }
 
     /// The same for an operation that takes no hold.
@@ -116,7 +131,8 @@ impl ProcessUsage {
             return SmallVec::new();
         }
         let holds = self.holds.lock();
-        let is_of = |held: &&StoreHold| held.identity == entry.plan.identity && held.key == entry.key;
+        let key = TableKeyRef::of(entry.key);
+        let is_of = |held: &&StoreHold| held.identity == entry.plan.identity && held.key == key;
         holds.iter().filter(|(_, held)| is_of(held)).map(|(id, held)| (*id, held.units)).collect()
     }
 }

@@ -5,21 +5,24 @@
 
 use std::sync::Arc;
 
-use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use crate::algorithm::{HoldId, Observed, Rule};
+use crate::allocation::spilled;
+use crate::hash_slab::Hashed;
 use crate::plan::Plan;
 use crate::resilience::key_table::{KeyEntry, KeyTable};
 use crate::store::request::{Answer, Entry, States};
+use crate::table_key::{TableKey, TableKeyRef};
 
 /// For each limit the units used, and when the last of them is over.
 type Used = SmallVec<[(u64, u64); 1]>;
 
 /// The last known usage of one policy and key.
 struct Snapshot {
-    key: CompactString,
+    key: TableKey,
     hash: u64,
+    heap_bytes: u32,
     /// The version of the policy that it was observed with.
     plan: Arc<Plan>,
     /// When it was observed.
@@ -31,18 +34,36 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    fn is_of(&self, entry: &Entry<'_>) -> bool {
-        self.plan.identity == entry.plan.identity && self.key == entry.key
+    fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+        self.plan.identity == plan.identity && self.key == key
+    }
+
+    /// With what it has allocated measured.
+    fn measured(mut self) -> Self {
+        self.measure();
+        self
+    }
+
+    fn measure(&mut self) {
+        let heap_bytes = self.key.heap_bytes() + spilled(&self.used) + Plan::share(&self.plan);
+        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
+    }
+}
+
+impl Hashed for Snapshot {
+    fn hash(&self) -> u64 {
+        self.hash
     }
 }
 
 impl KeyEntry for Snapshot {
-    fn hash(&self) -> u64 {
-        self.hash
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes as usize
     }
 
     fn until(&self) -> u64 {
-        self.used.iter().fold(self.blocked_until, |until, (_, ends)| until.max(*ends))
+        self.used.iter().fold(self.blocked_until, |until, (_, ends)| until.max(*ends)) + self.plan.grace
     }
 }
 
@@ -70,30 +91,32 @@ impl UsageSnapshots {
         let blocked_until = if answer.blocked_until > answer.now { shifted(answer.blocked_until) } else { 0 };
         let rules = entry.plan.rules.iter().zip(answer.views.iter());
         let used = rules.map(|(rule, view)| (rule.capacity().saturating_sub(view.remaining), shifted(view.resets_at)));
-        let hash = self.table.hash(entry);
+        let key = TableKeyRef::of(entry.key);
+        let hash = self.table.hash(entry.plan, key);
         let mut shard = self.table.shard(hash);
-        match shard.find(hash, |snapshot| snapshot.is_of(entry)) {
-            Some(index) => {
-                let snapshot = shard.get_mut(index);
+        match shard.find(hash, |snapshot| snapshot.is_of(entry.plan, key)) {
+            Some(index) => shard.change(index, |snapshot| {
                 // Answers may overtake each other, and the answer of a replica may be old.
                 if now < snapshot.at && outage == snapshot.outage {
                     return;
                 }
-                if !Arc::ptr_eq(&snapshot.plan, entry.plan) {
-                    snapshot.plan = Arc::clone(entry.plan);
-                }
                 snapshot.used.clear();
                 snapshot.used.extend(used);
                 (snapshot.at, snapshot.blocked_until, snapshot.outage) = (now, blocked_until, outage);
-            }
+                if !Arc::ptr_eq(&snapshot.plan, entry.plan) {
+                    snapshot.plan = Arc::clone(entry.plan);
+                    snapshot.measure();
+                }
+            }),
             None => {
                 let used: Used = used.collect();
                 let unused = used.iter().all(|(_, ends)| *ends <= now) && blocked_until == 0;
                 if unused && outage == 0 && entry.plan.grace == 0 {
                     return;
                 }
-                let (key, plan) = (entry.key.into(), Arc::clone(entry.plan));
-                shard.insert(Snapshot { key, hash, plan, at: now, used, blocked_until, outage }, now);
+                let (key, plan) = (key.into(), Arc::clone(entry.plan));
+                let snapshot = Snapshot { key, hash, heap_bytes: 0, plan, at: now, used, blocked_until, outage };
+                shard.insert(snapshot.measured(), now);
             }
         }
     }
@@ -108,33 +131,42 @@ impl UsageSnapshots {
         holds: &[(HoldId, u64)],
         seed: impl FnOnce(ResumedStates),
     ) {
-        let hash = self.table.hash(entry);
+        let key = TableKeyRef::of(entry.key);
+        let hash = self.table.hash(entry.plan, key);
         let mut shard = self.table.shard(hash);
-        match shard.find(hash, |snapshot| snapshot.is_of(entry)) {
-            Some(index) => {
-                let snapshot = shard.get_mut(index);
+        match shard.find(hash, |snapshot| snapshot.is_of(entry.plan, key)) {
+            Some(index) => shard.change(index, |snapshot| {
                 if snapshot.outage != outage {
                     snapshot.outage = outage;
                     seed(snapshot.resumed(entry.plan, now, holds));
                 }
-            }
+            }),
             None => {
-                let (key, plan) = (entry.key.into(), Arc::clone(entry.plan));
-                let snapshot = Snapshot { key, hash, plan, at: now, used: Used::new(), blocked_until: 0, outage };
+                let (key, plan, used) = (key.into(), Arc::clone(entry.plan), Used::new());
+                let snapshot = Snapshot { key, hash, heap_bytes: 0, plan, at: now, used, blocked_until: 0, outage };
                 // The snapshot may have been dropped while the holds are still known.
                 if !holds.is_empty() {
                     seed(snapshot.resumed(entry.plan, now, holds));
                 }
-                shard.insert(snapshot, now);
+                shard.insert(snapshot.measured(), now);
             }
         }
     }
 
+    /// Forgets a few usages that are over, now and then.
+    #[inline]
+    pub(super) fn sweep_if_due(&self, now: u64) {
+        self.table.sweep_if_due(now);
+    }
+
     /// Whether a key is enforced locally in that outage.
     pub(super) fn is_enforced_in(&self, entry: &Entry<'_>, outage: u64) -> bool {
-        let hash = self.table.hash(entry);
+        let key = TableKeyRef::of(entry.key);
+        let hash = self.table.hash(entry.plan, key);
         let shard = self.table.shard(hash);
-        shard.find(hash, |snapshot| snapshot.is_of(entry)).is_some_and(|index| shard.get(index).outage == outage)
+        shard
+            .find(hash, |snapshot| snapshot.is_of(entry.plan, key))
+            .is_some_and(|index| shard.get(index).outage == outage)
     }
 }
 

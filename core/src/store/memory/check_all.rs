@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Memory;
 use super::usage::{StoredState, Usage};
 use crate::store::request::{Answer, Entry};
+use crate::table_key::TableKeyRef;
 
 /// A usage taken out of its shard.
 struct Draft {
@@ -19,7 +20,7 @@ struct Draft {
 
 impl Memory {
     pub(super) fn check_all(&self, entries: &[Entry<'_>], now: u64, swept: usize) -> Vec<Answer> {
-        let hashes: Vec<u64> = entries.iter().map(|entry| self.hash(entry)).collect();
+        let hashes: Vec<u64> = entries.iter().map(|entry| self.hash(entry.plan, TableKeyRef::of(entry.key))).collect();
         // All calls lock in the same order, so that two calls never wait for each other.
         let needed: BTreeSet<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
         let mut shards: BTreeMap<usize, _> =
@@ -31,10 +32,11 @@ impl Memory {
         let mut admitted = Vec::with_capacity(entries.len());
         let mut refused = Vec::with_capacity(entries.len());
         for (entry, hash) in entries.iter().zip(&hashes) {
-            let known = drafts.iter().position(|draft| draft.usage.hash == *hash && draft.usage.is_of(entry));
+            let key = TableKeyRef::of(entry.key);
+            let known = drafts.iter().position(|draft| draft.usage.hash == *hash && draft.usage.is_of(entry.plan, key));
             let number = known.unwrap_or_else(|| {
                 let stored = shards.get_mut(&self.shard_of(*hash)).and_then(|shard| {
-                    let at = shard.find(*hash, entry)?;
+                    let at = shard.find(*hash, entry.plan, key)?;
                     Some(shard.remove(at))
                 });
                 let was_stored = stored.is_some();
@@ -87,6 +89,11 @@ impl Memory {
             let kept = usage.is_live(now) || was_stored && !changed;
             if let Some(shard) = shards.get_mut(&self.shard_of(usage.hash)).filter(|_| kept) {
                 shard.insert(usage, now, self.shard_capacity, swept);
+            }
+        }
+        for hash in &hashes {
+            if let Some(shard) = shards.get_mut(&self.shard_of(*hash)) {
+                self.keep_within_budget(shard, now, *hash);
             }
         }
         answers

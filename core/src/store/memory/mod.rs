@@ -1,9 +1,11 @@
-//! The memory store: in this process, sharded and bounded.
+//! The memory store: in this process, sharded, bounded in keys and in bytes.
 //!
-//! A shard is a vector of usages and a table of their indexes. Every usage that is added pays for looking at a few others,
-//! so that expired ones are removed without a thread or a timer. A full shard removes the usage that expires first among
-//! the next few; one that is denying its key is never removed, the shard grows instead.
+//! A shard is a vector of usages and a table of their indexes. Usages that are added pay for looking at a few others, and
+//! so does now and then any call, so that expired ones are removed without a thread or a timer. A full shard removes the
+//! usage that expires first among the next few. One that is denying its key is not removed, the shard grows instead, until
+//! the store has as many bytes as it may.
 
+mod byte_budget;
 mod check_all;
 mod shard;
 #[cfg(test)]
@@ -12,6 +14,8 @@ mod unstored;
 mod usage;
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -24,15 +28,26 @@ use super::request::{Answer, Entry, States};
 use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::one_or_many::OneOrMany;
-use shard::MemoryShard;
+use crate::plan::Plan;
+use crate::store::url::MemoryBounds;
+use crate::table_key::TableKeyRef;
+use byte_budget::ByteBudget;
+pub(crate) use byte_budget::ForgottenDenials;
+use shard::{Evicted, MemoryShard};
 use usage::Usage;
 
 /// Usages that one addition checks for expiry.
 const SWEPT: usize = 2;
+/// Usages that one sweep checks …
+const SWEPT_AT_ONCE: usize = 128;
+/// … and the microseconds between two sweeps.
+const SWEEP_INTERVAL: u64 = 1_000;
 /// The most shards: more than the threads that run at once.
 const MAX_SHARDS: usize = 64;
-/// The least capacity of a shard, in keys.
+/// The least capacity of a shard, in keys …
 const MIN_SHARD_CAPACITY: usize = 256;
+/// … and in bytes.
+const MIN_SHARD_BYTES: usize = 64 << 10;
 
 /// See the module.
 pub(crate) struct Memory {
@@ -40,17 +55,27 @@ pub(crate) struct Memory {
     hasher: RandomState,
     shard_capacity: usize,
     clock: SteadyClock,
+    /// When the next sweep is due.
+    sweep_at: AtomicU64,
+    sweeps: AtomicUsize,
+    budget: ByteBudget,
+    forgotten_denials: Arc<ForgottenDenials>,
 }
 
 impl Memory {
-    /// A store of at most `max_keys` keys, not counting keys that are being denied.
-    pub(crate) fn new(max_keys: usize) -> Self {
-        let shards = (max_keys / MIN_SHARD_CAPACITY).clamp(1, MAX_SHARDS).next_power_of_two().min(MAX_SHARDS);
+    pub(crate) fn new(bounds: MemoryBounds, forgotten_denials: Arc<ForgottenDenials>) -> Self {
+        let MemoryBounds { max_keys, max_bytes } = bounds;
+        let shards = (max_keys / MIN_SHARD_CAPACITY).min(max_bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
+        let shards = shards.next_power_of_two();
         Self {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
             shard_capacity: max_keys.div_ceil(shards).max(1),
             clock: SteadyClock::default(),
+            sweep_at: AtomicU64::new(0),
+            sweeps: AtomicUsize::new(0),
+            budget: ByteBudget::new(max_bytes, shards),
+            forgotten_denials,
         }
     }
 
@@ -58,13 +83,79 @@ impl Memory {
     /// expired by it stays, as it would in Redis, until a shard is full.
     #[inline]
     fn time(&self, given: Option<u64>) -> (u64, usize) {
-        given.map_or_else(|| (self.clock.micros(), SWEPT), |now| (now, 0))
+        given.map_or_else(
+            || {
+                let now = self.clock.micros();
+                if now >= self.sweep_at.load(Ordering::Relaxed) {
+                    self.sweep(now);
+                }
+                (now, SWEPT)
+            },
+            |now| (now, 0),
+        )
+    }
+
+    /// Removes expired usages of one shard: the calls about other keys give back what
+    /// unused keys took.
+    #[cold]
+    fn sweep(&self, now: u64) {
+        self.sweep_at.store(now + SWEEP_INTERVAL, Ordering::Relaxed);
+        let number = self.sweeps.fetch_add(1, Ordering::Relaxed);
+        // A shard that is in use is swept in the next round.
+        if let Some(mut shard) = self.shards[number & (self.shards.len() - 1)].try_lock() {
+            shard.sweep(now, SWEPT_AT_ONCE);
+            self.count(&mut shard);
+        }
+    }
+
+    /// Counts the bytes of a shard.
+    #[inline]
+    fn count(&self, shard: &mut MemoryShard) {
+        self.budget.count(shard.bytes, &mut shard.counted);
+    }
+
+    /// Called after the usage of a hash was added, or has grown.
+    #[inline]
+    fn keep_within_budget(&self, shard: &mut MemoryShard, now: u64, hash: u64) {
+        self.count(shard);
+        if self.budget.is_exceeded() {
+            self.make_room(shard, now, hash);
+        }
+    }
+
+    /// Removes usages until the store has no more bytes than it may. They are removed from a shard that has more than its
+    /// part, so that one key with much state does not push out all others of its shard.
+    #[cold]
+    fn make_room(&self, shard: &mut MemoryShard, now: u64, spared: u64) {
+        let count = self.shards.len();
+        while self.budget.is_exceeded() {
+            let evicted = if self.budget.is_part_exceeded(shard.bytes, count) {
+                self.evict(shard, now, spared)
+            } else {
+                // The locks of others are not waited for: another call may hold one and wait for this one.
+                let mut others = self.shards.iter().filter_map(Mutex::try_lock);
+                let larger = others.find(|other| self.budget.is_part_exceeded(other.bytes, count));
+                larger.map_or_else(|| self.evict(shard, now, spared), |mut other| self.evict(&mut other, now, spared))
+            };
+            if !evicted {
+                break;
+            }
+        }
+    }
+
+    fn evict(&self, shard: &mut MemoryShard, now: u64, spared: u64) -> bool {
+        let evicted = shard.evict(now, spared);
+        if evicted == Some(Evicted::Denial) {
+            self.forgotten_denials.add();
+        }
+        self.count(shard);
+        evicted.is_some()
     }
 
     #[inline]
-    fn hash(&self, entry: &Entry<'_>) -> u64 {
+    fn hash(&self, plan: &Plan, key: TableKeyRef<'_>) -> u64 {
         // The identity is a digest already; the key is the caller's, so the hasher is seeded.
-        self.hasher.hash_one(entry.key) ^ entry.plan.identity as u64
+        self.hasher.hash_one(key) ^ plan.identity as u64
     }
 
     #[inline]
@@ -75,10 +166,11 @@ impl Memory {
 
     #[inline(always)]
     fn run(&self, entry: &Entry<'_>, now: u64, swept: usize) -> Answer {
-        let hash = self.hash(entry);
+        let key = TableKeyRef::of(entry.key);
+        let hash = self.hash(entry.plan, key);
         let mut shard = self.shards[self.shard_of(hash)].lock();
-        let index = shard.find(hash, entry);
-        if let Some(view) = index.and_then(|index| shard.usages[index].try_simple_check(entry, now)) {
+        let index = shard.find(hash, entry.plan, key);
+        if let Some(view) = index.and_then(|index| shard.get_mut(index).try_simple_check(entry, now)) {
             return Answer { applied: true, now, views: OneOrMany::One(view), ..Answer::default() };
         }
         self.run_in(&mut shard, index, hash, entry, now, swept)
@@ -96,7 +188,9 @@ impl Memory {
         swept: usize,
     ) -> Answer {
         if let Some(index) = index {
-            return shard.usages[index].apply(entry, now);
+            let answer = shard.change(index, |usage| usage.apply(entry, now));
+            self.keep_within_budget(shard, now, hash);
+            return answer;
         }
         if !unstored::may_store(entry, now) {
             return unstored::answer(entry, now);
@@ -105,24 +199,27 @@ impl Memory {
         let answer = usage.apply(entry, now);
         if usage.is_live(now) {
             shard.insert(usage, now, self.shard_capacity, swept);
+            self.keep_within_budget(shard, now, hash);
         }
         answer
     }
 
     /// Stores states that are known from elsewhere, in place of what is stored.
     pub(crate) fn put(&self, entry: &Entry<'_>, states: States, blocked_until: u64, now: u64) {
-        let hash = self.hash(entry);
+        let key = TableKeyRef::of(entry.key);
+        let hash = self.hash(entry.plan, key);
         let mut usage = Usage::new(entry, hash);
         let (format, ..) = usage.stored_state();
         usage.restore((format, states.into_iter().collect(), blocked_until));
         usage.refresh_expiry(entry.plan, now);
         let mut shard = self.shards[self.shard_of(hash)].lock();
-        if let Some(index) = shard.find(hash, entry) {
+        if let Some(index) = shard.find(hash, entry.plan, key) {
             shard.remove(index);
         }
         if usage.is_live(now) {
             shard.insert(usage, now, self.shard_capacity, SWEPT);
         }
+        self.keep_within_budget(&mut shard, now, hash);
     }
 }
 

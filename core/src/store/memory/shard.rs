@@ -1,84 +1,146 @@
-//! A part of the store: a vector of usages, a table of their indexes, and a cursor that finds usages to remove.
-
-use hashbrown::HashTable;
+//! A part of the store: usages found by their hash, and how many bytes they take.
 
 use super::usage::Usage;
-use crate::store::request::Entry;
+use crate::hash_slab::{HashSlab, Hashed};
+use crate::plan::Plan;
+use crate::table_key::TableKeyRef;
 
-/// Usages compared to find the one to remove from a full shard.
+/// Usages compared to find the one to remove.
 const CANDIDATES: usize = 16;
+/// Usages looked at for one that is not denying, before a denial is forgotten.
+const DENYING_CANDIDATES: usize = 256;
+
+impl Hashed for Usage {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
 
 #[derive(Default)]
 pub(super) struct MemoryShard {
-    /// Indexes into `usages`, by hash.
-    table: HashTable<u32>,
-    pub(super) usages: Vec<Usage>,
-    /// Where the search for usages to remove goes on.
-    cursor: usize,
+    usages: HashSlab<Usage>,
+    /// The bytes of its usages …
+    pub(super) bytes: usize,
+    /// … and how many of them the store has counted.
+    pub(super) counted: usize,
+}
+
+/// What was removed to make room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evicted {
+    Usage,
+    /// A usage that was denying its key.
+    Denial,
+}
+
+/// The bytes of a usage with its place in the shard.
+fn bytes(usage: &Usage) -> usize {
+    HashSlab::<Usage>::ITEM_BYTES + usage.key_bytes() + usage.heap_bytes()
 }
 
 impl MemoryShard {
     #[inline]
-    pub(super) fn find(&self, hash: u64, entry: &Entry<'_>) -> Option<usize> {
-        self.table.find(hash, |index| self.usages[*index as usize].is_of(entry)).map(|index| *index as usize)
+    pub(super) fn find(&self, hash: u64, plan: &Plan, key: TableKeyRef<'_>) -> Option<usize> {
+        self.usages.find(hash, |usage| usage.is_of(plan, key))
     }
 
-    /// Adds a usage. First it removes expired ones among the next `swept`, and one more when the shard is full.
+    /// For a change that allocates nothing.
+    #[inline]
+    pub(super) fn get_mut(&mut self, at: usize) -> &mut Usage {
+        self.usages.get_mut(at)
+    }
+
+    /// Changes a usage.
+    pub(super) fn change<R>(&mut self, at: usize, change: impl FnOnce(&mut Usage) -> R) -> R {
+        let usage = self.usages.get_mut(at);
+        let before = usage.heap_bytes();
+        let result = change(usage);
+        self.bytes = self.bytes + usage.heap_bytes() - before;
+        result
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.usages.len()
+    }
+
+    /// Adds a usage. First it removes expired ones among the next `swept`, and others when the shard is full.
     pub(super) fn insert(&mut self, usage: Usage, now: u64, most: usize, swept: usize) {
-        for _ in 0..swept {
-            let Some(at) = self.advance() else { break };
-            if !self.usages[at].is_live(now) {
-                self.remove(at);
+        self.sweep(now, swept);
+        if self.len() >= most {
+            // A shard that denials made larger has one more to give back.
+            let surplus = if self.len() > most { 2 } else { 1 };
+            for _ in 0..surplus {
+                if let Some(victim) = self.victim(now, usage.hash) {
+                    self.remove(victim);
+                }
             }
         }
-        if self.usages.len() >= most
-            && let Some(victim) = self.victim(now)
-        {
-            self.remove(victim);
-        }
-        let index = self.usages.len();
-        let usages = &self.usages;
-        self.table.insert_unique(usage.hash, index as u32, |index| usages[*index as usize].hash);
-        self.usages.push(usage);
+        self.bytes += bytes(&usage);
+        self.usages.insert(usage);
     }
 
-    /// Moves the cursor; returns where it is.
-    fn advance(&mut self) -> Option<usize> {
-        if self.usages.is_empty() {
-            return None;
+    /// Removes expired usages among the next so many.
+    pub(super) fn sweep(&mut self, now: u64, swept: usize) {
+        for _ in 0..swept.min(self.len()) {
+            match self.usages.advance() {
+                Some(at) if !self.usages.get(at).is_live(now) => drop(self.remove(at)),
+                _ => {}
+            }
         }
-        self.cursor = if self.cursor + 1 < self.usages.len() { self.cursor + 1 } else { 0 };
-        Some(self.cursor)
+    }
+
+    /// Removes a usage for the sake of its bytes: as [`Self::victim`], but when all are denying, then the one whose denial
+    /// ends soonest; that of `spared`, which a call has just used, only when it is the last. `None` when there is none.
+    pub(super) fn evict(&mut self, now: u64, spared: u64) -> Option<Evicted> {
+        if let Some(victim) = self.victim(now, spared) {
+            self.remove(victim);
+            return Some(Evicted::Usage);
+        }
+        let mut soonest: Option<usize> = None;
+        for _ in 0..DENYING_CANDIDATES.min(self.len()) {
+            let at = self.usages.advance()?;
+            let usage = self.usages.get(at);
+            if usage.hash == spared {
+                continue;
+            }
+            if !usage.is_denying(now) {
+                self.remove(at);
+                return Some(Evicted::Usage);
+            }
+            if soonest.is_none_or(|soonest| usage.denial_ends() < self.usages.get(soonest).denial_ends()) {
+                soonest = Some(at);
+            }
+        }
+        let removed = self.len().checked_sub(1).map(|last| self.remove(soonest.unwrap_or(last)))?;
+        Some(if removed.is_denying(now) { Evicted::Denial } else { Evicted::Usage })
     }
 
     /// The usage to remove among the next few: an expired one, else the first to expire of those that are not denying.
-    fn victim(&mut self, now: u64) -> Option<usize> {
+    fn victim(&mut self, now: u64, spared: u64) -> Option<usize> {
         let mut victim: Option<usize> = None;
-        for _ in 0..CANDIDATES.min(self.usages.len()) {
-            let at = self.advance()?;
-            let usage = &self.usages[at];
+        for _ in 0..CANDIDATES.min(self.len()) {
+            let at = self.usages.advance()?;
+            let usage = self.usages.get(at);
             if !usage.is_live(now) {
                 return Some(at);
             }
-            if !usage.is_denying(now) && victim.is_none_or(|victim| usage.expires_at < self.usages[victim].expires_at) {
+            let sooner = |victim: usize| usage.expires_at < self.usages.get(victim).expires_at;
+            if !usage.is_denying(now) && usage.hash != spared && victim.is_none_or(sooner) {
                 victim = Some(at);
             }
         }
         victim
     }
 
+    /// The bytes of its usages, measured anew.
+    #[cfg(test)]
+    pub(super) fn measured_bytes(&self) -> usize {
+        (0..self.len()).map(|at| bytes(self.usages.get(at))).sum()
+    }
+
     pub(super) fn remove(&mut self, at: usize) -> Usage {
-        let hash = self.usages[at].hash;
-        if let Ok(found) = self.table.find_entry(hash, |index| *index as usize == at) {
-            found.remove();
-        }
-        let removed = self.usages.swap_remove(at);
-        if let Some(moved) = self.usages.get(at) {
-            let from = self.usages.len();
-            if let Some(index) = self.table.find_mut(moved.hash, |index| *index as usize == from) {
-                *index = at as u32;
-            }
-        }
+        let removed = self.usages.remove(at);
+        self.bytes -= bytes(&removed);
         removed
     }
 }

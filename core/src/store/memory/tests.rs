@@ -1,22 +1,37 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::plan_cache::plan_of;
-use crate::policy::Policy;
+use crate::policy::{Options, Policy};
 use crate::store::request::Operation;
 
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 
+const NOW: u64 = 1_800_000_000_000_000;
+
+fn memory(max_keys: usize, max_bytes: usize) -> Memory {
+    Memory::new(MemoryBounds { max_keys, max_bytes }, ForgottenDenials::shared())
+}
+
 fn stored(store: &Memory) -> usize {
-    store.shards.iter().map(|shard| shard.lock().usages.len()).sum()
+    store.shards.iter().map(|shard| shard.lock().len()).sum()
+}
+
+fn bytes(store: &Memory) -> usize {
+    store.shards.iter().map(|shard| shard.lock().bytes).sum()
+}
+
+fn check(store: &Memory, plan: &Arc<Plan>, key: &str, now: u64) -> bool {
+    let entry = Entry { plan, key, operation: CHECK };
+    store.ask(&entry, CallContext::at(Some(now))).expect("an answer").applied
 }
 
 #[test]
 fn a_flood_of_keys_stays_within_bounds_and_admits_no_key_that_is_denied() {
-    let store = Memory::new(2_000);
+    let store = memory(2_000, usize::MAX);
     let plan = plan_of(&Policy::parse("2/hour").expect("a policy"));
-    let check = |key: &str, now| {
-        store.ask(&Entry { plan: &plan, key, operation: CHECK }, CallContext::at(Some(now))).expect("an answer").applied
-    };
-    let now = 1_800_000_000_000_000;
+    let check = |key: &str, now| check(&store, &plan, key, now);
+    let now = NOW;
     let denied: Vec<String> = (0..50).map(|number| format!("denied {number}")).collect();
     for key in &denied {
         assert_eq!([check(key, now), check(key, now), check(key, now)], [true, true, false]);
@@ -32,7 +47,7 @@ fn a_flood_of_keys_stays_within_bounds_and_admits_no_key_that_is_denied() {
 
 #[test]
 fn expired_usages_are_swept_when_others_are_added() {
-    let store = Memory::new(1_000_000);
+    let store = memory(1_000_000, usize::MAX);
     let plan = plan_of(&Policy::parse("5/1ms").expect("a policy"));
     for number in 0..20_000 {
         let key = format!("key {number}");
@@ -46,4 +61,109 @@ fn expired_usages_are_swept_when_others_are_added() {
         }
     }
     assert!(stored(&store) < 2_000, "{} keys are left of 20,000", stored(&store));
+}
+
+#[test]
+fn denied_keys_beyond_max_keys_are_kept_until_max_bytes_and_then_the_soonest_to_end_is_forgotten() {
+    let store = memory(1_000, 2_000_000);
+    let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
+    let deny =
+        |key: &str, now| assert_eq!([check(&store, &plan, key, now), check(&store, &plan, key, now)], [true, false]);
+    // Within the bytes every denial is kept, although they are more than `max_keys`.
+    let early: Vec<String> = (0..4_000).map(|number| format!("early {number}")).collect();
+    early.iter().zip(NOW..).for_each(|(key, now)| deny(key, now));
+    assert!(bytes(&store) < 2_000_000, "{} bytes", bytes(&store));
+    assert!(early.iter().all(|key| !check(&store, &plan, key, NOW + 5_000)));
+    assert_eq!(store.forgotten_denials.get(), 0);
+    // Far more than fit: the bytes stay within their bound, and each denial that is forgotten is counted.
+    let late: Vec<String> = (0..20_000).map(|number| format!("late {number}")).collect();
+    late.iter().zip(NOW + 600_000_000..).for_each(|(key, now)| deny(key, now));
+    assert!(bytes(&store) <= 2_000_000, "{} bytes", bytes(&store));
+    let forgotten = store.forgotten_denials.get() as usize;
+    assert_eq!(stored(&store) + forgotten, early.len() + late.len());
+    // Those that end soonest went first.
+    let (now, kept) = (NOW + 700_000_000, |keys: &[String], now| {
+        keys.iter()
+            .filter(|key| {
+                let entry = Entry { plan: &plan, key, operation: Operation::Peek { cost: 1 } };
+                !store.ask(&entry, CallContext::at(Some(now))).expect("an answer").applied
+            })
+            .count()
+    });
+    assert_eq!(kept(&early, now), 0, "a denial was kept that ends before others that were forgotten");
+    assert_eq!(kept(&late, now), stored(&store));
+    assert!(stored(&store) > 5_000, "{} keys for 2 MB", stored(&store));
+}
+
+#[test]
+fn what_is_not_denied_goes_before_a_denial() {
+    let store = memory(1_000_000, 1_000_000);
+    let plan = plan_of(&Policy::parse("2/hour").expect("a policy"));
+    let denied: Vec<String> = (0..500).map(|number| format!("denied {number}")).collect();
+    for key in &denied {
+        assert_eq!([0; 3].map(|_| check(&store, &plan, key, NOW)), [true, true, false]);
+    }
+    for number in 0..50_000_u64 {
+        assert!(check(&store, &plan, &format!("flood {number}"), NOW + number));
+    }
+    assert!(bytes(&store) <= 1_000_000, "{} bytes", bytes(&store));
+    assert_eq!(store.forgotten_denials.get(), 0);
+    assert!(denied.iter().all(|key| !check(&store, &plan, key, NOW + 60_000)));
+}
+
+#[test]
+fn every_sort_of_state_is_counted_and_nothing_is_left_of_it() {
+    // A log of many entries, a window of many granules, holds, several limits, a block and a journal with metadata.
+    let mut policies: Vec<Policy> =
+        ["sliding-log 1000000/hour", "sliding-window 1000000/hour", "concurrency 1000000 ttl 3600 s", "5/s; 5/m; 5/h"]
+            .map(|notation| Policy::parse(notation).expect("a policy"))
+            .into();
+    let options = Options { journal: 100, ..Options::default() };
+    let limits = Policy::parse("100/hour").expect("a policy").limits().to_vec();
+    policies.push(Policy::new(limits, options).expect("a policy").named("journal").expect("a name"));
+    for policy in &policies {
+        let store = memory(1_000_000, 4_000_000);
+        let plan = plan_of(policy);
+        for number in 0..30_000_u64 {
+            let key = format!("key {}", number % 100);
+            let operation = Operation::Check { cost: 1, hold: number + 1, meta: Some([7; 600].into()) };
+            let entry = Entry { plan: &plan, key: &key, operation };
+            store.ask(&entry, CallContext::at(Some(NOW + number * 100_000))).expect("an answer");
+            let block = Entry { operation: Operation::Block { micros: 1_000 }, ..entry };
+            store.ask(&block, CallContext::at(Some(NOW + number * 100_000))).expect("an answer");
+            assert!(bytes(&store) <= 4_000_000, "{policy}: {} bytes after {number} checks", bytes(&store));
+        }
+        let measured: usize = store.shards.iter().map(|shard| shard.lock().measured_bytes()).sum();
+        assert_eq!(bytes(&store), measured, "{policy}");
+        // A year later one call after the other removes a part of what has expired.
+        let later = NOW + 365 * 86_400_000_000;
+        (0..100_u64).for_each(|number| store.sweep(later + number));
+        assert_eq!((stored(&store), bytes(&store)), (0, 0), "{policy}");
+    }
+}
+
+#[test]
+fn a_key_with_much_state_does_not_push_out_the_keys_of_its_shard() {
+    let store = memory(1_000_000, 8_000_000);
+    let (small, large) = ["1000/hour", "sliding-log 10000000/hour"]
+        .map(|notation| plan_of(&Policy::parse(notation).expect("a policy")))
+        .into();
+    let keys: Vec<String> = (0..10_000).map(|number| format!("small {number}")).collect();
+    keys.iter().for_each(|key| assert!(check(&store, &small, key, NOW)));
+    for number in 0..100_000_u64 {
+        check(&store, &large, "large", NOW + number);
+    }
+    assert!(bytes(&store) <= 8_000_000);
+    assert_eq!(stored(&store), keys.len() + 1, "there is room for all");
+}
+
+#[test]
+fn a_long_key_takes_no_more_than_a_short_one_and_is_not_taken_for_another() {
+    let store = memory(1_000_000, usize::MAX);
+    let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
+    for number in 0..200 {
+        let key = format!("{number:060000}");
+        assert_eq!([check(&store, &plan, &key, NOW), check(&store, &plan, &key, NOW)], [true, false]);
+    }
+    assert!(bytes(&store) <= 200 * 400, "{} bytes for 200 keys", bytes(&store));
 }

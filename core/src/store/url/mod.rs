@@ -1,7 +1,9 @@
 //! Store URLs: what they mean, and how they are shown without their secrets.
 
+mod byte_size;
 mod certificates;
 mod endpoints;
+mod memory_bounds;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -10,13 +12,14 @@ mod without_secrets;
 use crate::error::{Error, Result};
 
 pub(crate) use endpoints::{Address, Certificates, Deployment, Endpoints, Login};
+pub(crate) use memory_bounds::MemoryBounds;
 pub(crate) use without_secrets::without_secrets;
 
 /// A store, as a URL names it.
 #[derive(Clone)]
 pub(crate) enum StoreUrl {
-    /// `memory://?max_keys=1000000`
-    Memory { max_keys: usize },
+    /// `memory://?max_keys=1000000&max_bytes=1GB`
+    Memory(MemoryBounds),
     /// Redis or Valkey: one server, or several that act as one.
     Redis(Box<Endpoints>),
 }

@@ -8,10 +8,9 @@ use url::Url;
 use super::StoreUrl;
 use super::certificates;
 use super::endpoints::{Address, Certificates, Deployment, Endpoints, Login};
+use super::memory_bounds::MemoryBounds;
 use crate::error::{Error, Result};
 
-/// The most keys of the memory store by default.
-const MAX_KEYS: usize = 1_000_000;
 const REDIS_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
 
@@ -59,17 +58,14 @@ fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String
 }
 
 pub(super) fn memory(url: &Url) -> Result<StoreUrl> {
-    let [max_keys] = options(url, ["max_keys"])?;
-    let max_keys = match max_keys {
-        None => MAX_KEYS,
-        Some(text) => text.parse().ok().filter(|keys| (1..=u32::MAX as usize / 2).contains(keys)).ok_or_else(|| {
-            Error::config(format!("max_keys={text:?} is no number of keys: give a whole number from 1 to 2147483647"))
-        })?,
-    };
+    let [max_keys, max_bytes] = options(url, ["max_keys", "max_bytes"])?;
+    let bounds = MemoryBounds::parse(max_keys.as_deref(), max_bytes.as_deref())?;
     if url.host_str().is_some_and(|host| !host.is_empty()) || !matches!(url.path(), "" | "/") {
-        return Err(Error::config("memory:// takes nothing but options, as in memory://?max_keys=1000000"));
+        return Err(Error::config(
+            "memory:// takes nothing but options, as in memory://?max_keys=1000000&max_bytes=1GB",
+        ));
     }
-    Ok(StoreUrl::Memory { max_keys })
+    Ok(StoreUrl::Memory(bounds))
 }
 
 fn decoded(text: &str) -> String {

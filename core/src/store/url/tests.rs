@@ -4,7 +4,7 @@ use super::*;
 fn endpoints(text: &str) -> Endpoints {
     match StoreUrl::parse(text) {
         Ok(StoreUrl::Redis(endpoints)) => *endpoints,
-        Ok(StoreUrl::Memory { .. }) => panic!("{text} is no server"),
+        Ok(StoreUrl::Memory(_)) => panic!("{text} is no server"),
         Err(error) => panic!("{text}: {error}"),
     }
 }

@@ -55,26 +55,29 @@ const ROOMS: &[Room] = &[
     ),
     room("protocol", &["store/redis/protocol/"], &["script", "url", "store", "request", BASE]),
     room("script", &["store/redis/script/"], &["request", "plan", "policy", BASE]),
-    room("memory", &["store/memory/"], &["store", "request", "plan", "clock", BASE]),
+    room("memory", &["store/memory/"], &["url", "store", "request", "plan", "clock", BASE]),
     room("url", &["store/url.rs", "store/url/"], &[BASE]),
     room("store", &["store/"], &["request", BASE]),
     room("decision", &["decision.rs", "decision/"], &["request", "plan cache", "plan", "policy", BASE]),
     room("request", &["store/request.rs"], &["plan", BASE]),
     room("plan cache", &["plan_cache.rs"], &["plan", "policy", BASE]),
     room("plan", &["plan/"], &["policy", BASE]),
-    room("policy", &["policy/"], &["error"]),
+    room("policy", &["policy/"], &["error", "allocation"]),
     room("fork", &["fork.rs"], &["error"]),
     room("clock", &["clock.rs"], &["algorithm", "error"]),
-    room("algorithm", &["algorithm/"], &[]),
+    room("algorithm", &["algorithm/"], &["allocation"]),
     room("error", &["error.rs"], &[]),
-    room("one or many", &["one_or_many.rs"], &[]),
+    room("one or many", &["one_or_many.rs"], &["allocation"]),
+    room("table key", &["table_key.rs"], &["allocation"]),
+    room("hash slab", &["hash_slab.rs"], &[]),
+    room("allocation", &["allocation.rs"], &[]),
 ];
 
 /// Every room.
 const ANY: &[&str] = &["any"];
 /// Stands for what is below all of them.
 const BASE: &str = "base";
-const BASES: [&str; 3] = ["algorithm", "error", "one or many"];
+const BASES: [&str; 6] = ["algorithm", "error", "one or many", "table key", "hash slab", "allocation"];
 
 fn room_of(file: &str) -> Option<&'static Room> {
     let inside = file.strip_prefix(CORE)?;

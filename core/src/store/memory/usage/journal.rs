@@ -3,16 +3,28 @@
 use std::collections::VecDeque;
 
 use super::Usage;
+use crate::allocation::allocated;
 use crate::store::request::{Attempt, Entry, Operation};
 
 #[derive(Default)]
 pub(super) struct Journal {
     /// The oldest first.
     attempts: VecDeque<Attempt>,
+    /// The bytes of their metadata.
+    meta_bytes: usize,
     pub(super) expires_at: u64,
 }
 
+fn meta_bytes(attempt: &Attempt) -> usize {
+    attempt.meta.as_ref().map_or(0, |meta| allocated(meta.capacity()))
+}
+
 impl Journal {
+    /// The bytes that it has allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        allocated(self.attempts.capacity() * size_of::<Attempt>()) + self.meta_bytes
+    }
+
     /// The attempts that are remembered at `now`, the newest first. Each is remembered for `life` microseconds.
     pub(super) fn newest(&self, now: u64, life: u64) -> Vec<Attempt> {
         self.attempts.iter().rev().filter(|attempt| attempt.at + life > now).cloned().collect()
@@ -28,14 +40,12 @@ impl Usage {
             return;
         }
         let journal = self.rare.get_or_insert_default().journal.get_or_insert_default();
-        journal.attempts.push_back(Attempt {
-            at: now,
-            allowed,
-            cost: *cost,
-            meta: meta.as_deref().map(<[u8]>::to_vec),
-        });
+        let attempt = Attempt { at: now, allowed, cost: *cost, meta: meta.as_deref().map(<[u8]>::to_vec) };
+        journal.meta_bytes += meta_bytes(&attempt);
+        journal.attempts.push_back(attempt);
         let surplus = journal.attempts.len().saturating_sub(most);
-        journal.attempts.drain(..surplus);
+        let dropped: usize = journal.attempts.drain(..surplus).map(|attempt| meta_bytes(&attempt)).sum();
+        journal.meta_bytes -= dropped;
         journal.expires_at = now + entry.plan.journal_life();
     }
 }

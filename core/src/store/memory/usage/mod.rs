@@ -6,18 +6,18 @@ mod operations;
 
 use std::sync::Arc;
 
-use compact_str::CompactString;
-
 use crate::algorithm::{Rule, State};
+use crate::allocation::allocated;
 use crate::one_or_many::OneOrMany;
 use crate::plan::{Plan, StateFormat};
 use crate::store::request::{Answer, Entry};
+use crate::table_key::{TableKey, TableKeyRef};
 use journal::Journal;
 
 /// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes.
 pub(super) struct Usage {
     format: Arc<StateFormat>,
-    key: CompactString,
+    key: TableKey,
     states: UsageStates,
     /// When states and block no longer matter.
     pub(super) expires_at: u64,
@@ -38,6 +38,12 @@ struct RareState {
     journal: Option<Journal>,
 }
 
+impl RareState {
+    fn bytes(&self) -> usize {
+        allocated(size_of::<Self>()) + self.journal.as_ref().map_or(0, Journal::heap_bytes)
+    }
+}
+
 /// The parts of a usage that a call may change: format, states, and the end of a block.
 pub(super) type StoredState = (Arc<StateFormat>, UsageStates, u64);
 
@@ -45,7 +51,7 @@ impl Usage {
     pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {
         Self {
             format: Arc::clone(&entry.plan.format),
-            key: entry.key.into(),
+            key: TableKey::of(entry.key),
             states: entry.plan.rules.iter().map(Rule::fresh).collect(),
             expires_at: 0,
             rare: None,
@@ -55,9 +61,21 @@ impl Usage {
     }
 
     #[inline]
-    pub(super) fn is_of(&self, entry: &Entry<'_>) -> bool {
-        let format = &entry.plan.format;
-        (Arc::ptr_eq(&self.format, format) || self.format.identity == format.identity) && self.key == entry.key
+    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+        let format = &plan.format;
+        (Arc::ptr_eq(&self.format, format) || self.format.identity == format.identity) && self.key == key
+    }
+
+    /// The bytes that its key has allocated. They never change.
+    pub(super) fn key_bytes(&self) -> usize {
+        self.key.heap_bytes()
+    }
+
+    /// The bytes that it has allocated beside its key.
+    #[inline]
+    pub(super) fn heap_bytes(&self) -> usize {
+        let states = self.states.heap_bytes() + self.states.iter().map(State::heap_bytes).sum::<usize>();
+        states + self.rare.as_ref().map_or(0, |rare| rare.bytes())
     }
 
     #[inline]
@@ -75,9 +93,14 @@ impl Usage {
         }
     }
 
+    /// When the key is not denied any more, if it is.
+    pub(super) fn denial_ends(&self) -> u64 {
+        self.denies_until.max(self.blocked_until())
+    }
+
     /// Whether the key is denied: removing it would admit the next check.
     pub(super) fn is_denying(&self, now: u64) -> bool {
-        self.denies_until.max(self.blocked_until()) > now
+        self.denial_ends() > now
     }
 
     #[inline]

@@ -1,0 +1,117 @@
+//! A key as tables keep it: its text, or a digest of a long one. A client can make keys of 64 kB, and a table of many
+//! entries must not grow with them.
+
+use std::hash::{Hash, Hasher};
+
+use compact_str::CompactString;
+
+use crate::allocation::allocated;
+
+/// The longest key that is kept as text, in bytes. It is more than names, addresses and digests of others have.
+const MAX_TEXT: usize = 64;
+
+/// 128 bits of BLAKE3: two keys that share it cannot be found.
+type KeyDigest = [u8; 16];
+
+/// See the module. A digest never equals a text, whatever bytes the text has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum TableKey {
+    Text(CompactString),
+    Digest(KeyDigest),
+}
+
+const _: () = assert!(size_of::<TableKey>() == size_of::<CompactString>(), "the digest has a place of its own");
+
+impl TableKey {
+    pub(crate) fn of(key: &str) -> Self {
+        TableKeyRef::of(key).into()
+    }
+
+    /// The bytes that it has allocated.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) if text.is_heap_allocated() => allocated(text.capacity()),
+            Self::Text(_) | Self::Digest(_) => 0,
+        }
+    }
+}
+
+/// A key in the form in which a table looks for it. It is made once for a call, because a digest takes time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TableKeyRef<'a> {
+    Text(&'a str),
+    Digest(KeyDigest),
+}
+
+impl<'a> TableKeyRef<'a> {
+    #[inline(always)]
+    pub(crate) fn of(key: &'a str) -> Self {
+        if key.len() <= MAX_TEXT { Self::Text(key) } else { Self::Digest(digest(key)) }
+    }
+}
+
+#[cold]
+fn digest(key: &str) -> KeyDigest {
+    let digest = blake3::hash(key.as_bytes());
+    digest.as_bytes().first_chunk().copied().unwrap_or_default()
+}
+
+impl Hash for TableKeyRef<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Text(text) => text.hash(state),
+            Self::Digest(digest) => state.write(digest),
+        }
+    }
+}
+
+impl PartialEq<TableKeyRef<'_>> for TableKey {
+    #[inline]
+    fn eq(&self, other: &TableKeyRef<'_>) -> bool {
+        match (self, other) {
+            (Self::Text(text), TableKeyRef::Text(other)) => text == other,
+            (Self::Digest(digest), TableKeyRef::Digest(other)) => digest == other,
+            _ => false,
+        }
+    }
+}
+
+impl From<TableKeyRef<'_>> for TableKey {
+    fn from(key: TableKeyRef<'_>) -> Self {
+        match key {
+            TableKeyRef::Text(text) => Self::Text(text.into()),
+            TableKeyRef::Digest(digest) => Self::Digest(digest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_is_kept_in_few_bytes_and_equals_only_itself() {
+        let longest_text = "k".repeat(MAX_TEXT);
+        let long = "k".repeat(MAX_TEXT + 1);
+        let kept = TableKey::of(&long);
+        assert_eq!((kept.heap_bytes(), TableKey::of("a short key").heap_bytes()), (0, 0));
+        assert!(TableKey::of(&longest_text).heap_bytes() >= MAX_TEXT);
+        assert!(kept == TableKeyRef::of(&long) && kept != TableKeyRef::of(&longest_text));
+        assert!(kept != TableKeyRef::of(&format!("{long}k")));
+    }
+
+    #[test]
+    fn no_text_is_taken_for_a_digest() {
+        // A long key whose digest is text as well: the key that has this text is another one.
+        let long = (0..).map(|number| format!("{number:065}"));
+        let found = long.take(10_000_000).find_map(|long| {
+            let digest = digest(&long);
+            std::str::from_utf8(&digest).ok().map(|text| (long.clone(), text.to_owned()))
+        });
+        let (long, text) = found.expect("one digest of some thousands is text");
+        assert!(TableKey::of(&long) != TableKeyRef::of(&text));
+        assert!(TableKey::of(&text) != TableKeyRef::of(&long));
+        assert_ne!(TableKey::of(&long), TableKey::of(&text));
+    }
+}
