@@ -8,11 +8,11 @@ use compact_str::CompactString;
 use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Plan;
+use crate::plan::{MAX_METADATA, Plan};
 use crate::store::request::{Answer, Operation};
 
 /// The longest metadata of an attempt, in bytes.
-pub const MAX_META: usize = 65_536;
+pub const MAX_META: usize = MAX_METADATA;
 
 /// The options of a check.
 #[derive(Debug, Clone)]

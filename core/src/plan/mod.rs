@@ -1,6 +1,7 @@
 //! A policy made ready to be applied: its rules, and the layout of its stored value.
 
 mod layout;
+mod reply_bound;
 mod rule;
 mod script_arguments;
 
@@ -14,6 +15,7 @@ use crate::one_or_many::OneOrMany;
 use crate::policy::{DerivedValue, Period, Policy};
 
 pub(crate) use layout::{Field, Layout, LimitTag, MOMENT_WIDTH};
+pub(crate) use reply_bound::MAX_METADATA;
 pub(crate) use script_arguments::ScriptArguments;
 
 /// Handles of a plan that exist without any table: the policy's own, a caller's, those of the plan cache.
@@ -43,6 +45,9 @@ pub(crate) struct Plan {
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
     pub(crate) script_arguments: ScriptArguments,
+    /// The most bytes that the script returns of a value, and of a journal.
+    pub(crate) max_value: usize,
+    pub(crate) max_journal: usize,
     /// Identifies the policy in stores: a digest of its name.
     pub(crate) identity: u128,
     /// The bytes that it takes.
@@ -86,6 +91,8 @@ impl Plan {
             + script_arguments.heap_bytes();
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
         Self {
+            max_value: reply_bound::max_value(&policy),
+            max_journal: reply_bound::max_journal(&policy),
             policy,
             rules,
             format,

@@ -3,6 +3,7 @@
 pub mod any_limiter;
 pub mod cluster;
 pub mod decision_values;
+pub mod faulty_proxy;
 pub mod hash_slot;
 pub mod history;
 pub mod lateness;

@@ -14,8 +14,8 @@ use super::discover::discover;
 use super::pool::Pool;
 use crate::error::Result as StoreResult;
 use crate::store::redis::protocol::{
-    CallState, Discovery, DiscoverySchedule, Failure, NextStep, Obstacle, RETRY_PAUSE, ReplyMeaning, ServerDirectory,
-    Target, Topology, timed_out, uncovered,
+    CallState, Discovery, DiscoverySchedule, Failure, NextStep, RETRY_PAUSE, ServerDirectory, Target, Topology,
+    timed_out, uncovered,
 };
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::Answer;
@@ -83,12 +83,9 @@ impl BlockingCalls {
                 continue;
             };
             call.begin_attempt(target, now);
-            let obstacle = match pool.call(batch, is_asking, now, call.attempt_deadline) {
-                Err(failure) => Obstacle::Failed(failure),
-                Ok(reply) => match ReplyMeaning::of(&reply, &pool.server, several) {
-                    ReplyMeaning::Answer | ReplyMeaning::UnknownScript => return Ok(reply),
-                    ReplyMeaning::NotServed(obstacle) => obstacle,
-                },
+            let obstacle = match pool.call(batch, is_asking, several, now, call.attempt_deadline) {
+                Ok(reply) => return Ok(reply),
+                Err(obstacle) => obstacle,
             };
             let after = call.after(obstacle, several, shown);
             if after.topology_is_stale {

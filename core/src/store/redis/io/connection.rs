@@ -10,7 +10,9 @@ use rustls::{ClientConfig, ClientConnection};
 use super::socket::Socket;
 use super::tls;
 use crate::error::Result as StoreResult;
-use crate::store::redis::protocol::{Exchange, Failure, Handshake, ReplyBuffer, Server, closed_by_server, malformed};
+use crate::store::redis::protocol::{
+    Exchange, Failure, Handshake, MAX_SHORT_REPLY, ReplyBuffer, Server, closed_by_server, out_of_step,
+};
 use crate::store::url::{Address, Endpoints};
 
 /// A connection used less than this ago is used again without a look at it.
@@ -48,12 +50,12 @@ impl Connector {
     pub(crate) fn open(&self, server: &Server, deadline: Instant) -> Result<BlockingConnection, Failure> {
         let mut connection = self.connect(server, deadline).map_err(|error| server.failure(&error, false))?;
         let handshake = Handshake::new(&server.login, server.role);
-        let mut exchange = Exchange::new(&handshake.commands, handshake.reply_count());
+        let mut exchange = Exchange::new(&handshake.commands, handshake.reply_count(), MAX_SHORT_REPLY);
         let done = connection.run(&mut exchange, deadline);
         done.map_err(|interrupted| server.failure(&interrupted.error, false))?;
         handshake.check(&exchange.into_replies(), &server.login, server.role, &server.shown)?;
-        if !connection.buffer.is_empty() {
-            return Err(server.failure(&malformed(), false));
+        if !connection.is_in_step() {
+            return Err(server.failure(&out_of_step(), false));
         }
         Ok(connection)
     }
@@ -94,9 +96,6 @@ impl BlockingConnection {
         if now.saturating_duration_since(self.used) < FRESH {
             return true;
         }
-        if !self.buffer.is_empty() {
-            return false;
-        }
         let Some(tls) = &mut self.tls else { return self.socket.is_quiet() };
         loop {
             match tls.read_tls(&mut &self.socket) {
@@ -110,6 +109,14 @@ impl BlockingConnection {
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
+    }
+
+    /// Whether every byte that was received belongs to a reply that was read.
+    pub(crate) fn is_in_step(&mut self) -> bool {
+        let has_decrypted = |tls: &mut Box<ClientConnection>| {
+            tls.process_new_packets().map_or(true, |state| state.plaintext_bytes_to_read() > 0)
+        };
+        self.buffer.is_empty() && !self.tls.as_mut().is_some_and(has_decrypted)
     }
 
     /// Sends the commands of an exchange and waits for their replies.

@@ -5,7 +5,10 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::connection::Connector;
-use crate::store::redis::protocol::{Discovery, Exchange, Failure, Probe, ProbeReply, Topology};
+use crate::store::redis::protocol::{Discovery, Exchange, Failure, Probe, ProbeReply, Topology, out_of_step};
+
+/// The most bytes of a reply that describes a topology: a cluster whose 16,384 slots are ranges of their own has less.
+const MAX_TOPOLOGY: usize = 16 * 1_024 * 1_024;
 
 /// Runs a discovery to its end, on the calling thread.
 pub(crate) fn discover(connector: &Arc<Connector>, mut discovery: Discovery) -> Result<Topology, Failure> {
@@ -35,8 +38,11 @@ pub(crate) fn discover(connector: &Arc<Connector>, mut discovery: Discovery) -> 
 
 fn send(connector: &Connector, probe: &Probe) -> ProbeReply {
     let mut connection = connector.open(&probe.server, probe.deadline)?;
-    let mut exchange = Exchange::new(&probe.commands, probe.replies);
+    let mut exchange = Exchange::new(&probe.commands, probe.replies, MAX_TOPOLOGY);
     let done = connection.run(&mut exchange, probe.deadline);
     done.map_err(|interrupted| probe.server.failure(&interrupted.error, false))?;
+    if !connection.is_in_step() {
+        return Err(probe.server.failure(&out_of_step(), false));
+    }
     Ok(exchange.into_replies())
 }

@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use redis::Value;
 
 use super::connection::{BlockingConnection, Connector, Interrupted};
-use crate::store::redis::protocol::{Exchange, Failure, Server, is_unknown_script};
+use crate::store::redis::protocol::{
+    Exchange, Failure, MAX_SHORT_REPLY, Obstacle, ReplyMeaning, Server, is_in_step, out_of_step, write_question,
+};
 use crate::store::redis::script::Batch;
 
 /// See the module.
@@ -36,19 +38,60 @@ impl Pool {
         }
     }
 
-    /// Sends a script call, after ASKING where another node sent it here, and waits for its reply.
-    pub(crate) fn call(&self, batch: &Batch, asking: bool, now: Instant, deadline: Instant) -> Result<Value, Failure> {
-        let mut connection = self.take(now, deadline)?;
-        match exchange(&mut connection, batch, asking, deadline) {
+    /// Sends a script call, after ASKING where another node sent it here, and waits for its reply. `several` says whether the
+    /// store has several servers.
+    pub(crate) fn call(
+        &self,
+        batch: &Batch,
+        asking: bool,
+        several: bool,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<Value, Obstacle> {
+        let mut connection = self.take(now, deadline).map_err(Obstacle::Failed)?;
+        match self.exchange(&mut connection, batch, asking, several, deadline) {
             Ok(reply) => {
-                connection.touch(now);
-                self.idle.lock().push(connection);
-                Ok(reply)
+                if connection.is_in_step() {
+                    connection.touch(now);
+                    self.idle.lock().push(connection);
+                }
+                reply
             }
             // The connection is out of step, and what ended it may have ended the others.
             Err(interrupted) => {
                 self.clear();
-                Err(self.server.failure(&interrupted.error, interrupted.sent))
+                Err(Obstacle::Failed(self.server.failure(&interrupted.error, interrupted.sent)))
+            }
+        }
+    }
+
+    /// The script by its digest; the whole script where the server does not know it.
+    fn exchange(
+        &self,
+        connection: &mut BlockingConnection,
+        batch: &Batch,
+        asking: bool,
+        several: bool,
+        deadline: Instant,
+    ) -> Result<Result<Value, Obstacle>, Interrupted> {
+        let mut in_full = false;
+        loop {
+            let mut commands = Vec::new();
+            let count = batch.write(asking, in_full, &mut commands);
+            let mut exchange = Exchange::new(&commands, count, batch.max_reply());
+            connection.run(&mut exchange, deadline)?;
+            let reply = exchange.into_replies().pop().unwrap_or(Value::Nil);
+            let meaning = ReplyMeaning::of(&reply, batch, &self.server, several);
+            if let ReplyMeaning::UnknownScript | ReplyMeaning::NotServed(_) = meaning
+                && let Value::ServerError(_) = reply
+            {
+                check_step(connection, batch.number(), deadline)?;
+            }
+            match meaning {
+                ReplyMeaning::UnknownScript if !in_full => in_full = true,
+                ReplyMeaning::Answer | ReplyMeaning::UnknownScript => return Ok(Ok(reply)),
+                ReplyMeaning::NotServed(obstacle) => return Ok(Err(obstacle)),
+                ReplyMeaning::OutOfStep => return Err(Interrupted { error: out_of_step(), sent: true }),
             }
         }
     }
@@ -58,23 +101,14 @@ impl Pool {
     }
 }
 
-/// The script by its digest; the whole script where the server does not know it.
-fn exchange(
-    connection: &mut BlockingConnection,
-    batch: &Batch,
-    asking: bool,
-    deadline: Instant,
-) -> Result<Value, Interrupted> {
-    let mut reply = Value::Nil;
-    for in_full in [false, true] {
-        let mut commands = Vec::new();
-        let count = batch.write(asking, in_full, &mut commands);
-        let mut exchange = Exchange::new(&commands, count);
-        connection.run(&mut exchange, deadline)?;
-        reply = exchange.into_replies().pop().unwrap_or(Value::Nil);
-        if !is_unknown_script(&reply) {
-            break;
-        }
+/// Makes sure that the error that a call got is its own: otherwise the call may have run.
+fn check_step(connection: &mut BlockingConnection, number: u32, deadline: Instant) -> Result<(), Interrupted> {
+    let mut question = Vec::new();
+    write_question(number, &mut question);
+    let mut exchange = Exchange::new(&question, 1, MAX_SHORT_REPLY);
+    connection.run(&mut exchange, deadline).map_err(|interrupted| Interrupted { sent: true, ..interrupted })?;
+    if exchange.into_replies().iter().all(|reply| is_in_step(reply, number)) {
+        return Ok(());
     }
-    Ok(reply)
+    Err(Interrupted { error: out_of_step(), sent: true })
 }

@@ -14,13 +14,15 @@ pub(crate) struct Exchange<'a> {
     commands: &'a [u8],
     sent: usize,
     expected: usize,
+    /// The most bytes of a reply.
+    max_reply: usize,
     replies: SmallVec<[Value; 1]>,
 }
 
 impl<'a> Exchange<'a> {
     /// `expected` is the number of commands in `commands`.
-    pub(crate) fn new(commands: &'a [u8], expected: usize) -> Self {
-        Self { commands, sent: 0, expected, replies: SmallVec::new() }
+    pub(crate) fn new(commands: &'a [u8], expected: usize, max_reply: usize) -> Self {
+        Self { commands, sent: 0, expected, max_reply, replies: SmallVec::new() }
     }
 
     /// The bytes that are still to be sent.
@@ -40,10 +42,10 @@ impl<'a> Exchange<'a> {
     /// Takes replies that were received; says whether all are there.
     ///
     /// # Errors
-    /// `InvalidData` for bytes that are not RESP.
+    /// `InvalidData` for bytes that are not RESP, and for a reply that is too long.
     pub(crate) fn handle_received(&mut self, buffer: &mut ReplyBuffer) -> io::Result<bool> {
         while self.replies.len() < self.expected {
-            match buffer.next().map_err(|_| failure::malformed())? {
+            match buffer.next(self.max_reply).map_err(|malformed| failure::malformed(malformed.0))? {
                 Some(reply) => self.replies.push(reply),
                 None => return Ok(false),
             }

@@ -65,9 +65,14 @@ pub(crate) fn no_answer(shown: &str) -> Error {
     Error::new(ErrorKind::StoreRejected, format!("{shown} answered without an answer"))
 }
 
-/// The bytes of the server are not RESP, or answer no command.
-pub(crate) fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it does not speak the protocol of Redis")
+/// The bytes of the server are no reply that was expected.
+pub(crate) fn malformed(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// A reply answers another call, or none.
+pub(crate) fn out_of_step() -> io::Error {
+    malformed("a reply does not belong to its call: something between here and the server loses or repeats replies")
 }
 
 /// The server closed the connection.

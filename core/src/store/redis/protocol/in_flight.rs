@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use redis::Value;
+
 use super::call::CallState;
 use super::pending_call::{Callers, PendingCall, Recipient};
 use crate::store::redis::script::Batch;
@@ -12,14 +14,23 @@ pub(crate) struct InFlight<C: Callers> {
     /// Where it begins and ends in the stream of bytes.
     pub(crate) begin: u64,
     pub(crate) end: u64,
+    /// The most bytes of its reply.
+    pub(crate) max_reply: usize,
+}
+
+impl<C: Callers> InFlight<C> {
+    /// Whether no caller waits for it any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(&self.kind, BatchKind::Script(batch) if !batch.is_awaited())
+    }
 }
 
 pub(crate) enum BatchKind<C: Callers> {
     Script(ScriptCall<C>),
     /// ASKING, before a script call.
     Asking,
-    /// PING to a silent server: that it answers is all that counts.
-    Probe,
+    /// A question to a silent server: see `in_step.rs`.
+    Probe(u32),
 }
 
 /// A batch of calls, sent as one script call.
@@ -31,6 +42,8 @@ pub(crate) struct ScriptCall<C: Callers> {
     pub(crate) in_full: bool,
     /// Whether it was sent after ASKING.
     pub(crate) asking: bool,
+    /// An error that is believed once the connection is known to be in step: see `in_step.rs`.
+    pub(crate) doubtful: Option<Value>,
 }
 
 /// A call in a batch.

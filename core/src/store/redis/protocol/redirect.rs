@@ -7,6 +7,7 @@ use redis::{ServerError, Value};
 use super::call::Obstacle;
 use super::failure::{self, Failure};
 use super::server_directory::Server;
+use crate::store::redis::script::Batch;
 use crate::store::url::Address;
 
 /// See the module.
@@ -18,14 +19,17 @@ pub(crate) enum ReplyMeaning {
     UnknownScript,
     /// This server did not serve the call. It did not run.
     NotServed(Obstacle),
+    /// The reply answers another call.
+    OutOfStep,
 }
 
 impl ReplyMeaning {
     /// `several` says whether the store has several servers.
-    pub(crate) fn of(reply: &Value, server: &Server, several: bool) -> Self {
+    pub(crate) fn of(reply: &Value, batch: &Batch, server: &Server, several: bool) -> Self {
         match reply {
             _ if is_unknown_script(reply) => Self::UnknownScript,
             Value::ServerError(error) => Self::of_error(error, server, several),
+            _ if !batch.is_answered_by(reply) => Self::OutOfStep,
             // A replica runs the script and refuses its writes. Its denials may be stale, so the whole batch is sent again.
             Value::Array(items) if several => {
                 let readonly = items.iter().find_map(|item| match item {
@@ -54,7 +58,7 @@ impl ReplyMeaning {
 }
 
 /// Whether the server does not know the script. The call did not run.
-pub(crate) fn is_unknown_script(reply: &Value) -> bool {
+fn is_unknown_script(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
@@ -92,23 +96,35 @@ mod tests {
 
     use super::*;
     use crate::store::redis::protocol::handshake::ExpectedRole;
+    use crate::store::redis::script::{Grouping, Request};
+    use crate::store::request::{Entry, Operation};
 
     fn meaning(text: &str, several: bool) -> ReplyMeaning {
         let reply = redis::parse_redis_value(text.as_bytes()).expect("a reply");
-        let server = Server {
+        ReplyMeaning::of(&reply, &batch(), &server(), several)
+    }
+
+    fn server() -> Server {
+        Server {
             address: Address::Tcp("here".into(), 1),
             login: Arc::default(),
             role: ExpectedRole::Single,
             shown: "here:1".to_owned(),
             timeout: Duration::from_secs(1),
-        };
-        ReplyMeaning::of(&reply, &server, several)
+        }
+    }
+
+    /// A batch of one request.
+    fn batch() -> Batch {
+        let plan = crate::plan::Plan::of(&crate::policy::Policy::parse("5/minute").expect("a policy"));
+        let entry = Entry { plan: &plan, key: "k", operation: Operation::Charge { cost: 1 } };
+        Batch::new("tg".into(), None, Grouping::Independent, vec![Request::new("tg", &entry)])
     }
 
     #[test]
     fn replies_say_where_a_call_belongs() {
-        use Obstacle::{Ask, Failed, Moved, Split, WrongServer};
-        use ReplyMeaning::{Answer, NotServed, UnknownScript};
+        use Obstacle::{Ask, Failed, Moved, Split};
+        use ReplyMeaning::{Answer, NotServed, OutOfStep, UnknownScript};
 
         let at = |host: &str, port| Address::Tcp(host.into(), port);
         let moved = |text, slot, to| match meaning(text, true) {
@@ -121,10 +137,23 @@ mod tests {
         assert!(matches!(meaning("-NOSCRIPT No matching script\r\n", false), UnknownScript));
         assert!(matches!(meaning("-TRYAGAIN Multiple keys\r\n", true), NotServed(Split(_))));
         assert!(matches!(meaning("-LOADING Redis is loading\r\n", false), NotServed(Failed(_))));
-        assert!(matches!(meaning("*3\r\n:1\r\n*0\r\n-READONLY no\r\n", true), NotServed(WrongServer(_))));
-        for text in ["*3\r\n:1\r\n*0\r\n-OOM no\r\n", "-NOPERM no\r\n", "-OOM no\r\n"] {
+        for text in ["-NOPERM no\r\n", "-OOM no\r\n"] {
             assert!(matches!(meaning(text, true), Answer), "{text}");
         }
-        assert!(matches!(meaning("*3\r\n:1\r\n*0\r\n-READONLY no\r\n", false), Answer));
+        for text in ["+OK\r\n", ":1\r\n", "*0\r\n", "*2\r\n$0\r\n\r\n$12\r\n123456789012\r\n", "$9\r\n1 2 3 x y\r\n"] {
+            assert!(matches!(meaning(text, true), OutOfStep), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_replica_that_refuses_an_entry_is_the_wrong_server() {
+        let batch = batch();
+        let error = redis::parse_redis_value(b"-READONLY no\r\n").expect("a reply");
+        let seal = [&[0; 8][..], &batch.number().to_le_bytes()].concat();
+        let reply = Value::Array(vec![error, Value::BulkString(seal)]);
+        let server = server();
+        let of = |several| ReplyMeaning::of(&reply, &batch, &server, several);
+        assert!(matches!(of(true), ReplyMeaning::NotServed(Obstacle::WrongServer(_))));
+        assert!(matches!(of(false), ReplyMeaning::Answer));
     }
 }

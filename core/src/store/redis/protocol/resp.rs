@@ -8,6 +8,8 @@ const INITIAL_CAPACITY: usize = 8 * 1_024;
 const KEPT_CAPACITY: usize = 1_024 * 1_024;
 /// Redis sends no longer strings.
 const MAX_STRING: i64 = 512 * 1_024 * 1_024;
+/// The fewest bytes of an item of a list.
+const MIN_ITEM: usize = 3;
 /// The script's replies nest twice, a list of cluster slots four times.
 const MAX_DEPTH: usize = 16;
 
@@ -22,9 +24,12 @@ pub(crate) struct ReplyBuffer {
     missing: usize,
 }
 
-/// Bytes that are not RESP.
+/// Why bytes are not a reply that was expected.
 #[derive(Debug)]
-pub(crate) struct Malformed;
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+const NOT_RESP: Malformed = Malformed("it does not speak the protocol of Redis");
+const TOO_LONG: Malformed = Malformed("its reply is longer than any answer to the call");
 
 impl ReplyBuffer {
     pub(crate) const fn new() -> Self {
@@ -58,10 +63,10 @@ impl ReplyBuffer {
         self.start == self.filled
     }
 
-    /// The next reply, if all of it is there.
-    pub(crate) fn next(&mut self) -> Result<Option<Value>, Malformed> {
+    /// The next reply, if all of it is there. It has at most `max` bytes.
+    pub(crate) fn next(&mut self, max: usize) -> Result<Option<Value>, Malformed> {
         loop {
-            if !self.is_whole()? {
+            if !self.is_whole(max)? {
                 return Ok(None);
             }
             let frame = &self.buffer[self.start..self.scanned];
@@ -75,22 +80,28 @@ impl ReplyBuffer {
         }
     }
 
-    fn is_whole(&mut self) -> Result<bool, Malformed> {
+    fn is_whole(&mut self, max: usize) -> Result<bool, Malformed> {
+        let end = self.start.saturating_add(max);
         while self.missing > 0 {
             let mut decoder = Decoder { frame: &self.buffer[..self.filled], at: self.scanned };
-            let Some((kind, line)) = decoder.line() else { return Ok(false) };
+            let Some((kind, line)) = decoder.line()? else {
+                return if self.filled > end { Err(TOO_LONG) } else { Ok(false) };
+            };
             let more = match kind {
                 b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => 0,
                 b'$' | b'!' | b'=' => {
                     let length = number(line)?;
                     if length > MAX_STRING {
-                        return Err(Malformed);
+                        return Err(NOT_RESP);
                     }
                     if length >= 0 {
-                        decoder.at += length as usize + 2;
-                        if decoder.at > self.filled {
+                        if decoder.at + length as usize > end {
+                            return Err(TOO_LONG);
+                        }
+                        if decoder.at + length as usize + 2 > self.filled {
                             return Ok(false);
                         }
+                        decoder.text(length as usize)?;
                     }
                     0
                 }
@@ -98,10 +109,13 @@ impl ReplyBuffer {
                 b'%' => 2 * number(line)?.clamp(0, MAX_STRING) as usize,
                 // An attribute comes before what it is about.
                 b'|' => 2 * number(line)?.clamp(0, MAX_STRING) as usize + 1,
-                _ => return Err(Malformed),
+                _ => return Err(NOT_RESP),
             };
-            self.missing = (self.missing - 1).checked_add(more).ok_or(Malformed)?;
+            self.missing = (self.missing - 1).checked_add(more).ok_or(TOO_LONG)?;
             self.scanned = decoder.at;
+            if self.scanned.saturating_add(self.missing.saturating_mul(MIN_ITEM)) > end {
+                return Err(TOO_LONG);
+            }
         }
         Ok(true)
     }
@@ -113,21 +127,33 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A line's first byte and the rest of it, without its end; moves past it.
-    fn line(&mut self) -> Option<(u8, &'a [u8])> {
-        let rest = self.frame.get(self.at..)?;
-        let length = rest.iter().position(|byte| *byte == b'\r').filter(|at| rest.len() > at + 1)?;
+    /// A line's first byte and the rest of it, without its end; moves past it. `None` when its end is not there.
+    fn line(&mut self) -> Result<Option<(u8, &'a [u8])>, Malformed> {
+        let rest = &self.frame[self.at.min(self.frame.len())..];
+        let Some(length) = rest.iter().position(|byte| *byte == b'\r').filter(|at| rest.len() > at + 1) else {
+            return Ok(None);
+        };
+        if rest[length + 1] != b'\n' {
+            return Err(NOT_RESP);
+        }
         let (kind, line) = rest[..length].split_first().unwrap_or((&0, &[]));
         self.at += length + 2;
-        Some((*kind, line))
+        Ok(Some((*kind, line)))
+    }
+
+    /// So many bytes and the end of a line; moves past them.
+    fn text(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let text = self.frame.get(self.at..self.at + length).ok_or(NOT_RESP)?;
+        self.at += length + 2;
+        if self.frame.get(self.at - 2..self.at) == Some(b"\r\n") { Ok(text) } else { Err(NOT_RESP) }
     }
 
     fn value(&mut self, depth: usize) -> Result<Value, Malformed> {
         if depth > MAX_DEPTH {
-            return Err(Malformed);
+            return Err(NOT_RESP);
         }
         let from = self.at;
-        let (kind, line) = self.line().ok_or(Malformed)?;
+        let (kind, line) = self.line()?.ok_or(NOT_RESP)?;
         Ok(match kind {
             b':' => Value::Int(number(line)?),
             b'$' => match self.bytes(line)? {
@@ -157,11 +183,11 @@ impl<'a> Decoder<'a> {
                 self.bytes(line)?;
                 error_reply(&self.frame[from..self.at])?
             }
-            b'=' => Value::BulkString(self.bytes(line)?.and_then(|bytes| bytes.get(4..)).ok_or(Malformed)?.to_vec()),
+            b'=' => Value::BulkString(self.bytes(line)?.and_then(|bytes| bytes.get(4..)).ok_or(NOT_RESP)?.to_vec()),
             b'_' => Value::Nil,
             b'#' => Value::Boolean(line == b"t"),
             b',' | b'(' => Value::BulkString(line.to_vec()),
-            _ => return Err(Malformed),
+            _ => return Err(NOT_RESP),
         })
     }
 
@@ -179,15 +205,13 @@ impl<'a> Decoder<'a> {
         if length < 0 {
             return Ok(None);
         }
-        let bytes = self.frame.get(self.at..self.at + length as usize).ok_or(Malformed)?;
-        self.at += length as usize + 2;
-        Ok(Some(bytes))
+        self.text(length as usize).map(Some)
     }
 }
 
 /// An error reply. Only the client library can construct one, from its text.
 fn error_reply(frame: &[u8]) -> Result<Value, Malformed> {
-    redis::parse_redis_value(frame).map_err(|_| Malformed)
+    redis::parse_redis_value(frame).map_err(|_| NOT_RESP)
 }
 
 fn number(line: &[u8]) -> Result<i64, Malformed> {
@@ -196,12 +220,12 @@ fn number(line: &[u8]) -> Result<i64, Malformed> {
         digits => (false, digits),
     };
     if digits.is_empty() || digits.len() > 18 {
-        return Err(Malformed);
+        return Err(NOT_RESP);
     }
     let mut number = 0;
     for digit in digits {
         if !digit.is_ascii_digit() {
-            return Err(Malformed);
+            return Err(NOT_RESP);
         }
         number = number * 10 + i64::from(digit - b'0');
     }
@@ -211,6 +235,8 @@ fn number(line: &[u8]) -> Result<i64, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MAX: usize = 1_000_000;
 
     fn read(chunks: impl Iterator<Item = Vec<u8>>) -> Vec<Value> {
         let (mut inbound, mut values) = (ReplyBuffer::new(), Vec::new());
@@ -223,7 +249,7 @@ mod tests {
                 inbound.received(part);
                 left = &left[part..];
             }
-            while let Some(value) = inbound.next().expect("replies") {
+            while let Some(value) = inbound.next(MAX).expect("replies") {
                 values.push(value);
             }
         }
@@ -260,7 +286,7 @@ mod tests {
             let mut inbound = ReplyBuffer::new();
             inbound.space()[..text.len()].copy_from_slice(text);
             inbound.received(text.len());
-            assert!(inbound.next().is_err(), "{}", String::from_utf8_lossy(text));
+            assert!(inbound.next(MAX).is_err(), "{}", String::from_utf8_lossy(text));
         }
     }
 }

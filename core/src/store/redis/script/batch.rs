@@ -1,8 +1,11 @@
 //! Encodes requests as one call of the script. `lua/head.lua` has the format.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use once_cell::sync::Lazy;
 use redis::Cmd;
 use smallvec::SmallVec;
 
@@ -13,9 +16,16 @@ use crate::store::request::Operation;
 /// The number that stands for the grouping `Independent` when `lua/fast_path.lua` can serve the call.
 const FAST_PATH: u8 = 4;
 
+/// The most bytes of a reply besides its items, and of an error.
+const MAX_REPLY_FRAME: usize = 64 * 1_024;
+
 /// How many of the newest instructions a request is compared with. A duplicate instruction costs bytes; a search of all
 /// would cost time for every request.
 const COMPARED_INSTRUCTIONS: usize = 8;
+
+/// The number of the next call. Processes begin at different numbers, so that a reply that a proxy gives to another process
+/// is not taken for its own.
+static NEXT_NUMBER: Lazy<AtomicU32> = Lazy::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
 
 /// How the requests of one script call depend on each other. The script reads the number: see `lua/head.lua`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +52,8 @@ pub(super) struct Member {
 /// Requests that are sent as one call.
 #[derive(Debug)]
 pub(crate) struct Batch {
+    /// Names the call. Its reply says the number.
+    number: u32,
     prefix: Arc<str>,
     now: Option<u64>,
     grouping: Grouping,
@@ -78,7 +90,13 @@ impl Batch {
             keys[key].push(Member { request: index as u16, instruction: instruction as u16 });
         }
         drop(known);
-        Self { prefix, now, grouping, requests, instructions, keys }
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self { number, prefix, now, grouping, requests, instructions, keys }
+    }
+
+    /// See the field.
+    pub(crate) const fn number(&self) -> u32 {
+        self.number
     }
 
     pub(crate) const fn now(&self) -> Option<u64> {
@@ -110,7 +128,7 @@ impl Batch {
     }
 
     /// Whether `lua/fast_path.lua` can serve the call.
-    fn is_for_fast_path(&self) -> bool {
+    pub(super) fn is_for_fast_path(&self) -> bool {
         let request = &self.requests[0];
         let plain_check = matches!(request.operation, Operation::Check { hold: 0, .. });
         self.is_uniform()
@@ -118,6 +136,11 @@ impl Batch {
             && plain_check
             && !request.remembers_refusals()
             && !request.plan.has_companions()
+    }
+
+    /// The most bytes that a reply to the call has.
+    pub(crate) fn max_reply(&self) -> usize {
+        self.requests.iter().map(Request::max_item).fold(MAX_REPLY_FRAME, usize::saturating_add)
     }
 
     /// Writes the script call: by the script's digest, or `in_full` for a server that does not know it, and after ASKING where
@@ -144,11 +167,12 @@ impl Batch {
             }
         }
         let grouping = if self.is_for_fast_path() { FAST_PATH } else { self.grouping as u8 };
-        let mut head = Vec::with_capacity(14);
+        let mut head = Vec::with_capacity(18);
         head.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
         head.extend_from_slice(&[stride as u8, grouping]);
         head.extend_from_slice(&(self.instructions.len() as u16).to_le_bytes());
         head.extend_from_slice(&(self.keys.len() as u16).to_le_bytes());
+        head.extend_from_slice(&self.number.to_le_bytes());
         cmd.arg(head).arg(self.program());
         for request in &self.instructions {
             cmd.arg(instruction::encode(&self.requests[usize::from(*request)]));

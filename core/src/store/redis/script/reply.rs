@@ -1,6 +1,7 @@
 //! Decodes the reply of the script into answers. `lua/head.lua` has the format.
 
 use redis::Value;
+use smallvec::SmallVec;
 
 use super::batch::{Batch, Grouping};
 use super::request::Request;
@@ -8,21 +9,43 @@ use super::stored_value::{self, ViewContext};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::request::{Answer, Attempt, Operation, Source};
 
+/// Bytes of a number of a call.
+const NUMBER: usize = 4;
 /// Bytes before the value in the reply of `lua/fast_path.lua` to a single request: the time, and how many were refused.
-const SINGLE_REPLY_HEAD: usize = 9;
+const SINGLE_HEAD: usize = 9;
+/// The latest time that the script can say, in µs.
+const MAX_TIME: f64 = 9_007_199_254_740_992.0;
 
 impl Batch {
+    /// Whether a reply is the answer to this call. The script ends each answer with the number of its call.
+    pub(crate) fn is_answered_by(&self, reply: &Value) -> bool {
+        let requests = self.requests().len();
+        let last = match reply {
+            Value::BulkString(text) if requests == 1 && self.is_for_fast_path() && text.len() >= SINGLE_HEAD => text,
+            Value::Array(items) if items.len() == requests + 1 => match items.last() {
+                Some(Value::BulkString(seal)) => seal,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        last.last_chunk::<NUMBER>() == Some(&self.number().to_le_bytes())
+    }
+
     /// The answers, in the order of the requests.
     pub(crate) fn answers(&self, reply: Value) -> Result<Vec<Result<Answer>>> {
+        if let Value::ServerError(error) = &reply {
+            return Err(rejected(error));
+        }
+        if !self.is_answered_by(&reply) {
+            return Err(garbled(shape(&reply)));
+        }
         let ScriptReply { now, refused, mut items } = ScriptReply::decode(reply)?;
         // For each request the limits that refused it. The script gives them only where the value does not show them.
         let mut denied: Vec<Option<u16>> = vec![None; self.requests().len()];
         for number in refused {
-            if let Value::Int(number) = number
-                && let Some(slot) = usize::try_from((number & 0xffff) - 1).ok().and_then(|at| denied.get_mut(at))
-            {
-                *slot = Some((number >> 16) as u16);
-            }
+            let index = usize::from(number as u16).checked_sub(1);
+            let slot = index.and_then(|index| denied.get_mut(index)).ok_or_else(|| garbled("an unknown entry"))?;
+            *slot = Some((number >> 16) as u16);
         }
         let request = |index: u16| &self.requests()[usize::from(index)];
         // Whether requests that were admitted stay charged.
@@ -49,34 +72,63 @@ impl Batch {
     }
 }
 
-/// A reply whose items are not decoded yet.
+/// A reply to this call whose items are not decoded yet.
 struct ScriptReply {
     now: u64,
-    /// See `lua/head.lua`.
-    refused: Vec<Value>,
+    /// See the seal in `lua/head.lua`.
+    refused: SmallVec<[u32; 1]>,
     /// One for each request, in the order of the script.
-    items: std::vec::IntoIter<Value>,
+    items: smallvec::IntoIter<[Value; 1]>,
 }
 
 impl ScriptReply {
+    /// `reply` ends with a number.
     fn decode(reply: Value) -> Result<Self> {
         match reply {
             Value::Array(parts) => {
-                let mut items = parts.into_iter();
-                let (Some(Value::Int(now)), Some(Value::Array(refused))) = (items.next(), items.next()) else {
-                    return Err(garbled("no time and no list of refusals"));
+                let mut items = SmallVec::from_vec(parts);
+                let Some(Value::BulkString(seal)) = items.pop() else { return Err(garbled("no seal")) };
+                let (time, rest) = seal.split_first_chunk().ok_or_else(|| garbled("a broken seal"))?;
+                let numbers = rest.chunks_exact(NUMBER);
+                if !numbers.remainder().is_empty() {
+                    return Err(garbled("a broken seal"));
+                }
+                let mut refused: SmallVec<[u32; 1]> =
+                    numbers.map(|number| number.try_into().map_or(0, u32::from_le_bytes)).collect();
+                refused.pop();
+                Ok(Self { now: time_of(*time)?, refused, items: items.into_iter() })
+            }
+            Value::BulkString(mut text) => {
+                text.truncate(text.len().saturating_sub(NUMBER));
+                let (head, value) = text.split_at_checked(SINGLE_HEAD).ok_or_else(|| garbled("a short text"))?;
+                let now = time_of(*head.first_chunk().unwrap_or(&[0xff; 8]))?;
+                let refused = match head[SINGLE_HEAD - 1] {
+                    0 => SmallVec::new(),
+                    1 => SmallVec::from_elem(1, 1),
+                    _ => return Err(garbled("more refusals than requests")),
                 };
-                Ok(Self { now: now as u64, refused, items })
+                let item = Value::BulkString(value.to_vec());
+                Ok(Self { now, refused, items: SmallVec::from([item]).into_iter() })
             }
-            Value::BulkString(mut text) if text.len() >= SINGLE_REPLY_HEAD => {
-                let value = text.split_off(SINGLE_REPLY_HEAD);
-                let now = f64::from_le_bytes(*text.first_chunk().unwrap_or(&[0; 8])) as u64;
-                let refused = vec![Value::Int(1); text[SINGLE_REPLY_HEAD - 1].into()];
-                Ok(Self { now, refused, items: vec![Value::BulkString(value)].into_iter() })
-            }
-            Value::ServerError(error) => Err(rejected(&error)),
-            other => Err(garbled(&format!("{other:?}"))),
+            other => Err(garbled(shape(&other))),
         }
+    }
+}
+
+/// A time that the script says: whole microseconds.
+fn time_of(bytes: [u8; 8]) -> Result<u64> {
+    let time = f64::from_le_bytes(bytes);
+    if (0.0..MAX_TIME).contains(&time) && time.fract() == 0.0 { Ok(time as u64) } else { Err(garbled("no time")) }
+}
+
+/// What a reply is. What it says is not shown: it may be an answer to another program.
+const fn shape(reply: &Value) -> &'static str {
+    match reply {
+        Value::Array(_) => "a list",
+        Value::BulkString(_) => "a text",
+        Value::Int(_) => "a number",
+        Value::Nil => "nothing",
+        _ => "another kind of reply",
     }
 }
 
@@ -108,7 +160,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
                     .ok_or_else(|| garbled("a state that cannot be read"))?;
             Ok(answer)
         }
-        (_, other) => Err(garbled(&format!("{other:?}"))),
+        (_, other) => Err(garbled(shape(&other))),
     }
 }
 
@@ -140,7 +192,10 @@ pub(crate) fn rejected(error: &redis::ServerError) -> Error {
     let (code, detail) = (error.code(), error.details().unwrap_or_default());
     let advice = match code {
         "WRONGTYPE" => ": another program stores something else under this key; use another prefix",
-        "OOM" => ": the server is at its maxmemory and may not evict; raise it or set an eviction policy",
+        "OOM" => {
+            ": the server is at its maxmemory: raise it, or give the limits a server of their own. Do not let it evict keys: \
+             that would forget limits"
+        }
         "READONLY" => ": this server is a replica; connect to the primary",
         "NOPERM" => ": the ACL user lacks a command or a key pattern that Tidegate needs",
         _ if detail.contains("user executing the script") => {

@@ -58,6 +58,14 @@ impl Request {
         Self { operation, charged_at: Some(at), ..self.clone() }
     }
 
+    /// The most bytes that the item of this request in a reply has.
+    pub(super) fn max_item(&self) -> usize {
+        match self.operation {
+            Operation::Journal => self.plan.max_journal,
+            _ => self.plan.max_value,
+        }
+    }
+
     /// Whether a refusal changes what is stored, or is written to a journal.
     pub(crate) fn remembers_refusals(&self) -> bool {
         let options = self.plan.policy.options();

@@ -15,6 +15,8 @@ pub(super) enum Effect {
 
 /// A script call as a server understands it.
 pub(super) struct ScriptCall {
+    /// The number of the call.
+    pub(super) number: [u8; 4],
     pub(super) in_full: bool,
     pub(super) names: Vec<Vec<u8>>,
     /// Whether one refusal refuses all.
@@ -76,6 +78,7 @@ impl ScriptCall {
         }
         let grouping = head[9];
         Self {
+            number: head[14..18].try_into().expect("a number"),
             in_full: words[0] == b"EVAL",
             names,
             all_or_nothing: grouping == 1,

@@ -12,7 +12,7 @@ impl World {
             return;
         }
         let (id, server) = (attempt.id, super::servers::server_at(&attempt.server.address));
-        let state = &self.servers.servers[server];
+        let state = self.servers.state(server);
         if state.down || state.unreachable_until > self.now {
             return self.connect_fails(index);
         }

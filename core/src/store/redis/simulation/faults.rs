@@ -7,7 +7,7 @@ impl World {
     pub(super) fn fault(&mut self) {
         let server = self.some_server();
         let until = self.now + self.random.between(1_000, 800_000);
-        match self.random.below(12) {
+        match self.random.below(13) {
             0 => self.cut(None),
             1 => self.half_open(),
             2 => self.servers.servers[server].paused_until = until,
@@ -22,6 +22,7 @@ impl World {
             8 => self.restart_all(),
             9 => self.fail_over(server),
             10 => self.move_slots(),
+            11 => self.faulty_proxy_until = until,
             _ => self.migrate_slots(),
         }
     }

@@ -167,7 +167,7 @@ impl World {
         let number = server_at(&server.address);
         let index = self.attempts.len();
         self.attempts.push(Attempt { id, server, deadline, given_up: false });
-        let state = &self.servers.servers[number];
+        let state = self.servers.state(number);
         let silent = state.unreachable_until > self.now || state.paused_until > self.now;
         let delay = 2 * self.delay();
         let event = if silent { Event::ConnectFails(index) } else { Event::Connected(index) };
@@ -192,7 +192,7 @@ impl World {
         let Some(mut discovery) = self.discovery.take() else { return };
         while let Some(probe) = discovery.poll_probe() {
             let number = server_at(&probe.server.address);
-            let state = &self.servers.servers[number];
+            let state = self.servers.state(number);
             let silent = state.unreachable_until > self.now || state.paused_until > self.now;
             let at = if silent { self.micros(probe.deadline) } else { self.now + 2 * self.delay() };
             let asked = self.asked.len();
@@ -214,7 +214,7 @@ impl World {
         let asked = &self.asked[asked];
         assert_eq!(asked.discovery, number);
         let server = server_at(&asked.server.address);
-        let state = &self.servers.servers[server];
+        let state = self.servers.state(server);
         let fails = |kind: std::io::ErrorKind| asked.server.failure(&kind.into(), false);
         let reply = if state.down {
             Err(fails(std::io::ErrorKind::ConnectionRefused))

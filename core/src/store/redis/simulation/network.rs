@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::corruption::Proxy;
 use super::servers::Session;
 use crate::store::redis::protocol::ConnectionId;
 
@@ -10,6 +11,7 @@ pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) server: usize,
     pub(super) session: Session,
+    pub(super) proxy: Proxy,
     /// Bytes on their way, in order.
     pub(super) to_server: VecDeque<Vec<u8>>,
     pub(super) to_host: VecDeque<Vec<u8>>,
@@ -34,6 +36,7 @@ impl Connection {
             id,
             server,
             session: Session::default(),
+            proxy: Proxy::default(),
             to_server: VecDeque::new(),
             to_host: VecDeque::new(),
             at_server: Vec::new(),

@@ -61,11 +61,15 @@ pub(super) fn address(server: usize) -> Address {
     Address::Tcp(format!("10.0.0.{server}").into(), 7_000)
 }
 
+fn bulk(text: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
+}
+
+/// The number of the server at an address. A corrupted redirect names one that does not exist.
 pub(super) fn server_at(address: &Address) -> usize {
-    match address {
-        Address::Tcp(host, _) => host.rsplit('.').next().and_then(|last| last.parse().ok()).expect("a server"),
-        Address::Unix(_) => unreachable!("no simulated server has a path"),
-    }
+    let Address::Tcp(host, port) = address else { unreachable!("no simulated server has a path") };
+    let number = host.strip_prefix("10.0.0.").and_then(|last| last.parse().ok());
+    number.filter(|_| *port == 7_000).unwrap_or(usize::MAX)
 }
 
 impl Servers {
@@ -82,6 +86,19 @@ impl Servers {
         let owners: Vec<u8> = (0..SLOTS).map(|slot| (slot * GROUP / SLOTS) as u8).collect();
         let (published, migrating) = (owners.clone(), None);
         Self { layout, servers, owners, published, migrating, primary: 0, epoch: 0, published_primary: (0, 0) }
+    }
+
+    /// Of a number that no server has, a server that is down.
+    pub(super) fn state(&self, server: usize) -> &Server {
+        static GONE: Server = Server {
+            down: true,
+            unreachable_until: 0,
+            paused_until: 0,
+            loading_until: 0,
+            knows_script: false,
+            is_replica: false,
+        };
+        self.servers.get(server).unwrap_or(&GONE)
     }
 
     /// What the nodes and the sentinels say is true again.
@@ -151,7 +168,7 @@ impl Servers {
     ) -> Vec<u8> {
         let asking = std::mem::take(&mut session.asking);
         match &*words[0] {
-            b"PING" => b"+PONG\r\n".to_vec(),
+            b"PING" => bulk(&words[1]),
             b"ASKING" => {
                 session.asking = true;
                 b"+OK\r\n".to_vec()
@@ -192,8 +209,7 @@ impl Servers {
         let falls = call.all_or_nothing && refused.contains(&true);
         let numbers: Vec<usize> =
             refused.iter().enumerate().filter(|(_, refused)| **refused).map(|(index, _)| index + 1).collect();
-        let mut reply = format!("*{}\r\n:{run}\r\n*{}\r\n", 2 + call.requests.len(), numbers.len()).into_bytes();
-        numbers.iter().for_each(|number| reply.extend_from_slice(format!(":{number}\r\n").as_bytes()));
+        let mut reply = format!("*{}\r\n", 1 + call.requests.len()).into_bytes();
         for ((name, effect), refused) in call.requests.iter().zip(refused) {
             if is_replica && *effect != Effect::Read && !call.dry_run {
                 reply.extend_from_slice(b"-READONLY You can't write against a read only replica.\r\n");
@@ -202,6 +218,10 @@ impl Servers {
             ledger.run(run, &call.names[*name], *effect, call.dry_run, !refused && !falls);
             reply.extend_from_slice(b"$0\r\n\r\n");
         }
+        let mut seal = (run as f64).to_le_bytes().to_vec();
+        numbers.iter().for_each(|number| seal.extend_from_slice(&(*number as u32).to_le_bytes()));
+        seal.extend_from_slice(&call.number);
+        reply.extend_from_slice(&bulk(&seal));
         reply
     }
 

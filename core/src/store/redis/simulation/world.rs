@@ -72,6 +72,8 @@ pub(super) struct World {
     sequence: u64,
     /// The host does nothing until then.
     pub(super) busy_until: u64,
+    /// Replies are corrupted until then.
+    pub(super) faulty_proxy_until: u64,
     /// The bounds of the delay of a packet.
     min_delay: u64,
     pub(super) max_delay: u64,
@@ -106,6 +108,7 @@ impl World {
             events: BinaryHeap::new(),
             sequence: 0,
             busy_until: 0,
+            faulty_proxy_until: 0,
             min_delay: 20,
             max_delay,
             wakes_at: None,
@@ -149,7 +152,7 @@ impl World {
         if self.servers.layout != Layout::Single {
             self.close_half_open();
         }
-        (self.busy_until, self.max_delay) = (0, 500);
+        (self.busy_until, self.faulty_proxy_until, self.max_delay) = (0, 0, 500);
         // What is left of the faults ends within this time, but for connections that died silently: calls find out about those.
         for _ in 0..6 {
             self.schedule(self.now + 2_500_000, Event::Call);
@@ -295,7 +298,13 @@ impl World {
     }
 
     /// Sends a reply, in one piece or in several.
-    fn reply(&mut self, index: usize, mut reply: Vec<u8>) {
+    fn reply(&mut self, index: usize, reply: Vec<u8>) {
+        let is_faulty = self.faulty_proxy_until > self.now;
+        let mut reply = self.connections[index].proxy.pass(reply, is_faulty, &mut self.random);
+        self.ledger.tolerates_repeats |= self.connections[index].proxy.is_beyond_notice();
+        if reply.is_empty() {
+            return;
+        }
         let mut pieces = Vec::new();
         while self.random.chance(150) && reply.len() > 1 {
             let at = self.random.between(1, reply.len() as u64 - 1) as usize;

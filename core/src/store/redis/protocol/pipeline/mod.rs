@@ -18,6 +18,7 @@ use super::connection::{ConnectionId, PipelinedConnection};
 use super::effects::{Action, Effects, Returned};
 use super::failure::{self, Failure};
 use super::in_flight::{BatchKind, InFlight, ScriptCall};
+use super::in_step::{self, MAX_SHORT_REPLY};
 use super::pending_call::{Callers, PendingCall};
 use super::redirect::ReplyMeaning;
 use super::server_directory::{Server, Target};
@@ -175,10 +176,11 @@ impl<C: Callers> ServerPipeline<C> {
             connection.replies.received(count);
         }
         while let Some(connection) = self.connection.as_mut().filter(|connection| connection.id == id) {
-            match connection.replies.next() {
+            let max_reply = self.in_flight.front().map_or(MAX_SHORT_REPLY, |sent| sent.max_reply);
+            match connection.replies.next(max_reply) {
                 Ok(Some(reply)) => self.handle_reply(reply, now, effects),
                 Ok(None) => return,
-                Err(_) => self.lose_connection(&failure::malformed(), now, effects),
+                Err(malformed) => self.lose_connection(&failure::malformed(malformed.0), now, effects),
             }
         }
     }
@@ -208,7 +210,7 @@ impl<C: Callers> ServerPipeline<C> {
         for sent in std::mem::take(&mut self.in_flight).into_iter().rev() {
             let BatchKind::Script(batch) = sent.kind else { continue };
             self.note_completed(batch.slot, batch.members.len());
-            if sent.end > connection.sent() {
+            if sent.end > connection.sent() && batch.doubtful.is_none() {
                 self.requeue(batch);
                 continue;
             }
@@ -220,27 +222,49 @@ impl<C: Callers> ServerPipeline<C> {
     }
 
     fn handle_reply(&mut self, reply: Value, now: Instant, effects: &mut Effects<C>) {
-        let Some(answered) = self.in_flight.pop_front() else {
-            // A reply without a command: the connection is out of step.
-            return self.lose_connection(&failure::malformed(), now, effects);
+        let Some(InFlight { kind, begin, end, max_reply }) = self.in_flight.pop_front() else {
+            return self.lose_connection(&failure::out_of_step(), now, effects);
         };
-        let batch = match answered.kind {
-            BatchKind::Script(batch) => batch,
-            BatchKind::Asking => return,
-            BatchKind::Probe => {
-                self.silent_since = None;
-                return;
-            }
+        let in_step = match &kind {
+            BatchKind::Asking => in_step::is_status(&reply),
+            BatchKind::Probe(number) => in_step::is_in_step(&reply, *number),
+            BatchKind::Script(batch) if batch.doubtful.is_some() => in_step::is_in_step(&reply, batch.batch.number()),
+            BatchKind::Script(batch) => matches!(reply, Value::ServerError(_)) || batch.batch.is_answered_by(&reply),
         };
-        let meaning = ReplyMeaning::of(&reply, &self.server, self.options.several);
+        if !in_step {
+            self.in_flight.push_front(InFlight { kind, begin, end, max_reply });
+            return self.lose_connection(&failure::out_of_step(), now, effects);
+        }
+        match kind {
+            BatchKind::Asking => {}
+            // A question that was sent after the probe may have been given up meanwhile: no timer waits for its reply.
+            BatchKind::Probe(_) if self.in_flight.iter().any(InFlight::is_given_up) => self.probe(),
+            BatchKind::Probe(_) => self.silent_since = None,
+            BatchKind::Script(batch) => self.handle_script_reply(batch, reply, effects),
+        }
+    }
+
+    fn handle_script_reply(&mut self, mut batch: ScriptCall<C>, reply: Value, effects: &mut Effects<C>) {
+        let (reply, is_certain) = match batch.doubtful.take() {
+            Some(error) => (error, true),
+            None => (reply, false),
+        };
+        let meaning = ReplyMeaning::of(&reply, &batch.batch, &self.server, self.options.several);
         let unknown = matches!(meaning, ReplyMeaning::UnknownScript) && !batch.in_full;
+        let is_error = matches!(reply, Value::ServerError(_));
+        if is_error && !is_certain && batch.is_awaited() && (unknown || matches!(meaning, ReplyMeaning::NotServed(_))) {
+            batch.doubtful = Some(reply);
+            return self.send_question(batch);
+        }
         if unknown && batch.is_awaited() && self.silent_since.is_none() {
             return self.send_batch(ScriptCall { in_full: true, ..batch });
         }
         self.note_completed(batch.slot, batch.members.len());
         match meaning {
             ReplyMeaning::UnknownScript if unknown => self.requeue(batch),
-            ReplyMeaning::Answer | ReplyMeaning::UnknownScript => give_out(batch, reply, effects),
+            ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::OutOfStep => {
+                give_out(batch, reply, effects);
+            }
             ReplyMeaning::NotServed(obstacle) => {
                 let several = batch.members.len() > 1;
                 for mut call in batch.into_calls() {

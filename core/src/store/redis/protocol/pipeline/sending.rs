@@ -7,6 +7,7 @@ use super::{Callers, PendingCall, ServerPipeline};
 use crate::store::redis::protocol::batching::{MAX_IDLE_QUEUES, MAX_IN_FLIGHT_PER_SERVER, batch_key};
 use crate::store::redis::protocol::connection::ConnectionId;
 use crate::store::redis::protocol::in_flight::{BatchKind, BatchMember, InFlight, ScriptCall};
+use crate::store::redis::protocol::in_step::{self, MAX_SHORT_REPLY};
 use crate::store::redis::script::Batch;
 
 impl<C: Callers> ServerPipeline<C> {
@@ -42,7 +43,7 @@ impl<C: Callers> ServerPipeline<C> {
             let members = vec![BatchMember::new(call.state, call.requests.len(), call.recipient)];
             let (slot, requests) = (call.slot, call.requests.into_vec());
             let batch = Batch::new(Arc::clone(&self.options.prefix), call.time, call.grouping, requests);
-            self.send_batch(ScriptCall { batch, members, slot, in_full: false, asking: true });
+            self.send_batch(ScriptCall { batch, members, slot, in_full: false, asking: true, doubtful: None });
         }
         while self.in_flight.len() < MAX_IN_FLIGHT_PER_SERVER
             && let Some(slot) = self.ready.pop_front()
@@ -85,7 +86,7 @@ impl<C: Callers> ServerPipeline<C> {
             self.ready.push_back(slot);
         }
         let batch = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
-        Some(ScriptCall { batch, members, slot, in_full: false, asking: false })
+        Some(ScriptCall { batch, members, slot, in_full: false, asking: false, doubtful: None })
     }
 
     /// Writes a batch. Its queue has counted it already.
@@ -98,8 +99,24 @@ impl<C: Callers> ServerPipeline<C> {
         batch.batch.write(batch.asking, batch.in_full, connection.out());
         let end = connection.end();
         if batch.asking {
-            self.in_flight.push_back(InFlight { kind: BatchKind::Asking, begin, end });
+            let max_reply = MAX_SHORT_REPLY;
+            self.in_flight.push_back(InFlight { kind: BatchKind::Asking, begin, end, max_reply });
         }
-        self.in_flight.push_back(InFlight { kind: BatchKind::Script(batch), begin, end });
+        let max_reply = batch.batch.max_reply();
+        self.in_flight.push_back(InFlight { kind: BatchKind::Script(batch), begin, end, max_reply });
+    }
+
+    /// Asks whether the connection is in step: the error that a batch got decides whether it is sent again.
+    pub(super) fn send_question(&mut self, batch: ScriptCall<C>) {
+        let number = batch.batch.number();
+        self.write_question(number, BatchKind::Script(batch));
+    }
+
+    pub(super) fn write_question(&mut self, number: u32, kind: BatchKind<C>) {
+        let Some(connection) = &mut self.connection else { return };
+        let begin = connection.end();
+        in_step::write_question(number, connection.out());
+        let end = connection.end();
+        self.in_flight.push_back(InFlight { kind, begin, end, max_reply: MAX_SHORT_REPLY });
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::connecting::{MAX_ATTEMPTS, NEXT_ATTEMPT};
 use super::{Callers, Effects, Obstacle, ServerPipeline};
-use crate::store::redis::protocol::in_flight::{BatchKind, InFlight};
+use crate::store::redis::protocol::in_flight::BatchKind;
 
 impl<C: Callers> ServerPipeline<C> {
     /// Gives up what is late, and finds out when the next call is.
@@ -80,7 +80,7 @@ impl<C: Callers> ServerPipeline<C> {
     }
 
     /// Recalls what was not sent yet, and sends a PING instead: its reply says that the server is there again.
-    fn probe(&mut self) {
+    pub(super) fn probe(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         let sent = connection.sent();
         let at = self.in_flight.iter().position(|batch| batch.begin >= sent).unwrap_or(self.in_flight.len());
@@ -88,13 +88,16 @@ impl<C: Callers> ServerPipeline<C> {
         if let Some(first) = recalled.front() {
             connection.recall(first.begin);
         }
-        let begin = connection.end();
-        redis::cmd("PING").write_packed_command(connection.out());
-        self.in_flight.push_back(InFlight { kind: BatchKind::Probe, begin, end: connection.end() });
+        let number = connection.end() as u32;
+        self.write_question(number, BatchKind::Probe(number));
         for batch in recalled.into_iter().rev() {
-            if let BatchKind::Script(batch) = batch.kind {
-                self.note_completed(batch.slot, batch.members.len());
-                self.requeue(batch);
+            match batch.kind {
+                BatchKind::Script(batch) if batch.doubtful.is_some() && batch.is_awaited() => self.send_question(batch),
+                BatchKind::Script(batch) => {
+                    self.note_completed(batch.slot, batch.members.len());
+                    self.requeue(batch);
+                }
+                BatchKind::Asking | BatchKind::Probe(_) => {}
             }
         }
     }

@@ -45,16 +45,24 @@ if grouping == 4 then
         end
         s = lists and encode(value, format, slots, lists) or pack(format, values(value, 1, slots))
         local answer = pcall_('SET', key, s, 'PX', ttl(ends))
-        reply[i + 2] = answer.err and answer or s
+        reply[i] = answer.err and answer or s
       else
         refused[#refused + 1] = i
-        reply[i + 2] = s
+        reply[i] = s
       end
     end
   end
-  if not unread then
-    -- One text costs the server less than nested lists, each of which it examines for an error or a status.
-    if key_count == 1 and type(reply[3]) == 'string' then return pack('<dB', now, #refused) .. reply[3] end
-    return reply
+  -- One text costs the server less than nested lists, each of which it examines for an error or a status.
+  if not unread and key_count == 1 and type(reply[1]) == 'string' then
+    return pack('<dBc0I4', now, #refused, reply[1], call_number)
   end
 end
+
+-- The reply, once it has the item of each entry.
+local function sealed()
+  local n = #refused
+  local numbers = n > 0 and pack('<' .. string.rep('I4', n), values(refused, 1, n)) or ''
+  reply[#reply + 1] = pack('<d', now) .. numbers .. pack('<I4', call_number)
+  return reply
+end
+if grouping == 4 and not unread then return sealed() end

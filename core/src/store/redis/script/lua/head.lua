@@ -2,17 +2,19 @@
 --
 -- KEYS     For each key that is limited, `stride` keys of one slot: the value; with a stride of 3 also a sliding log's chunks
 --          and the journal.
--- ARGV[1]  '<dBBHH': the time in µs (negative: the server's), the stride, the grouping, the number of instructions, the
---          number of limited keys. The grouping says how the entries of the call depend on each other. 0: not at all.
---          1: one refusal refuses all. 2: as 1, but nothing is written. 3: all are refused. 4: as 0, and fast_path.lua can
---          serve the call.
+-- ARGV[1]  '<dBBHHI4': the time in µs (negative: the server's), the stride, the grouping, the number of instructions, the
+--          number of limited keys, the number of the call. The grouping says how the entries of the call depend on each
+--          other. 0: not at all. 1: one refusal refuses all. 2: as 1, but nothing is written. 3: all are refused. 4: as 0,
+--          and fast_path.lua can serve the call.
 -- ARGV[2]  '' when each key has one entry of instruction 1. Else '<H…', for each key: the number of its entries, then the
 --          instruction of each.
 -- ARGV[3…] The instructions: an operation with the numbers of its policy. See instruction.lua.
--- Reply    {time, refused, item…}. `refused` holds the number of each entry that was refused, or whose hold was not found;
---          where the value does not show which limits refused, they are bits from 2^16 on. The item of an entry is the
---          value after it. A refusal returns the stored value as it is: nothing is encoded. The reply to a single entry
---          of fast_path.lua is one text: '<dB', the time and how many were refused, and the value.
+-- Reply    {item…, seal}. The item of an entry is the value after it. A refusal returns the stored value as it is: nothing
+--          is encoded. The seal is '<dI4…I4': the time; the number of each entry that was refused, or whose hold was not
+--          found; the number of the call. Where the value does not show which limits refused, they are bits from 2^16 on of
+--          the number of the entry. The reply to a single entry of fast_path.lua is one text: '<dB', the time and how many
+--          were refused, the value, and '<I4', the number of the call. The number of the call comes last, so that bytes that
+--          were lost or repeated on the way show in it. docs/adr/0012 has the reasons.
 --
 -- A value is a header, the fields of all limits, in the full form also the moment at which a block ends, and the lists of
 -- the limits. The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
@@ -29,13 +31,13 @@ local pack, unpack_, sub, byte, floor, ceil = struct.pack, struct.unpack, string
 local values, call, pcall_ = unpack, redis.call, redis.pcall
 local MAX = 9007199254740991
 
-local now, stride, grouping, instruction_count, key_count = unpack_('<dBBHH', ARGV[1])
+local now, stride, grouping, instruction_count, key_count, call_number = unpack_('<dBBHHI4', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 local refused = {}
-local reply = { now, refused }
+local reply = {}
 
 -- The TTL of a value, in ms, as text. It ends within half a second after the value does. The keys of one call have few
 -- different ones, so texts are kept.

@@ -53,7 +53,7 @@ local function serve_key(index, entry, n, program, at)
   local value, last, ends, changed = nil, nil, 0, false
   for i = 1, n do
     local instruction = instructions[program and program[at + i] or 1]
-    local slot, operation = entry + i + 2, instruction.operation
+    local slot, operation = entry + i, instruction.operation
     if failure then
       reply[slot] = failure
     elseif operation == CLEAR then
@@ -88,7 +88,7 @@ local function serve_key(index, entry, n, program, at)
   if changed then
     failure = store(key, s, ends)
     if failure then
-      for i = 1, n do reply[entry + i + 2] = failure end
+      for i = 1, n do reply[entry + i] = failure end
     end
   end
 end
@@ -144,7 +144,7 @@ local function serve_together(program)
         if item.instruction.journal > 0 and not dry_run then
           add_to_journal(item.instruction, item.admitted and not all_refused)
         end
-        reply[i + 2] = item_of(item.instruction, s)
+        reply[i] = item_of(item.instruction, s)
       end
     end
   end

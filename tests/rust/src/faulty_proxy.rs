@@ -1,0 +1,193 @@
+//! A proxy at fault: of the replies that pass it, some are repeated, dropped, swapped, cut or have bytes repeated. Or each
+//! reply but the first of a connection is replaced by one without end.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crate::random::Random;
+
+/// Bytes of a reply without end.
+const FLOOD: usize = 500_000_000;
+
+/// See the module. Dropping it ends its connections.
+pub struct FaultyProxy {
+    port: u16,
+    ended: Arc<AtomicBool>,
+    faults: Arc<AtomicU64>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl FaultyProxy {
+    /// A proxy for a server on this machine, which corrupts one reply of so many.
+    ///
+    /// # Panics
+    /// When the machine has no ports left.
+    #[must_use]
+    pub fn to(server: u16, seed: u64, one_in: u64) -> Self {
+        Self::start(server, seed, Fault::Corrupts { one_in })
+    }
+
+    /// A proxy that replaces replies by `begin` and half a gigabyte of numbers.
+    ///
+    /// # Panics
+    /// When the machine has no ports left.
+    #[must_use]
+    pub fn that_floods(server: u16, begin: &'static str) -> Self {
+        Self::start(server, 0, Fault::Floods { begin })
+    }
+
+    fn start(server: u16, seed: u64, fault: Fault) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (ended, faults) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (is_over, counted) = (Arc::clone(&ended), Arc::clone(&faults));
+        let accept = move || {
+            for (number, client) in (0..).zip(listener.incoming()) {
+                let Ok(client) = client else { continue };
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let random = Random::new(seed ^ number << 32);
+                let counted = Arc::clone(&counted);
+                std::thread::spawn(move || {
+                    relay(&client, &server, Corruption { random, fault, held: None, passed: 0, counted })
+                });
+            }
+        };
+        Self { port, ended, faults, listener: Some(std::thread::spawn(accept)) }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many replies it corrupted.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for FaultyProxy {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        // The listener looks at the flag when a connection comes.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+        if let Some(listener) = self.listener.take() {
+            drop(listener.join());
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    /// One reply of so many.
+    Corrupts {
+        one_in: u64,
+    },
+    Floods {
+        begin: &'static str,
+    },
+}
+
+struct Corruption {
+    random: Random,
+    fault: Fault,
+    passed: u64,
+    /// A reply that the next one overtakes.
+    held: Option<Vec<u8>>,
+    counted: Arc<AtomicU64>,
+}
+
+impl Corruption {
+    /// What passes instead of a reply, and whether the connection goes on.
+    fn pass(&mut self, reply: &[u8]) -> (Vec<u8>, bool) {
+        let mut ends = false;
+        let mut passed = reply.to_vec();
+        self.passed += 1;
+        let one_in = match self.fault {
+            Fault::Corrupts { one_in } => one_in,
+            Fault::Floods { .. } if self.passed == 1 => return (passed, true),
+            Fault::Floods { begin } => {
+                self.counted.fetch_add(1, Ordering::Relaxed);
+                return (begin.as_bytes().to_vec(), false);
+            }
+        };
+        if self.random.one_in(one_in) {
+            self.counted.fetch_add(1, Ordering::Relaxed);
+            let from = self.random.below(reply.len() as u64) as usize;
+            let to = from + 1 + self.random.below((reply.len() - from) as u64) as usize;
+            match self.random.below(6) {
+                0 => passed = reply.repeat(2),
+                1 => passed.clear(),
+                2 if self.held.is_none() => {
+                    self.held = Some(passed);
+                    return (Vec::new(), true);
+                }
+                3 => passed = [&reply[..to], &reply[from..]].concat(),
+                4 => passed = [&reply[..from], &reply[to..]].concat(),
+                _ => (passed, ends) = (reply[..from].to_vec(), true),
+            }
+        }
+        if let Some(held) = self.held.take() {
+            passed.extend_from_slice(&held);
+        }
+        (passed, !ends)
+    }
+}
+
+fn relay(client: &TcpStream, server: &TcpStream, mut corruption: Corruption) {
+    drop(client.set_nodelay(true));
+    drop(server.set_nodelay(true));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(std::io::copy(&mut &*client, &mut &*server));
+            drop(server.shutdown(Shutdown::Both));
+        });
+        let (mut buffer, mut read) = (Vec::new(), vec![0; 65_536]);
+        let mut goes_on = true;
+        while goes_on && let Ok(count @ 1..) = (&mut &*server).read(&mut read) {
+            buffer.extend_from_slice(&read[..count]);
+            let (mut out, mut at) = (Vec::new(), 0);
+            while goes_on && let Some(length) = reply_length(&buffer[at..]) {
+                let (passed, more) = corruption.pass(&buffer[at..at + length]);
+                out.extend_from_slice(&passed);
+                (at, goes_on) = (at + length, more);
+            }
+            buffer.drain(..at);
+            goes_on &= (&mut &*client).write_all(&out).is_ok();
+        }
+        if matches!(corruption.fault, Fault::Floods { .. }) {
+            let numbers = b":1\r\n".repeat(16_384);
+            let mut left = FLOOD / numbers.len();
+            while left > 0 && (&mut &*client).write_all(&numbers).is_ok() {
+                left -= 1;
+            }
+        }
+        drop(client.shutdown(Shutdown::Both));
+        drop(server.shutdown(Shutdown::Both));
+    });
+}
+
+/// The length of the reply at the front, if all of it is there.
+fn reply_length(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let number = || std::str::from_utf8(&bytes[1..line]).ok()?.parse::<i64>().ok();
+    let mut at = line + 2;
+    match bytes[0] {
+        b'$' => at += usize::try_from(number()?).map_or(0, |length| length + 2),
+        b'*' => {
+            for _ in 0..number()? {
+                at += reply_length(bytes.get(at..)?)?;
+            }
+        }
+        _ => {}
+    }
+    (at <= bytes.len()).then_some(at)
+}
