@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::redis::script::{Batch, Grouping, Request};
-use crate::store::request::{Answer, Entry, Operation};
+use crate::store::request::{Answer, Entry, Operation, States};
 use crate::store::url::MemoryBounds;
 
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
@@ -90,6 +90,7 @@ pub struct BenchSnapshots {
     plan: Arc<Plan>,
     clock: SteadyClock,
     answer: Answer,
+    states: States,
 }
 
 impl BenchSnapshots {
@@ -97,15 +98,19 @@ impl BenchSnapshots {
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
         let (plan, clock) = (plan_of(policy), SteadyClock::default());
-        let answer =
-            memory(1).ask(&Entry { plan: &plan, key: "", operation: CHECK }, CallContext::at(Some(clock.micros())));
-        Self { snapshots: UsageSnapshots::default(), plan, clock, answer: answer.unwrap_or_default() }
+        let (memory, now) = (memory(1), clock.micros());
+        let entry = Entry { plan: &plan, key: "", operation: CHECK };
+        let answer = memory.ask(&entry, CallContext::at(Some(now))).unwrap_or_default();
+        let states = memory.states(&entry, now);
+        Self { snapshots: UsageSnapshots::default(), plan, clock, answer, states }
     }
 
     /// Takes over the usage that an answer about a key shows.
     pub fn observe(&mut self, key: &str) {
         self.answer.now += 1;
         let entry = Entry { plan: &self.plan, key, operation: CHECK };
-        self.snapshots.observe(&entry, &self.answer, self.clock.micros(), 0);
+        // A reply is read into new states.
+        let states = Box::new(self.states.clone());
+        self.snapshots.observe(&entry, &self.answer, *states, self.clock.micros(), 0);
     }
 }

@@ -57,6 +57,10 @@ impl Rule {
         if state.used > 0 && index <= state.index { *state } else { State { index, used: 0 } }
     }
 
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        self.state_at(state, now).used
+    }
+
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.state_at(state, now).used + cost <= self.count

@@ -46,6 +46,10 @@ impl Rule {
         (expired_holds, state.total - expired_units)
     }
 
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        self.count_live(state, now).1
+    }
+
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.count_live(state, now).1 + cost <= self.count
     }

@@ -26,7 +26,7 @@ pub(crate) struct State {
 
 impl Rule {
     #[inline]
-    fn used(&self, state: &State, now: u64) -> u64 {
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
         if now < state.opened + self.period { state.used } else { 0 }
     }
 

@@ -112,15 +112,8 @@ impl Meter {
         State { since, units: state.units - units, fraction }
     }
 
-    /// The state at `at` of a meter that is empty at `ends`.
-    pub(crate) fn state_ending_at(&self, ends: u64, at: u64) -> State {
-        let (micros, units) = (u128::from(self.interval_micros), u128::from(self.interval_units));
-        let left = u128::from(ends.saturating_sub(at));
-        // The fewest units that take so long, to the microsecond.
-        let held = if left == 0 { 0 } else { ((left - 1) * units / micros + 1).min(u128::from(self.max_units)) };
-        let drains_in = held * micros / units;
-        // A `since` of 0 would be a bucket never seen.
-        State { since: ends.saturating_sub(drains_in as u64).max(1), units: held as u64, fraction: 0 }
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        self.state_at(state, now).units
     }
 
     #[inline]

@@ -9,12 +9,12 @@
 //! `now` and the moment that it stored last.
 
 mod calendar_window;
+mod compaction;
 mod concurrency;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket;
 mod meter;
-mod observed;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -23,7 +23,6 @@ mod token_bucket;
 pub(crate) use calendar_window::Grid;
 pub(crate) use concurrency::{HoldId, StoredHold};
 pub(crate) use meter::Meter;
-pub(crate) use observed::Observed;
 
 use crate::allocation::allocated;
 
@@ -268,6 +267,11 @@ impl Rule {
             (Self::LeakyBucket(rule), State::LeakyBucket(state)) => rule.view_with_delay(state, now, cost, charged),
             (rule, state) => dispatch!(rule, state, |rule, state| rule.view(state, now, cost)),
         }
+    }
+
+    /// Units that count at `now`, also beyond the limit.
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        dispatch!(self, state, |rule, state| rule.used(state, now))
     }
 
     /// The most units that are ever admitted at once.

@@ -46,6 +46,10 @@ impl Rule {
         weighted as u64 + state.current
     }
 
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        self.estimate(&self.state_at(state, now))
+    }
+
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.estimate(&self.state_at(state, now)) + cost <= self.count
@@ -75,16 +79,6 @@ impl Rule {
         let left = ((u128::from(most) + 1) * u128::from(self.period) - 1) / u128::from(counted);
         // `counted > most` keeps `left` within the period.
         start + self.period - left as u64
-    }
-
-    /// The most that the previous window can have counted when the estimate at `at` is `used` and falls to 0 at `ends`.
-    /// `None` when that is later than the end of this window: then the units were counted in this window.
-    pub(crate) fn largest_previous(&self, used: u64, at: u64, ends: u64) -> Option<u64> {
-        let left = self.period - at % self.period;
-        let rest = (at + left).checked_sub(ends)?;
-        let weight = (u128::from(used) + 1) * u128::from(self.period);
-        let by_weight = u64::try_from(weight.div_ceil(u128::from(left)) - 1).ok()?;
-        Some((self.period - 1).checked_div(rest).map_or(by_weight, |by_end| by_end.clamp(used, by_weight)))
     }
 
     #[inline]

@@ -54,6 +54,10 @@ impl Rule {
         (expired, if expired == 0 { state.base } else { state.entries[expired - 1].1 })
     }
 
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        between(self.expired(state, now).1, state.total())
+    }
+
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         between(self.expired(state, now).1, state.total()) + cost <= self.count
@@ -96,6 +100,21 @@ impl Rule {
             }
         }
         *state = State::default();
+    }
+
+    /// A log of which only this is known: the units used, that a check of `cost` is admitted at `release`, and when the
+    /// newest units leave. Units leave it no earlier than they leave the log itself.
+    pub(crate) fn state_of_summary(&self, used: u64, cost: u64, release: u64, ends: u64) -> State {
+        let mut state = State::default();
+        // Units that have left the log at `release`: the check then fits, and earlier it does not.
+        let leaving = if cost <= self.count { (used + cost).saturating_sub(self.count) } else { 0 };
+        if leaving > 0 && leaving < used && (self.period..ends).contains(&release) {
+            state.entries.push_back((release - self.period, leaving));
+        }
+        if used > 0 {
+            state.entries.push_back((ends.saturating_sub(self.period), used));
+        }
+        state
     }
 
     #[inline]

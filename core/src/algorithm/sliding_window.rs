@@ -59,6 +59,10 @@ impl Rule {
         (state.older.len(), used)
     }
 
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        self.count_live(state, now.max(state.touched)).1
+    }
+
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         let now = now.max(state.touched);

@@ -63,6 +63,10 @@ impl Rule {
         unstarted
     }
 
+    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+        self.meter.used(&self.started(state, now), now)
+    }
+
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.meter.admits(&self.started(state, now), now, cost)

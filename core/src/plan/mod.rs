@@ -1,5 +1,6 @@
 //! A policy made ready to be applied: its rules, and the layout of its stored value.
 
+mod conversion;
 mod layout;
 mod reply_bound;
 mod rule;

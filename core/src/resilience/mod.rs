@@ -83,6 +83,9 @@ impl Layers {
     /// Settles a check that a fallback answered.
     pub(crate) fn settle(&self, entry: &Entry<'_>, now: Option<u64>) {
         self.fallback.settle(entry, now);
+        if let Some(deny_cache) = &self.deny_cache {
+            deny_cache.invalidate(entry);
+        }
     }
 
     pub(crate) fn set_rollout(&self, percent: f64) -> Result<()> {

@@ -144,9 +144,11 @@ pub(crate) struct Answer {
     pub(crate) source: Source,
     /// Denied because the store failed, not because a limit refused.
     pub(crate) unavailable: bool,
+    /// May be older than an earlier answer: a replica may have given it.
+    pub(crate) may_be_old: bool,
     /// For how many microseconds the denial may be repeated without asking again.
     pub(crate) denied_for: u32,
-    /// Of a denial that may be repeated: the states it was read from.
+    /// What is stored after the call, of an answer of a shared store. The layers take it; no Decision keeps it.
     pub(crate) states: Option<Box<States>>,
     #[expect(clippy::box_collection, reason = "nearly always absent: 8 bytes instead of 24 in every answer")]
     pub(crate) attempts: Option<Box<Vec<Attempt>>>,

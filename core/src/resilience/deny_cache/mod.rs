@@ -149,7 +149,7 @@ impl DenyCache {
     }
 
     /// Drops the denials of a key whose usage is being changed, or was.
-    fn invalidate(&self, entry: &Entry<'_>) {
+    pub(super) fn invalidate(&self, entry: &Entry<'_>) {
         self.with(|table| {
             let key = TableKeyRef::of(entry.key);
             let hash = table.hash(entry.plan, key);

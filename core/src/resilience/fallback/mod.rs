@@ -16,7 +16,7 @@ use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::OnStoreError;
 use crate::store::call_context::CallContext;
-use crate::store::request::{Answer, Entry, Operation, Source};
+use crate::store::request::{Answer, Entry, Operation, Source, States};
 use process_usage::ProcessUsage;
 #[cfg(feature = "bench")]
 pub(crate) use usage_snapshots::UsageSnapshots;
@@ -68,6 +68,17 @@ impl Fallback {
     #[inline]
     fn now(&self, given: Option<u64>) -> u64 {
         given.unwrap_or_else(|| self.clock.micros())
+    }
+
+    /// Takes the states out of an answer of the store; `None` when they are of no use here. A denial that the deny cache may
+    /// repeat keeps its own.
+    #[inline]
+    fn take_states(&self, entry: &Entry<'_>, answer: &mut Answer) -> Option<States> {
+        let states = answer.states.take()?;
+        if !answer.applied && matches!(entry.operation, Operation::Check { .. }) && entry.plan.repeats_denials() {
+            answer.states = Some(states.clone());
+        }
+        (self.choice(entry.plan) == OnStoreError::Local).then_some(*states)
     }
 
     #[cold]
@@ -175,11 +186,11 @@ impl Layer for Fallback {
     #[inline]
     fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
         let result = match result {
-            Ok(answer) => {
-                if self.choice(entry.plan) == OnStoreError::Local {
+            Ok(mut answer) => {
+                if let Some(states) = self.take_states(entry, &mut answer) {
                     self.with_usage(|usage| {
                         let at = self.now(now);
-                        usage.observe(entry, &answer, at);
+                        usage.observe(entry, &answer, states, at);
                         // A time that is given may run backwards.
                         if now.is_none() {
                             usage.sweep_if_due(at);
@@ -207,11 +218,11 @@ impl Layer for Fallback {
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
         match result {
-            Ok(answers) => {
+            Ok(mut answers) => {
                 let now = self.now(now);
-                for (entry, answer) in entries.iter().zip(&answers) {
-                    if self.choice(entry.plan) == OnStoreError::Local {
-                        self.with_usage(|usage| usage.observe_usage(entry, answer, now));
+                for (entry, answer) in entries.iter().zip(&mut answers) {
+                    if let Some(states) = self.take_states(entry, answer) {
+                        self.with_usage(|usage| usage.observe_usage(entry, answer, states, now));
                     }
                 }
                 Ok(answers)

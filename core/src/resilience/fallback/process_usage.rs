@@ -8,18 +8,15 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::outage_usage::OutageUsage;
-use super::usage_snapshots::UsageSnapshots;
+use super::usage_snapshots::{ResumedUsage, STORE, UsageSnapshots};
 use crate::algorithm::{HoldId, Rule};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::ForgottenDenials;
-use crate::store::request::{Answer, Entry, Operation, Source};
+use crate::store::request::{Answer, Entry, Operation, Source, States};
 use crate::table_key::{TableKey, TableKeyRef};
-
-/// Stands for the store among the numbers of outages.
-const STORE: u64 = 0;
 
 /// See the module.
 pub(super) struct ProcessUsage {
@@ -35,6 +32,12 @@ struct StoreHold {
     identity: u128,
     key: TableKey,
     units: u64,
+}
+
+impl StoreHold {
+    fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+        self.identity == plan.identity && self.key == key
+    }
 }
 
 impl ProcessUsage {
@@ -53,23 +56,30 @@ impl ProcessUsage {
     }
 
     fn enforce_in(&self, outage: &OutageUsage, entry: &Entry<'_>, now: u64) -> Answer {
-        self.seed(outage, entry, now);
-        let mut answer = immediate(outage.memory.ask(entry, CallContext::at(Some(now))));
+        let store_time = self.begin(outage, entry, now);
+        let mut answer = immediate(outage.memory.ask(entry, CallContext::at(Some(store_time))));
         answer.source = Source::Fallback;
-        self.snapshots.observe(entry, &answer, now, outage.outage);
+        self.keep(outage, entry, &answer, now);
         answer
     }
 
     /// Decides entries together.
     pub(super) fn enforce_all(&self, entries: &[Entry<'_>], now: u64) -> Vec<Answer> {
         let outage = self.outage.load();
-        entries.iter().for_each(|entry| self.seed(&outage, entry, now));
-        let mut answers = outage.memory.ask_all(entries, CallContext::at(Some(now))).unwrap_or_default();
+        // They are decided at one moment, by the clock that is behind: nothing ends too early.
+        let store_time = entries.iter().map(|entry| self.begin(&outage, entry, now)).min().unwrap_or(now);
+        let mut answers = outage.memory.ask_all(entries, CallContext::at(Some(store_time))).unwrap_or_default();
         for (entry, answer) in entries.iter().zip(&mut answers) {
             answer.source = Source::Fallback;
-            self.snapshots.observe(entry, answer, now, outage.outage);
+            self.keep(&outage, entry, answer, now);
         }
         answers
+    }
+
+    /// Remembers the usage for an outage that may follow before the store has answered.
+    fn keep(&self, outage: &OutageUsage, entry: &Entry<'_>, answer: &Answer, now: u64) {
+        let states = outage.memory.states(entry, answer.now);
+        self.snapshots.observe(entry, answer, states, now, outage.outage);
     }
 
     /// Charges or refunds a key that is enforced in this outage; of any other the usage is not in force any more.
@@ -80,12 +90,16 @@ impl ProcessUsage {
         }
     }
 
-    fn seed(&self, outage: &OutageUsage, entry: &Entry<'_>, now: u64) {
+    /// Called before a key is enforced; returns the time of its store.
+    fn begin(&self, outage: &OutageUsage, entry: &Entry<'_>, now: u64) -> u64 {
         outage.mark_used();
-        let holds = self.holds(entry);
-        self.snapshots.begin_enforcing(entry, now, outage.outage, &holds, |resumed| {
-            outage.memory.put(entry, resumed.states, resumed.blocked_until, now);
-        });
+        let holds = || self.holds(entry);
+        self.snapshots.begin_enforcing(entry, now, outage.outage, holds, |resumed| {
+            // The states are those of an older version of the policy, maybe: the memory reads them as the store would.
+            let ResumedUsage { plan, states, blocked_until, now } = resumed;
+            let stored = Entry { plan, key: entry.key, operation: Operation::Peek { cost: 1 } };
+            outage.memory.put(&stored, states, blocked_until, now);
+        })
     }
 
     /// The store is back and decides again: the usage of the outage remains only as snapshots.
@@ -96,17 +110,24 @@ impl ProcessUsage {
         }
     }
 
-    /// Learns from an answer of the store.
+    /// Learns from an answer of the store. `states` is what is stored after it.
     #[inline]
-    pub(super) fn observe(&self, entry: &Entry<'_>, answer: &Answer, now: u64) {
-        self.observe_usage(entry, answer, now);
-        if let Operation::Check { cost: units, hold, .. } = entry.operation
-            && hold != 0
-            && answer.applied
-            && has_concurrency(entry.plan)
-        {
-            let held = StoreHold { identity: entry.plan.identity, key: TableKey::of(entry.key), units };
-            self.holds.lock().insert(hold, held);
+    pub(super) fn observe(&self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64) {
+        self.observe_usage(entry, answer, states, now);
+        match entry.operation {
+            Operation::Check { cost: units, hold, .. } if hold != 0 && has_concurrency(entry.plan) => {
+                if answer.applied {
+                    let held = StoreHold { identity: entry.plan.identity, key: TableKey::of(entry.key), units };
+                    self.holds.lock().insert(hold, held);
+                }
+            }
+            // The store does not have it any more.
+            Operation::Renew { hold } if !answer.applied => self.forget_hold(hold),
+            Operation::Clear if has_concurrency(entry.plan) => {
+                let key = TableKeyRef::of(entry.key);
+                self.holds.lock().retain(|_, held| !held.is_of(entry.plan, key));
+            }
+            _ => {}
         }
     }
 
@@ -117,8 +138,8 @@ impl ProcessUsage {
 
     /// The same for an operation that takes no hold.
     #[inline]
-    pub(super) fn observe_usage(&self, entry: &Entry<'_>, answer: &Answer, now: u64) {
-        self.snapshots.observe(entry, answer, now, STORE);
+    pub(super) fn observe_usage(&self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64) {
+        self.snapshots.observe(entry, answer, states, now, STORE);
     }
 
     pub(super) fn forget_hold(&self, hold: HoldId) {
@@ -132,8 +153,7 @@ impl ProcessUsage {
         }
         let holds = self.holds.lock();
         let key = TableKeyRef::of(entry.key);
-        let is_of = |held: &&StoreHold| held.identity == entry.plan.identity && held.key == key;
-        holds.iter().filter(|(_, held)| is_of(held)).map(|(id, held)| (*id, held.units)).collect()
+        holds.iter().filter(|(_, held)| held.is_of(entry.plan, key)).map(|(id, held)| (*id, held.units)).collect()
     }
 }
 

@@ -1,136 +1,89 @@
-//! The last known usage of keys, from which this process goes on when the store is lost.
-//!
-//! All times are of this process: a moment of the store is shifted by the difference between the two clocks when the answer
-//! was received.
+//! The last known usage of keys, from which this process goes on when the store is lost: what was stored, as the store keeps
+//! it, and how far the clock of the store is ahead of this process's. A key goes on in the time of its store, so that windows
+//! end when they would have ended there.
+
+mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use smallvec::SmallVec;
-
-use crate::algorithm::{HoldId, Observed, Rule};
-use crate::allocation::spilled;
-use crate::hash_slab::Hashed;
+use crate::algorithm::{HoldId, Rule};
 use crate::plan::Plan;
-use crate::resilience::key_table::{KeyEntry, KeyTable};
+use crate::resilience::key_table::KeyTable;
 use crate::store::request::{Answer, Entry, States};
-use crate::table_key::{TableKey, TableKeyRef};
+use crate::table_key::TableKeyRef;
+use snapshot::Snapshot;
 
-/// For each limit the units used, and when the last of them is over.
-type Used = SmallVec<[(u64, u64); 1]>;
+/// Stands for the store among the numbers of outages.
+pub(super) const STORE: u64 = 0;
+/// How far, in microseconds, the clock of the store that was noted last may be off: keys without a snapshot use it.
+const CLOCK_TOLERANCE: i64 = 1_000_000;
 
-/// The last known usage of one policy and key.
-struct Snapshot {
-    key: TableKey,
-    hash: u64,
-    heap_bytes: u32,
-    /// The version of the policy that it was observed with.
-    plan: Arc<Plan>,
-    /// When it was observed.
-    at: u64,
-    used: Used,
-    blocked_until: u64,
-    /// The outage that enforces the key locally; 0 when the last answer came from the store.
-    outage: u64,
-}
-
-impl Snapshot {
-    fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
-        self.plan.identity == plan.identity && self.key == key
-    }
-
-    /// With what it has allocated measured.
-    fn measured(mut self) -> Self {
-        self.measure();
-        self
-    }
-
-    fn measure(&mut self) {
-        let heap_bytes = self.key.heap_bytes() + spilled(&self.used) + Plan::share(&self.plan);
-        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
-    }
-}
-
-impl Hashed for Snapshot {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
-impl KeyEntry for Snapshot {
-    #[inline]
-    fn heap_bytes(&self) -> usize {
-        self.heap_bytes as usize
-    }
-
-    fn until(&self) -> u64 {
-        self.used.iter().fold(self.blocked_until, |until, (_, ends)| until.max(*ends)) + self.plan.grace
-    }
-}
-
-/// A snapshot as the states of a policy.
-pub(super) struct ResumedStates {
+/// What a key goes on from.
+pub(super) struct ResumedUsage<'a> {
+    /// The version of the policy that has stored the states.
+    pub(super) plan: &'a Arc<Plan>,
     pub(super) states: States,
+    /// In the store's time, as `now`.
     pub(super) blocked_until: u64,
+    pub(super) now: u64,
 }
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct UsageSnapshots {
     table: KeyTable<Snapshot>,
+    /// How far the clock of the store is ahead, for keys without a snapshot.
+    ahead: AtomicI64,
 }
 
 impl UsageSnapshots {
     /// Takes over the usage that an answer shows. `now` is the time of this process; `outage` is the outage that enforced it,
     /// 0 for an answer of the store.
     #[inline]
-    pub(crate) fn observe(&self, entry: &Entry<'_>, answer: &Answer, now: u64, outage: u64) {
-        if answer.views.is_empty() {
-            return;
+    pub(crate) fn observe(&self, entry: &Entry<'_>, answer: &Answer, mut states: States, now: u64, outage: u64) {
+        for state in &mut states {
+            if let Some(smaller) = Rule::bounded(state) {
+                *state = smaller;
+            }
         }
-        let shifted = |moment: u64| moment.saturating_add(now).saturating_sub(answer.now);
-        let blocked_until = if answer.blocked_until > answer.now { shifted(answer.blocked_until) } else { 0 };
-        let rules = entry.plan.rules.iter().zip(answer.views.iter());
-        let used = rules.map(|(rule, view)| (rule.capacity().saturating_sub(view.remaining), shifted(view.resets_at)));
         let key = TableKeyRef::of(entry.key);
         let hash = self.table.hash(entry.plan, key);
         let mut shard = self.table.shard(hash);
         match shard.find(hash, |snapshot| snapshot.is_of(entry.plan, key)) {
-            Some(index) => shard.change(index, |snapshot| {
-                // Answers may overtake each other, and the answer of a replica may be old.
-                if now < snapshot.at && outage == snapshot.outage {
-                    return;
-                }
-                snapshot.used.clear();
-                snapshot.used.extend(used);
-                (snapshot.at, snapshot.blocked_until, snapshot.outage) = (now, blocked_until, outage);
-                if !Arc::ptr_eq(&snapshot.plan, entry.plan) {
-                    snapshot.plan = Arc::clone(entry.plan);
-                    snapshot.measure();
-                }
-            }),
+            Some(index) => shard.change(index, |snapshot| snapshot.update(entry, answer, states, now, outage)),
             None => {
-                let used: Used = used.collect();
-                let unused = used.iter().all(|(_, ends)| *ends <= now) && blocked_until == 0;
-                if unused && outage == 0 && entry.plan.grace == 0 {
+                let snapshot = Snapshot::new(entry.plan, key.into(), hash, answer, states, now, outage);
+                if snapshot.is_unused(now) && outage == STORE && entry.plan.grace == 0 {
                     return;
                 }
-                let (key, plan) = (key.into(), Arc::clone(entry.plan));
-                let snapshot = Snapshot { key, hash, heap_bytes: 0, plan, at: now, used, blocked_until, outage };
-                shard.insert(snapshot.measured(), now);
+                self.note_clock(snapshot.ahead);
+                shard.insert(snapshot, now);
             }
         }
     }
 
-    /// Called before a key is enforced locally. The first time in an outage `seed` receives the states to go on from; no
-    /// other thread reaches the key meanwhile.
-    pub(super) fn begin_enforcing(
+    /// Keeps the least of the differences that are noted, within the tolerance: then no window ends too early.
+    fn note_clock(&self, ahead: i64) {
+        let noted = self.ahead.load(Ordering::Relaxed);
+        if ahead < noted || ahead > noted + CLOCK_TOLERANCE {
+            self.ahead.store(ahead, Ordering::Relaxed);
+        }
+    }
+
+    /// Called before a key is enforced locally; returns the time of the key's store. The first time in an outage `seed`
+    /// receives what to go on from; no other thread reaches the key meanwhile. `holds` gives the ids and units of the holds
+    /// that this process has, in case that the key has no snapshot any more.
+    pub(super) fn begin_enforcing<H: AsRef<[(HoldId, u64)]>>(
         &self,
         entry: &Entry<'_>,
         now: u64,
         outage: u64,
-        holds: &[(HoldId, u64)],
-        seed: impl FnOnce(ResumedStates),
-    ) {
+        holds: impl FnOnce() -> H,
+        seed: impl FnOnce(ResumedUsage<'_>),
+    ) -> u64 {
         let key = TableKeyRef::of(entry.key);
         let hash = self.table.hash(entry.plan, key);
         let mut shard = self.table.shard(hash);
@@ -138,17 +91,26 @@ impl UsageSnapshots {
             Some(index) => shard.change(index, |snapshot| {
                 if snapshot.outage != outage {
                     snapshot.outage = outage;
-                    seed(snapshot.resumed(entry.plan, now, holds));
+                    seed(snapshot.resumed(now));
                 }
+                snapshot.store_time(now)
             }),
             None => {
-                let (key, plan, used) = (key.into(), Arc::clone(entry.plan), Used::new());
-                let snapshot = Snapshot { key, hash, heap_bytes: 0, plan, at: now, used, blocked_until: 0, outage };
-                // The snapshot may have been dropped while the holds are still known.
-                if !holds.is_empty() {
-                    seed(snapshot.resumed(entry.plan, now, holds));
+                let store_time = now.saturating_add_signed(self.ahead.load(Ordering::Relaxed));
+                let answer = Answer { now: store_time, ..Answer::default() };
+                let mut states: States = entry.plan.rules.iter().map(Rule::fresh).collect();
+                let holds = holds();
+                for (rule, state) in entry.plan.rules.iter().zip(&mut states) {
+                    if matches!(rule, Rule::Concurrency(_)) {
+                        holds.as_ref().iter().for_each(|(id, units)| rule.charge(state, store_time, *units, *id));
+                    }
                 }
-                shard.insert(snapshot.measured(), now);
+                let snapshot = Snapshot::new(entry.plan, key.into(), hash, &answer, states, now, outage);
+                if !holds.as_ref().is_empty() {
+                    seed(snapshot.resumed(now));
+                }
+                shard.insert(snapshot, now);
+                store_time
             }
         }
     }
@@ -164,58 +126,7 @@ impl UsageSnapshots {
         let key = TableKeyRef::of(entry.key);
         let hash = self.table.hash(entry.plan, key);
         let shard = self.table.shard(hash);
-        shard
-            .find(hash, |snapshot| snapshot.is_of(entry.plan, key))
-            .is_some_and(|index| shard.get(index).outage == outage)
-    }
-}
-
-impl Snapshot {
-    fn resumed(&self, plan: &Arc<Plan>, now: u64, holds: &[(HoldId, u64)]) -> ResumedStates {
-        let same = Arc::ptr_eq(&self.plan, plan);
-        let mut old: SmallVec<[Option<&(u64, u64)>; 2]> = self.used.iter().map(Some).collect();
-        let rules = plan.rules.iter().zip(plan.policy.limits()).enumerate();
-        let states = rules.map(|(index, (rule, limit))| {
-            // Of another version of the policy: usage carries over to each limit of the same algorithm and period.
-            let like = |index: &usize| {
-                let other = &self.plan.policy.limits()[*index];
-                old[*index].is_some()
-                    && (other.algorithm(), other.period().micros()) == (limit.algorithm(), limit.period().micros())
-            };
-            let from = if same { Some(index) } else { (0..old.len()).find(like) };
-            match from.and_then(|index| old.get_mut(index)).and_then(Option::take) {
-                Some(&(used, ends)) => rule.state_from(Observed { used, at: self.at, ends }, now, holds),
-                None => match rule {
-                    Rule::Concurrency(_) => rule.state_from(Observed { used: 0, at: self.at, ends: 0 }, now, holds),
-                    rule => rule.fresh(),
-                },
-            }
-        });
-        ResumedStates { states: states.collect(), blocked_until: self.blocked_until }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan_cache::plan_of;
-    use crate::policy::Policy;
-    use crate::resilience::key_table::TableShard;
-    use crate::store::request::Operation;
-
-    #[test]
-    fn the_snapshots_stay_within_their_capacity_under_a_flood_of_keys() {
-        let snapshots = UsageSnapshots::default();
-        let plan = plan_of(&Policy::parse("5/hour").expect("a policy"));
-        let rule = &plan.rules[0];
-        for number in 0..300_000_u64 {
-            let key = format!("key {number}");
-            let entry = Entry { plan: &plan, key: &key, operation: Operation::Peek { cost: 1 } };
-            let mut state = rule.fresh();
-            rule.charge(&mut state, number + 1, 1, 0);
-            let views = std::iter::once(rule.view(&state, number + 1, 1, 0)).collect();
-            snapshots.observe(&entry, &Answer { now: number + 1, views, ..Answer::default() }, number + 1, 0);
-        }
-        assert_eq!(snapshots.table.sum(TableShard::len), 65_536);
+        let found = shard.find(hash, |snapshot| snapshot.is_of(entry.plan, key));
+        found.is_some_and(|index| shard.get(index).outage == outage)
     }
 }

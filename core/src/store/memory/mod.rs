@@ -25,6 +25,7 @@ use super::call_context::CallContext;
 use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, States};
+use crate::algorithm::Rule;
 use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::one_or_many::OneOrMany;
@@ -204,7 +205,19 @@ impl Memory {
         answer
     }
 
-    /// Stores states that are known from elsewhere, in place of what is stored.
+    /// What is stored of a key, as this version of its policy reads it, bounded in size.
+    pub(crate) fn states(&self, entry: &Entry<'_>, now: u64) -> States {
+        let key = TableKeyRef::of(entry.key);
+        let hash = self.hash(entry.plan, key);
+        let mut shard = self.shards[self.shard_of(hash)].lock();
+        match shard.find(hash, entry.plan, key) {
+            Some(index) => shard.change(index, |usage| usage.bounded_states(entry.plan, now)),
+            None => entry.plan.rules.iter().map(Rule::fresh).collect(),
+        }
+    }
+
+    /// Stores states that are known from elsewhere, in place of what is stored. The time is that of the key: other keys may
+    /// have another clock, so nothing is swept by it.
     pub(crate) fn put(&self, entry: &Entry<'_>, states: States, blocked_until: u64, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
@@ -217,7 +230,7 @@ impl Memory {
             shard.remove(index);
         }
         if usage.is_live(now) {
-            shard.insert(usage, now, self.shard_capacity, SWEPT);
+            shard.insert(usage, now, self.shard_capacity, 0);
         }
         self.keep_within_budget(&mut shard, now, hash);
     }

@@ -74,9 +74,13 @@ impl Redis {
         if self.directory.has_slots() { protocol::hash_slot(request.redis_key.as_bytes()) } else { 0 }
     }
 
+    /// Whether a replica may serve an operation.
+    fn may_read_replica(&self, operation: &Operation) -> bool {
+        matches!(operation, Operation::Peek { .. }) && self.directory.reads_replicas()
+    }
+
     fn call_state(&self, operation: &Operation, deadline: Instant) -> CallState {
-        let may_read_replica = self.directory.reads_replicas() && matches!(operation, Operation::Peek { .. });
-        CallState::new(deadline, may_read_replica)
+        CallState::new(deadline, self.may_read_replica(operation))
     }
 
     /// When a call that begins now gives up.
@@ -144,7 +148,9 @@ impl Store for Redis {
         let (blocking, request) = (self.blocking()?, self.request(entry));
         let (slot, call) = (self.slot(&request), self.call_state(&entry.operation, self.deadline(&context)));
         let mut answers = blocking.run(vec![request], Grouping::Independent, context.now, slot, call)?;
-        answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))
+        let mut answer = answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))?;
+        answer.may_be_old = self.may_read_replica(&entry.operation);
+        Ok(answer)
     }
 
     fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
@@ -192,6 +198,12 @@ impl Store for Redis {
         };
         engine.enqueue(EngineCall::Call(call), context.batch);
         None
+    }
+
+    fn after(&self, entry: &Entry<'_>, _: Option<u64>, _: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
+        let mut answer = result?;
+        answer.may_be_old = self.may_read_replica(&entry.operation);
+        Ok(answer)
     }
 
     fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {

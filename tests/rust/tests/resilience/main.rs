@@ -1,6 +1,7 @@
 //! The layers around a shared store, on real servers that are killed, stopped and started again.
 
 mod breaker;
+mod continuation;
 mod deny_cache;
 mod fallback;
 mod outages;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::Usage;
-use crate::algorithm::State;
-use crate::plan::{LimitTag, Plan};
+use crate::algorithm::Rule;
+use crate::plan::Plan;
+use crate::store::request::States;
 
 impl Usage {
     /// Converts what another version of the policy has stored, limit by limit.
@@ -18,28 +19,23 @@ impl Usage {
     #[cold]
     fn convert(&mut self, plan: &Plan, now: u64) {
         if self.format.tags != plan.format.tags {
-            let states = self.states.iter().cloned();
-            let mut old: Vec<(&LimitTag, Option<State>)> =
-                self.format.tags.iter().zip(states).map(|(tag, state)| (tag, Some(state))).collect();
-            let limits = plan.format.tags.iter().zip(&plan.rules).zip(plan.policy.limits());
-            let taken = limits.map(|((tag, rule), limit)| {
-                let same = old.iter_mut().find(|(other, state)| state.is_some() && other.is_same_limit(tag));
-                match same {
-                    Some((other, state)) => match state.take() {
-                        Some(mut state) => {
-                            if other.bucket_count != tag.bucket_count {
-                                rule.rescale(&mut state, (other.bucket_count, limit.period().micros()), now);
-                            }
-                            state
-                        }
-                        None => rule.fresh(),
-                    },
-                    None => rule.fresh(),
-                }
-            });
-            self.states = taken.collect();
+            self.states = plan.converted(&self.format.tags, self.states.iter().cloned(), now);
         }
         self.format = Arc::clone(&plan.format);
+    }
+
+    /// The states as this version of the policy reads them, bounded in size; nothing is changed.
+    pub(in crate::store::memory) fn bounded_states(&mut self, plan: &Plan, now: u64) -> States {
+        let other = !Arc::ptr_eq(&self.format, &plan.format) || plan.grace > 0;
+        let before = other.then(|| self.stored_state());
+        if other {
+            self.read_as(plan, now);
+        }
+        let states = self.states.iter().map(|state| Rule::bounded(state).unwrap_or_else(|| state.clone())).collect();
+        if let Some(before) = before {
+            self.restore(before);
+        }
+        states
     }
 
     /// Reads the usage as this version of the policy does. When all that is stored is over, buckets that do not start full

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::batch::{Batch, Grouping};
 use super::request::Request;
 use super::stored_value::{self, ViewContext};
+use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::request::{Answer, Attempt, Operation, Source};
 
@@ -145,6 +146,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
         }
         (Operation::Clear, Value::BulkString(_)) => {
             answer.views = request.plan.unused_views(now, 1);
+            answer.states = Some(Box::new(request.plan.rules.iter().map(Rule::fresh).collect()));
             Ok(answer)
         }
         (operation, Value::BulkString(bytes)) => {
@@ -153,11 +155,10 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
                 _ => 0,
             };
             let context = ViewContext { now, cost: operation.cost(), charged };
-            let repeats = !applied && matches!(operation, Operation::Check { .. }) && request.plan.repeats_denials();
-            answer.states = repeats.then(Box::default);
-            (answer.views, answer.blocked_until) =
-                stored_value::read(&request.plan, &bytes, context, answer.states.as_deref_mut())
-                    .ok_or_else(|| garbled("a state that cannot be read"))?;
+            let mut states = Box::default();
+            (answer.views, answer.blocked_until) = stored_value::read(&request.plan, &bytes, context, &mut states)
+                .ok_or_else(|| garbled("a state that cannot be read"))?;
+            answer.states = Some(states);
             Ok(answer)
         }
         (_, other) => Err(garbled(shape(&other))),

@@ -23,21 +23,14 @@ pub(super) struct ViewContext {
 
 /// What the limits of `plan` say according to a stored value, and when a block ends (0: none).
 ///
-/// The states go to `states`; that of a `sliding-log` stays empty, because only the server has it. `None` when the bytes
-/// are no value of this plan, which the script never sends.
-pub(super) fn read(
-    plan: &Plan,
-    bytes: &[u8],
-    context: ViewContext,
-    mut states: Option<&mut States>,
-) -> Option<(Views, u64)> {
+/// The states go to `states`; that of a `sliding-log` is the one that its summary allows to know, because only the server
+/// has the log. `None` when the bytes are no value of this plan, which the script never sends.
+pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut States) -> Option<(Views, u64)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
     let (value, mut summaries) = bytes.split_at_checked(bytes.len().checked_sub(logs * LOG_SUMMARY)?)?;
     let view = |rule: &Rule, state: &State| rule.view(state, context.now, context.cost, context.charged);
     if value.is_empty() {
-        if let Some(states) = states {
-            states.extend(plan.rules.iter().map(Rule::fresh));
-        }
+        states.extend(plan.rules.iter().map(Rule::fresh));
         return Some((plan.unused_views(context.now, context.cost), 0));
     }
     let (full, mut fields) = match value.strip_prefix(plan.header.as_slice()) {
@@ -69,17 +62,15 @@ pub(super) fn read(
             Rule::SlidingLog(rule) => {
                 let (summary, rest) = summaries.split_at_checked(LOG_SUMMARY)?;
                 summaries = rest;
-                if let Some(states) = states.as_deref_mut() {
-                    states.push(State::SlidingLog(Box::default()));
-                }
-                log_view(summary, rule.count, context)?
+                let summary = LogSummary::read(summary)?;
+                let LogSummary { used, release, ends } = summary;
+                states.push(State::SlidingLog(Box::new(rule.state_of_summary(used, context.cost, release, ends))));
+                summary.view(rule.count, context)
             }
             _ => {
                 let state = state_of(rule, slots, list)?;
                 let view = view(rule, &state);
-                if let Some(states) = states.as_deref_mut() {
-                    states.push(state);
-                }
+                states.push(state);
                 view
             }
         });
@@ -133,17 +124,29 @@ fn items<const N: usize>(list: &[u8]) -> Option<impl Iterator<Item = [u64; N]> +
     })
 }
 
-fn log_view(summary: &[u8], count: u64, context: ViewContext) -> Option<View> {
-    let mut doubles = summary.chunks_exact(8).map(|bytes| bytes.try_into().map(f64::from_le_bytes).ok());
-    let mut next = || doubles.next().flatten().map(|double| double as u64);
-    let (used, release, ends) = (next()?, next()?, next()?);
-    let admits_at = if context.cost > count {
-        None
-    } else if used + context.cost <= count {
-        Some(context.now)
-    } else {
-        Some(release)
-    };
-    let resets_at = if used == 0 { context.now } else { ends };
-    Some(View { remaining: count.saturating_sub(used), admits_at, resets_at, delay: 0 })
+/// See [`LOG_SUMMARY`].
+struct LogSummary {
+    used: u64,
+    release: u64,
+    ends: u64,
+}
+
+impl LogSummary {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut doubles = bytes.chunks_exact(8).map(|bytes| bytes.try_into().map(f64::from_le_bytes).ok());
+        let mut next = || doubles.next().flatten().map(|double| double as u64);
+        Some(Self { used: next()?, release: next()?, ends: next()? })
+    }
+
+    fn view(&self, count: u64, context: ViewContext) -> View {
+        let admits_at = if context.cost > count {
+            None
+        } else if self.used + context.cost <= count {
+            Some(context.now)
+        } else {
+            Some(self.release)
+        };
+        let resets_at = if self.used == 0 { context.now } else { self.ends };
+        View { remaining: count.saturating_sub(self.used), admits_at, resets_at, delay: 0 }
+    }
 }

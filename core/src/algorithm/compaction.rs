@@ -1,0 +1,109 @@
+//! States outside their store, made smaller: for as long as an answer is repeated, or at the cost of units that come back
+//! later than they would.
+
+use super::{Rule, State, StoredHold, concurrency, sliding_log, sliding_window};
+
+/// The most items of a list that [`Rule::bounded`] leaves as they are: 1 kB of granules or of log entries …
+const MAX_ENTRIES: usize = 64;
+/// … and 24 kB of holds, whose names are needed to renew them.
+const MAX_HOLDS: usize = 1_024;
+
+impl Rule {
+    /// A smaller state with the same answers before `until`.
+    pub(crate) fn compacted(&self, state: State, until: u64) -> State {
+        match (self, state) {
+            (Self::SlidingWindow(rule), State::SlidingWindow(state)) => {
+                State::SlidingWindow(Box::new(rule.compacted(*state, until)))
+            }
+            (_, state) => state,
+        }
+    }
+
+    /// A smaller copy of a state that takes much memory; `None` when it does not. Neighbours of its list become one, which
+    /// leaves with the last of them: at every moment as many units count as before, or more.
+    #[inline]
+    pub(crate) fn bounded(state: &State) -> Option<State> {
+        match state {
+            State::SlidingWindow(state) if state.older.len() > MAX_ENTRIES => {
+                let merged = |(_, units): (u64, u64), (last, more): (u64, u64)| (last, units + more);
+                let older = grouped(state.older.iter().copied(), MAX_ENTRIES, merged);
+                Some(State::SlidingWindow(Box::new(sliding_window::State { older, ..**state })))
+            }
+            State::SlidingLog(state) if state.entries.len() > MAX_ENTRIES => {
+                // The total after the last entry of a group is the total after the group.
+                let (count, per_group) = (state.entries.len(), state.entries.len().div_ceil(MAX_ENTRIES));
+                let last = |group: usize| state.entries[((group + 1) * per_group).min(count) - 1];
+                let entries = (0..count.div_ceil(per_group)).map(last).collect();
+                Some(State::SlidingLog(Box::new(sliding_log::State { entries, ..**state })))
+            }
+            State::Concurrency(state) if state.holds.len() > MAX_HOLDS => {
+                let merged = |one: StoredHold, other: StoredHold| {
+                    let StoredHold { expires, units, .. } = other;
+                    StoredHold { expires, id: 0, units: one.units + units }
+                };
+                let holds = grouped(state.holds.iter().copied(), MAX_HOLDS, merged);
+                Some(State::Concurrency(Box::new(concurrency::State { holds, ..**state })))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// At most that many groups of neighbours.
+fn grouped<T: Copy, C: FromIterator<T>>(
+    mut items: impl ExactSizeIterator<Item = T>,
+    most: usize,
+    merged: impl Fn(T, T) -> T,
+) -> C {
+    let per_group = items.len().div_ceil(most);
+    std::iter::from_fn(|| items.by_ref().take(per_group).reduce(&merged)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000_000;
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn a_compacted_window_gives_the_same_answers_until_its_time_is_over() {
+        let rule = Rule::sliding_window(100, 20 * SECOND, 20);
+        let mut state = rule.fresh();
+        for step in 0..90 {
+            rule.charge(&mut state, NOW + step * SECOND / 5, 1, 0);
+        }
+        let now = NOW + 18 * SECOND;
+        let compacted = rule.compacted(state.clone(), now + 3 * SECOND);
+        assert!(matches!(&compacted, State::SlidingWindow(state) if state.older.len() <= 1), "{compacted:?}");
+        for later in 0..300 {
+            let at = now + later * SECOND / 100;
+            assert_eq!(rule.view(&compacted, at, 3, 0).remaining, rule.view(&state, at, 3, 0).remaining, "{later}");
+        }
+    }
+
+    #[test]
+    fn a_bounded_state_is_small_and_admits_no_more_at_any_moment() {
+        let rules = [
+            Rule::sliding_window(3_000, 10 * SECOND, 1_000),
+            Rule::sliding_log(3_000, 10 * SECOND),
+            Rule::concurrency(3_000, 10 * SECOND),
+        ];
+        for rule in &rules {
+            let mut state = rule.fresh();
+            for step in 0..2_000 {
+                rule.charge(&mut state, NOW + step * SECOND / 250, 1, step + 1);
+            }
+            let bounded = Rule::bounded(&state).expect("it is large");
+            assert!(bounded.heap_bytes() <= 25_000, "{} bytes", bounded.heap_bytes());
+            assert!(rule.view(&state, NOW + 8 * SECOND, 1, 0).remaining < 1_100, "it is in use");
+            for later in 0..2_000 {
+                let at = NOW + 8 * SECOND + later * SECOND / 100;
+                let (was, is) = (rule.view(&state, at, 1, 0), rule.view(&bounded, at, 1, 0));
+                assert!(is.remaining <= was.remaining, "{rule:?}, {later}: {} after {}", is.remaining, was.remaining);
+                assert!(later > 0 || is.remaining == was.remaining, "{rule:?}: nothing is lost");
+            }
+            assert_eq!(rule.ends(&bounded), rule.ends(&state));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The last known usage of one policy and key.
+
+use std::sync::Arc;
+
+use super::{ResumedUsage, STORE};
+use crate::algorithm::State;
+use crate::allocation::spilled;
+use crate::hash_slab::Hashed;
+use crate::plan::Plan;
+use crate::resilience::key_table::KeyEntry;
+use crate::store::request::{Answer, Entry, Operation, States};
+use crate::table_key::{TableKey, TableKeyRef};
+
+/// See the module. Moments are in the time of the store, except where it says otherwise.
+pub(super) struct Snapshot {
+    key: TableKey,
+    hash: u64,
+    heap_bytes: u32,
+    /// The version of the policy that the states were read with.
+    plan: Arc<Plan>,
+    states: States,
+    blocked_until: u64,
+    /// When the answer was given that showed the usage.
+    seen: u64,
+    /// How far the store's time is ahead of this process's. A reply takes a while, so the store is ahead by that or more:
+    /// what ends, ends no earlier than in the store.
+    pub(super) ahead: i64,
+    /// Until when it is of use, in the time of this process.
+    until: u64,
+    /// The outage that enforces the key locally; 0 when the last answer came from the store.
+    pub(super) outage: u64,
+}
+
+impl Snapshot {
+    pub(super) fn new(
+        plan: &Arc<Plan>,
+        key: TableKey,
+        hash: u64,
+        answer: &Answer,
+        states: States,
+        now: u64,
+        outage: u64,
+    ) -> Self {
+        let ahead = answer.now.wrapping_sub(now) as i64;
+        let (plan, blocked_until, seen) = (Arc::clone(plan), answer.blocked_until, answer.now);
+        let until = until(answer, ahead);
+        let mut new = Self { key, hash, heap_bytes: 0, plan, states, blocked_until, seen, ahead, until, outage };
+        new.measure();
+        new
+    }
+
+    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+        self.plan.identity == plan.identity && self.key == key
+    }
+
+    /// Measures what it has allocated.
+    #[inline]
+    fn measure(&mut self) {
+        let states = spilled(&self.states) + self.states.iter().map(State::heap_bytes).sum::<usize>();
+        let heap_bytes = self.key.heap_bytes() + states + Plan::share(&self.plan);
+        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
+    }
+
+    pub(super) const fn is_unused(&self, now: u64) -> bool {
+        self.until <= now
+    }
+
+    /// Takes over what an answer shows.
+    #[inline]
+    pub(super) fn update(&mut self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64, outage: u64) {
+        let ahead = answer.now.wrapping_sub(now) as i64;
+        // Answers may overtake each other.
+        let may_be_old = answer.may_be_old || answer.now < self.seen;
+        if may_be_old && self.outage == outage {
+            return self.keep_more(entry, answer, states, ahead);
+        }
+        if may_be_old && outage == STORE {
+            return;
+        }
+        if Arc::ptr_eq(&self.plan, entry.plan) {
+            self.states = states;
+        } else if !self.is_still_stored(entry, answer, &states, outage) {
+            (self.plan, self.states) = (Arc::clone(entry.plan), states);
+        }
+        (self.seen, self.ahead, self.outage) = (answer.now, ahead, outage);
+        (self.blocked_until, self.until) = (answer.blocked_until, until(answer, ahead));
+        self.measure();
+    }
+
+    /// Whether another version of the policy has read what is known here, and has not written it: then it is stored as the
+    /// older version wrote it.
+    #[cold]
+    fn is_still_stored(&self, entry: &Entry<'_>, answer: &Answer, states: &States, outage: u64) -> bool {
+        let wrote = match entry.operation {
+            Operation::Peek { .. } => false,
+            Operation::Check { .. } => answer.applied || entry.plan.denial_writes,
+            _ => true,
+        };
+        let converted =
+            || -> States { entry.plan.converted(&self.plan.format.tags, self.states.iter().cloned(), answer.now) };
+        !wrote && self.outage == outage && converted() == *states
+    }
+
+    /// Of an answer that may be older than the snapshot: keeps for each limit the usage that is larger.
+    #[cold]
+    fn keep_more(&mut self, entry: &Entry<'_>, answer: &Answer, states: States, ahead: i64) {
+        if self.plan.format.tags != entry.plan.format.tags {
+            return;
+        }
+        let at = self.seen.max(answer.now);
+        for ((rule, kept), state) in self.plan.rules.iter().zip(&mut self.states).zip(states) {
+            let size = |state: &State| (rule.used(state, at), rule.ends(state));
+            if size(&state) >= size(kept) {
+                *kept = state;
+            }
+        }
+        self.blocked_until = self.blocked_until.max(answer.blocked_until);
+        self.ahead = self.ahead.min(ahead);
+        self.until = self.until.max(until(answer, ahead));
+        self.measure();
+    }
+
+    /// The time of the store.
+    pub(super) const fn store_time(&self, now: u64) -> u64 {
+        now.saturating_add_signed(self.ahead)
+    }
+
+    /// What the key goes on from.
+    pub(super) fn resumed(&self, now: u64) -> ResumedUsage<'_> {
+        let (states, now) = (self.states.clone(), self.store_time(now));
+        ResumedUsage { plan: &self.plan, states, blocked_until: self.blocked_until, now }
+    }
+}
+
+/// Until when the usage that an answer shows is of use, in the time of this process.
+fn until(answer: &Answer, ahead: i64) -> u64 {
+    let until = answer.views.iter().fold(answer.blocked_until, |until, view| until.max(view.resets_at));
+    until.saturating_add_signed(ahead.saturating_neg())
+}
+
+impl Hashed for Snapshot {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl KeyEntry for Snapshot {
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes as usize
+    }
+
+    fn until(&self) -> u64 {
+        self.until + self.plan.grace
+    }
+}
