@@ -1,4 +1,4 @@
-/** What a limiter has counted since it was made; for `memory://` all but the last are zero. */
+/** What a limiter has counted since it was made; for `memory://` all but `forgottenDenials` and `holdsLost` are zero. */
 export interface Counters {
   /** Operations that were sent to a shared store. */
   readonly asked: number;
@@ -22,4 +22,8 @@ export interface Counters {
   readonly storeRejected: number;
   /** Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more. */
   readonly forgottenDenials: number;
+  /** Renewals of holds that the store did not answer. */
+  readonly holdRenewalsFailed: number;
+  /** Holds that were lost. */
+  readonly holdsLost: number;
 }

@@ -7,13 +7,17 @@ import type { CallTarget, Tasks } from './tasks.js';
 export class Hold implements AsyncDisposable {
   /** The Decision that admitted it. */
   readonly decision: Decision;
+  readonly #isLost: () => boolean;
   #giveBack: (() => Promise<void>) | undefined;
   #released: Promise<void> | undefined;
+  /** Whether it was lost when it was given back. */
+  #wasLost = false;
 
   /** @internal */
-  constructor(decision: Decision, giveBack: () => Promise<void>) {
+  constructor(decision: Decision, giveBack: () => Promise<void>, isLost: () => boolean) {
     this.decision = decision;
     this.#giveBack = giveBack;
+    this.#isLost = isLost;
   }
 
   /** Whether the units were given back. */
@@ -22,11 +26,21 @@ export class Hold implements AsyncDisposable {
   }
 
   /**
+   * Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no renewal
+   * has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged, counted and
+   * tried again; when it succeeds in time the hold is not lost.
+   */
+  get lost(): boolean {
+    return this.released ? this.#wasLost : this.#isLost();
+  }
+
+  /**
    * Gives the units back. When the store cannot be reached, they come back at the end of their ttl. A second call does
    * nothing.
    */
   release(): Promise<void> {
     if (this.#giveBack !== undefined) {
+      this.#wasLost = this.#isLost();
       this.#released = this.#giveBack();
       this.#giveBack = undefined;
     }
@@ -58,10 +72,11 @@ export class Holds {
     const decision = result.decision as Decision;
     const { hold: number } = result;
     if (number === undefined) throw new RateLimited(decision);
-    const hold = new Hold(decision, async () => {
+    const giveBack = async (): Promise<void> => {
       this.#open.delete(hold);
       await this.#tasks.begin([], (ticket) => this.#nativeLimiter.release(ticket, number));
-    });
+    };
+    const hold = new Hold(decision, giveBack, () => this.#nativeLimiter.isLost(number));
     this.#open.add(hold);
     return hold;
   }

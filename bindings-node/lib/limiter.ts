@@ -69,11 +69,10 @@ export class Limiter {
     const local = builder.isLocal();
     this.#local = local;
     this.#reporter = new StoreChangeReporter(logger, onChange);
-    if (!local) {
-      // Weak: the native side keeps this callback for as long as it lives. A strong reference would keep both for ever.
-      const reporter = new WeakRef(this.#reporter);
-      builder.onChange((change) => reporter.deref()?.report(change));
-    }
+    // Weak: the native side keeps these callbacks for as long as it lives. A strong reference would keep both for ever.
+    const reporter = new WeakRef(this.#reporter);
+    builder.onWarning((message) => reporter.deref()?.warn(message));
+    if (!local) builder.onChange((change) => reporter.deref()?.report(change));
     this.#denyCache = local ? undefined : new DenyCache(clock);
     this.#transport = new Transport(
       (calls, keyText, answers, onAnswers) => unwrap(builder.build(calls, keyText, answers, onAnswers, LOOP_CAN_POLL)),

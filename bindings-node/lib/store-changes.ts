@@ -1,4 +1,5 @@
-// Reports when a store is lost, refuses or is back: one log line for each change, and the change itself for a listener.
+// Reports when a store is lost, refuses or is back: one log line for each change, and the change itself for a listener. And
+// logs what else the limiter warns of.
 
 import process from 'node:process';
 
@@ -19,7 +20,7 @@ export interface StoreChange {
 
 /** Takes log lines: `console` is one, and so are the loggers of most libraries. */
 export interface Logger {
-  /** A store is lost, or refuses. */
+  /** A store is lost, or refuses; a hold is lost. */
   warn(message: string): unknown;
   /** A store is back. */
   info(message: string): unknown;
@@ -39,6 +40,14 @@ export class StoreChangeReporter {
     }
     this.#logger = logger ?? processWarnings;
     this.#onChange = onChange;
+  }
+
+  warn(message: string): void {
+    try {
+      if (this.#logger !== false) this.#logger.warn(message);
+    } catch (error) {
+      process.emitWarning(error instanceof Error ? error : String(error));
+    }
   }
 
   report({ store, state, message, since }: native.StoreChange): void {

@@ -27,6 +27,10 @@ pub struct Counters {
     pub store_rejected: f64,
     /// Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more.
     pub forgotten_denials: f64,
+    /// Renewals of holds that the store did not answer.
+    pub hold_renewals_failed: f64,
+    /// Holds that were lost.
+    pub holds_lost: f64,
 }
 
 impl From<tidegate::Counters> for Counters {
@@ -43,6 +47,8 @@ impl From<tidegate::Counters> for Counters {
             store_timeout: counters.store_timeout as f64,
             store_rejected: counters.store_rejected as f64,
             forgotten_denials: counters.forgotten_denials as f64,
+            hold_renewals_failed: counters.hold_renewals_failed as f64,
+            holds_lost: counters.holds_lost as f64,
         }
     }
 }

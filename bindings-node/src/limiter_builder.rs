@@ -11,7 +11,7 @@ use crate::native_limiter::NativeLimiter;
 use crate::node_completions::NodeCompletions;
 use crate::number::milliseconds;
 use crate::policy::{Policy, on_store_error};
-use crate::store_change::{StoreChange, listener};
+use crate::store_change::{StoreChange, listener, warning_listener};
 
 /// The core's `Builder`. A step that fails returns why.
 #[napi]
@@ -98,6 +98,14 @@ impl LimiterBuilder {
     pub fn on_change(&mut self, on_change: Function<'_, StoreChange, ()>) -> napi::Result<()> {
         let listener = listener(&on_change)?;
         self.builder = std::mem::take(&mut self.builder).on_change(listener);
+        Ok(())
+    }
+
+    /// A function that is called with each warning that is no change of a store's state.
+    #[napi(catch_unwind, ts_args_type = "onWarning: (message: string) => void")]
+    pub fn on_warning(&mut self, on_warning: Function<'_, String, ()>) -> napi::Result<()> {
+        let listener = warning_listener(&on_warning)?;
+        self.builder = std::mem::take(&mut self.builder).on_warning(listener);
         Ok(())
     }
 

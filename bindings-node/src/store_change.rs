@@ -1,4 +1,4 @@
-//! Tells JavaScript when a store is lost or back.
+//! Tells JavaScript when a store is lost or back, and what the limiter warns of.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -41,5 +41,13 @@ pub(crate) fn listener(function: &Function<'_, StoreChange, ()>) -> napi::Result
     Ok(Arc::new(move |change| {
         // It fails when the event loop is being torn down. Then there is no listener left.
         let _ = callback.call(StoreChange::from(change), ThreadsafeFunctionCallMode::NonBlocking);
+    }))
+}
+
+/// The same for warnings.
+pub(crate) fn warning_listener(function: &Function<'_, String, ()>) -> napi::Result<Arc<dyn Fn(&str) + Send + Sync>> {
+    let callback = function.build_threadsafe_function().weak::<true>().build()?;
+    Ok(Arc::new(move |sentence: &str| {
+        let _ = callback.call(sentence.to_owned(), ThreadsafeFunctionCallMode::NonBlocking);
     }))
 }

@@ -18,6 +18,8 @@ pub(crate) fn counters<'py>(py: Python<'py>, counters: &tidegate::Counters) -> P
         ("store_timeout", counters.store_timeout),
         ("store_rejected", counters.store_rejected),
         ("forgotten_denials", counters.forgotten_denials),
+        ("hold_renewals_failed", counters.hold_renewals_failed),
+        ("holds_lost", counters.holds_lost),
     ];
     numbers.iter().try_for_each(|(name, number)| dict.set_item(name, number))?;
     Ok(dict)

@@ -1,5 +1,7 @@
 //! `Hold` and `AsyncHold`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
@@ -14,17 +16,26 @@ use crate::error::RateLimited;
 struct HeldUnits {
     hold: Mutex<Option<tidegate::Hold>>,
     decision: Py<Decision>,
+    /// Whether it was lost when it was given back.
+    was_lost: AtomicBool,
 }
 
 impl HeldUnits {
     fn new(py: Python<'_>, hold: tidegate::Hold) -> PyResult<Self> {
         let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
-        Ok(Self { hold: Mutex::new(Some(hold)), decision })
+        Ok(Self { hold: Mutex::new(Some(hold)), decision, was_lost: AtomicBool::new(false) })
     }
 
     /// Takes the hold, to be given back by its drop.
     fn take(&self) -> Option<tidegate::Hold> {
-        self.hold.lock().take()
+        let hold = self.hold.lock().take()?;
+        self.was_lost.store(hold.lost(), Ordering::Relaxed);
+        Some(hold)
+    }
+
+    fn is_lost(&self) -> bool {
+        let hold = self.hold.lock();
+        hold.as_ref().map_or_else(|| self.was_lost.load(Ordering::Relaxed), tidegate::Hold::lost)
     }
 
     fn is_released(&self) -> bool {
@@ -61,6 +72,14 @@ impl Hold {
     #[getter]
     fn released(&self) -> bool {
         self.0.is_released()
+    }
+
+    /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
+    /// renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
+    /// counted and tried again; when it succeeds in time the hold is not lost.
+    #[getter]
+    fn lost(&self) -> bool {
+        self.0.is_lost()
     }
 
     /// Gives the units back. Further calls have no effect.
@@ -126,6 +145,14 @@ impl AsyncHold {
     #[getter]
     fn released(&self) -> bool {
         self.0.is_released()
+    }
+
+    /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
+    /// renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
+    /// counted and tried again; when it succeeds in time the hold is not lost.
+    #[getter]
+    fn lost(&self) -> bool {
+        self.0.is_lost()
     }
 
     /// Gives the units back, at once and also when it is not awaited. Further calls have no effect.

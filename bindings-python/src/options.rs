@@ -73,7 +73,7 @@ impl LimiterOptions<'_, '_> {
         builder = builder.prefix(&prefix).on_store_error(choice);
         builder = builder.timeout(named_seconds("timeout", timeout)?);
         builder = builder.deny_cache(named_seconds("deny_cache", deny_cache)?);
-        builder = builder.on_change(crate::log::listener());
+        builder = builder.on_change(crate::log::listener()).on_warning(crate::log::warning_listener());
         let Some(store) = self.store else { return Ok(builder) };
         if let Ok(rollout) = store.cast::<Rollout>() {
             let Rollout { old, new, percent } = rollout.get();

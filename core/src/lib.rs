@@ -14,6 +14,7 @@ mod hash_slab;
 pub mod host;
 pub mod http;
 mod limiter;
+mod log;
 mod one_or_many;
 mod plan;
 mod plan_cache;

@@ -5,7 +5,7 @@ use std::future::Future;
 
 use napi_derive::napi;
 use tidegate::host::{Outcome, Started, post_begun, post_task};
-use tidegate::{AsyncLimiter, HoldAnswer, Result};
+use tidegate::{AsyncLimiter, Hold, HoldAnswer, Result};
 
 use super::NativeLimiter;
 use crate::batch_codec::OwnedPolicyRef;
@@ -94,6 +94,12 @@ impl NativeLimiter {
         if let Some(Attachment::Hold(hold)) = self.codec.borrow().completions.take(number as u64) {
             self.holds.borrow_mut().insert(number as u64, hold);
         }
+    }
+
+    /// Whether the units of a hold cannot be relied on any more; false for one that was given back.
+    #[napi(catch_unwind)]
+    pub fn is_lost(&self, number: f64) -> bool {
+        self.holds.borrow().get(&(number as u64)).is_some_and(Hold::lost)
     }
 
     /// Gives a hold back.

@@ -263,8 +263,9 @@ impl AsyncLimiter {
 
     /// Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
     /// `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-    /// that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, and
-    /// `forgotten_denials` (denials that the memory of this process forgot because `max_bytes` left no room).
+    /// that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
+    /// (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
+    /// that the store did not answer), `holds_lost`.
     /// Not awaitable: it needs no store.
     #[pyo3(signature = () -> "dict[str, int]")]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -223,12 +223,13 @@ impl Limiter {
         let plan = self.core.plan(&policy, key)?;
         let id = self.core.hold_id();
         let operation = Operation::Check { cost: valid_cost(cost)?, hold: id, meta: None };
+        let began = self.core.hold_renewer.time(&self.core);
         let answer = self.answer(&plan, key, operation.clone())?;
         let decision = decided(plan, key, &operation, answer);
         if !decision.allowed() {
             return Ok(HoldAnswer::Denied(decision));
         }
-        Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, true)))
+        Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, began, true)))
     }
 
     /// Denies the key for that long, regardless of its usage.

@@ -13,6 +13,7 @@ use super::hold_renewer::HoldRenewer;
 use super::policies::Policies;
 use crate::error::{Error, Result};
 use crate::fork::PerProcess;
+use crate::log::Log;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
 use crate::store::memory::{ForgottenDenials, Memory};
@@ -135,6 +136,7 @@ impl Builder {
             file: self.file,
             wait_queues: WaitQueues::default(),
             hold_renewer: HoldRenewer::default(),
+            log: Log::new(self.warning_listener),
             closed: AtomicBool::new(false),
             shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
             seed,

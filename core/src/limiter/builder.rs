@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
+use crate::log::WarningListener;
 use crate::policy::{OnStoreError, Policy, PolicyFile};
 use crate::resilience::{Listener, StoreChange};
 use crate::store::MAX_ENTRIES;
@@ -23,6 +24,7 @@ pub struct Builder {
     pub(super) on_store_error: OnStoreError,
     pub(super) deny_cache: Duration,
     pub(super) listener: Option<Listener>,
+    pub(super) warning_listener: Option<WarningListener>,
     pub(super) fold: usize,
     #[cfg(feature = "bench")]
     pub(super) bare: bool,
@@ -56,6 +58,7 @@ impl Default for Builder {
             on_store_error: OnStoreError::default(),
             deny_cache: Duration::from_secs(1),
             listener: None,
+            warning_listener: None,
             fold: MAX_ENTRIES,
             #[cfg(feature = "bench")]
             bare: false,
@@ -165,6 +168,14 @@ impl Builder {
     #[must_use]
     pub fn on_change(mut self, listener: Arc<dyn Fn(&StoreChange) + Send + Sync>) -> Self {
         self.listener = Some(listener);
+        self
+    }
+
+    /// Called with each warning that is no change of a store's state, on the thread that noticed what it says: a hold that
+    /// is lost, say. It should not block.
+    #[must_use]
+    pub fn on_warning(mut self, listener: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        self.warning_listener = Some(listener);
         self
     }
 

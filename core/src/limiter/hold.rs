@@ -1,10 +1,12 @@
 //! Units in progress: renewed while the hold lives, given back when it is dropped, also by a panic.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::LimiterCore;
+use super::hold_lifetime::HoldLifetime;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::fork;
@@ -18,6 +20,7 @@ pub struct Hold {
     core: Arc<LimiterCore>,
     id: HoldId,
     decision: Decision,
+    lifetime: Arc<HoldLifetime>,
     /// Whether dropping it may block the thread.
     blocking: bool,
     /// Receives a message when the store has answered that the units were given back.
@@ -27,15 +30,34 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub(super) fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, blocking: bool) -> Self {
-        core.hold_renewer.add(core, id, decision.plan(), decision.key());
-        Self { core: Arc::clone(core), id, decision, blocking, released: None, process: fork::generation() }
+    /// Of a check that began at `began`, by the time of the renewer.
+    pub(super) fn new(
+        core: &Arc<LimiterCore>,
+        id: HoldId,
+        decision: Decision,
+        began: Duration,
+        blocking: bool,
+    ) -> Self {
+        let lifetime = core.hold_renewer.add(core, id, &decision, began);
+        Self { core: Arc::clone(core), id, decision, lifetime, blocking, released: None, process: fork::generation() }
     }
 
     /// The Decision that admitted it.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
+    /// renewal has succeeded for its ttl, so that the store may have given the units to others. A renewal that fails is
+    /// logged, counted and tried again; when it succeeds in time the hold is not lost. A hold that is lost stays so.
+    ///
+    /// A hold is renewed three times within its ttl, so a hold that was cleared is found to be lost within a third of it.
+    /// While the store is lost, the fallback of `on_store_error` renews the holds that it gave; the store does not know
+    /// those, and they are lost when it is back.
+    #[must_use]
+    pub fn lost(&self) -> bool {
+        self.core.hold_renewer.is_lost(&self.core, self.decision.plan(), &self.lifetime)
     }
 
     /// Gives the units back and waits for the store's answer; dropping the hold does not wait. When the store cannot be

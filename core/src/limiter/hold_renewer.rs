@@ -2,16 +2,18 @@
 //! moved by hand there is no thread: the thread that moves the clock renews what is due.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::LimiterCore;
+use super::hold_lifetime::{HoldLifetime, Renewed, ttl};
 use crate::algorithm::HoldId;
+use crate::decision::Decision;
 use crate::fork::PerProcess;
 use crate::plan::Plan;
-use crate::policy::Algorithm;
 use crate::store::request::{Entry, Operation};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
@@ -23,13 +25,22 @@ pub(super) struct HoldRenewer {
     /// lock during the fork.
     shared: PerProcess<Shared>,
     began: Instant,
+    /// Renewals that the store did not answer.
+    pub(super) failed: AtomicU64,
+    /// Holds that were lost.
+    pub(super) lost: AtomicU64,
+    /// Whether a failure, and a loss, was logged since the last renewal that succeeded.
+    failure_logged: AtomicBool,
+    loss_logged: AtomicBool,
 }
 
 type Shared = (Mutex<Schedule>, Condvar);
 
 impl Default for HoldRenewer {
     fn default() -> Self {
-        Self { shared: PerProcess::new(), began: Instant::now() }
+        let (failed, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (failure_logged, loss_logged) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { shared: PerProcess::new(), began: Instant::now(), failed, lost, failure_logged, loss_logged }
     }
 }
 
@@ -45,17 +56,32 @@ struct Renewal {
     plan: Arc<Plan>,
     key: Box<str>,
     interval: Duration,
+    lifetime: Arc<HoldLifetime>,
     /// When it is due, by the renewer's time.
     due: Duration,
 }
 
 impl HoldRenewer {
-    pub(super) fn add(&self, core: &Arc<LimiterCore>, id: HoldId, plan: &Arc<Plan>, key: &str) {
-        let limits = plan.policy.limits().iter().filter(|limit| limit.algorithm() == Algorithm::Concurrency);
+    /// Renews the hold of a Decision from now on. Its check began at `began`.
+    pub(super) fn add(
+        &self,
+        core: &Arc<LimiterCore>,
+        id: HoldId,
+        decision: &Decision,
+        began: Duration,
+    ) -> Arc<HoldLifetime> {
+        let lifetime = Arc::new(HoldLifetime::new(decision, began));
         // A policy without such a limit has nothing to renew.
-        let Some(ttl) = limits.map(|limit| limit.period().micros()).min() else { return };
-        let interval = Duration::from_micros(ttl) / RENEWALS_PER_TTL;
-        let renewal = Renewal { plan: Arc::clone(plan), key: key.into(), interval, due: self.time(core) + interval };
+        if let Some(ttl) = ttl(decision.plan()) {
+            let (plan, key) = (Arc::clone(decision.plan()), decision.key().into());
+            let interval = ttl / RENEWALS_PER_TTL;
+            let due = self.time(core) + interval;
+            self.schedule(core, id, Renewal { plan, key, interval, lifetime: Arc::clone(&lifetime), due });
+        }
+        lifetime
+    }
+
+    fn schedule(&self, core: &Arc<LimiterCore>, id: HoldId, renewal: Renewal) {
         let Ok(shared) = self.shared.get_or_try_init(|| Ok(Shared::default())) else { return };
         let (schedule, changed) = &**shared;
         let mut schedule = schedule.lock();
@@ -70,7 +96,7 @@ impl HoldRenewer {
     }
 
     /// The time of a clock that was given, or the time since this was made.
-    fn time(&self, core: &LimiterCore) -> Duration {
+    pub(super) fn time(&self, core: &LimiterCore) -> Duration {
         core.clock.as_ref().map_or_else(|| self.began.elapsed(), |clock| clock.now())
     }
 
@@ -79,19 +105,61 @@ impl HoldRenewer {
         let shared = self.shared.get()?;
         loop {
             let now = self.time(core);
-            let (id, plan, key) = {
+            let (id, plan, key, lifetime) = {
                 let mut schedule = shared.0.lock();
                 let (id, renewal) = schedule.holds.iter_mut().min_by_key(|(_, renewal)| renewal.due)?;
                 if renewal.due > now {
                     return Some(renewal.due - now);
                 }
                 renewal.due = now + renewal.interval;
-                (*id, Arc::clone(&renewal.plan), renewal.key.clone())
+                (*id, Arc::clone(&renewal.plan), renewal.key.clone(), Arc::clone(&renewal.lifetime))
             };
             let plan = core.policies.current(&plan);
             let entry = Entry { plan: &plan, key: &key, operation: Operation::Renew { hold: id } };
-            // A renewal that fails is tried again after a third of the ttl.
-            drop(core.store.ask(&entry, core.context()));
+            match lifetime.renewed(&plan, now, core.store.ask(&entry, core.context())) {
+                Renewed::Kept => {
+                    self.failure_logged.store(false, Ordering::Relaxed);
+                    self.loss_logged.store(false, Ordering::Relaxed);
+                }
+                Renewed::Gone => {
+                    self.remove(id);
+                    self.lose(core, &plan, &lifetime, "the store does not have it any more");
+                }
+                // It is tried again after a third of the ttl.
+                Renewed::Failed(error) => {
+                    self.failed.fetch_add(1, Ordering::Relaxed);
+                    if !self.failure_logged.swap(true, Ordering::Relaxed) {
+                        let why = error.map_or_else(|| "the store is lost".to_owned(), |error| error.to_string());
+                        core.log.warn(&format!(
+                            "a hold of the policy {:?} was not renewed: {why}. It is tried again, and the hold is lost \
+                             when its ttl has passed",
+                            plan.policy.name()
+                        ));
+                    }
+                    self.is_lost(core, &plan, &lifetime);
+                }
+            }
+        }
+    }
+
+    /// Whether the units of a hold cannot be relied on any more.
+    pub(super) fn is_lost(&self, core: &LimiterCore, plan: &Plan, lifetime: &HoldLifetime) -> bool {
+        if !lifetime.is_lost() && lifetime.is_over(self.time(core)) {
+            self.lose(core, plan, lifetime, "it was not renewed within its ttl");
+        }
+        lifetime.is_lost()
+    }
+
+    #[cold]
+    fn lose(&self, core: &LimiterCore, plan: &Plan, lifetime: &HoldLifetime, why: &str) {
+        if lifetime.lose() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            if !self.loss_logged.swap(true, Ordering::Relaxed) {
+                core.log.warn(&format!(
+                    "a hold of the policy {:?} is lost: {why}. Others may have its units now; `lost` of the hold says so",
+                    plan.policy.name()
+                ));
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod builder;
 mod check_all;
 mod conversion;
 mod hold;
+mod hold_lifetime;
 mod hold_renewer;
 mod notations;
 mod operations;
@@ -31,6 +32,7 @@ use crate::clock::{ClockListener, ManualClock};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
+use crate::log::Log;
 use crate::plan::Plan;
 use crate::policy::PolicyFile;
 use crate::resilience::{Counters, Layers};
@@ -54,6 +56,7 @@ pub(crate) struct LimiterCore {
     file: Option<PathBuf>,
     wait_queues: WaitQueues,
     hold_renewer: HoldRenewer,
+    log: Log,
     closed: AtomicBool,
     /// The stores' URLs without secrets.
     shown: String,
@@ -144,7 +147,12 @@ impl LimiterCore {
     }
 
     fn counters(&self) -> Counters {
-        self.layers.as_ref().map_or_else(|| Counters::of_memory(&self.forgotten_denials), Layers::counters)
+        let layers = self.layers.as_ref().map(Layers::counters);
+        Counters {
+            hold_renewals_failed: self.hold_renewer.failed.load(Ordering::Relaxed),
+            holds_lost: self.hold_renewer.lost.load(Ordering::Relaxed),
+            ..layers.unwrap_or_else(|| Counters::of_memory(&self.forgotten_denials))
+        }
     }
 
     fn reload(&self) -> Result<()> {

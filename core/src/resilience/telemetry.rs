@@ -36,6 +36,10 @@ pub struct Counters {
     pub store_rejected: u64,
     /// Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more.
     pub forgotten_denials: u64,
+    /// Renewals of holds that the store did not answer.
+    pub hold_renewals_failed: u64,
+    /// Holds that were lost. See [`Hold::lost`](crate::Hold::lost).
+    pub holds_lost: u64,
 }
 
 impl Counters {
@@ -109,7 +113,7 @@ impl Telemetry {
         }
     }
 
-    /// All counters but that of the deny cache, which counts by itself.
+    /// All counters but those of the deny cache and of holds, which count by themselves.
     pub(crate) fn counters(&self) -> Counters {
         Counters {
             asked: self.asked.get(),
@@ -123,6 +127,8 @@ impl Telemetry {
             store_timeout: self.timeout.get(),
             store_rejected: self.rejected.get(),
             forgotten_denials: self.forgotten_denials.get(),
+            hold_renewals_failed: 0,
+            holds_lost: 0,
         }
     }
 

@@ -4,6 +4,7 @@ mod breaker;
 mod continuation;
 mod deny_cache;
 mod fallback;
+mod holds;
 mod outages;
 mod rollout;
 mod shards;

@@ -1,0 +1,92 @@
+//! How long a hold can be relied on: what its renewals find out, and the hold is asked about.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::policy::Algorithm;
+use crate::store::request::{Answer, Source};
+
+/// Who keeps the units of a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeper {
+    /// The store: no other answer renews it.
+    Store,
+    /// The fallback took the units, and renews them until the store is back.
+    Fallback,
+    /// Nobody: a shadow policy did not enforce its denial, or the policy has no `concurrency` limit.
+    Nobody,
+}
+
+/// What a renewal has shown.
+pub(super) enum Renewed {
+    /// The hold lasts another ttl.
+    Kept,
+    /// There is no such hold any more: it has expired, or its key was cleared.
+    Gone,
+    /// The store did not answer, and why.
+    Failed(Option<Error>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct HoldLifetime {
+    keeper: Keeper,
+    /// Until when it lasts at least, in microseconds of the renewer's time.
+    until: AtomicU64,
+    lost: AtomicBool,
+}
+
+impl HoldLifetime {
+    /// Of a hold whose check began at `began`, by the renewer's time.
+    pub(super) fn new(decision: &Decision, began: Duration) -> Self {
+        let ttl = ttl(decision.plan());
+        let keeper = match decision.source() {
+            _ if decision.shadow() || ttl.is_none() => Keeper::Nobody,
+            Source::Fallback => Keeper::Fallback,
+            _ => Keeper::Store,
+        };
+        let until = AtomicU64::new(micros(began + ttl.unwrap_or_default()));
+        Self { keeper, until, lost: AtomicBool::new(false) }
+    }
+
+    /// What the answer to a renewal says, which was sent at `sent`; `plan` is the policy as it is now.
+    pub(super) fn renewed(&self, plan: &Plan, sent: Duration, result: Result<Answer>) -> Renewed {
+        match result {
+            _ if self.keeper == Keeper::Nobody => Renewed::Kept,
+            Ok(answer) if answer.source == Source::Fallback && self.keeper == Keeper::Store => Renewed::Failed(None),
+            Ok(answer) if answer.applied => {
+                self.until.store(micros(sent + ttl(plan).unwrap_or_default()), Ordering::Relaxed);
+                Renewed::Kept
+            }
+            Ok(_) => Renewed::Gone,
+            Err(error) => Renewed::Failed(Some(error)),
+        }
+    }
+
+    /// Whether its time is over: nothing has renewed it for its ttl.
+    pub(super) fn is_over(&self, now: Duration) -> bool {
+        self.keeper != Keeper::Nobody && micros(now) >= self.until.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether it was not lost before.
+    pub(super) fn lose(&self) -> bool {
+        !self.lost.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// After how long a hold of a policy expires; `None` where nothing expires.
+pub(super) fn ttl(plan: &Plan) -> Option<Duration> {
+    let limits = plan.policy.limits().iter().filter(|limit| limit.algorithm() == Algorithm::Concurrency);
+    limits.map(|limit| Duration::from_micros(limit.period().micros())).min()
+}
+
+fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
+}
