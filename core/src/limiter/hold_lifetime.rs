@@ -9,15 +9,15 @@ use crate::plan::Plan;
 use crate::policy::Algorithm;
 use crate::store::request::{Answer, Source};
 
-/// Who keeps the units of a hold.
+/// What keeps the units of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeper {
     /// The store: no other answer renews it.
     Store,
     /// The fallback took the units, and renews them until the store is back.
     Fallback,
-    /// Nobody: a shadow policy did not enforce its denial, or the policy has no `concurrency` limit.
-    Nobody,
+    /// Nothing does: a shadow policy did not enforce its denial, or the policy has no `concurrency` limit.
+    Nothing,
 }
 
 /// What a renewal has shown.
@@ -44,7 +44,7 @@ impl HoldLifetime {
     pub(super) fn new(decision: &Decision, began: Duration) -> Self {
         let ttl = ttl(decision.plan());
         let keeper = match decision.source() {
-            _ if decision.shadow() || ttl.is_none() => Keeper::Nobody,
+            _ if decision.shadow() || ttl.is_none() => Keeper::Nothing,
             Source::Fallback => Keeper::Fallback,
             _ => Keeper::Store,
         };
@@ -55,7 +55,7 @@ impl HoldLifetime {
     /// What the answer to a renewal says, which was sent at `sent`; `plan` is the policy as it is now.
     pub(super) fn renewed(&self, plan: &Plan, sent: Duration, result: Result<Answer>) -> Renewed {
         match result {
-            _ if self.keeper == Keeper::Nobody => Renewed::Kept,
+            _ if self.keeper == Keeper::Nothing => Renewed::Kept,
             Ok(answer) if answer.source == Source::Fallback && self.keeper == Keeper::Store => Renewed::Failed(None),
             Ok(answer) if answer.applied => {
                 self.until.store(micros(sent + ttl(plan).unwrap_or_default()), Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl HoldLifetime {
 
     /// Whether its time is over: nothing has renewed it for its ttl.
     pub(super) fn is_over(&self, now: Duration) -> bool {
-        self.keeper != Keeper::Nobody && micros(now) >= self.until.load(Ordering::Relaxed)
+        self.keeper != Keeper::Nothing && micros(now) >= self.until.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_lost(&self) -> bool {
