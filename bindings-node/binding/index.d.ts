@@ -55,6 +55,8 @@ export declare class LimiterBuilder {
   denyCache(length: number): ErrorValue | null
   /** A function that is called when a store is lost or back. */
   onChange(onChange: (change: StoreChange) => void): void
+  /** A function that is called with each warning that is no change of a store's state. */
+  onWarning(onWarning: (message: string) => void): void
   /** A clock for tests. */
   clock(clock: Clock): ErrorValue | null
   /**
@@ -75,6 +77,8 @@ export declare class NativeLimiter {
   hold(ticket: number, policy: number, key: string, cost: number): number
   /** Keeps the hold of that number until it is given back. */
   keep(number: number): void
+  /** Whether the units of a hold cannot be relied on any more; false for one that was given back. */
+  isLost(number: number): boolean
   /** Gives a hold back. */
   release(ticket: number, number: number): number
   /** Denies a key for that many milliseconds. */
@@ -267,6 +271,10 @@ export interface Counters {
   storeRejected: number
   /** Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more. */
   forgottenDenials: number
+  /** Renewals of holds that the store did not answer. */
+  holdRenewalsFailed: number
+  /** Holds that were lost. */
+  holdsLost: number
 }
 
 /** Where the numbers of a Decision stand, counted from its header. Times are in microseconds. */

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 
 import { Hold, Limiter, ManualClock, RateLimited } from 'tidegate';
 
@@ -34,6 +35,51 @@ describe('holds', () => {
     await hold[Symbol.asyncDispose]();
     await hold.release();
     assert.equal((await limiter.peek(policy, 'a')).remaining, 1);
+  });
+
+  it('are lost when another client clears their key', async () => {
+    const servers = await Servers.start('single');
+    try {
+      const clock = new ManualClock(1_700_000_000_000);
+      const lines = [];
+      const logger = { warn: (line) => lines.push(line), info: () => {} };
+      const renewed = 'concurrency 2 ttl 30s';
+      const one = new Limiter({ store: servers.url, timeoutMs: 20_000, clock, logger });
+      const other = new Limiter({ store: servers.url, timeoutMs: 20_000, clock });
+      const kept = await one.hold(renewed, 'b');
+      const cleared = await one.hold(renewed, 'a', async (hold) => {
+        clock.advance(10_000);
+        assert.equal(hold.lost, false);
+        await other.clear(renewed, 'a');
+        clock.advance(10_000);
+        assert.equal(hold.lost, true);
+        return hold;
+      });
+      assert.deepEqual([cleared.released, cleared.lost, kept.lost], [true, true, false]);
+      assert.equal(one.counters().holdsLost, 1);
+      await servers.kill(0);
+      clock.advance(10_000);
+      assert.deepEqual([kept.lost, one.counters().holdRenewalsFailed], [false, 1]);
+      clock.advance(20_000);
+      assert.deepEqual([kept.lost, one.counters().holdsLost], [true, 2]);
+      for (let turn = 0; turn < 1_000 && lines.length < 2; turn++) await setImmediate();
+      assert.match(lines.join('\n'), /a hold of the policy "concurrency 2 ttl 30 s" is lost: /);
+      assert.match(lines.join('\n'), /a hold of the policy "concurrency 2 ttl 30 s" was not renewed: /);
+      await Promise.all([one.close(), other.close()]);
+    } finally {
+      await servers.close();
+    }
+  });
+
+  it('in memory are lost when nothing renewed them for their ttl', async () => {
+    const clock = new ManualClock(1_700_000_000_000);
+    const limiter = new Limiter({ clock });
+    await limiter.hold('concurrency 1 ttl 30s', 'a', async (hold) => {
+      for (let time = 0; time < 90_000; time += 10_000) clock.advance(10_000);
+      assert.equal(hold.lost, false);
+      clock.advance(30_000);
+      assert.equal(hold.lost, true);
+    });
   });
 
   it('are given back by close', async () => {

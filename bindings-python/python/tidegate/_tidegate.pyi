@@ -55,6 +55,13 @@ class AsyncHold:
         """
         The Decision that admitted it.
         """
+    @property
+    def lost(self, /) -> bool:
+        """
+        Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
+        renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
+        counted and tried again; when it succeeds in time the hold is not lost.
+        """
     def release(self, /) -> Coroutine[Any, Any, None]:
         """
         Gives the units back, at once and also when it is not awaited. Further calls have no effect.
@@ -128,8 +135,9 @@ class AsyncLimiter:
         """
         Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, and
-        `forgotten_denials` (denials that the memory of this process forgot because `max_bytes` left no room).
+        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
+        (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
+        that the store did not answer), `holds_lost`.
         Not awaitable: it needs no store.
         """
     @classmethod
@@ -411,6 +419,13 @@ class Hold:
         """
         The Decision that admitted it.
         """
+    @property
+    def lost(self, /) -> bool:
+        """
+        Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
+        renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
+        counted and tried again; when it succeeds in time the hold is not lost.
+        """
     def release(self, /) -> None:
         """
         Gives the units back. Further calls have no effect.
@@ -598,8 +613,9 @@ class Limiter:
         """
         Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, and
-        `forgotten_denials` (denials that the memory of this process forgot because `max_bytes` left no room).
+        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
+        (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
+        that the store did not answer), `holds_lost`.
         """
     @classmethod
     def from_file(

@@ -115,11 +115,11 @@ impl ProcessUsage {
     pub(super) fn observe(&self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64) {
         self.observe_usage(entry, answer, states, now);
         match entry.operation {
-            Operation::Check { cost: units, hold, .. } if hold != 0 && has_concurrency(entry.plan) => {
-                if answer.applied {
-                    let held = StoreHold { identity: entry.plan.identity, key: TableKey::of(entry.key), units };
-                    self.holds.lock().insert(hold, held);
-                }
+            Operation::Check { cost: units, hold, .. }
+                if hold != 0 && answer.applied && has_concurrency(entry.plan) =>
+            {
+                let held = StoreHold { identity: entry.plan.identity, key: TableKey::of(entry.key), units };
+                self.holds.lock().insert(hold, held);
             }
             // The store does not have it any more.
             Operation::Renew { hold } if !answer.applied => self.forget_hold(hold),
