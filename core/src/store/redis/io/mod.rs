@@ -11,6 +11,7 @@ mod engine_call;
 mod epoll_set;
 mod handover;
 mod host_loop;
+mod name_lookup;
 #[cfg(target_os = "linux")]
 mod polled_socket;
 mod pool;

@@ -1,13 +1,12 @@
 //! A socket whose reads and writes wait until a deadline, and no longer.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use super::name_lookup::addresses_of;
 use crate::store::url::Address;
 
 /// The system's read timeout is coarse: it ends up to an eighth later than it was set to. So it is set to end earlier,
@@ -185,22 +185,12 @@ pub(crate) fn time_left(deadline: Instant) -> io::Result<Duration> {
     Ok(left)
 }
 
-/// The system's resolver takes no deadline, so it runs on a thread that may end later than this call.
 fn resolve(host: &Arc<str>, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let (answer, answered) = channel();
-    let name = Arc::clone(host);
-    std::thread::Builder::new().name("tidegate-resolver".to_owned()).spawn(move || {
-        // The caller may have given up.
-        let _ = answer.send((&*name, port).to_socket_addrs().map(Vec::from_iter));
-    })?;
-    match answered.recv_timeout(time_left(deadline)?) {
-        Ok(found) => found.map_err(|error| io::Error::new(error.kind(), format!("its name is not known: {error}"))),
-        Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
-        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("its name cannot be looked up")),
-    }
+    let addresses = addresses_of(host, deadline)?;
+    Ok(addresses.iter().map(|address| SocketAddr::new(*address, port)).collect())
 }
 
 /// Connects to the first address that accepts. Each gets an equal share of the time that is left.
