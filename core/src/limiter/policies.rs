@@ -12,7 +12,7 @@ use super::policy_ref::PolicyRef;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::plan_cache;
-use crate::policy::Policy;
+use crate::policy::{Policy, may_be_url};
 
 type Plans = HashMap<String, Arc<Plan>, RandomState>;
 
@@ -76,8 +76,8 @@ impl Policies {
     #[cold]
     fn parse(&self, text: &str) -> Result<Arc<Plan>> {
         let policy = Policy::parse(text).map_err(|error| {
-            // A notation has digits; a text without any was meant as a name.
-            if text.bytes().any(|byte| byte.is_ascii_digit()) {
+            // A notation has digits; a text without any was meant as a name. A URL is not shown.
+            if text.bytes().any(|byte| byte.is_ascii_digit()) || may_be_url(text) {
                 return error;
             }
             let mut names: Vec<String> =

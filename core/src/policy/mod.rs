@@ -20,6 +20,7 @@ use std::fmt;
 
 use self::derived::Derived;
 pub(crate) use self::derived::DerivedValue;
+pub(crate) use self::notation::may_be_url;
 use crate::allocation::allocated;
 use crate::error::{Error, Result};
 

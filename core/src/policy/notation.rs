@@ -43,9 +43,14 @@ pub(super) fn scan_duration(text: &str) -> Result<Period, SyntaxError> {
     Ok(period)
 }
 
-/// Refuses the URL of a store in place of a policy. The error must not show its password.
+/// Whether a text may be the URL of a store, or what is left of one: an error must not show its password.
+pub(crate) fn may_be_url(text: &str) -> bool {
+    text.contains("://") || text.split_once(':').is_some_and(|(_, rest)| rest.contains('@'))
+}
+
+/// Refuses the URL of a store in place of a policy.
 fn refuse_url(text: &str, expected: &str) -> Result<(), SyntaxError> {
-    if !text.contains("://") {
+    if !may_be_url(text) {
         return Ok(());
     }
     Err(SyntaxError::new(0, "unexpected URL", expected).without_text())

@@ -1,5 +1,6 @@
 //! `${NAME}` and `${NAME:-default}` in the texts of a file.
 
+use super::super::notation::may_be_url;
 use super::tree::{FileError, Node, Position, Text, Value};
 
 /// Looks up an environment variable; tests give their own.
@@ -52,7 +53,9 @@ fn replace(text: &Text, position: Position, lookup: EnvironmentLookup<'_>) -> Re
                 "`${` has no `}`: write ${NAME}, ${NAME:-default}, or $${ for the characters themselves",
             )
         })?;
-        result.push_str(&value(inside, here, lookup)?);
+        // What looks like a reference in a URL may be a part of a password.
+        let shown = !may_be_url(source);
+        result.push_str(&value(inside, shown, here, lookup)?);
         from_environment = true;
         let taken = &reference[..inside.len() + 3];
         column += taken.chars().count();
@@ -62,7 +65,7 @@ fn replace(text: &Text, position: Position, lookup: EnvironmentLookup<'_>) -> Re
     Ok(Text { text: result, verbatim: None, from_environment })
 }
 
-fn value(inside: &str, position: Position, lookup: EnvironmentLookup<'_>) -> Result<String, FileError> {
+fn value(inside: &str, shown: bool, position: Position, lookup: EnvironmentLookup<'_>) -> Result<String, FileError> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -81,6 +84,10 @@ fn value(inside: &str, position: Position, lookup: EnvironmentLookup<'_>) -> Res
         (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
         (Some(value), _) => Ok(value),
         (None, Some(default)) => Ok(default.to_owned()),
+        (None, None) if !shown => Err(FileError::new(
+            position,
+            "an environment variable of this URL is not set: set it, or write $${ for the characters themselves",
+        )),
         (None, None) => Err(FileError::new(
             position,
             format!(

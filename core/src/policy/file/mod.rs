@@ -11,6 +11,7 @@ mod toml;
 mod tree;
 mod yaml;
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -61,12 +62,19 @@ impl Format {
 }
 
 /// A policy file that was read as a whole: every policy in it is valid.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PolicyFile {
     store: Option<Vec<String>>,
     policies: Vec<Policy>,
     /// Where each policy begins, in the order of `policies`.
     locations: Vec<PolicyLocations>,
+}
+
+/// Does not show the stores: their URLs may have passwords.
+impl fmt::Debug for PolicyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyFile").field("policies", &self.policies).finish_non_exhaustive()
+    }
 }
 
 /// Where a policy and its limits begin.
@@ -84,6 +92,10 @@ impl PolicyFile {
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
+        if name.contains("://") {
+            // Not shown: it may have a password.
+            return Err(Error::policy("a policy file is named by its path, and this is a URL"));
+        }
         let format = Format::of(path).ok_or_else(|| {
             Error::policy(format!("{name}: a policy file's name ends in .yaml, .yml, .toml or .json"))
         })?;

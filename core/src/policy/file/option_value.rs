@@ -1,6 +1,6 @@
 //! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
 
-use super::super::notation::{self, clip};
+use super::super::notation;
 use super::super::period::{Period, SECOND};
 use super::super::suggestion::did_you_mean;
 use super::scalar::plain_scalar;
@@ -17,11 +17,14 @@ pub(super) fn choice<T>(
         return Err(wrong_value(key, node, &format!("one of {}", names.join(", "))));
     };
     from_name(&text.text).ok_or_else(|| {
-        let near =
-            if text.text.contains("://") { String::new() } else { did_you_mean(&text.text, names.iter().copied()) };
+        let near = if notation::may_be_url(&text.text) {
+            String::new()
+        } else {
+            did_you_mean(&text.text, names.iter().copied())
+        };
         FileError::new(
             node.position,
-            format!("`{}` must be one of {}, not {}{near}", clip(&key.name), names.join(", "), node.describe()),
+            format!("{} must be one of {}, not {}{near}", key.shown(), names.join(", "), node.describe()),
         )
     })
 }
@@ -70,7 +73,7 @@ fn scalar(node: &Node) -> Value {
 }
 
 fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
-    FileError::new(node.position, format!("`{}` must be {wanted}, not {}", clip(&key.name), node.describe()))
+    FileError::new(node.position, format!("{} must be {wanted}, not {}", key.shown(), node.describe()))
 }
 
 /// An error of the notation, at its column in the file when that is known.
@@ -83,6 +86,5 @@ pub(super) fn notation_error(error: &notation::SyntaxError, text: &Text, positio
 /// The error for a name that is not allowed. `owner` says what has the allowed names.
 pub(super) fn unknown_name(key: &Key, allowed: &[&str], owner: &str, hint: &str) -> FileError {
     let near = if hint.is_empty() { &did_you_mean(&key.name, allowed.iter().copied()) } else { hint };
-    let name = if key.name.contains("://") { "a URL" } else { &clip(&key.name) };
-    FileError::new(key.position, format!("unknown name `{name}`{near}\n{owner} {}", allowed.join(", ")))
+    FileError::new(key.position, format!("unknown name {}{near}\n{owner} {}", key.shown(), allowed.join(", ")))
 }

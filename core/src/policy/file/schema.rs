@@ -1,6 +1,5 @@
 //! What the entries of a policy file mean, in every format.
 
-use super::super::notation::clip;
 use super::super::options::{MAX_JOURNAL, OnStoreError, Options};
 use super::super::suggestion::did_you_mean;
 use super::super::{MAX_LIMITS, Policy};
@@ -90,8 +89,8 @@ fn policy(key: &Key, node: &Node, format: Format) -> Result<(Policy, Position, V
             return Err(FileError::new(
                 node.position,
                 format!(
-                    "the policy `{}` must be notation, a list of limits or a map with `limits`, not {}",
-                    clip(&key.name),
+                    "the policy {} must be notation, a list of limits or a map with `limits`, not {}",
+                    key.shown(),
                     node.describe()
                 ),
             ));
@@ -131,8 +130,8 @@ fn policy_options(
             name => return Err(unknown_name(key, &POLICY_NAMES, "a policy has", hint(name, format))),
         }
     }
-    let found = found
-        .ok_or_else(|| FileError::new(key.position, format!("the policy `{}` has no `limits`", clip(&key.name))))?;
+    let found =
+        found.ok_or_else(|| FileError::new(key.position, format!("the policy {} has no `limits`", key.shown())))?;
     Ok((found, options))
 }
 

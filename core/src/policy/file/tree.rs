@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::super::notation::clip;
+use super::super::notation::{clip, may_be_url};
 use crate::error::{Error, SourceLocation};
 
 /// A line and a column in the file, both from 1.
@@ -72,6 +72,13 @@ pub(super) struct Text {
     pub(super) from_environment: bool,
 }
 
+impl Key {
+    /// The name, for an error. That of a URL is never shown: it may hold a password.
+    pub(super) fn shown(&self) -> String {
+        if may_be_url(&self.name) { "a URL".to_owned() } else { format!("`{}`", clip(&self.name)) }
+    }
+}
+
 impl Node {
     /// What it is, for an error. The text of a URL is never shown: it may hold a password.
     pub(super) fn describe(&self) -> String {
@@ -80,7 +87,7 @@ impl Node {
             Value::Bool(value) => format!("`{value}`"),
             Value::Integer(number) => format!("the number {number}"),
             Value::Float(number) => format!("the number {number}"),
-            Value::Text(text) if text.from_environment || text.text.contains("://") => "a text".to_owned(),
+            Value::Text(text) if text.from_environment || may_be_url(&text.text) => "a text".to_owned(),
             Value::Text(text) => format!("the text `{}`", clip(&text.text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a map".to_owned(),
@@ -120,6 +127,6 @@ impl MapEntries {
 pub(super) fn duplicate(key: &Key, first: Position) -> FileError {
     FileError::new(
         key.position,
-        format!("`{}` is here twice: it stands in line {} already; remove one", clip(&key.name), first.line),
+        format!("{} is here twice: it stands in line {} already; remove one", key.shown(), first.line),
     )
 }

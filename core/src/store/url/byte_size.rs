@@ -18,9 +18,9 @@ const UNITS: [(&[&str], u64); 9] = [
 /// The bytes that a text means.
 ///
 /// # Errors
-/// `config_invalid` with the option, its text and the range.
+/// `config_invalid` with the option and the range. The text is not shown: it may be a part of a password.
 pub(super) fn parse(option: &str, text: &str, least: usize) -> Result<usize> {
-    let refused = |why: String| Error::config(format!("{option}={text:?} {why}"));
+    let refused = |why: String| Error::config(format!("{option} {why}"));
     let digits = text.trim().find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.trim().len());
     let (number, unit) = text.trim().split_at(digits);
     let unit = unit.trim().to_ascii_lowercase();

@@ -27,7 +27,9 @@ pub(super) fn read_if(
 pub(super) fn read(ca: Option<String>, cert: Option<String>, key: Option<String>) -> Result<Certificates> {
     let file = |what: &str, path: Option<String>| {
         path.map(|path| {
-            std::fs::read(&path).map_err(|error| Error::config(format!("{what}={path:?} cannot be read: {error}")))
+            // The path is not shown: a part of a password may follow it.
+            std::fs::read(&path)
+                .map_err(|error| Error::config(format!("the file that {what} names cannot be read: {error}")))
         })
         .transpose()
     };

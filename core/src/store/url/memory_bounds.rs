@@ -31,9 +31,7 @@ impl MemoryBounds {
         if let Some(text) = max_keys {
             let keys = text.parse().ok().filter(|keys| (1..=u32::MAX as usize / 2).contains(keys));
             bounds.max_keys = keys.ok_or_else(|| {
-                Error::config(format!(
-                    "max_keys={text:?} is no number of keys: give a whole number from 1 to 2147483647"
-                ))
+                Error::config("max_keys is no number of keys: give a whole number from 1 to 2147483647")
             })?;
         }
         if let Some(text) = max_bytes {

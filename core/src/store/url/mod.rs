@@ -3,6 +3,7 @@
 mod byte_size;
 mod certificates;
 mod endpoints;
+mod escaping;
 mod memory_bounds;
 mod parse;
 #[cfg(test)]
@@ -29,6 +30,7 @@ impl StoreUrl {
     /// `config_invalid`. Its message never shows a password.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        escaping::refuse_unescaped(text)?;
         let known = "memory://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
                      the place of redis";
         match scheme {
@@ -41,6 +43,10 @@ impl StoreUrl {
             "redis+cluster" | "valkey+cluster" => parse::cluster(text, false),
             "rediss+cluster" | "valkeys+cluster" => parse::cluster(text, true),
             "" => Err(Error::config(format!("a store URL begins with {known}; this one has no scheme"))),
+            // The text before a :// in a password is no scheme, and is not shown.
+            _ if !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) => {
+                Err(Error::config(format!("a store URL begins with {known}; this one begins with something else")))
+            }
             _ => Err(Error::config(format!("no store has the scheme {scheme}://; use {known}"))),
         }
     }

@@ -8,6 +8,7 @@ use url::Url;
 use super::StoreUrl;
 use super::certificates;
 use super::endpoints::{Address, Certificates, Deployment, Endpoints, Login};
+use super::escaping::ADVICE;
 use super::memory_bounds::MemoryBounds;
 use crate::error::{Error, Result};
 
@@ -19,7 +20,7 @@ pub(super) fn parsed(text: &str) -> Result<Url> {
     // The text may have a password, so the error does not show it.
     Url::parse(text).map_err(|error| {
         Error::config(format!(
-            "the store URL cannot be read: {error}; write it as in redis://user:password@host:6379/0"
+            "the store URL cannot be read: {error}; write it as in redis://user:password@host:6379/0, and {ADVICE}"
         ))
     })
 }
@@ -44,8 +45,9 @@ fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String
     let mut found = [const { None }; N];
     for (name, value) in url.query_pairs() {
         let Some(index) = known.iter().position(|known| *known == name) else {
+            // The name is not shown: what follows a & in a password looks like one.
             return Err(Error::config(format!(
-                "a store URL of {}:// has no option {name:?}; it has {}",
+                "a store URL of {}:// has no such option: it has {}. User and password stand before the host; {ADVICE}",
                 url.scheme(),
                 known.join(", ")
             )));
@@ -81,13 +83,13 @@ fn login(url: &Url, database: Option<&str>, protocol: Option<&str>) -> Result<Lo
     login.password = url.password().map(decoded);
     if let Some(text) = database.filter(|text| !text.is_empty()) {
         login.database = text.parse::<u16>().map_err(|_| {
-            Error::config(format!("{text:?} is no database of Redis: give its number, as in redis://localhost:6379/0"))
+            Error::config("the store URL names no database of Redis: give its number, as in redis://localhost:6379/0")
         })?;
     }
     login.resp3 = match protocol {
         None | Some("2" | "resp2") => false,
         Some("3" | "resp3") => true,
-        Some(text) => return Err(Error::config(format!("protocol={text:?} is no protocol of Redis: give 2 or 3"))),
+        Some(_) => return Err(Error::config("protocol names no protocol of Redis: give 2 or 3")),
     };
     Ok(login)
 }
@@ -158,7 +160,7 @@ fn replicas(read_from: Option<&str>) -> Result<bool> {
     match read_from {
         None | Some("primary") => Ok(false),
         Some("replica") => Ok(true),
-        Some(text) => Err(Error::config(format!("read_from={text:?} is unknown: give primary or replica"))),
+        Some(_) => Err(Error::config("read_from is unknown: give primary or replica")),
     }
 }
 
@@ -206,9 +208,8 @@ pub(super) fn cluster(text: &str, tls: bool) -> Result<StoreUrl> {
         options(&url, ["protocol", "read_from", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])?;
     if !matches!(url.path(), "" | "/" | "/0") {
         return Err(Error::config(format!(
-            "a cluster has no databases, but the store URL of {}:// names {:?}: leave it out",
-            url.scheme(),
-            url.path().trim_start_matches('/')
+            "a cluster has no databases, but the store URL of {}:// names one: leave it out",
+            url.scheme()
         )));
     }
     Ok(StoreUrl::Redis(Box::new(Endpoints {
