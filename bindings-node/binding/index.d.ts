@@ -13,8 +13,8 @@ export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-was
 export declare class ClientIp {
   /** Whether `X-Forwarded-For` is read. */
   readsForwarded(): boolean
-  /** The key of a request. */
-  key(peer: string | undefined | null, forwarded: Array<string>): string
+  /** The key of a request. `unix` says that the server listens on a Unix domain socket, whose peers have no address. */
+  key(peer: string | undefined | null, forwarded: Array<string>, unix: boolean): string | ErrorValue
 }
 
 /** A clock that moves only by `set`. */

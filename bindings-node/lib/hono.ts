@@ -9,7 +9,7 @@ import { type Keys, keysOf } from './http/keys.js';
 import { waitFor } from './http/node-response.js';
 import type { RateLimitOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import type { RequestAdapter } from './http/request-adapter.js';
+import { isOverUnix, type RequestAdapter } from './http/request-adapter.js';
 import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
 
 declare module 'hono' {
@@ -25,7 +25,8 @@ interface Env {
   readonly outgoing?: NodeOutgoing;
   readonly server?: Env;
   readonly requestIP?: (request: globalThis.Request) => { readonly address: string } | null;
-  readonly remoteAddr?: { readonly hostname?: string };
+  readonly url?: URL;
+  readonly remoteAddr?: { readonly hostname?: string; readonly transport?: string };
   readonly info?: Env;
 }
 
@@ -35,16 +36,26 @@ interface NodeOutgoing {
   once(event: 'finish' | 'close', listener: () => void): unknown;
 }
 
+function serverOf(context: Context): Env {
+  const env = (context.env ?? {}) as Env;
+  return env.server ?? env.info ?? env;
+}
+
 const adapter: RequestAdapter<Context> = {
   name: 'tidegate/hono',
   method: (context) => context.req.method,
   path: (context) => context.req.path,
   header: (context, name) => context.req.header(name),
   peer(context) {
-    const env = (context.env ?? {}) as Env;
-    const server = env.server ?? env.info ?? env;
+    const server = serverOf(context);
     if (server.requestIP !== undefined) return server.requestIP(context.req.raw)?.address;
     return server.incoming?.socket?.remoteAddress ?? server.remoteAddr?.hostname;
+  },
+  overUnix(context) {
+    const server = serverOf(context);
+    // Bun's server has a URL, and Deno's connections have a transport.
+    if (server.requestIP !== undefined) return server.url?.protocol === 'unix:';
+    return isOverUnix(server.incoming?.socket) || server.remoteAddr?.transport === 'unix';
   },
   user: (context) => context.get('user' as never),
   claims: (context) => context.get('jwtPayload' as never) ?? context.get('user' as never),

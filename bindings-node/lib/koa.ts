@@ -18,6 +18,7 @@ const adapter: RequestAdapter<Context> = {
   path: (context) => context.path,
   header: (context, name) => node.header(context.req, name),
   peer: (context) => node.peer(context.req),
+  overUnix: (context) => node.overUnix(context.req),
   trusts: { setting: 'app.proxy', of: (context) => context.app.proxy },
   user: (context) => context.state['user'],
   claims: (context) => context.state['auth'] ?? context.state['user'],

@@ -67,7 +67,8 @@ function isLogger(value: unknown): value is Logger {
   return typeof warn === 'function' && typeof info === 'function';
 }
 
-function emitWarning(message: string): void {
+/** A warning of the process, with the name that all warnings of Tidegate have. */
+export function emitWarning(message: string): void {
   process.emitWarning(message, 'TidegateWarning');
 }
 

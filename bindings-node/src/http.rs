@@ -3,7 +3,7 @@
 
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
-use tidegate::http::{DEFAULT_IPV6_PREFIX, Headers, MEDIA_TYPE, Refusal, Trusted, anonymous, hashed};
+use tidegate::http::{DEFAULT_IPV6_PREFIX, Headers, MEDIA_TYPE, Peer, Refusal, Trusted, anonymous, hashed};
 use tidegate::{Error, ErrorKind, Policy, Result};
 
 use crate::error_value::ErrorValue;
@@ -41,10 +41,18 @@ impl ClientIp {
         self.client.reads_forwarded()
     }
 
-    /// The key of a request.
+    /// The key of a request. `unix` says that the server listens on a Unix domain socket, whose peers have no address.
     #[napi(catch_unwind)]
-    pub fn key(&self, peer: Option<String>, forwarded: Vec<String>) -> String {
-        self.client.key(peer.as_deref(), &forwarded)
+    pub fn key(&self, peer: Option<String>, forwarded: Vec<String>, unix: bool) -> Either<String, ErrorValue> {
+        let peer = match peer.as_deref() {
+            Some(address) if !address.is_empty() => Peer::Address(address),
+            _ if unix => Peer::Unix,
+            _ => Peer::Missing,
+        };
+        match self.client.key(peer, &forwarded) {
+            Ok(key) => Either::A(key),
+            Err(error) => Either::B(error.into()),
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
-use tidegate::http::{self, Trusted};
+use tidegate::ErrorKind;
+use tidegate::http::{self, Peer, Trusted};
 
-use crate::convert::shown;
+use crate::convert::{not_a_key, shown, text, utf8};
 use crate::decision::Decision;
 use crate::error::{config, raise};
 
@@ -69,7 +70,7 @@ impl Headers {
         let text = name.cast::<PyString>().map_err(|_| {
             config(format!("headers is \"both\", \"ietf\", \"legacy\" or \"off\", not {}", shown(name)))
         })?;
-        Ok(Self { inner: text.to_str()?.parse().map_err(raise)? })
+        Ok(Self { inner: self::text(text, ErrorKind::ConfigInvalid, "headers")?.parse().map_err(raise)? })
     }
 
     /// The fields of a response after these Decisions, as text.
@@ -106,15 +107,17 @@ pub(crate) fn problem(decision: &Bound<'_, Decision>) -> String {
 /// A digest to use as a key instead of a secret.
 #[pyfunction]
 #[pyo3(signature = (secret: "str") -> "str")]
-pub(crate) fn hashed(secret: &str) -> String {
-    http::hashed(secret)
+pub(crate) fn hashed(secret: &Bound<'_, PyString>) -> PyResult<String> {
+    // Not shown: it is a secret.
+    let wrong = |_| not_a_key("the secret has half a surrogate pair: it cannot be written as UTF-8".to_owned());
+    Ok(http::hashed(secret.to_str().map_err(wrong)?))
 }
 
 /// The key of a client without a key of its own, made of its address.
 #[pyfunction]
 #[pyo3(signature = (client: "str") -> "str")]
-pub(crate) fn anonymous(client: &str) -> String {
-    http::anonymous(client)
+pub(crate) fn anonymous(client: &Bound<'_, PyString>) -> PyResult<String> {
+    Ok(http::anonymous(utf8(client)?))
 }
 
 /// Makes the key client_ip.
@@ -125,8 +128,8 @@ pub(crate) struct ClientIp {
 
 impl ClientIp {
     /// The key of a peer that is no trusted proxy.
-    pub(crate) fn direct(&self, peer: &str) -> String {
-        self.inner.key::<&[u8]>(Some(peer), &[])
+    pub(crate) fn direct(&self, peer: &str) -> PyResult<String> {
+        self.inner.key::<&[u8]>(Peer::Address(peer), &[]).map_err(raise)
     }
 }
 
@@ -149,7 +152,7 @@ impl ClientIp {
             }
             for proxy in given.try_iter().map_err(|_| wrong(given))? {
                 // `str` also writes the addresses and networks of `ipaddress`.
-                proxies.push(proxy?.str()?.to_str()?.to_owned());
+                proxies.push(text(&proxy?.str()?, ErrorKind::ConfigInvalid, "the trusted proxy")?.to_owned());
             }
         }
         let prefix = u8::try_from(ipv6_prefix)
@@ -164,9 +167,16 @@ impl ClientIp {
         self.inner.reads_forwarded()
     }
 
-    /// The key of a request, from its peer's address and the lines of X-Forwarded-For.
-    #[pyo3(signature = (peer: "str | None", forwarded: "list[bytes] | None" = None) -> "str")]
-    fn key(&self, peer: Option<&str>, forwarded: Option<Vec<Vec<u8>>>) -> String {
-        self.inner.key(peer, &forwarded.unwrap_or_default())
+    /// The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` says that the server listens on
+    /// a Unix domain socket, whose peers have no address; any other peer without one raises KeyInvalid.
+    #[pyo3(signature = (peer: "str | None", forwarded: "list[bytes] | None" = None, unix: "bool" = false) -> "str")]
+    fn key(&self, peer: Option<&Bound<'_, PyString>>, forwarded: Option<Vec<Vec<u8>>>, unix: bool) -> PyResult<String> {
+        let address = peer.map(|peer| peer.to_string_lossy());
+        let peer = match address.as_deref() {
+            Some(address) if !address.is_empty() => Peer::Address(address),
+            _ if unix => Peer::Unix,
+            _ => Peer::Missing,
+        };
+        self.inner.key(peer, &forwarded.unwrap_or_default()).map_err(raise)
     }
 }

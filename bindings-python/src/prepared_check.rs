@@ -6,7 +6,7 @@ use tidegate::CheckOptions;
 use tidegate::host::{Call, HostLimiter};
 
 use crate::call_coroutine::CallCoroutine;
-use crate::convert::cost;
+use crate::convert::{cost, utf8};
 use crate::decision::Decision;
 use crate::error::raise_about;
 use crate::http::{ClientIp, Headers};
@@ -24,11 +24,12 @@ pub(crate) struct PreparedCheck {
 }
 
 impl PreparedCheck {
-    fn key(&self, identity: &str) -> String {
-        match &self.ip {
-            Some(ip) => self.prefix.clone() + &ip.get().direct(identity),
+    fn key(&self, identity: &Bound<'_, PyString>) -> PyResult<String> {
+        let identity = utf8(identity)?;
+        Ok(match &self.ip {
+            Some(ip) => self.prefix.clone() + &ip.get().direct(identity)?,
             None => self.prefix.clone() + identity,
-        }
+        })
     }
 }
 
@@ -53,10 +54,14 @@ impl PreparedCheck {
 
     /// Checks on this thread: the header fields of an admitted request, or the Decision of a denied one.
     #[pyo3(signature = (limiter: "Limiter", identity: "str") -> "list[tuple[str, str]] | Decision")]
-    fn check<'py>(&self, limiter: &Bound<'py, Limiter>, identity: &str) -> PyResult<Bound<'py, PyAny>> {
+    fn check<'py>(
+        &self,
+        limiter: &Bound<'py, Limiter>,
+        identity: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = limiter.py();
         let policy = PolicyArgument::of(self.policy.bind(py))?;
-        let decision = limiter.get().call(py, policy, &self.key(identity), &self.call)?;
+        let decision = limiter.get().call(py, policy, &self.key(identity)?, &self.call)?;
         if decision.inner.allowed() {
             return Ok(self.headers.get().texts(py, &decision.inner)?.into_any());
         }
@@ -65,8 +70,12 @@ impl PreparedCheck {
 
     /// Checks from an event loop: the Decision when it is immediate, or an awaitable of it.
     #[pyo3(signature = (limiter: "AsyncLimiter", identity: "str") -> "Decision | Coroutine[Any, Any, Decision]")]
-    fn check_async<'py>(&self, limiter: &Bound<'py, AsyncLimiter>, identity: &str) -> PyResult<Bound<'py, PyAny>> {
-        let (py, key) = (limiter.py(), self.key(identity));
+    fn check_async<'py>(
+        &self,
+        limiter: &Bound<'py, AsyncLimiter>,
+        identity: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, key) = (limiter.py(), self.key(identity)?);
         let (reader, policy) = (&limiter.get().reader, self.policy.bind(py));
         // Where no call ever waits, awaiting would cost more than the check.
         let blocking = reader.limiter.to_blocking();

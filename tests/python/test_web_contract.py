@@ -10,7 +10,7 @@ import pytest
 
 from tidegate import CostError, KeyInvalid, Limiter, ManualClock, Policy, PolicyError, TidegateError
 from tidegate.http import claim, client_ip, header
-from web_adapters import ADAPTERS, Adapter
+from web_adapters import ADAPTERS, Adapter, LimitedApp
 
 QUOTA = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
@@ -109,13 +109,31 @@ def test_the_helper_client_ip(adapter: Adapter) -> None:
     assert limiter.peek("p", "203.0.113.9").remaining == 0
 
 
-def test_a_peer_without_an_address_is_one_client(adapter: Adapter) -> None:
-    peerless: dict[str, Any] = {"REMOTE_ADDR": ""} if "wsgi" in call_of(adapter) else {"client": None}
+def test_the_clients_of_a_unix_domain_socket_are_one(adapter: Adapter) -> None:
+    peerless: dict[str, Any] = {"client": None, "server": ("/run/app.sock", None)}
+    if "wsgi" in call_of(adapter):
+        peerless = {"REMOTE_ADDR": "", "SERVER_NAME": "/run/app.sock"}
     limiter = Limiter(policies={"p": "2/minute"})
     made = adapter.make("p", limiter=limiter)
     assert [made.get(**peerless).status for _ in range(3)] == [200, 200, 429]
     assert limiter.peek("p", "unix").remaining == 0
     assert made.get().status == 200
+
+
+def test_a_peer_without_an_address_is_refused(adapter: Adapter) -> None:
+    peerless: dict[str, Any] = {"REMOTE_ADDR": ""} if "wsgi" in call_of(adapter) else {"client": None}
+    made = adapter.make("2/minute", key=client_ip(trusted_proxies=["unix"]))
+    refused(made, "does not know the address", **peerless)
+
+
+def refused(made: LimitedApp, says: str, **more: Any) -> None:
+    """The framework's error handlers see the error; it is raised, and no request is admitted."""
+    status: int | None = None
+    try:
+        status = made.get(**more).status
+    except KeyInvalid as error:
+        assert says in str(error)
+    assert status in (None, 500)
 
 
 def call_of(adapter: Adapter) -> str:
@@ -298,13 +316,7 @@ def test_a_shadow_policy_denies_no_request(adapter: Adapter) -> None:
 
 @pytest.mark.parametrize("key", [lambda request: None, lambda request: 7, lambda request: b"bytes"])
 def test_a_key_function_that_returns_no_text_raises(adapter: Adapter, key: Any) -> None:
-    made = adapter.make("1/minute", key=key)
-    status: int | None = None
-    try:
-        status = made.get().status
-    except KeyInvalid as error:
-        assert "key function" in str(error)
-    assert status in (None, 500), "it raises, and no request is admitted"
+    refused(adapter.make("1/minute", key=key), "key function")
 
 
 def test_a_cost_that_is_no_whole_number_raises(adapter: Adapter) -> None:

@@ -30,7 +30,12 @@ def test_a_vector(case: dict[str, Any]) -> None:
     elif "forwarded" in case:
         lines = [line.encode() for line in case["forwarded"]]
         ip = ClientIp(case.get("trusted", []), case.get("ipv6_prefix", 64))
-        assert ip.key(case["peer"], lines) == case["key"]
+        if "error" not in case:
+            assert ip.key(case["peer"], lines, case.get("unix", False)) == case["key"]
+            return
+        with pytest.raises(TidegateError, match=case["says"]) as refused:
+            ip.key(case["peer"], lines, case.get("unix", False))
+        assert refused.value.code == case["error"]
     elif "secret" in case:
         assert hashed(case["secret"]) == case["key"]
     elif "client" in case:

@@ -1,7 +1,8 @@
 // The keys of requests: the helpers that derive one, and the checks of what a key function returns.
 
-import { ConfigError, KeyInvalid } from '../errors.js';
+import { ConfigError, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { native, unwrap } from '../native.js';
+import { emitWarning } from '../store-changes.js';
 import type { Awaitable, RequestAdapter } from './request-adapter.js';
 
 /** A function that derives a key from a request. */
@@ -15,9 +16,17 @@ export interface ClientIpOptions {
   /**
    * The proxies whose X-Forwarded-For is trusted: addresses (`10.0.0.7`), networks (`10.0.0.0/8`), `loopback`, `linklocal`,
    * `uniquelocal`, or `unix` for a Unix domain socket. Default: none.
+   *
+   * A request came through a Unix domain socket only where the address of the server is one. Any other request without a
+   * client's address throws KeyInvalid: a connection that was reset has no address any more.
    */
   trustedProxies?: readonly string[];
-  /** All IPv6 addresses with the same first bits are one client. This many bits. Default 64. */
+  /**
+   * All IPv6 addresses with the same first bits are one client. This many bits. Default 64.
+   *
+   * An IPv6 address that carries an IPv4 address (NAT64, mapped, translated, compatible, Teredo) is that IPv4 client; one of
+   * 6to4 is its /48; one of ISATAP is as any other.
+   */
   ipv6Prefix?: number;
 }
 
@@ -117,19 +126,37 @@ function addressOf<Request>(
 ): (request: Request) => string {
   const client = unwrap(native.clientIp([...trusted], ipv6Prefix));
   const readsForwarded = client.readsForwarded();
-  const known = new Map<string | undefined, string>();
+  const known = new Map<string, string>();
   return (request) => {
     const peer = adapter.peer(request);
     const forwarded = readsForwarded ? adapter.header(request, 'x-forwarded-for') : undefined;
-    if (forwarded !== undefined) return client.key(peer, [forwarded]);
+    if (peer === undefined || peer === '') return keyWithoutPeer(client, forwarded, adapter.overUnix(request));
+    if (forwarded !== undefined) return keyOrThrow(client.key(peer, [forwarded], false));
     let key = known.get(peer);
     if (key === undefined) {
-      key = client.key(peer, []);
+      key = keyOrThrow(client.key(peer, [], false));
       if (known.size >= MAX_ADDRESSES) known.clear();
       known.set(peer, key);
     }
     return key;
   };
+}
+
+function keyOrThrow(key: string | ErrorValue): string {
+  if (typeof key === 'string') return key;
+  throw thrown(key);
+}
+
+/** Whether the refusal of a request without an address was reported: a client may reset as many connections as it likes. */
+let missingPeerReported = false;
+
+function keyWithoutPeer(client: native.ClientIp, forwarded: string | undefined, unix: boolean): string {
+  const key = client.key(undefined, forwarded === undefined ? [] : [forwarded], unix);
+  if (typeof key !== 'string' && !missingPeerReported) {
+    missingPeerReported = true;
+    emitWarning(`a request was refused, and so are all others like it: ${key.message}`);
+  }
+  return keyOrThrow(key);
 }
 
 /** The proxies that a framework's setting names. A setting that trusts every client would let it choose its address. */

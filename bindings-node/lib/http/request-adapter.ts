@@ -16,6 +16,8 @@ export interface RequestAdapter<Request> {
   header(request: Request, name: string): string | undefined;
   /** The address at the other end of the connection. */
   peer(request: Request): string | undefined;
+  /** Whether the server says that it listens on a Unix domain socket. Only for a request without a peer. */
+  overUnix(request: Request): boolean;
   /** An object that lives as long as the request and remembers its admissions. Default: the request itself. */
   memory?(request: Request): object;
   /** The framework's setting of trusted proxies, if it has one. */
@@ -35,6 +37,21 @@ export interface NodeRequest {
   readonly socket: Pick<Socket, 'remoteAddress'> | null | undefined;
 }
 
+/** What Node's sockets know of the server that accepted them. */
+interface AcceptedSocket {
+  readonly server?: { address?(): unknown };
+  readonly _handle?: object | null;
+}
+
+/**
+ * Whether a connection came through a Unix domain socket. Its address does not say: a TCP connection that was reset has none any
+ * more. The address of its server does. A server that was given a descriptor has no address, but the connection has a pipe.
+ */
+export function isOverUnix(socket: unknown): boolean {
+  const { server, _handle: handle } = (socket ?? {}) as AcceptedSocket;
+  return typeof server?.address?.() === 'string' || handle?.constructor?.name === 'Pipe';
+}
+
 /** Reads requests that are Node's, or have their properties. */
 export function nodeRequestAdapter<Request extends NodeRequest>(
   name: string,
@@ -49,6 +66,7 @@ export function nodeRequestAdapter<Request extends NodeRequest>(
       return Array.isArray(value) ? value.join(', ') : value;
     },
     peer: (request) => request.socket?.remoteAddress,
+    overUnix: (request) => isOverUnix(request.socket),
     user: (request) => (request as { user?: unknown }).user,
     claims: (request) => {
       const { auth, user } = request as { auth?: unknown; user?: unknown };

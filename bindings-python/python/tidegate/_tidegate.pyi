@@ -293,9 +293,10 @@ class ClientIp:
     Makes the key client_ip.
     """
     def __new__(cls, /, trusted_proxies: Iterable[object] | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
-    def key(self, /, peer: str | None, forwarded: list[bytes] | None = None) -> str:
+    def key(self, /, peer: str | None, forwarded: list[bytes] | None = None, unix: bool = False) -> str:
         """
-        The key of a request, from its peer's address and the lines of X-Forwarded-For.
+        The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` says that the server listens on
+        a Unix domain socket, whose peers have no address; any other peer without one raises KeyInvalid.
         """
     @property
     def reads_forwarded(self, /) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ._tidegate import AsyncLimiter
 from .web.exchange import ADAPTER, NAME, AsgiExchange
-from .web.keys import claim, client_ip, header, user
+from .web.keys import MissingPeer, claim, client_ip, header, user
 from .web.layers import AppLimits
 from .web.lifespan import App, Lifespan, Receive, Scope, Send
 
@@ -42,7 +42,11 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
         if self._closed:
             self._reopen()
         exchange = AsgiExchange(send, self.limiter, scope)
-        admission = await exchange.check(self._limits)
+        try:
+            admission = await exchange.check(self._limits)
+        except MissingPeer as error:
+            await exchange.close_websocket(error)
+            return
         if admission is None:
             await self.app(scope, receive, send if exchange.single is None else exchange.send)
             return

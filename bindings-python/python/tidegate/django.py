@@ -27,12 +27,14 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
+from ._shown import shown
 from ._tidegate import Limiter, Policy
 from .errors import ConfigError
 from .web.admission import Admission, admit, refund, settle
 from .web.bound_limit import BoundLimit
 from .web.declared_limit import DeclaredLimit
 from .web.environ import EnvironAdapter
+from .web.exchange import ADAPTER
 from .web.keys import Key, claim, client_ip, header, user
 from .web.layers import WebLayer
 from .web.options import LimitOptions
@@ -59,6 +61,11 @@ class _DjangoAdapter(EnvironAdapter):
         meta: Mapping[str, Any] = request.META
         return meta
 
+    def over_unix(self, request: HttpRequest) -> bool:
+        # Over ASGI the environ is Django's own, and the scope says what the server said.
+        scope = getattr(request, "scope", None)
+        return super().over_unix(request) if scope is None else ADAPTER.over_unix(scope)
+
     def user(self, request: HttpRequest) -> object:
         return getattr(request, "user", None)
 
@@ -77,7 +84,9 @@ def limit(policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions])
 
     def decorate(view: View) -> View:
         if not callable(view):
-            raise ConfigError(f"@limit is for views and class views, not for {view!r}: it stands above the view itself")
+            raise ConfigError(
+                f"@limit is for views and class views, not for {shown(view)}: it stands above the view itself"
+            )
         limited: View = _with_limits(view, [view_limit, *getattr(view, LIMITS, ())])
         return limited
 

@@ -23,20 +23,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
+from starlette.exceptions import HTTPException, WebSocketException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from ._shown import shown
 from ._starlette_routes import LIMITS, depends_on, first_route_with, limits_of, name_of, route_of, set_limits
 from ._tidegate import AsyncLimiter, Policy
 from .errors import ConfigError
 from .web.admission import Admission, give_back
 from .web.bound_limit import BoundLimit
 from .web.declared_limit import DeclaredLimit
-from .web.exchange import ADAPTER, NAME, AsgiExchange
-from .web.keys import claim, client_ip, header, user
+from .web.exchange import ADAPTER, CLOSE_WITHOUT_PEER, NAME, AsgiExchange
+from .web.keys import MissingPeer, claim, client_ip, header, user
 from .web.layers import RouteLimits
 from .web.lifespan import App, Lifespan, Message, Receive, Scope, Send
 from .web.options import LimitOptions
@@ -112,7 +113,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     def init_app(self, app: Starlette) -> None:
         """Limits an application from now on."""
         if not isinstance(app, Starlette):
-            raise ConfigError(f"Tidegate limits a FastAPI or Starlette application, not {app!r}")
+            raise ConfigError(f"Tidegate limits a FastAPI or Starlette application, not {shown(app)}")
         if getattr(app.state, NAME, None) is not None:
             raise ConfigError("this application has a Tidegate already")
         if app.middleware_stack is not None:
@@ -126,7 +127,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if isinstance(view, BaseRoute) or not callable(view):
-            raise ConfigError(f"@tg.{decorator} is for endpoints, not for {view!r}")
+            raise ConfigError(f"@tg.{decorator} is for endpoints, not for {shown(view)}")
         if any(getattr(route, "endpoint", None) is view for app in self._apps for route in app.routes):
             raise ConfigError(
                 f"@tg.{decorator} stands above the route of {name_of(view)}, which is registered without it: "
@@ -174,7 +175,12 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                     await exchange.send(message)
                 return
             exchange.checked = True
-            admission = await exchange.check(self._default)
+            try:
+                admission = await exchange.check(self._default)
+            except MissingPeer as error:
+                dropped = True
+                await exchange.close_websocket(error)
+                return
             if admission is not None and admission.denied:
                 dropped = True
                 await exchange.refuse(admission, receive)
@@ -191,7 +197,11 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         limits = known[1] if known is not None else self._find_limits(route, scope)
         if not limits:
             return True
-        admission = await exchange.check(limits)
+        try:
+            admission = await exchange.check(limits)
+        except MissingPeer as error:
+            await exchange.close_websocket(error)
+            return False
         exchange.checked_default = limits is self._default
         if admission is not None and admission.denied:
             await exchange.refuse(admission, receive)
@@ -258,7 +268,12 @@ class RateLimit:
             for default in defaults:
                 default.release()
                 await run_steps_async(give_back(default.charges), tidegate.limiter)
-        admission = await exchange.check((known[1],))
+        try:
+            admission = await exchange.check((known[1],))
+        except MissingPeer as error:
+            if scope["type"] != "websocket":
+                raise
+            raise WebSocketException(CLOSE_WITHOUT_PEER["code"], CLOSE_WITHOUT_PEER["reason"]) from error
         if admission is not None and admission.denied:
             for other in exchange.admissions:
                 if other is not admission:

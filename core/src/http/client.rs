@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::ipv4_in_ipv6::{Identity, identity_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A household or a machine has at least a /64, within which it may choose its addresses.
@@ -57,11 +58,11 @@ impl Trusted {
         Ok(trusted)
     }
 
-    fn contains(&self, peer: &Peer) -> bool {
-        match peer {
-            Peer::Address(address) => self.networks.iter().any(|network| network.contains(*address)),
-            Peer::Unix => self.unix,
-            Peer::Unknown => false,
+    fn contains(&self, client: &Client) -> bool {
+        match client {
+            Client::Address(address) => self.networks.iter().any(|network| network.contains(*address)),
+            Client::Unix => self.unix,
+            Client::Unknown => false,
         }
     }
 
@@ -144,19 +145,35 @@ fn masked(address: Ipv6Addr, prefix: u8) -> u128 {
     u128::from(address) & u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
 }
 
-/// The other end of a connection, as the server or a proxy reports it.
-enum Peer {
+/// The other end of a connection, as the server reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer<'a> {
+    /// Its address; an empty text is none.
+    Address(&'a str),
+    /// The server listens on a Unix domain socket, whose peers have no address.
+    Unix,
+    /// The server listens on an address and does not know its peer: a connection that was reset has none any more.
+    Missing,
+}
+
+/// Who sent a request, as far as the server and trusted proxies say.
+enum Client {
     Address(IpAddr),
     Unix,
     Unknown,
 }
 
-impl Peer {
-    fn of(peer: Option<&str>) -> Self {
+impl Client {
+    fn of(peer: Peer<'_>) -> Result<Self> {
         match peer {
-            // Servers describe a Unix domain socket by nothing, by an empty address, or as nginx does.
-            None | Some("" | "unix:") => Self::Unix,
-            Some(text) => address(text.as_bytes()).map_or(Self::Unknown, Self::Address),
+            Peer::Missing | Peer::Address("") => Err(Error::new(
+                ErrorKind::KeyInvalid,
+                "the server does not know the address of this request's client, and does not say that it listens on a \
+                 Unix domain socket: the connection was reset, or the server reports no addresses. Give a key function \
+                 that needs no address, or a server that reports them",
+            )),
+            Peer::Unix => Ok(Self::Unix),
+            Peer::Address(text) => Ok(address(text.as_bytes()).map_or(Self::Unknown, Self::Address)),
         }
     }
 }
@@ -195,15 +212,28 @@ impl ClientIp {
         !self.trusted.is_empty()
     }
 
-    /// The key of a request, from the address of its peer as the server knows it and the lines of `X-Forwarded-For` in their
-    /// order.
+    /// The key of a request, from its peer as the server knows it and the lines of `X-Forwarded-For` in their order.
     ///
-    /// The key is the IPv4 address, or the network of the IPv6 address: `2001:db8::/64`. It is `unix` for a peer without an
-    /// address, and `unknown` when the server gives a text that is no address. An entry that is no address ends the search: no
-    /// trusted proxy appended what is left of it.
-    #[must_use]
-    pub fn key<T: AsRef<[u8]>>(&self, peer: Option<&str>, forwarded: &[T]) -> String {
-        let mut client = Peer::of(peer);
+    /// The key is the IPv4 address, or the network of the IPv6 address: `2001:db8::/64`. An IPv6 address that carries an
+    /// IPv4 address is a client by what identifies it:
+    ///
+    /// | addresses | the key |
+    /// |---|---|
+    /// | NAT64 (`64:ff9b::/96`, `64:ff9b:1::/48` with the IPv4 address at the end), mapped (`::ffff:0:0/96`), translated (`::ffff:0:0:0/96`), compatible (`::/96`) | the IPv4 address in it |
+    /// | NAT64 (`64:ff9b:1::/48`) with the IPv4 address elsewhere | the whole address: the translator makes one for each client |
+    /// | Teredo (`2001::/32`) | the IPv4 address of the client's router, which is written inverted |
+    /// | 6to4 (`2002::/16`) | its /48, which is one site, whatever `ipv6_prefix` says |
+    /// | ISATAP (`…:0:5efe:a.b.c.d`) | as any other: the client chooses that half of its address |
+    ///
+    /// Whether a proxy is trusted is decided by its address as it is; only a mapped one is an IPv4 address there.
+    ///
+    /// The key is `unix` for a peer on a Unix domain socket, and `unknown` when the server gives a text that is no address.
+    /// An entry that is no address ends the search: no trusted proxy appended what is left of it.
+    ///
+    /// # Errors
+    /// `key_invalid` for a peer that is missing.
+    pub fn key<T: AsRef<[u8]>>(&self, peer: Peer<'_>, forwarded: &[T]) -> Result<String> {
+        let mut client = Client::of(peer)?;
         // A line of blanks has no entry; an empty entry among others is an entry that is no address.
         let lines = forwarded.iter().map(AsRef::as_ref).filter(|line| !line.trim_ascii().is_empty());
         for entry in lines.rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
@@ -211,20 +241,25 @@ impl ClientIp {
                 break;
             }
             let Some(address) = address(entry.trim_ascii()) else { break };
-            client = Peer::Address(address);
+            client = Client::Address(address);
         }
-        self.shown(&client)
+        Ok(self.shown(&client))
     }
 
-    fn shown(&self, client: &Peer) -> String {
+    fn shown(&self, client: &Client) -> String {
+        let network = |address: Ipv6Addr, prefix: u8| match prefix {
+            128 => address.to_string(),
+            _ => format!("{}/{prefix}", Ipv6Addr::from(masked(address, prefix))),
+        };
         match client {
-            Peer::Address(IpAddr::V4(address)) => address.to_string(),
-            Peer::Address(IpAddr::V6(address)) if self.ipv6_prefix == 128 => address.to_string(),
-            Peer::Address(IpAddr::V6(address)) => {
-                format!("{}/{}", Ipv6Addr::from(masked(*address, self.ipv6_prefix)), self.ipv6_prefix)
-            }
-            Peer::Unix => UNIX.to_owned(),
-            Peer::Unknown => UNKNOWN.to_owned(),
+            Client::Address(IpAddr::V4(address)) => address.to_string(),
+            Client::Address(IpAddr::V6(address)) => match identity_of(*address) {
+                Identity::Ipv4(address) => address.to_string(),
+                Identity::Network(prefix) => network(*address, prefix),
+                Identity::Usual => network(*address, self.ipv6_prefix),
+            },
+            Client::Unix => UNIX.to_owned(),
+            Client::Unknown => UNKNOWN.to_owned(),
         }
     }
 }

@@ -6,9 +6,10 @@
 mod client;
 mod headers;
 mod identity;
+mod ipv4_in_ipv6;
 mod problem;
 
-pub use client::{ClientIp, DEFAULT_IPV6_PREFIX, Trusted};
+pub use client::{ClientIp, DEFAULT_IPV6_PREFIX, Peer, Trusted};
 pub use headers::{Announced, Announcement, Headers, NAMES, announcement, headers, headers_of_all};
 pub use identity::{anonymous, hashed};
 pub use problem::{MEDIA_TYPE, Refusal, problem};

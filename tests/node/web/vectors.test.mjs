@@ -77,7 +77,9 @@ for (const name of files) {
       if (one.steps !== undefined) await answers(t, one);
       else if (one.forwarded !== undefined) {
         const client = native.clientIp(one.trusted ?? [], one.ipv6_prefix);
-        assert.equal(client.key(one.peer, one.forwarded), one.key);
+        const key = client.key(one.peer, one.forwarded, one.unix ?? false);
+        if (one.error === undefined) assert.equal(key, one.key);
+        else assert.deepEqual([key.code, key.message.includes(one.says)], [one.error, true], key.message);
       } else if (one.secret !== undefined) assert.equal(native.hashed(one.secret), one.key);
       else if (one.client !== undefined) assert.equal(native.anonymous(one.client), one.key);
       else refused(one);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from .._shown import shown
 from .._tidegate import Decision, Limiter, PreparedCheck
 from ..errors import CostError, KeyInvalid, RateLimited
 from .bound_limit import BoundLimit, LimitEntry
@@ -74,7 +75,7 @@ def checked_key(entry: LimitEntry, key: Any) -> str:
     """Returns the key with the prefix of its entry; raises when it is no text."""
     if isinstance(key, str):
         return entry.prefix + key
-    found = "nothing (None)" if key is None else f"{key!r} ({type(key).__name__})"
+    found = "nothing (None)" if key is None else shown(key)
     raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
 
 
@@ -82,7 +83,7 @@ def checked_cost(entry: LimitEntry, cost: Any) -> int:
     """Returns the cost; raises when it is no whole number."""
     if isinstance(cost, int) and not isinstance(cost, bool):
         return cost
-    raise CostError(f"the cost of {entry.name} is {cost!r} ({type(cost).__name__}): it must be a whole number")
+    raise CostError(f"the cost of {entry.name} is {shown(cost)}: it must be a whole number")
 
 
 def admit_in_one_call(
@@ -96,7 +97,7 @@ def admit_in_one_call(
     if identity:
         answer = prepared.check(limiter, identity)
         return answer if isinstance(answer, list) else Admission(answer, bound, None)
-    # A peer without an address: its key function logs a warning.
+    # A peer without an address: its key function says what follows.
     entry = bound.entry
     decision = limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost)
     return bound.headers.text(decision) if decision else Admission(decision, bound, None)

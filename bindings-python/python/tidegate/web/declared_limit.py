@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._shown import shortened, shown
 from .._tidegate import Headers, Policy
 from ..errors import ConfigError, CostError
 from .functions import name_of, with_arity
@@ -50,17 +51,17 @@ class DeclaredLimit:
     def _with_key_and_cost(self, given: Any) -> tuple[str | Policy, Key, Any]:
         policy, *rest = given if isinstance(given, (list, tuple)) else (given,)
         if not isinstance(policy, (str, Policy)) or len(rest) > 2:
-            raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {given!r}")
+            raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
         key: Any = rest[0] if rest and rest[0] is not None else self.key
         cost: Any = rest[1] if len(rest) > 1 else self.cost
         if key is None:
             key = client_ip()
         elif isinstance(key, str):
             fixed = key
-            key = Key(repr(fixed), lambda _: lambda _: fixed, plain=True)
+            key = Key(shortened(fixed), lambda _: lambda _: fixed, plain=True)
         elif not isinstance(key, Key):
             function = with_arity(key, 1, "key")
             key = Key(name_of(key), lambda _: function)
         if isinstance(cost, bool) or not (isinstance(cost, int) or callable(cost)):
-            raise CostError(f"cost is a whole number or a function of the request, not {cost!r}")
+            raise CostError(f"cost is a whole number or a function of the request, not {shown(cost)}")
         return policy, key, with_arity(cost, 1, "cost") if callable(cost) else cost

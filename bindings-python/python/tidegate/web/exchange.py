@@ -8,12 +8,17 @@ from typing import Any
 from .._tidegate import AsyncLimiter, Decision, Headers, PreparedCheck
 from .admission import Admission, admit, refund, settle
 from .bound_limit import BoundLimit
+from .keys import MissingPeer
 from .lifespan import Message, Receive, Scope, Send
 from .refusal import Refusal
 from .steps import run_steps_async
 
 # The key under which a scope carries its exchange.
 NAME = "tidegate"
+
+
+# 1008 is "policy violation".
+CLOSE_WITHOUT_PEER = {"type": "websocket.close", "code": 1008, "reason": "key_invalid"}
 
 
 class AsgiResponse:
@@ -77,7 +82,7 @@ class AsgiExchange:
         """The same as `admit`, for one limit that has a PreparedCheck."""
         identity = bound.identify(self)
         if not identity:
-            # A peer without an address: its key function logs a warning.
+            # A peer without an address: its key function says what follows.
             entry = bound.entry
             return await self.limiter.check(entry.policy, entry.prefix + entry.key(self), entry.cost)
         answer = prepared.check_async(self.limiter, identity)
@@ -143,6 +148,12 @@ class AsgiExchange:
                 self.request = self.request or self.make_request()
                 await run_steps_async(settle(admission, self.request, self.response), self.limiter)
 
+    async def close_websocket(self, error: MissingPeer) -> None:
+        """Refuses a websocket whose client has no address. Any other request gets the error the framework's way."""
+        if self.scope["type"] != "websocket":
+            raise error
+        await self._send(dict(CLOSE_WITHOUT_PEER))
+
     async def refuse(self, admission: Admission, receive: Receive) -> None:
         """Responds to a denied request, by the ASGI application that `on_denied` returns or with a Refusal."""
         scope, on_denied = self.scope, admission.bound.on_denied
@@ -180,6 +191,11 @@ class ScopeAdapter:
     def peer(self, request: Any) -> str | None:
         client = _scope_of(request).get("client")
         return client[0] if client else None
+
+    def over_unix(self, request: Any) -> bool:
+        # A socket has a path and no port: uvicorn says (path, None), gunicorn the first two characters of the path.
+        server = _scope_of(request).get("server")
+        return server is not None and not (len(server) > 1 and isinstance(server[1], int))
 
     def header(self, request: Any, name: str) -> str | None:
         wanted = name.lower().encode("latin-1")

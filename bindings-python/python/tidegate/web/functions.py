@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from .._shown import shown
 from ..errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -14,7 +15,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
     """Returns a function of exactly `arity` arguments; one that requires fewer gets the last one, or none."""
     if not callable(function):
-        raise ConfigError(f"{option} is a function of the request, not {function!r}")
+        raise ConfigError(f"{option} is a function of the request, not {shown(function)}")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some built-in functions have no signature
@@ -35,4 +36,4 @@ def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
 
 def name_of(function: object) -> str:
     """The name of a function, for messages."""
-    return str(getattr(function, "__qualname__", repr(function)))
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
@@ -23,6 +24,9 @@ class RequestAdapter(Protocol):
     def peer(self, request: Request) -> str | None:
         """The address at the other end of the connection; None or "" when it has none."""
 
+    def over_unix(self, request: Request) -> bool:
+        """Whether the server says that it listens on a Unix domain socket. Only for a request without a peer."""
+
     def header(self, request: Request, name: str) -> str | None:
         """The value of a header."""
 
@@ -34,6 +38,10 @@ class RequestAdapter(Protocol):
 
     def claims(self, request: Request) -> Mapping[str, Any] | None:
         """The claims of a token that the application has verified, from where it left them."""
+
+
+class MissingPeer(KeyInvalid):
+    """A request needs the address of its client, and its server does not know it."""
 
 
 class Key:
@@ -63,20 +71,39 @@ def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) 
 
     `trusted_proxies` are addresses, networks ("10.0.0.0/8"), or the words "loopback", "linklocal", "uniquelocal" and
     "unix": X-Forwarded-For counts only through these. IPv6 addresses that share their first `ipv6_prefix` bits are one
-    client.
+    client. An IPv6 address that carries an IPv4 address (NAT64, mapped, translated, compatible, Teredo) is that IPv4
+    client; one of 6to4 is its /48; one of ISATAP is as any other.
+
+    The key of all requests through a Unix domain socket is "unix". A request is one of these only where the address of
+    the server is such a socket. Any other request without a client's address raises KeyInvalid: a connection that was
+    reset has no address any more.
     """
     ip = ClientIp(trusted_proxies, ipv6_prefix)
 
     def bind(adapter: RequestAdapter) -> ReadRequest:
         key, peer, forwarded = ip.key, adapter.peer, adapter.forwarded
+
+        def key_without_peer(request: Request) -> str:
+            unix = adapter.over_unix(request)
+            if unix and not ip.reads_forwarded:
+                _warn_of_unix()
+            try:
+                return key(None, forwarded(request), unix)
+            except KeyInvalid as error:
+                _warn_of_missing_peer(error.message)
+                raise MissingPeer(error.message) from None
+
         if ip.reads_forwarded:
-            return lambda request: key(peer(request), forwarded(request))
+
+            def forwarded_key(request: Request) -> str:
+                address = peer(request)
+                return key(address, forwarded(request)) if address else key_without_peer(request)
+
+            return forwarded_key
 
         def peer_key(request: Request) -> str:
-            client = key(peer(request))
-            if client == "unix":
-                _warn_of_unix()
-            return client
+            address = peer(request)
+            return key(address) if address else key_without_peer(request)
 
         return peer_key
 
@@ -89,6 +116,15 @@ def _warn_of_unix() -> None:
         "requests come through a Unix domain socket, so all clients are one: their key is 'unix'. If a proxy of yours "
         "is at the other end, trust what it says: key=client_ip(trusted_proxies=['unix'])"
     )
+
+
+_missing_peers = itertools.count()
+
+
+def _warn_of_missing_peer(message: str) -> None:
+    """Logs the first time only: a client may reset as many connections as it likes."""
+    if next(_missing_peers) == 0:
+        log.warning("a request was refused, and so are all others like it: %s", message)
 
 
 def _with_fallback(

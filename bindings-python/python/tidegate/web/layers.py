@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from .._shown import shown
 from .._tidegate import AsyncLimiter, Limiter, Policy
 from ..errors import ConfigError
 from .bound_limit import BoundLimit
@@ -35,7 +36,7 @@ def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store:
         return limiter
     other: Any = limiter.to_async() if isinstance(limiter, Limiter) else limiter.to_blocking()
     if not isinstance(other, kind):
-        raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {limiter!r}")
+        raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
     return other
 
 

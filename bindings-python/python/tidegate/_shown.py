@@ -1,0 +1,31 @@
+"""Wrong arguments as messages show them: short, without secrets, and never as bytes."""
+
+from __future__ import annotations
+
+# The most characters of a text that a message shows.
+MOST = 64
+
+
+def shortened(text: str) -> str:
+    """A text in quotes: its first characters, and how many there are."""
+    if len(text) <= MOST:
+        return str.__repr__(text)
+    return f"{str.__repr__(text[:MOST])}… ({len(text)} characters)"
+
+
+def shown(given: object) -> str:
+    """A value with its type. Of what is no text and no number the type alone: such a value may hold anything."""
+    kind = type(given).__name__
+    if isinstance(given, str):
+        return f"{'a URL' if _may_be_url(given) else shortened(given)} ({kind})"
+    if given is None or isinstance(given, (bool, float)):
+        return f"{given!r} ({kind})"
+    if isinstance(given, int):
+        # Python refuses to write very long numbers.
+        return f"{given!r} ({kind})" if given.bit_length() < 200 else f"a number of {given.bit_length()} bits ({kind})"
+    return f"an object of type {kind}"
+
+
+def _may_be_url(text: str) -> bool:
+    """Whether a text may be the URL of a store, which may hold a password."""
+    return "://" in text or "@" in text.partition(":")[2]
