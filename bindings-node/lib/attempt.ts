@@ -1,4 +1,4 @@
-import { ConfigError, describe } from './errors.js';
+import { ConfigError, checkText, describe } from './errors.js';
 import type { native } from './native.js';
 
 const encoder = new TextEncoder();
@@ -19,6 +19,7 @@ export interface Attempt {
 
 /** The metadata of a check as bytes. */
 export function encodedMeta(meta: string | Uint8Array): Uint8Array {
+  if (typeof meta === 'string') checkText(meta, 'meta');
   const bytes = typeof meta === 'string' ? encoder.encode(meta) : meta;
   if (!(bytes instanceof Uint8Array)) throw new ConfigError(`meta cannot be ${describe(meta)}: give text or bytes`);
   return bytes;

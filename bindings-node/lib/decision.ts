@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 
 import * as layout from './array-layout.js';
+import { shortened } from './errors.js';
 import { native } from './native.js';
 import type { Algorithm, PolicyRef } from './policy.js';
 
@@ -286,7 +287,7 @@ export class Decision {
   }
 
   [inspect.custom](depth: number, options: object, show: typeof inspect): string {
-    return `Decision ${depth < 0 ? '{…}' : show(this.toJSON(), options)}`;
+    return `Decision ${depth < 0 ? '{…}' : show(shortFields(this.toJSON()), options)}`;
   }
 
   static {
@@ -313,6 +314,12 @@ export interface DecisionFields {
   source: Source;
   shadow: boolean;
   decisions?: readonly DecisionFields[];
+}
+
+/** The fields as they are printed: keys may be long. */
+function shortFields(fields: DecisionFields): DecisionFields {
+  const short = { ...fields, policy: shortened(fields.policy), key: shortened(fields.key) };
+  return fields.decisions === undefined ? short : { ...short, decisions: fields.decisions.map(shortFields) };
 }
 
 const NONE: readonly Decision[] = Object.freeze([]);

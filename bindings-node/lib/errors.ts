@@ -80,9 +80,38 @@ export class KeyInvalid extends TidegateError {
   }
 }
 
-/** A wrong value as messages show it. */
+/** The most characters of a text that a message shows. */
+const MAX_SHOWN = 64;
+
+/** A text as messages show it: its first characters, and how many there are. */
+export function shortened(text: string): string {
+  if (text.length <= MAX_SHOWN) return text;
+  return `${text.slice(0, MAX_SHOWN).toWellFormed()}… (${text.length} characters)`;
+}
+
+/** A wrong value as messages show it. Of what is no text and no number the type alone: such a value may hold anything. */
 export function describe(value: unknown): string {
-  return typeof value === 'object' && value !== null ? `a ${value.constructor?.name ?? 'object'}` : String(value);
+  if (typeof value === 'string') return mayBeUrl(value) ? 'a URL' : JSON.stringify(shortened(value));
+  if (typeof value === 'object' && value !== null) return `a ${value.constructor?.name ?? 'object'}`;
+  return typeof value === 'function' || typeof value === 'symbol' ? `a ${typeof value}` : shortened(String(value));
+}
+
+/** Whether a text may be the URL of a store, which may hold a password. */
+function mayBeUrl(text: string): boolean {
+  const colon = text.indexOf(':');
+  return text.includes('://') || (colon >= 0 && text.includes('@', colon));
+}
+
+/**
+ * Throws for a text with half a surrogate pair. Node-API would replace it by another character: two policies could share their
+ * usage, and a password would be another one.
+ */
+export function checkText(
+  text: string,
+  what: string,
+  Kind: new (message: string) => TidegateError = ConfigError,
+): void {
+  if (!text.isWellFormed()) throw new Kind(`${what} holds half a surrogate pair: it must be well-formed text`);
 }
 
 /** The error for a string that is not well-formed text. */

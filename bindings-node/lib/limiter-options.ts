@@ -1,5 +1,5 @@
 import { ManualClock, nativeClockOf } from './clock.js';
-import { ConfigError, describe, PolicyError } from './errors.js';
+import { ConfigError, checkText, describe, PolicyError, shortened } from './errors.js';
 import { native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
@@ -56,6 +56,7 @@ function checkType<T>(options: object, name: keyof T & string, type: string): vo
   if (value !== undefined && typeof value !== type) {
     throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a ${type}`);
   }
+  if (typeof value === 'string') checkText(value, name);
 }
 
 /** The native builder of a limiter, from its options and from a policy file if there is one. */
@@ -73,11 +74,14 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
   checkType<LimiterOptions>(options, 'policies', 'object');
   const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
   const builder = native.LimiterBuilder.create();
+  if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
   if (file !== undefined) throwIfFailed(builder.file(file));
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
-  for (const [name, policy] of Object.entries(policies ?? {}))
+  for (const [name, policy] of Object.entries(policies ?? {})) {
+    checkText(name, 'the name of a policy', PolicyError);
     throwIfFailed(builder.policy(name, nativePolicyOf(policyNamed(name, policy))));
+  }
   if (prefix !== undefined) throwIfFailed(builder.prefix(prefix));
   if (timeoutMs !== undefined) throwIfFailed(builder.timeout(timeoutMs));
   if (onStoreError !== undefined) throwIfFailed(builder.onStoreError(onStoreError));
@@ -95,7 +99,7 @@ function policyNamed(name: string, policy: string | Policy | PolicyDescription):
   if (typeof policy === 'string') return new Policy(policy);
   if (typeof policy !== 'object' || policy === null || !('limits' in policy)) {
     throw new PolicyError(
-      `the policy ${name} cannot be ${describe(policy)}: give a notation, a Policy, or limits with options`,
+      `the policy ${shortened(name)} cannot be ${describe(policy)}: give a notation, a Policy, or limits with options`,
     );
   }
   const { limits, ...options } = policy;
@@ -106,5 +110,6 @@ function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   const urls = all.filter((url) => typeof url === 'string');
   if (urls.length !== all.length) throw new ConfigError('a store is named by its URL, a string');
+  for (const url of urls) checkText(url, 'a store URL');
   return urls;
 }

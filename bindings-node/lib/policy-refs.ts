@@ -1,5 +1,5 @@
 import type { DenyCache } from './deny-cache.js';
-import { describe, PolicyError } from './errors.js';
+import { checkText, describe, PolicyError } from './errors.js';
 import { unwrap } from './native.js';
 import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef } from './policy.js';
 import type { Transport } from './transport.js';
@@ -27,6 +27,7 @@ export class PolicyRefs {
     if (typeof policy !== 'string' && !(policy instanceof Policy)) {
       throw new PolicyError(`a policy cannot be ${describe(policy)}: give a name, a notation or a Policy`);
     }
+    if (typeof policy === 'string') checkText(policy, 'a policy', PolicyError);
     if (this.#resolved.size >= MAX_POLICIES) this.forget();
     const { nativeLimiter } = this.#transport;
     const resolved = unwrap(nativeLimiter.resolve(typeof policy === 'string' ? policy : nativePolicyOf(policy)));

@@ -1,4 +1,4 @@
-import { PolicyError } from './errors.js';
+import { checkText, describe, PolicyError } from './errors.js';
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -106,8 +106,9 @@ function checkTypes(options: object, types: Record<string, readonly string[]>, w
   for (const [name, value] of Object.entries(options)) {
     const fits = types[name] ?? [];
     if (!fits.includes(typeof value)) {
-      throw new PolicyError(`${name} cannot be ${String(value)}: it must be a ${fits.join(' or a ')}`);
+      throw new PolicyError(`${name} cannot be ${describe(value)}: it must be a ${fits.join(' or a ')}`);
     }
+    if (typeof value === 'string') checkText(value, name, PolicyError);
   }
 }
 
@@ -262,9 +263,12 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   checkTypes(rest, POLICY_OPTIONS, 'a policy');
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {
-    if (typeof limit === 'string') return limit;
+    if (typeof limit === 'string') {
+      checkText(limit, 'a notation', PolicyError);
+      return limit;
+    }
     if (limit instanceof Limit) return nativeLimitOf(limit);
-    throw new PolicyError(`a policy cannot have the limit ${String(limit)}: give a notation or a Limit`);
+    throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });
   return unwrap(native.policy(natives, rest));
 }

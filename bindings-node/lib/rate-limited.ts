@@ -1,5 +1,5 @@
 import type { Decision } from './decision.js';
-import { TidegateError } from './errors.js';
+import { shortened, TidegateError } from './errors.js';
 
 /** A denial as an error: thrown by a function that `wrap` made, and by `hold` when there is no room. */
 export class RateLimited extends TidegateError {
@@ -9,7 +9,7 @@ export class RateLimited extends TidegateError {
   constructor(decision: Decision) {
     const wait = decision.retryAfterMs;
     const when = wait === null ? 'this is never admitted' : `try again in ${Math.ceil(wait)} ms`;
-    super(`${decision.policy} denies this key: ${when}`, 'rate_limited');
+    super(`${shortened(decision.policy)} denies this key: ${when}`, 'rate_limited');
     this.decision = decision;
   }
 

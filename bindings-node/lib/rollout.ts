@@ -1,4 +1,4 @@
-import { ConfigError, describe } from './errors.js';
+import { ConfigError, checkText, describe } from './errors.js';
 
 export let urlsOf: (rollout: Rollout) => readonly [oldUrl: string, newUrl: string];
 
@@ -13,6 +13,7 @@ export class Rollout {
   constructor(oldUrl: string, newUrl: string, percent: number) {
     for (const url of [oldUrl, newUrl] as unknown[]) {
       if (typeof url !== 'string') throw new ConfigError('a store is named by its URL, a string');
+      checkText(url, 'a store URL');
     }
     if (typeof percent !== 'number') {
       throw new ConfigError(`a rollout of ${describe(percent)} percent cannot be: give a number from 0 to 100`);

@@ -1,8 +1,9 @@
 //! Python's arguments as values of the core, and times of the core as Python's.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
 use tidegate::host::Outcome;
@@ -10,12 +11,47 @@ use tidegate::{Error, ErrorKind, Period};
 
 use crate::error::{config, raise};
 
-/// A short `repr` and its type, for messages.
+/// A wrong argument, for messages: `shown` of `tidegate/_shown.py`.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
-    let text = given.repr().map_or_else(|_| "something".to_owned(), |text| text.to_string());
-    let kind = given.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
-    let short: String = text.chars().take(80).collect();
-    format!("{short}{} ({kind})", if short.len() < text.len() { "…" } else { "" })
+    say("shown", given)
+}
+
+/// A text in quotes, for messages and `repr`: `shortened` of `tidegate/_shown.py`.
+pub(crate) fn shortened(py: Python<'_>, text: &str) -> String {
+    say("shortened", PyString::new(py, text).as_any())
+}
+
+fn say(function: &str, given: &Bound<'_, PyAny>) -> String {
+    let module = given.py().import("tidegate._shown");
+    let text = module.and_then(|module| module.call_method1(function, (given,)));
+    text.map_or_else(|_| "something".to_owned(), |text| text.to_string())
+}
+
+/// A text argument as UTF-8. Python's texts may have half a surrogate pair, which has none.
+pub(crate) fn text<'a>(given: &'a Bound<'_, PyString>, kind: ErrorKind, what: &str) -> PyResult<&'a str> {
+    let wrong = || format!("{what} {} has half a surrogate pair: it cannot be written as UTF-8", shown(given));
+    // Python's own error would be another class, and carry the whole text.
+    given.to_str().map_err(|_| raise(Error::new(kind, wrong())))
+}
+
+/// The same as a value of its own. What is no text raises `TypeError`.
+pub(crate) fn owned_text(given: &Bound<'_, PyAny>, kind: ErrorKind, what: &str) -> PyResult<String> {
+    let wrong = || PyTypeError::new_err(format!("{what} is text (str), not {}", shown(given)));
+    text(given.cast::<PyString>().map_err(|_| wrong())?, kind, what).map(str::to_owned)
+}
+
+/// The URL of a store. Its error does not show it, because it may have a password.
+pub(crate) fn store_url<'a>(url: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
+    url.to_str().map_err(|_| config("the store URL has half a surrogate pair: it cannot be written as UTF-8"))
+}
+
+/// The path of a policy file.
+pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let unicode = |error: &PyErr| error.is_instance_of::<PyUnicodeError>(given.py());
+    given.extract().map_err(|error: PyErr| match unicode(&error) {
+        true => crate::error::policy("the path of the policy file has half a surrogate pair: there is no such file"),
+        false => error,
+    })
 }
 
 fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
@@ -53,7 +89,7 @@ pub(crate) fn not_a_key(message: String) -> PyErr {
 /// The key as UTF-8.
 #[inline]
 pub(crate) fn utf8<'a>(key: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
-    key.to_str().map_err(|_| not_a_key(format!("the key {} cannot be written as UTF-8", shown(key))))
+    text(key, ErrorKind::KeyInvalid, "the key")
 }
 
 /// The metadata of a check: bytes, or text as UTF-8.
@@ -62,7 +98,7 @@ pub(crate) fn meta(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
         return Ok(None);
     }
     if let Ok(text) = given.cast::<PyString>() {
-        return Ok(Some(text.to_str()?.as_bytes().to_vec()));
+        return Ok(Some(self::text(text, ErrorKind::ConfigInvalid, "the metadata")?.as_bytes().to_vec()));
     }
     match given.cast::<PyBytes>() {
         Ok(bytes) => Ok(Some(bytes.as_bytes().to_vec())),
@@ -104,7 +140,10 @@ pub(crate) fn optional_seconds(given: &Bound<'_, PyAny>) -> PyResult<Option<Dura
 /// A length of time: a number of seconds, or a text such as `10m`.
 pub(crate) fn length(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
     match given.cast::<PyString>() {
-        Ok(text) => Ok(Duration::from_micros(text.to_str()?.parse::<Period>().map_err(raise)?.micros())),
+        Ok(text) => {
+            let text = self::text(text, ErrorKind::PolicyInvalid, "the length of time")?;
+            Ok(Duration::from_micros(text.parse::<Period>().map_err(raise)?.micros()))
+        }
         Err(_) => seconds(given),
     }
 }
@@ -112,7 +151,7 @@ pub(crate) fn length(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
 /// A period of a limit: a number of seconds, or a text such as `10m` or `month`.
 pub(crate) fn period(given: &Bound<'_, PyAny>) -> PyResult<Period> {
     if let Ok(text) = given.cast::<PyString>() {
-        let text = text.to_str()?;
+        let text = self::text(text, ErrorKind::PolicyInvalid, "the period")?;
         return text.parse().map_err(|error| crate::error::raise_about(error, Some(text)));
     }
     let wrong = || {

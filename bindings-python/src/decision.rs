@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use tidegate::host::Outcome;
 
-use crate::convert::in_seconds;
+use crate::convert::{in_seconds, key, shortened, utf8};
 use crate::error::raise;
 use crate::policy::Policy;
 
@@ -188,8 +188,8 @@ impl Decision {
         let mut text = format!(
             "Decision(allowed={}, policy={}, key={}, cost={}, limit={}, remaining={}, retry_after={}, reset_after={:?}",
             python_bool(self.allowed()),
-            PyString::new(py, self.policy()).repr()?,
-            PyString::new(py, self.key()).repr()?,
+            shortened(py, self.policy()),
+            shortened(py, self.key()),
             self.cost(),
             self.limit(),
             self.remaining(),
@@ -217,14 +217,14 @@ impl Decision {
 ) -> "Decision")]
 pub(crate) fn restore_decision(
     policy: &Bound<'_, Policy>,
-    key: String,
+    #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
     cost: u64,
     charged: u64,
     numbers: Vec<u64>,
     decisions: Vec<Bound<'_, Decision>>,
 ) -> PyResult<Decision> {
     let decisions = decisions.iter().map(|one| tidegate::host::Parts::of(&one.get().inner)).collect();
-    let policy = policy.get().inner.clone();
+    let (policy, key) = (policy.get().inner.clone(), utf8(&key)?.to_owned());
     let parts = tidegate::host::Parts { policy, key, cost, charged, numbers, decisions };
     parts.into_decision().map(Decision::from).map_err(raise)
 }

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::PyTuple;
 use tidegate::host::Outcome;
 
 use crate::call_coroutine::CallCoroutine;
+use crate::convert::shortened;
 use crate::decision::Decision;
 use crate::error::RateLimited;
 
@@ -45,8 +46,8 @@ impl HeldUnits {
     fn repr(&self, py: Python<'_>, class: &str) -> PyResult<String> {
         let decision = &self.decision.get().inner;
         let state = if self.is_released() { "released" } else { "held" };
-        let (policy, key) = (PyString::new(py, decision.policy()), PyString::new(py, decision.key()));
-        Ok(format!("<{class} {state} policy={} key={} cost={}>", policy.repr()?, key.repr()?, decision.cost()))
+        let (policy, key) = (shortened(py, decision.policy()), shortened(py, decision.key()));
+        Ok(format!("<{class} {state} policy={policy} key={key} cost={}>", decision.cost()))
     }
 }
 

@@ -1,9 +1,9 @@
 //! `Limit`.
 
 use pyo3::prelude::*;
-use tidegate::{Algorithm, Period, Unit};
+use tidegate::{Algorithm, ErrorKind, Period, Unit};
 
-use crate::convert::period as to_period;
+use crate::convert::{owned_text, period as to_period};
 use crate::error::{policy, raise};
 
 /// A limit: `count` units per `period`, counted by an algorithm.
@@ -17,7 +17,7 @@ pub(crate) struct Limit {
 }
 
 fn to_algorithm(given: &Bound<'_, PyAny>) -> PyResult<Algorithm> {
-    let text: String = given.extract()?;
+    let text = owned_text(given, ErrorKind::PolicyInvalid, "the algorithm")?;
     Algorithm::from_name(&text).ok_or_else(|| {
         let known = Algorithm::ALL.map(Algorithm::name).join(", ");
         policy(format!("there is no algorithm {text:?}: use one of {known}"))

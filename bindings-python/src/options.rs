@@ -5,10 +5,10 @@ use std::path::Path;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use tidegate::Builder;
+use tidegate::{Builder, ErrorKind};
 
 use crate::clock::ManualClock;
-use crate::convert::{named_seconds, shown};
+use crate::convert::{named_seconds, owned_text, shown, store_url, text};
 use crate::error::{config, policy, raise};
 use crate::policy::{choices, named, to_choice};
 use crate::rollout::Rollout;
@@ -32,9 +32,8 @@ impl LimiterOptions<'_, '_> {
             let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(&policies)));
             for item in policies.call_method0("items").map_err(|_| wrong())?.try_iter()? {
                 let (name, given): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
-                let name = name
-                    .extract::<String>()
-                    .map_err(|_| policy(format!("a policy's name is text (str), not {}", shown(&name))))?;
+                let wrong = |_| policy(format!("a policy's name is text (str), not {}", shown(&name)));
+                let name = text(name.cast().map_err(wrong)?, ErrorKind::PolicyInvalid, "the policy's name")?.to_owned();
                 builder = builder.named(named(&name, &given)?).map_err(raise)?;
             }
         }
@@ -50,11 +49,13 @@ impl LimiterOptions<'_, '_> {
         let (mut timeout, mut deny_cache) = (0.25, 1.0);
         let (mut prefix, mut on_store_error) = ("tg".to_owned(), "local".to_owned());
         for (name, value) in self.options.into_iter().flatten() {
-            match name.cast::<PyString>()?.to_str()? {
+            match &*name.cast::<PyString>()?.to_string_lossy() {
                 POLICIES if takes_policies => {}
-                "prefix" => prefix = argument("prefix", &value)?,
+                "prefix" => prefix = owned_text(&value, ErrorKind::ConfigInvalid, "the prefix")?,
                 "timeout" => timeout = argument("timeout", &value)?,
-                "on_store_error" => on_store_error = argument("on_store_error", &value)?,
+                "on_store_error" => {
+                    on_store_error = owned_text(&value, ErrorKind::ConfigInvalid, "on_store_error")?;
+                }
                 "deny_cache" => deny_cache = argument("deny_cache", &value)?,
                 "clock" => {
                     if let Some(clock) = argument::<Option<Bound<'_, ManualClock>>>("clock", &value)? {
@@ -80,11 +81,11 @@ impl LimiterOptions<'_, '_> {
             return Ok(builder.rollout(old, new, *percent));
         }
         if let Ok(url) = store.cast::<PyString>() {
-            return Ok(builder.store(url.to_str()?));
+            return Ok(builder.store(store_url(url)?));
         }
         let wrong = |given| PyTypeError::new_err(format!("a store is a URL or a list of URLs, not {}", shown(given)));
         let urls = store.try_iter().map_err(|_| wrong(store))?.collect::<PyResult<Vec<_>>>()?;
-        let urls = urls.iter().map(|url| url.extract::<String>().map_err(|_| wrong(url)));
+        let urls = urls.iter().map(|url| store_url(url.cast().map_err(|_| wrong(url))?).map(str::to_owned));
         Ok(builder.stores(urls.collect::<PyResult<Vec<_>>>()?))
     }
 }

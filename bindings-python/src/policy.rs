@@ -4,9 +4,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{OnStoreError, Options, Period};
+use tidegate::{ErrorKind, OnStoreError, Options, Period};
 
-use crate::convert::{period, shown};
+use crate::convert::{owned_text, period, shown, text};
 use crate::error::{policy, raise, raise_about};
 use crate::limit::Limit;
 
@@ -28,7 +28,7 @@ pub(crate) struct Policy {
 
 fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
     if let Ok(text) = given.cast::<PyString>() {
-        let text = text.to_str()?;
+        let text = self::text(text, ErrorKind::PolicyInvalid, "the notation")?;
         let parsed = tidegate::Policy::parse(text).map_err(|error| raise_about(error, Some(text)))?;
         return Ok(parsed.limits().to_vec());
     }
@@ -65,6 +65,11 @@ fn to_optional_choice(given: &Bound<'_, PyAny>) -> PyResult<Option<OnStoreError>
     }
     let wrong = || policy(format!("on_store_error is one of {}, not {}", choices(), shown(given)));
     given.extract::<&str>().ok().and_then(to_choice).map(Some).ok_or_else(wrong)
+}
+
+fn to_optional_name(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let name = (!given.is_none()).then(|| owned_text(given, ErrorKind::PolicyInvalid, "the policy's name"));
+    name.transpose()
 }
 
 fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
@@ -114,7 +119,7 @@ impl Policy {
     ))]
     fn new(
         #[pyo3(from_py_with = to_limits)] limits: Vec<tidegate::Limit>,
-        name: Option<String>,
+        #[pyo3(from_py_with = to_optional_name)] name: Option<String>,
         #[pyo3(from_py_with = to_optional_choice)] on_store_error: Option<OnStoreError>,
         shadow: bool,
         #[pyo3(from_py_with = to_optional_period)] block_for: Option<Period>,

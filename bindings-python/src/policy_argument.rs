@@ -3,9 +3,9 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use tidegate::{AsPolicy, PolicyRef};
+use tidegate::{AsPolicy, ErrorKind, PolicyRef};
 
-use crate::convert::{cost, key, shown, utf8};
+use crate::convert::{cost, key, shown, text, utf8};
 use crate::policy::Policy;
 
 /// See the module.
@@ -29,7 +29,7 @@ impl<'a> PolicyArgument<'a> {
     #[inline]
     pub(crate) fn of(given: &'a Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(text) = given.cast::<PyString>() {
-            return Ok(Self::Text(text.to_str()?));
+            return Ok(Self::Text(self::text(text, ErrorKind::PolicyInvalid, "the policy")?));
         }
         match given.cast::<Policy>() {
             Ok(policy) => Ok(Self::Policy(&policy.get().inner)),

@@ -1,6 +1,9 @@
 //! `rollout`.
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::convert::store_url;
 
 /// Two stores and a share of the keys: the store of a limiter.
 #[pyclass(module = "tidegate", frozen)]
@@ -32,6 +35,6 @@ impl Rollout {
 ///     limiter = Limiter(rollout("redis://old", "redis://new", 5))
 #[pyfunction]
 #[pyo3(signature = (old_url: "str", new_url: "str", percent: "float") -> "Rollout")]
-pub(crate) fn rollout(old_url: String, new_url: String, percent: f64) -> Rollout {
-    Rollout { old: old_url, new: new_url, percent }
+pub(crate) fn rollout(old_url: &Bound<'_, PyString>, new_url: &Bound<'_, PyString>, percent: f64) -> PyResult<Rollout> {
+    Ok(Rollout { old: store_url(old_url)?.to_owned(), new: store_url(new_url)?.to_owned(), percent })
 }

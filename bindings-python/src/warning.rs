@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
+use crate::convert::path;
 use crate::error::raise;
 
 /// Something in a policy file that is valid but probably not intended.
@@ -60,7 +61,7 @@ impl Warning {
 /// The list is empty when nothing was found. A file that is not valid raises PolicyError.
 #[pyfunction]
 #[pyo3(signature = (path: "str | PathLike[str]") -> "list[Warning]")]
-pub(crate) fn lint(path: PathBuf) -> PyResult<Vec<Warning>> {
+pub(crate) fn lint(#[pyo3(from_py_with = self::path)] path: PathBuf) -> PyResult<Vec<Warning>> {
     let file = tidegate::PolicyFile::read(path).map_err(raise)?;
     Ok(tidegate::lint(&file).into_iter().map(|inner| Warning { inner }).collect())
 }

@@ -266,13 +266,28 @@ fn by_share((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) ->
 
 const EMPTY: View = View { remaining: 0, admits_at: None, resets_at: 0, delay: 0 };
 
+/// The most characters of a text that `Debug` shows.
+const MAX_SHOWN: usize = 64;
+
+/// A text of the caller, which may be long.
+struct Shortened<'a>(&'a str);
+
+impl fmt::Debug for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(MAX_SHOWN) {
+            None => self.0.fmt(f),
+            Some((end, _)) => write!(f, "{:?}… ({} characters)", &self.0[..end], self.0.chars().count()),
+        }
+    }
+}
+
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Decision");
         shown
             .field("allowed", &self.allowed())
-            .field("policy", &self.policy())
-            .field("key", &self.key())
+            .field("policy", &Shortened(self.policy()))
+            .field("key", &Shortened(self.key()))
             .field("cost", &self.cost)
             .field("limit", &self.limit())
             .field("remaining", &self.remaining())

@@ -243,7 +243,7 @@ def test_wrong_use_raises() -> None:
     async def late(user: str) -> str:
         return user
 
-    with pytest.raises(KeyInvalid, match=r"late of .* returned <coroutine"):
+    with pytest.raises(KeyInvalid, match=r"late of .* returned an object of type coroutine"):
         limiter.limit("mail", key=late)(lambda user: None)("alice")  # type: ignore[arg-type]
     with pytest.raises(CostError, match=r"is 1.5 \(float\)"):
         limiter.limit("mail", key="k", cost=lambda: 1.5)(lambda: None)()  # type: ignore[arg-type, return-value]

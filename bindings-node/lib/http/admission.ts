@@ -3,7 +3,7 @@
 import process from 'node:process';
 
 import { Decision } from '../decision.js';
-import { ConfigError, CostError, StoreError } from '../errors.js';
+import { ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
 import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
 import type { PolicyLike } from '../policy.js';
@@ -133,7 +133,7 @@ export class Admission<Request extends object, Response> {
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
         throw new CostError(
-          `${settings.adapter.name}: the function given as cost returned ${String(cost)}: it must be a whole number`,
+          `${settings.adapter.name}: the function given as cost returned ${describe(cost)}: it must be a whole number`,
         );
       }
       checks.push({ policy: entry.policy, key, cost });
@@ -240,7 +240,7 @@ export class Admission<Request extends object, Response> {
       for (const check of earlier._checks) {
         const again = this._checks.find(({ policy, key }) => policy === check.policy && key === check.key);
         if (again !== undefined)
-          throw this.#twice(`a middleware with the policy ${JSON.stringify(String(again.policy))}`);
+          throw this.#twice(`a middleware with the policy ${JSON.stringify(shortened(String(again.policy)))}`);
       }
     }
   }
@@ -248,7 +248,7 @@ export class Admission<Request extends object, Response> {
   #twice(what: string): ConfigError {
     const { adapter } = this.settings;
     return new ConfigError(
-      `${adapter.name}: ${what} runs twice for ${adapter.method(this.request)} ${adapter.path(this.request)}, which would ` +
+      `${adapter.name}: ${what} runs twice for ${adapter.method(this.request)} ${shortened(adapter.path(this.request))}, which would ` +
         'count the request twice: use it once on the way of a request, or give each its own policy',
     );
   }

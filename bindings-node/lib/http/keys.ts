@@ -1,6 +1,6 @@
 // The keys of requests: the helpers that derive one, and the checks of what a key function returns.
 
-import { ConfigError, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
+import { ConfigError, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
 import type { Awaitable, RequestAdapter } from './request-adapter.js';
@@ -81,7 +81,9 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       if (typeof name !== 'string' || name === '') throw new ConfigError('header() needs the name of a header');
       return orAnonymous(`header(${JSON.stringify(name)})`, options, (request) => {
         const value = adapter.header(request, name);
-        return value === undefined || value === '' ? undefined : native.hashed(value);
+        if (value === undefined || value === '') return undefined;
+        checkText(value, `the header ${name}`, KeyInvalid);
+        return native.hashed(value);
       });
     },
     user(options) {
@@ -113,7 +115,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
 
 function checkedOptions(options: ClientIpOptions, adapter: string): ClientIpOptions {
   if (options.trustedProxies !== undefined && !Array.isArray(options.trustedProxies)) {
-    throw trustsAnyClient(`trustedProxies: ${showValue(options.trustedProxies)}`, adapter);
+    throw trustsAnyClient(`trustedProxies: ${describe(options.trustedProxies)}`, adapter);
   }
   return options;
 }
@@ -164,7 +166,7 @@ function proxies(value: unknown, setting: string, adapter: string): readonly str
   if (value === undefined || value === false || value === null) return [];
   if (typeof value === 'string') return value.split(',');
   if (Array.isArray(value) && value.every((proxy) => typeof proxy === 'string')) return value;
-  throw trustsAnyClient(`${setting} is ${showValue(value)}`, adapter);
+  throw trustsAnyClient(`${setting} is ${describe(value)}`, adapter);
 }
 
 function trustsAnyClient(what: string, adapter: string): ConfigError {
@@ -172,10 +174,6 @@ function trustsAnyClient(what: string, adapter: string): ConfigError {
     `${adapter}: ${what}, which names no proxy: anyone could choose the address they are limited by. Name the proxies, ` +
       `as in clientIp({ trustedProxies: ['10.0.0.0/8'] })`,
   );
-}
-
-function showValue(value: unknown): string {
-  return typeof value === 'object' && value !== null ? (JSON.stringify(value) ?? 'an object') : String(value);
 }
 
 function text(value: unknown): string | undefined {
@@ -191,12 +189,12 @@ function named<F extends object>(name: string, key: F): F {
 export function keyOf<Request>(option: KeyOption<Request>, where: string): (request: Request) => Awaitable<string> {
   if (typeof option === 'string') return () => option;
   if (typeof option !== 'function') {
-    throw new ConfigError(`${where}: key is ${showValue(option)}: give a function of the request, or a text`);
+    throw new ConfigError(`${where}: key is ${describe(option)}: give a function of the request, or a text`);
   }
   const fail = (value: unknown): never => {
     const name = option.name === '' || option.name === 'key' ? 'the function' : `the function ${option.name}`;
     throw new KeyInvalid(
-      `${where}: ${name} given as key returned ${showValue(value)}, which cannot be a key: return a text for every request, or leave ` +
+      `${where}: ${name} given as key returned ${describe(value)}, which cannot be a key: return a text for every request, or leave ` +
         'out requests with skip',
     );
   };

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol, TypeVar, cast
 
+from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
 from .errors import CostError, KeyInvalid, RateLimited
 
@@ -31,11 +32,11 @@ def limit(
 ) -> Decorator:
     """The decorator of both limiters."""
     if not isinstance(policy, (str, Policy)):
-        raise TypeError(f"write @limiter.limit(policy, key=…): a policy is a str or a Policy, not {policy!r}")
+        raise TypeError(f"write @limiter.limit(policy, key=…): a policy is a str or a Policy, not {shown(policy)}")
     # Raises for a policy that is wrong: where the function is defined, not where it is first called.
     resolved = limiter.policy(policy)
     if not isinstance(key, str) and not callable(key):
-        raise TypeError(f"key is a function of the call's arguments or a text, not {key!r}")
+        raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
     blocking = limiter if isinstance(limiter, Limiter) else limiter.to_blocking()
     awaitable = limiter if isinstance(limiter, AsyncLimiter) else limiter.to_async()
     holds = any(one.algorithm == "concurrency" for one in resolved.limits)
@@ -44,7 +45,7 @@ def limit(
         if isinstance(function, (classmethod, staticmethod, property)):
             raise TypeError(f"put @limiter.limit below @{type(function).__name__}: it limits the function itself")
         if inspect.isclass(function) or not callable(function):
-            raise TypeError(f"@limiter.limit limits functions, not {function!r}")
+            raise TypeError(f"@limiter.limit limits functions, not {shown(function)}")
         key_and_cost = _key_and_cost(function, key, cost)
         wrapper: Any
         if inspect.isasyncgenfunction(function):
@@ -68,14 +69,14 @@ def _key_and_cost(function: Any, key: str | Callable[..., str], cost: int | Call
         made = key if isinstance(key, str) else key(*args, **kwargs)
         if not isinstance(made, str):
             _close(made)
-            found = "nothing (None)" if made is None else f"{made!r} ({type(made).__name__})"
+            found = "nothing (None)" if made is None else shown(made)
             raise KeyInvalid(f"the key function {_name_of(key)} of {name} returned {found}: a key is text (str)")
         if cost is None:
             return made, 1
         units = cost(*args, **kwargs) if callable(cost) else cost
         if isinstance(units, bool) or not isinstance(units, int):
             _close(units)
-            raise CostError(f"the cost of {name} is {units!r} ({type(units).__name__}): it must be a whole number")
+            raise CostError(f"the cost of {name} is {shown(units)}: it must be a whole number")
         return made, units
 
     return key_and_cost
@@ -88,7 +89,7 @@ def _close(given: object) -> None:
 
 
 def _name_of(function: object) -> str:
-    return str(getattr(function, "__qualname__", repr(function)))
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 
 def _delay(decision: Decision) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._shown import shortened
+
 if TYPE_CHECKING:
     from ._tidegate import Decision
 
@@ -124,7 +126,7 @@ class RateLimited(TidegateError):
     def __init__(self, decision: Decision) -> None:
         wait = decision.retry_after
         when = "it will never be admitted" if wait is None else f"try again in {wait:.3f} s"
-        super().__init__(f"{decision.policy!r} denies {decision.key!r}: {when}", "rate_limited")
+        super().__init__(f"{shortened(decision.policy)} denies {shortened(decision.key)}: {when}", "rate_limited")
         self.args = (decision,)
         self.decision = decision
 

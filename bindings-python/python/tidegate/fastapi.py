@@ -36,7 +36,7 @@ from .errors import ConfigError
 from .web.admission import Admission, give_back
 from .web.bound_limit import BoundLimit
 from .web.declared_limit import DeclaredLimit
-from .web.exchange import ADAPTER, CLOSE_WITHOUT_PEER, NAME, AsgiExchange
+from .web.exchange import ADAPTER, CLOSE_CODE, CLOSE_REASON, NAME, AsgiExchange
 from .web.keys import MissingPeer, claim, client_ip, header, user
 from .web.layers import RouteLimits
 from .web.lifespan import App, Lifespan, Message, Receive, Scope, Send
@@ -273,7 +273,7 @@ class RateLimit:
         except MissingPeer as error:
             if scope["type"] != "websocket":
                 raise
-            raise WebSocketException(CLOSE_WITHOUT_PEER["code"], CLOSE_WITHOUT_PEER["reason"]) from error
+            raise WebSocketException(CLOSE_CODE, CLOSE_REASON) from error
         if admission is not None and admission.denied:
             for other in exchange.admissions:
                 if other is not admission:

@@ -27,6 +27,7 @@ import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
+from ._shown import shown
 from ._tidegate import Limiter
 from .errors import ConfigError
 from .web.admission import Admission, admit, admit_in_one_call, refund, settle
@@ -93,7 +94,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
     def init_app(self, app: Flask) -> None:
         """Limits an application from now on."""
         if not isinstance(app, Flask):
-            raise ConfigError(f"Tidegate limits a Flask application, not {app!r}")
+            raise ConfigError(f"Tidegate limits a Flask application, not {shown(app)}")
         if NAME in app.extensions:
             raise ConfigError("this application has a Tidegate already")
         app.extensions[NAME] = self
@@ -105,7 +106,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
 
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if not callable(view) and not isinstance(view, Blueprint):
-            raise ConfigError(f"@tg.{decorator} is for views, class views and blueprints, not for {view!r}")
+            raise ConfigError(f"@tg.{decorator} is for views, class views and blueprints, not for {shown(view)}")
         if any(view is known for app in self._apps for known in app.view_functions.values()):
             raise ConfigError(
                 f"@tg.{decorator} stands above the route of {_name_of(view)}, which is registered without it: "

@@ -11,7 +11,7 @@ use tidegate::{CheckOptions, HoldAnswer};
 use super::interruptible::{self, SIGNAL_INTERVAL};
 use super::{AsyncLimiter, Limiter, decorator};
 use crate::attempt::Attempt;
-use crate::convert::{cost, key, length, meta, optional_seconds, utf8};
+use crate::convert::{cost, key, length, meta, optional_seconds, path, utf8};
 use crate::counters::counters;
 use crate::decision::Decision;
 use crate::error::{RateLimited, belongs_to_process, raise, raise_about};
@@ -41,7 +41,7 @@ impl Limiter {
     ) -> "Limiter")]
     fn from_file(
         _class: &Bound<'_, PyType>,
-        path: PathBuf,
+        #[pyo3(from_py_with = path)] path: PathBuf,
         store: Option<Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {

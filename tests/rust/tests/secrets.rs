@@ -31,6 +31,7 @@ const PLACES: &[&str] = &[
     "redis+cluster://127.0.0.1:1?read_from={}",
     "memory://u:{}@host?max_keys=10",
     "memory://?max_keys={}",
+    "memory://?max_bytes={}",
     "memory://?password={}",
     "redis://127.0.0.1:1/0?password={}",
     "redis://127.0.0.1:1/0&password={}",

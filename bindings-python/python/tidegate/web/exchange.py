@@ -17,8 +17,8 @@ from .steps import run_steps_async
 NAME = "tidegate"
 
 
-# 1008 is "policy violation".
-CLOSE_WITHOUT_PEER = {"type": "websocket.close", "code": 1008, "reason": "key_invalid"}
+# How a websocket without a peer is closed: 1008 is "policy violation".
+CLOSE_CODE, CLOSE_REASON = 1008, "key_invalid"
 
 
 class AsgiResponse:
@@ -152,7 +152,7 @@ class AsgiExchange:
         """Refuses a websocket whose client has no address. Any other request gets the error the framework's way."""
         if self.scope["type"] != "websocket":
             raise error
-        await self._send(dict(CLOSE_WITHOUT_PEER))
+        await self._send({"type": "websocket.close", "code": CLOSE_CODE, "reason": CLOSE_REASON})
 
     async def refuse(self, admission: Admission, receive: Receive) -> None:
         """Responds to a denied request, by the ASGI application that `on_denied` returns or with a Refusal."""
