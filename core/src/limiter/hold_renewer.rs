@@ -107,6 +107,9 @@ impl HoldRenewer {
             let now = self.time(core);
             let (id, plan, key, lifetime) = {
                 let mut schedule = shared.0.lock();
+                if schedule.stopped {
+                    return None;
+                }
                 let (id, renewal) = schedule.holds.iter_mut().min_by_key(|(_, renewal)| renewal.due)?;
                 if renewal.due > now {
                     return Some(renewal.due - now);

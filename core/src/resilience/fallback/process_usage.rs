@@ -66,9 +66,8 @@ impl ProcessUsage {
     /// Decides entries together.
     pub(super) fn enforce_all(&self, entries: &[Entry<'_>], now: u64) -> Vec<Answer> {
         let outage = self.outage.load();
-        // They are decided at one moment, by the clock that is behind: nothing ends too early.
-        let store_time = entries.iter().map(|entry| self.begin(&outage, entry, now)).min().unwrap_or(now);
-        let mut answers = outage.memory.ask_all(entries, CallContext::at(Some(store_time))).unwrap_or_default();
+        let times: Vec<u64> = entries.iter().map(|entry| self.begin(&outage, entry, now)).collect();
+        let mut answers = outage.memory.check_all(entries, |index| times[index], 0);
         for (entry, answer) in entries.iter().zip(&mut answers) {
             answer.source = Source::Fallback;
             self.keep(&outage, entry, answer, now);
@@ -164,4 +163,45 @@ fn has_concurrency(plan: &Plan) -> bool {
 /// The memory store never fails.
 fn immediate(answer: Result<Answer>) -> Answer {
     answer.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan_cache::plan_of;
+    use crate::policy::Policy;
+
+    const SECOND: u64 = 1_000_000;
+    const NOW: u64 = 1_800_000_000 * SECOND;
+    const HOUR: u64 = 3_600 * SECOND;
+
+    fn check(cost: u64) -> Operation {
+        Operation::Check { cost, hold: 0, meta: None }
+    }
+
+    /// Keys of shards whose clocks differ: what is charged to them together counts for each as long as it would there.
+    #[test]
+    fn keys_that_are_decided_together_have_the_time_of_their_stores() {
+        let usage = ProcessUsage::new(&ForgottenDenials::shared());
+        let plan = plan_of(&Policy::parse("fixed-window 10/minute").expect("a policy"));
+        let keys = [("behind", NOW - 2 * HOUR), ("level", NOW), ("ahead", NOW + 2 * HOUR)];
+        for (key, store_time) in keys {
+            let mut state = plan.rules[0].fresh();
+            // A window that is over when the store is lost.
+            plan.rules[0].charge(&mut state, store_time, 1, 0);
+            let views = std::iter::once(plan.rules[0].view(&state, store_time, 1, 0)).collect();
+            let answer = Answer { now: store_time, views, ..Answer::default() };
+            let entry = Entry { plan: &plan, key, operation: check(1) };
+            usage.observe(&entry, &answer, std::iter::once(state).collect(), NOW);
+        }
+        let lost = NOW + 2 * 60 * SECOND;
+        let entries = keys.map(|(key, _)| Entry { plan: &plan, key, operation: check(8) });
+        assert!(usage.enforce_all(&entries, lost).iter().all(|answer| answer.applied));
+        for (key, store_time) in keys {
+            let denied_at = |now: u64| !usage.enforce(&Entry { plan: &plan, key, operation: check(3) }, now).applied;
+            assert!(denied_at(lost + 60 * SECOND - 1), "{key}: the window has not ended");
+            let answer = usage.enforce(&Entry { plan: &plan, key, operation: check(3) }, lost + 60 * SECOND);
+            assert_eq!((answer.applied, answer.now), (true, store_time + 3 * 60 * SECOND), "{key}");
+        }
+    }
 }

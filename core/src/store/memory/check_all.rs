@@ -16,10 +16,12 @@ struct Draft {
     converted: StoredState,
     was_stored: bool,
     changed: bool,
+    now: u64,
 }
 
 impl Memory {
-    pub(super) fn check_all(&self, entries: &[Entry<'_>], now: u64, swept: usize) -> Vec<Answer> {
+    /// `time_of` is the time of each entry, by its index: keys of several stores have several clocks.
+    pub(crate) fn check_all(&self, entries: &[Entry<'_>], time_of: impl Fn(usize) -> u64, swept: usize) -> Vec<Answer> {
         let hashes: Vec<u64> = entries.iter().map(|entry| self.hash(entry.plan, TableKeyRef::of(entry.key))).collect();
         // All calls lock in the same order, so that two calls never wait for each other.
         let needed: BTreeSet<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
@@ -31,7 +33,8 @@ impl Memory {
         let mut draft_of = Vec::with_capacity(entries.len());
         let mut admitted = Vec::with_capacity(entries.len());
         let mut refused = Vec::with_capacity(entries.len());
-        for (entry, hash) in entries.iter().zip(&hashes) {
+        for (index, (entry, hash)) in entries.iter().zip(&hashes).enumerate() {
+            let now = time_of(index);
             let key = TableKeyRef::of(entry.key);
             let known = drafts.iter().position(|draft| draft.usage.hash == *hash && draft.usage.is_of(entry.plan, key));
             let number = known.unwrap_or_else(|| {
@@ -44,7 +47,7 @@ impl Memory {
                 let stored = usage.stored_state();
                 usage.read_as(entry.plan, now);
                 let converted = usage.stored_state();
-                drafts.push(Draft { usage, stored, converted, was_stored, changed: false });
+                drafts.push(Draft { usage, stored, converted, was_stored, changed: false, now });
                 drafts.len() - 1
             });
             let admits = drafts[number].usage.admits(entry, now);
@@ -63,26 +66,28 @@ impl Memory {
             }
         }
         for (index, entry) in entries.iter().enumerate() {
-            let Draft { usage, changed, .. } = &mut drafts[draft_of[index]];
+            let Draft { usage, changed, now, .. } = &mut drafts[draft_of[index]];
+            let now = *now;
             *changed |= if admitted[index] { all_admitted } else { usage.refuse(entry, now) };
             usage.record_attempt(entry, now, admitted[index] && all_admitted);
         }
         for (index, entry) in entries.iter().enumerate() {
-            let Draft { usage, changed, .. } = &mut drafts[draft_of[index]];
+            let Draft { usage, changed, now, .. } = &mut drafts[draft_of[index]];
             if *changed {
-                usage.refresh_expiry(entry.plan, now);
+                usage.refresh_expiry(entry.plan, *now);
             }
         }
         let answers = entries.iter().enumerate().map(|(index, entry)| {
             let charged = if admitted[index] && all_admitted { entry.operation.cost() } else { 0 };
-            let answer = drafts[draft_of[index]].usage.answer(entry, now, admitted[index], charged);
+            let Draft { usage, now, .. } = &drafts[draft_of[index]];
+            let answer = usage.answer(entry, *now, admitted[index], charged);
             Answer { refused: refused[index], ..answer }
         });
         let answers: Vec<Answer> = answers.collect();
         for (answer, number) in answers.iter().zip(&draft_of).filter(|(answer, _)| !answer.applied) {
             drafts[*number].usage.remember_denial(answer);
         }
-        for Draft { mut usage, stored, was_stored, changed, .. } in drafts {
+        for Draft { mut usage, stored, was_stored, changed, now, .. } in drafts {
             if !changed {
                 usage.restore(stored);
             }
@@ -91,9 +96,9 @@ impl Memory {
                 shard.insert(usage, now, self.shard_capacity, swept);
             }
         }
-        for hash in &hashes {
+        for (index, hash) in hashes.iter().enumerate() {
             if let Some(shard) = shards.get_mut(&self.shard_of(*hash)) {
-                self.keep_within_budget(shard, now, *hash);
+                self.keep_within_budget(shard, time_of(index), *hash);
             }
         }
         answers
