@@ -12,7 +12,7 @@ use crate::policy::Policy;
 use crate::resilience::UsageSnapshots;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
-use crate::store::memory::{ForgottenDenials, Memory};
+use crate::store::memory::Memory;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Entry, Operation, States};
 use crate::store::url::MemoryBounds;
@@ -20,7 +20,7 @@ use crate::store::url::MemoryBounds;
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 
 fn memory(max_keys: usize) -> Memory {
-    Memory::new(MemoryBounds { max_keys, max_bytes: 1_000_000_000 }, ForgottenDenials::shared())
+    Memory::new(MemoryBounds { max_keys, max_bytes: 1_000_000_000 }, Arc::default())
 }
 
 /// The memory store with one policy, without a limiter around it.

@@ -1,20 +1,52 @@
 //! What a limiter logs that is no change of a store's state.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Called with each warning, on the thread that noticed what it says, with no lock held.
 pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// A warning that a limiter gives once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WarningKind {
+    /// A server may evict keys.
+    Eviction,
+    /// The memory of this process forgot a denial before its time.
+    ForgottenDenial,
+}
+
 /// See the module.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Log {
     listener: Option<WarningListener>,
+    /// A bit for each kind that was logged.
+    logged: AtomicU32,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("logged", &self.logged).finish_non_exhaustive()
+    }
 }
 
 impl Log {
-    pub(crate) fn new(listener: Option<WarningListener>) -> Self {
-        Self { listener }
+    pub(crate) fn new(listener: Option<WarningListener>) -> Arc<Self> {
+        Arc::new(Self { listener, logged: AtomicU32::new(0) })
+    }
+
+    pub(crate) fn has_warned(&self, kind: WarningKind) -> bool {
+        self.logged.load(Ordering::Relaxed) & 1 << kind as u32 != 0
+    }
+
+    /// Logs a warning, unless one of its kind was logged.
+    #[cold]
+    pub(crate) fn warn_once(&self, kind: WarningKind, sentence: impl FnOnce() -> String) {
+        let bit = 1 << kind as u32;
+        if self.logged.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            self.warn(&sentence());
+        }
     }
 
     pub(crate) fn warn(&self, sentence: &str) {

@@ -45,8 +45,9 @@ impl Builder {
         &self,
         readers: &Arc<PerProcess<ReaderRegistry>>,
         forgotten_denials: &Arc<ForgottenDenials>,
+        log: &Arc<Log>,
     ) -> Result<(Arc<dyn Store>, Option<Layers>)> {
-        let telemetry = Arc::new(Telemetry::new(self.listener.clone()));
+        let telemetry = Arc::new(Telemetry::new(self.listener.clone(), log));
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
@@ -56,12 +57,12 @@ impl Builder {
         if let (true, [url]) = (self.bare, &*self.stores)
             && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
         {
-            return Ok((Arc::new(self.redis(*server, readers)?), None));
+            return Ok((Arc::new(self.redis(*server, readers, log)?), None));
         }
-        let store = self.open_stores(&self.stores, &telemetry, readers)?;
+        let store = self.open_stores(&self.stores, &telemetry, readers, log)?;
         let rollout = match &self.rollout {
             Some((new, percent)) => {
-                let new = self.open_stores(std::slice::from_ref(new), &telemetry, readers)?;
+                let new = self.open_stores(std::slice::from_ref(new), &telemetry, readers, log)?;
                 Some(Rollout::new(Arc::clone(&store), new, *percent, self.timeout)?)
             }
             None => None,
@@ -70,8 +71,9 @@ impl Builder {
         Ok((layers.store(), Some(layers)))
     }
 
-    fn redis(&self, endpoints: Endpoints, readers: &Arc<PerProcess<ReaderRegistry>>) -> Result<Redis> {
-        Redis::new(endpoints, &self.prefix, self.timeout, self.fold, Arc::clone(readers))
+    fn redis(&self, endpoints: Endpoints, readers: &Arc<PerProcess<ReaderRegistry>>, log: &Arc<Log>) -> Result<Redis> {
+        let (readers, log) = (Arc::clone(readers), Arc::clone(log));
+        Redis::new(endpoints, &self.prefix, self.timeout, self.fold, readers, log)
     }
 
     /// The store of these URLs; of several each has a share of the keys.
@@ -80,6 +82,7 @@ impl Builder {
         urls: &[String],
         telemetry: &Arc<Telemetry>,
         readers: &Arc<PerProcess<ReaderRegistry>>,
+        log: &Arc<Log>,
     ) -> Result<Arc<dyn Store>> {
         if let [url] = urls
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
@@ -91,7 +94,7 @@ impl Builder {
                 StoreUrl::Memory(_) => {
                     return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
                 }
-                StoreUrl::Redis(server) => Arc::new(self.redis(*server, readers)?),
+                StoreUrl::Redis(server) => Arc::new(self.redis(*server, readers, log)?),
             };
             Ok((Breaker::around(store, url, self.timeout, Arc::clone(telemetry)), url.clone()))
         };
@@ -126,8 +129,9 @@ impl Builder {
             )));
         }
         let readers = Arc::new(PerProcess::new());
-        let forgotten_denials = ForgottenDenials::shared();
-        let (store, layers) = self.layers(&readers, &forgotten_denials)?;
+        let log = Log::new(self.warning_listener.clone());
+        let forgotten_denials = ForgottenDenials::shared(&log);
+        let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let core = Arc::new(LimiterCore {
             store,
@@ -136,7 +140,7 @@ impl Builder {
             file: self.file,
             wait_queues: WaitQueues::default(),
             hold_renewer: HoldRenewer::default(),
-            log: Log::new(self.warning_listener),
+            log,
             closed: AtomicBool::new(false),
             shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
             seed,

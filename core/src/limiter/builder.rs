@@ -172,7 +172,7 @@ impl Builder {
     }
 
     /// Called with each warning that is no change of a store's state, on the thread that noticed what it says: a hold that
-    /// is lost, say. It should not block.
+    /// is lost, a server that may evict keys, a memory that had to forget a denial. It should not block.
     #[must_use]
     pub fn on_warning(mut self, listener: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         self.warning_listener = Some(listener);

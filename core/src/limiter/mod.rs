@@ -56,7 +56,7 @@ pub(crate) struct LimiterCore {
     file: Option<PathBuf>,
     wait_queues: WaitQueues,
     hold_renewer: HoldRenewer,
-    log: Log,
+    log: Arc<Log>,
     closed: AtomicBool,
     /// The stores' URLs without secrets.
     shown: String,

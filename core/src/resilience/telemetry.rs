@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::store_change::{Listener, StoreChange, StoreState};
 use crate::error::{Error, ErrorKind};
+use crate::log::Log;
 use crate::store::memory::ForgottenDenials;
 
 /// What the layers have counted since the limiter was made.
@@ -90,8 +91,8 @@ impl fmt::Debug for Telemetry {
 }
 
 impl Telemetry {
-    pub(crate) fn new(listener: Option<Listener>) -> Self {
-        Self { listener, ..Self::default() }
+    pub(crate) fn new(listener: Option<Listener>, log: &Arc<Log>) -> Self {
+        Self { listener, forgotten_denials: ForgottenDenials::shared(log), ..Self::default() }
     }
 
     /// Can be set once; the fallback does when it is made.

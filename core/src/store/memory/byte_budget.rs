@@ -1,7 +1,9 @@
 //! The bytes that all shards of a store take together, and how many they may.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::log::{Log, WarningKind};
 
 /// A shard that has changed by less is not counted anew: the count is shared by all threads.
 const MAX_STEP: usize = 16 << 10;
@@ -48,25 +50,23 @@ impl ByteBudget {
 #[derive(Default)]
 pub(crate) struct ForgottenDenials {
     count: AtomicU64,
-    warned: AtomicBool,
+    log: Arc<Log>,
 }
 
 impl ForgottenDenials {
     /// Of a store of its own.
-    pub(crate) fn shared() -> Arc<Self> {
-        Arc::default()
+    pub(crate) fn shared(log: &Arc<Log>) -> Arc<Self> {
+        Arc::new(Self { count: AtomicU64::new(0), log: Arc::clone(log) })
     }
 
     #[cold]
     pub(super) fn add(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                target: "tidegate",
-                "the memory store is full of keys that are being denied: max_bytes makes it forget the denial that ends \
-                 soonest, and admit its key before its time; give it more, as in memory://?max_bytes=4GB"
-            );
-        }
+        self.log.warn_once(WarningKind::ForgottenDenial, || {
+            "the memory store is full of keys that are being denied: max_bytes makes it forget the denial that ends \
+             soonest, and admit its key before its time; give it more, as in memory://?max_bytes=4GB"
+                .to_owned()
+        });
     }
 
     pub(crate) fn get(&self) -> u64 {

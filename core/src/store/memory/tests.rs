@@ -10,7 +10,7 @@ const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 const NOW: u64 = 1_800_000_000_000_000;
 
 fn memory(max_keys: usize, max_bytes: usize) -> Memory {
-    Memory::new(MemoryBounds { max_keys, max_bytes }, ForgottenDenials::shared())
+    Memory::new(MemoryBounds { max_keys, max_bytes }, Arc::default())
 }
 
 fn stored(store: &Memory) -> usize {

@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 use super::Store;
 use super::batch_guard::BatchGuard;
 use super::call_context::CallContext;
-use super::completion::{BatchCompletion, Completion, MakeCompletion, PingCompletion, wake};
+use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::{PerProcess, ProcessValue};
+use crate::log::Log;
 use io::{BlockingCalls, Connector, Engine, EngineCall};
 use protocol::{CallState, PendingCall, Recipient, ServerDirectory, no_answer, timed_out};
 use script::{Grouping, Request};
@@ -51,8 +52,9 @@ impl Redis {
         timeout: Duration,
         max_batch: usize,
         readers: Arc<PerProcess<ReaderRegistry>>,
+        log: Arc<Log>,
     ) -> Result<Self> {
-        let connector = Arc::new(Connector::new(&endpoints)?);
+        let connector = Arc::new(Connector::new(&endpoints, log)?);
         let directory = Arc::new(ServerDirectory::new(endpoints, timeout));
         let (blocking, engine) = (PerProcess::new(), PerProcess::new());
         let (prefix, closed) = (prefix.into(), AtomicBool::new(false));
@@ -217,22 +219,6 @@ impl Store for Redis {
     }
 
     fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
-        if !self.directory.has_slots() {
-            let engine = match self.engine() {
-                Ok(engine) => engine,
-                Err(error) => return wake(done(Err(error))),
-            };
-            let done: Completion = Box::new(|answer| done(answer.map(drop)));
-            let call = PendingCall {
-                requests: std::iter::once(ping::request(&self.prefix, 0)).collect(),
-                grouping: Grouping::Independent,
-                time: None,
-                slot: 0,
-                state: CallState::new(self.deadline(&context), false),
-                recipient: Recipient::One(done),
-            };
-            return engine.enqueue(EngineCall::Call(call), context.batch);
-        }
         // Every primary is asked, one after the other, on a thread that ends by the deadline.
         let deadline = self.deadline(&context);
         let blocking = match self.blocking() {

@@ -1,6 +1,7 @@
 //! Whether the store can serve checks: a call like any other, that writes a key which lives for a second.
 //!
-//! A server that is full, that is read-only, or whose user may not run scripts answers PING all the same.
+//! A server that is full, that is read-only, or whose user may not run scripts answers PING all the same. A ping also finds
+//! out whether the server may evict keys by now.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +45,7 @@ pub(super) fn all(calls: &BlockingCalls, deadline: Instant) -> Result<()> {
             && std::mem::take(&mut missing[shard])
         {
             ask(request, slot)?;
+            calls.check_eviction(&topology.shards()[shard].primary, deadline);
             if !missing.contains(&true) {
                 break;
             }

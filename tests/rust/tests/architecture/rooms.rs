@@ -39,7 +39,6 @@ const ROOMS: &[Room] = &[
             "policy",
             "fork",
             "clock",
-            "log",
             BASE,
         ],
     ),
@@ -79,7 +78,7 @@ const ROOMS: &[Room] = &[
 const ANY: &[&str] = &["any"];
 /// Stands for what is below all of them.
 const BASE: &str = "base";
-const BASES: [&str; 6] = ["algorithm", "error", "one or many", "table key", "hash slab", "allocation"];
+const BASES: [&str; 7] = ["algorithm", "error", "log", "one or many", "table key", "hash slab", "allocation"];
 
 fn room_of(file: &str) -> Option<&'static Room> {
     let inside = file.strip_prefix(CORE)?;

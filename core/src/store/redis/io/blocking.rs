@@ -175,6 +175,11 @@ impl BlockingCalls {
         }
     }
 
+    /// Finds out again which keys a primary evicts.
+    pub(crate) fn check_eviction(&self, address: &Address, deadline: Instant) {
+        self.connector.check_eviction(&self.directory.server(address.clone(), Target::Primary), deadline);
+    }
+
     fn discover(&self, known: Option<&Topology>, deadline: Instant) -> Result<Topology, Failure> {
         discover(&self.connector, Discovery::new(&self.directory, known, Instant::now(), deadline))
     }

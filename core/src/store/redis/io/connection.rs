@@ -1,26 +1,34 @@
 //! A connection for one exchange at a time, each of which ends in time. Every connection begins as one.
 
+use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
 use super::socket::Socket;
 use super::tls;
 use crate::error::Result as StoreResult;
+use crate::log::{Log, WarningKind};
 use crate::store::redis::protocol::{
-    Exchange, Failure, Handshake, MAX_SHORT_REPLY, ReplyBuffer, Server, closed_by_server, out_of_step,
+    Exchange, ExpectedRole, Failure, Handshake, MAX_SHORT_REPLY, ReplyBuffer, Server, closed_by_server, out_of_step,
 };
 use crate::store::url::{Address, Endpoints};
 
+/// The most servers that are remembered as asked. Others are asked by each connection.
+const MAX_ASKED: usize = 1_000;
 /// A connection used less than this ago is used again without a look at it.
 const FRESH: Duration = Duration::from_micros(250);
 
 /// Opens connections to the servers of a store.
 pub(crate) struct Connector {
     tls: Option<Arc<ClientConfig>>,
+    log: Arc<Log>,
+    /// The servers that were asked which keys they evict.
+    asked: Mutex<HashSet<Address>>,
 }
 
 /// A connection whose server was greeted.
@@ -42,22 +50,60 @@ pub(crate) struct Interrupted {
 impl Connector {
     /// # Errors
     /// `config_invalid` for certificates that cannot be used.
-    pub(crate) fn new(endpoints: &Endpoints) -> StoreResult<Self> {
-        Ok(Self { tls: endpoints.certificates.as_ref().map(tls::config).transpose()? })
+    pub(crate) fn new(endpoints: &Endpoints, log: Arc<Log>) -> StoreResult<Self> {
+        let tls = endpoints.certificates.as_ref().map(tls::config).transpose()?;
+        Ok(Self { tls, log, asked: Mutex::default() })
     }
 
-    /// Connects, encrypts and greets.
+    /// Connects, encrypts and greets. The first connection to a server finds out which keys it evicts.
     pub(crate) fn open(&self, server: &Server, deadline: Instant) -> Result<BlockingConnection, Failure> {
+        let asks = server.role != ExpectedRole::Sentinel
+            && !self.log.has_warned(WarningKind::Eviction)
+            && !self.asked.lock().contains(&server.address);
+        self.open_and_ask(server, asks, deadline)
+    }
+
+    /// Finds out again which keys a server evicts. That a server does not answer is no concern of this question.
+    pub(crate) fn check_eviction(&self, server: &Server, deadline: Instant) {
+        if !self.log.has_warned(WarningKind::Eviction) {
+            drop(self.open_and_ask(server, true, deadline));
+        }
+    }
+
+    fn open_and_ask(&self, server: &Server, asks: bool, deadline: Instant) -> Result<BlockingConnection, Failure> {
         let mut connection = self.connect(server, deadline).map_err(|error| server.failure(&error, false))?;
-        let handshake = Handshake::new(&server.login, server.role);
+        let mut handshake = Handshake::new(&server.login, server.role);
+        if asks {
+            handshake = handshake.with_memory();
+        }
         let mut exchange = Exchange::new(&handshake.commands, handshake.reply_count(), MAX_SHORT_REPLY);
         let done = connection.run(&mut exchange, deadline);
         done.map_err(|interrupted| server.failure(&interrupted.error, false))?;
-        handshake.check(&exchange.into_replies(), &server.login, server.role, &server.shown)?;
+        let replies = exchange.into_replies();
+        handshake.check(&replies, &server.login, server.role, &server.shown)?;
+        if asks {
+            self.note_eviction(server, handshake.eviction(&replies));
+        }
         if !connection.is_in_step() {
             return Err(server.failure(&out_of_step(), false));
         }
         Ok(connection)
+    }
+
+    fn note_eviction(&self, server: &Server, policy: Option<&str>) {
+        let mut asked = self.asked.lock();
+        if asked.len() < MAX_ASKED {
+            asked.insert(server.address.clone());
+        }
+        drop(asked);
+        let Some(policy) = policy else { return };
+        self.log.warn_once(WarningKind::Eviction, || {
+            format!(
+                "{} evicts keys when its memory is full (maxmemory-policy {policy}): it would forget limits and blocks, and \
+                 callers would get past them; set maxmemory-policy noeviction, or give the limits a server of their own",
+                server.shown
+            )
+        });
     }
 
     fn connect(&self, server: &Server, deadline: Instant) -> io::Result<BlockingConnection> {

@@ -38,6 +38,8 @@ pub(crate) struct Handshake {
 enum Step {
     Login,
     Hello,
+    /// Which keys the server evicts. A user who may not ask is served all the same.
+    Memory,
     Other,
 }
 
@@ -63,6 +65,20 @@ impl Handshake {
             handshake.add(Step::Other, &redis::cmd("READONLY"));
         }
         handshake
+    }
+
+    /// The same, and the question which keys the server evicts when its memory is full.
+    pub(crate) fn with_memory(mut self) -> Self {
+        self.add(Step::Memory, redis::cmd("INFO").arg("memory"));
+        self
+    }
+
+    /// The `maxmemory-policy` of a server that may evict keys of limits, as it answered.
+    pub(crate) fn eviction<'a>(&self, replies: &'a [Value]) -> Option<&'a str> {
+        let asked = self.steps.iter().position(|step| *step == Step::Memory)?;
+        let lines = text(replies.get(asked)?)?.lines();
+        let policy = lines.filter_map(|line| line.strip_prefix("maxmemory_policy:")).next()?;
+        (policy != "noeviction").then_some(policy)
     }
 
     fn add(&mut self, step: Step, cmd: &redis::Cmd) {
@@ -95,6 +111,7 @@ impl Handshake {
                 (Step::Hello, Value::ServerError(error)) if error.code() == "ERR" && !is_full(error) => {
                     require_second_protocol(login, shown)?;
                 }
+                (Step::Memory, Value::ServerError(error)) if !is_full(error) => {}
                 (_, Value::ServerError(error)) => {
                     return Err(Failure::of_server(failure::refused(shown, error)));
                 }
