@@ -182,7 +182,7 @@ mod tests {
     /// Keys of shards whose clocks differ: what is charged to them together counts for each as long as it would there.
     #[test]
     fn keys_that_are_decided_together_have_the_time_of_their_stores() {
-        let usage = ProcessUsage::new(&ForgottenDenials::shared());
+        let usage = ProcessUsage::new(&Arc::default());
         let plan = plan_of(&Policy::parse("fixed-window 10/minute").expect("a policy"));
         let keys = [("behind", NOW - 2 * HOUR), ("level", NOW), ("ahead", NOW + 2 * HOUR)];
         for (key, store_time) in keys {
