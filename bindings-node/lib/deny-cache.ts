@@ -9,6 +9,12 @@ const { AT, DENIED_FOR, HEADER, NEVER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_
 
 /** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
 const MAX_DENIALS = 65_536;
+/** The longest key that is kept, in characters. The core keeps the denials of longer ones, as digests. */
+const MAX_KEY_LENGTH = 64;
+/** For how many microseconds it is known that units were given back: longer than any call is under way. */
+const FORGOTTEN_FOR = 3_700_000_000;
+/** The entries of each table that one call checks, whether they are over. */
+const SWEPT = 2;
 /** The last tenth of a denial's time is left to the core, which lets one check through to renew it. */
 const SHARE_OF_TIME = 0.9;
 
@@ -34,8 +40,11 @@ interface Denial {
 export class DenyCache {
   readonly #clock: ManualClock | undefined;
   readonly #denials = new Map<string, Denial>();
+  /** Where the search for denials that are over goes on, and the same for `#forgottenAt`. */
+  #nextDenials = this.#denials.entries();
   /** When units were last given back to a key: answers to calls that were sent before are not remembered. */
   readonly #forgottenAt = new Map<string, number>();
+  #nextForgotten = this.#forgottenAt.entries();
   /** The same for all keys. */
   #allForgottenAt = 0;
   #repeated = 0;
@@ -62,8 +71,12 @@ export class DenyCache {
 
   /** The numbers of a denial that still holds. */
   find(policyRef: PolicyRef, key: string, cost: number): DecisionNumbers | undefined {
+    if (key.length > MAX_KEY_LENGTH) return undefined;
     const denial = this.#denials.get(key);
-    if (denial === undefined || denial.policyRef !== policyRef || cost !== 1) return undefined;
+    if (denial === undefined || denial.policyRef !== policyRef || cost !== 1) {
+      if (this.#denials.size > 0 || this.#forgottenAt.size > 0) this.#sweep();
+      return undefined;
+    }
     const now = this.now();
     // A clock that was set back shows a time about which the store said nothing.
     if (now >= denial.until || now < denial.receivedAt) {
@@ -76,20 +89,38 @@ export class DenyCache {
 
   /** Remembers a denial, the answer to a call that was sent at `sentAt`. */
   remember(policyRef: PolicyRef, key: string, cost: number, sentAt: number, numbers: DecisionNumbers): void {
-    if (cost !== 1 || (numbers[HEADER] & SIMPLE) === 0) return;
+    if (cost !== 1 || key.length > MAX_KEY_LENGTH || (numbers[HEADER] & SIMPLE) === 0) return;
     if (sentAt < this.#allForgottenAt || sentAt <= (this.#forgottenAt.get(key) ?? -1)) return;
+    this.#sweep();
     if (this.#denials.size >= MAX_DENIALS) this.#denials.clear();
     const until = sentAt + numbers[DENIED_FOR] * SHARE_OF_TIME;
     const repeated = numbers.slice() as [...DecisionNumbers];
     repeated[HEADER] |= FROM_DENY_CACHE;
-    this.#denials.set(key, { policyRef, receivedAt: this.now(), until, numbers: repeated });
+    this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, numbers: repeated });
   }
 
   /** Forgets a key, because units may have been given back to it. */
   forget(key: string): void {
+    if (key.length > MAX_KEY_LENGTH) return;
     this.#denials.delete(key);
+    this.#sweep();
     if (this.#forgottenAt.size >= MAX_DENIALS) this.forgetAll();
-    this.#forgottenAt.set(key, this.now());
+    this.#forgottenAt.set(copied(key), this.now());
+  }
+
+  /** Removes a few entries that are over, so that what a flood took is given back. */
+  #sweep(): void {
+    const now = this.now();
+    for (let count = 0; count < SWEPT; count++) {
+      const { done, value } = this.#nextDenials.next();
+      if (done) this.#nextDenials = this.#denials.entries();
+      else if (now >= value[1].until) this.#denials.delete(value[0]);
+    }
+    for (let count = 0; count < SWEPT; count++) {
+      const { done, value } = this.#nextForgotten.next();
+      if (done) this.#nextForgotten = this.#forgottenAt.entries();
+      else if (now >= value[1] + FORGOTTEN_FOR) this.#forgottenAt.delete(value[0]);
+    }
   }
 
   /** Forgets a key before and after a call that may give units back to it. */
@@ -115,6 +146,11 @@ export class DenyCache {
     this.#forgottenAt.clear();
     this.#allForgottenAt = this.now();
   }
+}
+
+/** A copy of a text. A text that was cut out of a longer one keeps the longer one in memory. */
+export function copied(text: string): string {
+  return ` ${text}`.slice(1);
 }
 
 function minus(wait: number, passed: number): number {

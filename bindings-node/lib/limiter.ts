@@ -176,7 +176,10 @@ export class Limiter {
 
   /** Checks several policies and keys: all are charged, or none is. */
   async checkAll(entries: Iterable<CheckEntry>): Promise<Decision> {
-    const targets = Array.from(entries, ([policy, key, cost = 1]) => this.#target(policy, key, cost));
+    const all = Array.from(entries);
+    const targets = this.#policyRefs.together(() =>
+      all.map(([policy, key, cost = 1]) => this.#target(policy, key, cost)),
+    );
     return this.#transport.tasks.checkAll(targets);
   }
 

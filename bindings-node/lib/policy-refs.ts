@@ -1,17 +1,26 @@
-import type { DenyCache } from './deny-cache.js';
+import { copied, type DenyCache } from './deny-cache.js';
 import { checkText, describe, PolicyError } from './errors.js';
+import type { native } from './native.js';
 import { unwrap } from './native.js';
-import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef } from './policy.js';
+import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import type { Transport } from './transport.js';
 
-/** The most policies that are kept. A program that makes more of them begins with an empty list again. */
+/** The most policies that are kept, and the most bytes. A program that makes more of them begins with an empty list again. */
 const MAX_POLICIES = 10_000;
+const MAX_BYTES = 16 * 2 ** 20;
+/** The longest notation that is kept, in characters. A longer one is read by each call, and found by its canonical form. */
+const MAX_NOTATION_LENGTH = 512;
 
 /** The policies that a limiter has resolved, so that each crosses only once. */
 export class PolicyRefs {
   readonly #transport: Transport;
   readonly #denyCache: DenyCache | undefined;
   readonly #resolved = new Map<PolicyLike, PolicyRef>();
+  /** The policies of long notations, by their canonical ones. */
+  readonly #ofLongNotations = new Map<string, PolicyRef>();
+  #bytes = 0;
+  /** How often the list was begun again. */
+  #generation = 0;
 
   constructor(transport: Transport, denyCache: DenyCache | undefined) {
     this.#transport = transport;
@@ -23,16 +32,38 @@ export class PolicyRefs {
     return this.#resolved.get(policy) ?? this.#resolve(policy);
   }
 
+  /** What a function makes of policies that have to be in one list together. */
+  together<T>(make: () => T): T {
+    const generation = this.#generation;
+    const made = make();
+    return generation === this.#generation ? made : make();
+  }
+
   #resolve(policy: PolicyLike): PolicyRef {
-    if (typeof policy !== 'string' && !(policy instanceof Policy)) {
+    if (typeof policy === 'string') {
+      checkText(policy, 'a policy', PolicyError);
+      if (policy.length > MAX_NOTATION_LENGTH) return this.#resolveLong(policy);
+      const text = copied(policy);
+      return this.#add(this.#resolved, text, text, text);
+    }
+    if (!(policy instanceof Policy)) {
       throw new PolicyError(`a policy cannot be ${describe(policy)}: give a name, a notation or a Policy`);
     }
-    if (typeof policy === 'string') checkText(policy, 'a policy', PolicyError);
-    if (this.#resolved.size >= MAX_POLICIES) this.forget();
-    const { nativeLimiter } = this.#transport;
-    const resolved = unwrap(nativeLimiter.resolve(typeof policy === 'string' ? policy : nativePolicyOf(policy)));
-    const policyRef: PolicyRef = { ...resolved, given: policy };
-    this.#resolved.set(policy, policyRef);
+    return this.#add(this.#resolved, policy, policy, nativePolicyOf(policy));
+  }
+
+  #resolveLong(notation: string): PolicyRef {
+    const policy = policyFrom(unwrap(this.#transport.nativeLimiter.parse(notation)));
+    const known = this.#ofLongNotations.get(policy.name);
+    return known ?? this.#add(this.#ofLongNotations, policy.name, policy, nativePolicyOf(policy));
+  }
+
+  #add<K>(list: Map<K, PolicyRef>, key: K, given: PolicyLike, crossing: string | native.Policy): PolicyRef {
+    if (this.#resolved.size + this.#ofLongNotations.size >= MAX_POLICIES || this.#bytes > MAX_BYTES) this.forget();
+    const { bytes, ...resolved } = unwrap(this.#transport.nativeLimiter.resolve(crossing));
+    const policyRef: PolicyRef = { ...resolved, given };
+    list.set(key, policyRef);
+    this.#bytes += bytes;
     return policyRef;
   }
 
@@ -41,6 +72,9 @@ export class PolicyRefs {
     // Queued calls name policies by the old list.
     this.#transport.flush();
     this.#resolved.clear();
+    this.#ofLongNotations.clear();
+    this.#bytes = 0;
+    this.#generation++;
     this.#transport.nativeLimiter.forgetPolicies();
     this.#denyCache?.forgetAll();
   }

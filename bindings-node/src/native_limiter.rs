@@ -32,6 +32,8 @@ pub struct ResolvedPolicy {
     pub holds: bool,
     /// How HTTP announces it, if it does.
     pub announcement: Option<Announcement>,
+    /// The memory that it takes.
+    pub bytes: u32,
 }
 
 /// Whether a policy has units that are held and given back.
@@ -111,13 +113,24 @@ impl NativeLimiter {
         match codec.limiter.policy(&policy_ref) {
             Ok(policy) => {
                 codec.policy_refs.push(policy_ref);
+                let bytes = tidegate::host::policy_bytes(&policy) as u32;
                 Either::A(ResolvedPolicy {
                     id: (codec.policy_refs.len() - 1) as u32,
                     name: policy.name().to_owned(),
                     holds: holds(&policy),
                     announcement: announcement(&policy),
+                    bytes,
                 })
             }
+            Err(error) => Either::B(error.into()),
+        }
+    }
+
+    /// The policy that a notation means, without adding it to that list.
+    #[napi(catch_unwind)]
+    pub fn parse(&self, notation: String) -> Either<Policy, ErrorValue> {
+        match self.codec.borrow().limiter.policy(&OwnedPolicyRef::Text(notation)) {
+            Ok(policy) => Either::A(Policy { policy }),
             Err(error) => Either::B(error.into()),
         }
     }

@@ -53,7 +53,9 @@ NAME = "tidegate"
 # The attribute in which a view carries its limits: a list of _ViewLimit; None exempts the view.
 LIMITS = "__tidegate__"
 # How many views and methods are remembered: a client may make up methods, a server has few.
-MAX_ROUTES = 100_000
+MAX_ROUTES = 10_000
+# The longest method whose limits are kept.
+MAX_METHOD = 32
 
 
 class _DjangoAdapter(EnvironAdapter):
@@ -236,7 +238,8 @@ class TidegateMiddleware(WebLayer[Limiter]):
         else:
             limits = tuple(self._bind(self._declare(one.policy, one.options, scope)) for one, scope in found)
             limits = limits or self._default
-        if len(self._limits_by_view) < MAX_ROUTES:
+        # A client may send any word as its method.
+        if len(self._limits_by_view) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
             self._limits_by_view[route, method] = limits
         return limits
 

@@ -54,7 +54,9 @@ except ImportError:  # Starlette alone
 __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "header", "user"]
 
 # How many routes and methods are remembered: a client may make up methods, a server has few.
-MAX_ROUTES = 100_000
+MAX_ROUTES = 10_000
+# The longest method whose limits are kept.
+MAX_METHOD = 32
 
 UNATTACHED = (
     "{} has a limit of a Tidegate that is not attached to the application that serves it: give it the application, "
@@ -218,7 +220,8 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         else:
             own = tuple(bound for _, bound in found if bound is not None)
             limits = own or (() if depends_on(route, RateLimit) else self._default)
-        if len(self._limits_by_route) < MAX_ROUTES:
+        # A client may send any word as its method.
+        if len(self._limits_by_route) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
             self._limits_by_route[id(route), method] = (route, limits)
         return limits
 

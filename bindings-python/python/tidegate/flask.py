@@ -47,7 +47,7 @@ FIELDS = "tidegate.fields"
 # The attribute in which a view carries its limits: a list of (Tidegate, BoundLimit); None for a limit exempts the view.
 LIMITS = "__tidegate__"
 # How many routes and methods are remembered: a client may make up methods, a server has few.
-MAX_ROUTES = 100_000
+MAX_ROUTES = 10_000
 # The Tidegate that has checked the request whose view runs.
 _CHECKED_BY: ContextVar[object] = ContextVar("tidegate.flask", default=None)
 

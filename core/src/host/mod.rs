@@ -19,3 +19,12 @@ pub use limiter::HostLimiter;
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;
 pub use tasks::{Started, Task, post_begun, post_task};
+
+use crate::plan_cache::plan_of;
+use crate::policy::Policy;
+
+/// The memory that a policy takes, for lists of policies that are bounded in bytes.
+#[must_use]
+pub fn policy_bytes(policy: &Policy) -> usize {
+    plan_of(policy).bytes()
+}

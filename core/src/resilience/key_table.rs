@@ -20,8 +20,8 @@ const MAX_BYTES: usize = 32 << 20;
 /// Entries compared to find the one to drop.
 const CANDIDATES: usize = 8;
 /// Entries that one sweep looks at …
-const SWEPT: usize = 128;
-/// … and the microseconds between two sweeps.
+const SWEPT: usize = 64;
+/// … and the microseconds until the next one, when little was over. Otherwise it is due at once.
 const SWEEP_INTERVAL: u64 = 2_000;
 
 /// What is known about a key.
@@ -90,7 +90,11 @@ impl<T: KeyEntry> KeyTable<T> {
         let number = self.sweeps.fetch_add(1, Ordering::Relaxed) as usize;
         // A shard that is in use is swept in the next round.
         if let Some(mut shard) = self.shards[number % SHARDS].try_lock() {
+            let before = shard.slab.len();
             shard.sweep(now);
+            if before - shard.slab.len() > SWEPT / 2 {
+                self.sweep_at.store(now, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod faulty_proxy;
 pub mod hash_slot;
 pub mod history;
 pub mod lateness;
+pub mod memory_limit;
 pub mod model;
 pub mod proxy;
 pub mod random;

@@ -40,8 +40,8 @@ use usage::Usage;
 /// Usages that one addition checks for expiry.
 const SWEPT: usize = 2;
 /// Usages that one sweep checks …
-const SWEPT_AT_ONCE: usize = 128;
-/// … and the microseconds between two sweeps.
+const SWEPT_AT_ONCE: usize = 64;
+/// … and the microseconds until the next one, when little had expired. Otherwise it is due at once.
 const SWEEP_INTERVAL: u64 = 1_000;
 /// The most shards: more than the threads that run at once.
 const MAX_SHARDS: usize = 64;
@@ -104,7 +104,9 @@ impl Memory {
         let number = self.sweeps.fetch_add(1, Ordering::Relaxed);
         // A shard that is in use is swept in the next round.
         if let Some(mut shard) = self.shards[number & (self.shards.len() - 1)].try_lock() {
-            shard.sweep(now, SWEPT_AT_ONCE);
+            if shard.sweep(now, SWEPT_AT_ONCE) > SWEPT_AT_ONCE / 2 {
+                self.sweep_at.store(now, Ordering::Relaxed);
+            }
             self.count(&mut shard);
         }
     }

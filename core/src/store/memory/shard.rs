@@ -79,14 +79,16 @@ impl MemoryShard {
         self.usages.insert(usage);
     }
 
-    /// Removes expired usages among the next so many.
-    pub(super) fn sweep(&mut self, now: u64, swept: usize) {
-        for _ in 0..swept.min(self.len()) {
+    /// Removes expired usages among the next so many; returns how many.
+    pub(super) fn sweep(&mut self, now: u64, swept: usize) -> usize {
+        let before = self.len();
+        for _ in 0..swept.min(before) {
             match self.usages.advance() {
                 Some(at) if !self.usages.get(at).is_live(now) => drop(self.remove(at)),
                 _ => {}
             }
         }
+        before - self.len()
     }
 
     /// Removes a usage for the sake of its bytes: as [`Self::victim`], but when all are denying, then the one whose denial
