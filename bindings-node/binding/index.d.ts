@@ -97,6 +97,8 @@ export declare class NativeLimiter {
   cancel(ticket: number): void
   /** Adds a name, a notation or a policy to the list that calls refer to. */
   resolve(policy: string | Policy): ResolvedPolicy | ErrorValue
+  /** The policy that a notation means, without adding it to that list. */
+  parse(notation: string): Policy | ErrorValue
   /** Empties that list. */
   forgetPolicies(): void
   /** The policy that a call would apply. */
@@ -465,6 +467,8 @@ export interface ResolvedPolicy {
   holds: boolean
   /** How HTTP announces it, if it does. */
   announcement?: Announcement
+  /** The memory that it takes. */
+  bytes: number
 }
 
 /** Where the number of the source begins in the header of a Decision: 4 bits, as [`KIND_MASK`]. */

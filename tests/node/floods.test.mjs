@@ -14,10 +14,10 @@ const HEAP = 100;
 const PROCESS = 220;
 
 /** Runs a flood to its end. */
-function flood(name, store) {
+function flood(name, ...more) {
   return new Promise((resolve, reject) => {
     const options = [`--max-old-space-size=${HEAP}`, '--expose-gc'];
-    const child = spawn(process.execPath, [...options, PROGRAM, name, store], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [...options, PROGRAM, name, ...more], { stdio: ['ignore', 'pipe', 'pipe'] });
     const timer = setTimeout(() => child.kill('SIGKILL'), 240_000);
     const output = { stdout: '', stderr: '' };
     for (const stream of ['stdout', 'stderr']) {
@@ -44,7 +44,7 @@ describe('a flood of', () => {
   const floods = {
     deniedKeys: ['redis', 'memory', 'an outage'],
     partsOfTexts: ['redis'],
-    givenBack: ['redis'],
+    chargedKeys: ['redis'],
     notations: ['redis', 'memory'],
     policies: ['redis'],
     togetherWithMorePoliciesThanFit: ['redis', 'memory'],
@@ -57,4 +57,8 @@ describe('a flood of', () => {
       });
     }
   }
+
+  it('short keys is given back when its denials are over', async () => {
+    await flood('heapIsGivenBack', servers.url, '3000');
+  });
 });

@@ -1,4 +1,4 @@
-// A flood of keys or notations: flood.mjs NAME STORE. Prints how many MiB the process had at most, and at the end.
+// A flood of keys or notations: flood.mjs NAME STORE [DENY_CACHE_MS]. Prints how many MiB the process had at most, and at the end.
 
 import { Limiter, Policy } from 'tidegate';
 
@@ -29,8 +29,34 @@ const floods = {
       const text = `${number}`.padStart(20, 'k') + 'x'.repeat(LONG);
       return Buffer.from(text).toString('latin1').slice(0, 20);
     }),
-  async givenBack(limiter) {
+  async chargedKeys(limiter) {
     for (let number = 0; number < 8_000; number++) await limiter.charge('1/hour', longKey(number), 1);
+  },
+  async heapIsGivenBack(limiter) {
+    const heap = () => {
+      globalThis.gc();
+      return process.memoryUsage().heapUsed;
+    };
+    const check = (policy, count, keyOf) =>
+      Promise.all(Array.from({ length: count }, (_, index) => limiter.check(policy, keyOf(index))));
+    const flood = async (from) => {
+      for (let round = 0; round < 60; round++) {
+        const keyOf = (index) => `key ${from + round * 1000 + index}`;
+        await check('1/hour', 1000, keyOf);
+        const denied = await check('1/hour', 1000, keyOf);
+        expect(!denied.some((decision) => decision.allowed), 'all are denied');
+      }
+    };
+    // Once, so that what is made once is made.
+    await check('1000000/hour', 1000, () => 'another');
+    const before = heap();
+    await flood(0);
+    const flooded = heap();
+    expect(flooded - before > 3_000_000, `the flood took ${flooded - before} bytes`);
+    // All its denials are over, and the calls that come now remove them.
+    await new Promise((resolve) => setTimeout(resolve, 3500));
+    for (let round = 0; round < 80; round++) await check('1000000/hour', 1000, () => 'another');
+    expect(heap() - before < (flooded - before) / 4, `of ${flooded - before} bytes ${heap() - before} are left`);
   },
   async notations(limiter) {
     for (let number = 0; number < 3_000; number++) {
@@ -62,8 +88,13 @@ const floods = {
   },
 };
 
-const [, , name, store] = process.argv;
-const limiter = new Limiter({ store, prefix: `flood${process.pid}`, timeoutMs: 20_000, denyCacheMs: 60_000 });
+const [, , name, store, denyCacheMs = '60000'] = process.argv;
+const limiter = new Limiter({
+  store,
+  prefix: `flood${process.pid}`,
+  timeoutMs: 20_000,
+  denyCacheMs: Number(denyCacheMs),
+});
 await floods[name](limiter);
 globalThis.gc();
 const { rss } = process.memoryUsage();

@@ -2,6 +2,8 @@
 //! bytes, and given back. `docs/operations.md` lists the bounds.
 #![cfg(target_os = "linux")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate::{Limiter, Policy};
@@ -68,7 +70,13 @@ fn long_keys_in_queues() {
 #[test]
 fn two_million_denied_keys() {
     within_megabytes(200, "memory://?max_keys=10000&max_bytes=64MB", |store| {
-        let limiter = limiter(store);
+        let warnings = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&warnings);
+        let limiter = Limiter::builder().store(store).on_warning(Arc::new(move |sentence| {
+            assert!(sentence.contains("max_bytes"), "{sentence}");
+            counted.fetch_add(1, Ordering::Relaxed);
+        }));
+        let limiter = limiter.build().expect("a limiter");
         let policy = Policy::parse("gcra 1/hour").expect("a policy");
         for number in 0..2_000_000 {
             let key = number.to_string();
@@ -76,6 +84,7 @@ fn two_million_denied_keys() {
             assert_eq!(allowed, [true, false], "key {number}");
         }
         assert!(limiter.counters().forgotten_denials > 1_000_000, "{:?}", limiter.counters());
+        assert_eq!(warnings.load(Ordering::Relaxed), 1);
         // The newest denials end last and are kept.
         assert!(!limiter.check(&policy, "1999999").expect("a Decision").allowed());
     });

@@ -1,9 +1,6 @@
 //! The bytes that all shards of a store take together, and how many they may.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-use crate::log::{Log, WarningKind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A shard that has changed by less is not counted anew: the count is shared by all threads.
 const MAX_STEP: usize = 16 << 10;
@@ -43,33 +40,5 @@ impl ByteBudget {
     /// Whether one of `shards` has more than its part.
     pub(super) const fn is_part_exceeded(&self, bytes: usize, shards: usize) -> bool {
         bytes > self.most / shards
-    }
-}
-
-/// Counts denials that were forgotten because the store was full, and says so once.
-#[derive(Default)]
-pub(crate) struct ForgottenDenials {
-    count: AtomicU64,
-    log: Arc<Log>,
-}
-
-impl ForgottenDenials {
-    /// Of a store of its own.
-    pub(crate) fn shared(log: &Arc<Log>) -> Arc<Self> {
-        Arc::new(Self { count: AtomicU64::new(0), log: Arc::clone(log) })
-    }
-
-    #[cold]
-    pub(super) fn add(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.log.warn_once(WarningKind::ForgottenDenial, || {
-            "the memory store is full of keys that are being denied: max_bytes makes it forget the denial that ends \
-             soonest, and admit its key before its time; give it more, as in memory://?max_bytes=4GB"
-                .to_owned()
-        });
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
     }
 }

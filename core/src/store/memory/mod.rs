@@ -7,6 +7,7 @@
 
 mod byte_budget;
 mod check_all;
+mod forgotten_denials;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,7 @@ use crate::plan::Plan;
 use crate::store::url::MemoryBounds;
 use crate::table_key::TableKeyRef;
 use byte_budget::ByteBudget;
-pub(crate) use byte_budget::ForgottenDenials;
+pub(crate) use forgotten_denials::ForgottenDenials;
 use shard::{Evicted, MemoryShard};
 use usage::Usage;
 
@@ -176,7 +177,10 @@ impl Memory {
         if let Some(view) = index.and_then(|index| shard.get_mut(index).try_simple_check(entry, now)) {
             return Answer { applied: true, now, views: OneOrMany::One(view), ..Answer::default() };
         }
-        self.run_in(&mut shard, index, hash, entry, now, swept)
+        let answer = self.run_in(&mut shard, index, hash, entry, now, swept);
+        drop(shard);
+        self.forgotten_denials.report();
+        answer
     }
 
     /// Every call but the simplest check.
@@ -235,6 +239,8 @@ impl Memory {
             shard.insert(usage, now, self.shard_capacity, 0);
         }
         self.keep_within_budget(&mut shard, now, hash);
+        drop(shard);
+        self.forgotten_denials.report();
     }
 }
 
@@ -247,7 +253,9 @@ impl Store for Memory {
 
     fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
         let (now, swept) = self.time(context.now);
-        Ok(self.check_all(entries, |_| now, swept))
+        let answers = self.check_all(entries, |_| now, swept);
+        self.forgotten_denials.report();
+        Ok(answers)
     }
 
     fn submit(

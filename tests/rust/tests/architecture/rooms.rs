@@ -55,7 +55,7 @@ const ROOMS: &[Room] = &[
     ),
     room("protocol", &["store/redis/protocol/"], &["script", "url", "store", "request", BASE]),
     room("script", &["store/redis/script/"], &["request", "plan", "policy", BASE]),
-    room("memory", &["store/memory/"], &["url", "store", "request", "plan", "clock", BASE]),
+    room("memory", &["store/memory/"], &["url", "store", "request", "plan", "clock", "log", BASE]),
     room("url", &["store/url.rs", "store/url/"], &[BASE]),
     room("store", &["store/"], &["request", BASE]),
     room("decision", &["decision.rs", "decision/"], &["request", "plan cache", "plan", "policy", BASE]),

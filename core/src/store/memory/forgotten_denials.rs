@@ -1,0 +1,40 @@
+//! Counts denials that were forgotten because a store was full, and says so once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::log::{Log, WarningKind};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct ForgottenDenials {
+    count: AtomicU64,
+    log: Arc<Log>,
+}
+
+impl ForgottenDenials {
+    pub(crate) fn shared(log: &Arc<Log>) -> Arc<Self> {
+        Arc::new(Self { count: AtomicU64::new(0), log: Arc::clone(log) })
+    }
+
+    #[cold]
+    pub(super) fn add(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Warns of the first one. Called without a lock, because a listener may make calls of its own.
+    #[inline]
+    pub(super) fn report(&self) {
+        if self.get() > 0 {
+            self.log.warn_once(WarningKind::ForgottenDenial, || {
+                "the memory store is full of keys that are being denied: max_bytes makes it forget the denial that ends \
+                 soonest, and admit its key before its time; give it more, as in memory://?max_bytes=4GB"
+                    .to_owned()
+            });
+        }
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
