@@ -8,7 +8,6 @@ import logging
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,7 @@ from fastapi import Depends, FastAPI, WebSocket
 from tidegate import KeyInvalid
 from tidegate.asgi import TidegateMiddleware, client_ip
 from tidegate.web import keys
-from web import call_asgi, call_wsgi
-from web_adapters import DjangoAdapter, FlaskAdapter, WsgiAdapter
+from web import call_asgi, get_over_unix, wait_until
 
 LIMIT = 5
 RESETS = 100
@@ -114,13 +112,6 @@ def serving(app: Any, seen: SeenRequests, **where: Any) -> Iterator[uvicorn.Serv
         thread.join()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def port_of(server: uvicorn.Server) -> int:
     port: int = server.servers[0].sockets[0].getsockname()[1]
     return port
@@ -159,15 +150,9 @@ def test_connections_that_are_reset_at_once_do_not_pass_a_limit(
 def test_a_unix_domain_socket_is_trusted_by_word(tmp_path: Path) -> None:
     path, seen = str(tmp_path / "s"), SeenRequests()
 
-    def get(client: str) -> bytes:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(path)
-            connection.sendall(GET + b"X-Forwarded-For: " + client.encode() + b"\r\nConnection: close\r\n\r\n")
-            return b"".join(iter(lambda: connection.recv(4096), b"")).split(b"\r\n", 1)[0]
-
     with serving(raw_asgi(seen), seen, uds=path):
         for client in ("198.51.100.1", "198.51.100.2"):
-            answers = [get(client) for _ in range(LIMIT + 1)]
+            answers = [get_over_unix(path, client) for _ in range(LIMIT + 1)]
             assert [b" 200" in answer for answer in answers] == [True] * LIMIT + [False]
         assert b" 429" in answers[-1]
 
@@ -211,66 +196,6 @@ def test_only_the_address_of_an_asgi_server_makes_a_unix_domain_socket(
 async def answering(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"ok"})
-
-
-def unix_socket() -> socket.socket:
-    return socket.socket(socket.AF_UNIX)
-
-
-# What servers put into an environ for a client of a Unix domain socket.
-UNIX_ENVIRONS: dict[str, Callable[[], dict[str, Any]]] = {
-    "gunicorn": lambda: {"REMOTE_ADDR": "", "gunicorn.socket": unix_socket()},
-    "nginx before uWSGI": lambda: {"REMOTE_ADDR": "unix:"},
-    "gevent": lambda: {"SERVER_NAME": "", "SERVER_PORT": ""},
-    "uvicorn's bridge": lambda: {"SERVER_NAME": "/run/app.sock", "SERVER_PORT": None},
-    "asgiref's bridge": lambda: {"SERVER_NAME": "/run/app.sock", "SERVER_PORT": "0"},
-}
-# A bridge has no REMOTE_ADDR for a connection that was reset.
-OTHER_ENVIRONS: dict[str, Callable[[], dict[str, Any]]] = {
-    "missing": dict,
-    "empty": lambda: {"REMOTE_ADDR": ""},
-    "gunicorn": lambda: {"REMOTE_ADDR": "", "gunicorn.socket": socket.socket(), "SERVER_NAME": "/made/up"},
-}
-
-
-def wsgi_apps(trusted: list[str]) -> Iterator[Any]:
-    for adapter in (FlaskAdapter(), WsgiAdapter(), DjangoAdapter()):
-        yield adapter.make("1/hour", key=client_ip(trusted_proxies=trusted)).app
-
-
-@pytest.mark.parametrize("environ", UNIX_ENVIRONS.values(), ids=UNIX_ENVIRONS.keys())
-@pytest.mark.parametrize("trusted", [[], ["unix"]], ids=["untrusted", "trusted"])
-def test_a_wsgi_server_on_a_unix_domain_socket(environ: Callable[[], dict[str, Any]], trusted: list[str]) -> None:
-    for app in wsgi_apps(trusted):
-        statuses = []
-        for client in (1, 1, 2):
-            statuses.append(call_without_peer(app, environ(), f"192.0.2.{client}").status)
-        assert statuses == ([200, 429, 200] if trusted else [200, 429, 429]), app
-
-
-@pytest.mark.parametrize("environ", OTHER_ENVIRONS.values(), ids=OTHER_ENVIRONS.keys())
-@pytest.mark.parametrize("trusted", [[], ["unix"]], ids=["untrusted", "trusted"])
-def test_a_wsgi_server_that_does_not_know_its_peer(environ: Callable[[], dict[str, Any]], trusted: list[str]) -> None:
-    for app in wsgi_apps(trusted):
-        status = None
-        try:
-            status = call_without_peer(app, environ(), "192.0.2.1").status
-        except KeyInvalid as error:
-            assert "does not know the address" in str(error)
-        assert status in (None, 500), "it raises, and no request is admitted"
-
-
-def call_without_peer(app: Any, more: dict[str, Any], client: str) -> Any:
-    def without(environ: dict[str, Any], start_response: Any) -> Any:
-        if "REMOTE_ADDR" not in more:
-            del environ["REMOTE_ADDR"]
-        return app(environ, start_response)
-
-    try:
-        return call_wsgi(without, headers={"X-Forwarded-For": client}, **more)
-    finally:
-        if (connection := more.get("gunicorn.socket")) is not None:
-            connection.close()
 
 
 def test_a_key_that_needs_no_address_answers_without_one() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,3 +161,19 @@ def plain_endpoint() -> Any:
         return "plain"
 
     return endpoint
+
+
+def get_over_unix(path: str, client: str) -> bytes:
+    """The first line of the response to a request that comes through a proxy on a Unix domain socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n")
+        connection.sendall(b"X-Forwarded-For: " + client.encode() + b"\r\n\r\n")
+        return b"".join(iter(lambda: connection.recv(4096), b"")).split(b"\r\n", 1)[0]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -48,7 +48,7 @@ fn calls_with_a_silent_name_server() {
     // Several limiters, each with a breaker of its own that probes.
     let limiters: Vec<Limiter> = (0..4).map(|_| builder().build().expect("a limiter")).collect();
     let began = Instant::now();
-    let mut most = 0;
+    let (mut most, mut all) = (0, 0);
     while began.elapsed() < Duration::from_secs(4) {
         for limiter in &limiters {
             let called = Instant::now();
@@ -57,10 +57,12 @@ fn calls_with_a_silent_name_server() {
             assert!(called.elapsed() < TIMEOUT + Duration::from_secs(1), "{:?}", called.elapsed());
         }
         most = most.max(threads::named("tidegate-resol").len());
+        all = all.max(threads::named("tidegate").len());
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut question = [0; 512];
     assert!(server.recv(&mut question).is_ok_and(|length| length > 12), "the resolver asked this server");
-    println!("{most} threads look names up");
+    println!("{most} threads look names up, {all} in all");
     assert!(most > 0 && most <= 3, "{most} threads look up three names");
+    assert!(all < 64, "{all} threads for four limiters");
 }

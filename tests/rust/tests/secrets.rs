@@ -106,7 +106,7 @@ fn quoted(text: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn no_piece_of_a_secret_is_shown(secret in secret(), place in prop::sample::select(PLACES), escape in any::<bool>()) {
@@ -195,4 +195,21 @@ fn a_password_with_every_character_can_be_escaped() {
         let made = Limiter::builder().store(url).build().map(drop);
         assert!(made.is_ok(), "{url}: {made:?}");
     }
+}
+
+#[test]
+fn a_long_key_is_shown_shortened() {
+    let limiter = Limiter::builder().build().expect("a limiter");
+    let key = "é".repeat(30_000);
+    let decision = limiter.check("5/s", &key).expect("an answer");
+    assert_eq!(decision.key(), key);
+    let hold = limiter.hold("concurrency 5", &key, 1).expect("an answer").held().expect("room");
+    for shown in [format!("{decision:?}"), format!("{hold:?}"), format!("{:#?}", decision)] {
+        assert!(shown.contains(&"é".repeat(64)) && !shown.contains(&"é".repeat(65)), "{}", shown.len());
+        assert!(shown.contains("(30000 characters)"), "{shown}");
+    }
+    let short = limiter.check("5/s", "alice").expect("an answer");
+    assert!(format!("{short:?}").contains("key: \"alice\""));
+    let error = limiter.check("5/s", &"k".repeat(70_000)).expect_err("it is too long");
+    assert!(error.message().len() < 100, "{error}");
 }
