@@ -25,7 +25,7 @@ impl ForgottenDenials {
     /// Warns of the first one. Called without a lock, because a listener may make calls of its own.
     #[inline]
     pub(super) fn report(&self) {
-        if self.get() > 0 {
+        if self.get() > 0 && !self.log.has_warned(WarningKind::ForgottenDenial) {
             self.log.warn_once(WarningKind::ForgottenDenial, || {
                 "the memory store is full of keys that are being denied: max_bytes makes it forget the denial that ends \
                  soonest, and admit its key before its time; give it more, as in memory://?max_bytes=4GB"
