@@ -40,6 +40,9 @@ test: setup ## Run all tests of all languages
 soak: setup ## Ten minutes of random faults against an exact model
 	@TIDEGATE_SOAK=$${TIDEGATE_SOAK:-600} cargo test --release --locked -p tidegate-tests --test soak -- --nocapture
 
+sanitize: toolchain ## Run the core under Miri and ThreadSanitizer (installs a nightly toolchain)
+	@scripts/sanitize.sh
+
 check: setup ## Check formats, lints, types, documentation and licenses
 	@scripts/check.sh
 

@@ -83,6 +83,23 @@ fn every_file_that_is_named_exists() {
 }
 
 #[test]
+fn every_test_that_holds_a_threat_exists() {
+    let mut found = Violations::new();
+    let document = files::read("SECURITY.md");
+    let names = document.split('`').skip(1).step_by(2).filter(|name| name.starts_with("tests/"));
+    let mut count = 0;
+    for name in names {
+        count += 1;
+        let (path, test) = name.split_once("::").unwrap_or((name, ""));
+        if !files::exists(path) || !files::read(path).contains(test) {
+            found.entry("SECURITY.md".to_owned()).or_default().push(name.to_owned());
+        }
+    }
+    assert!(count > 20, "{count} tests are named");
+    hold("tests that hold a threat exist", found);
+}
+
+#[test]
 fn every_decision_has_its_number_its_title_and_its_line() {
     let index = files::read("docs/adr/README.md");
     let mut found = Violations::new();

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs the parts of the core without sockets under Miri, and what several threads share under ThreadSanitizer. Both need a
+# nightly toolchain with the parts miri and rust-src. TIDEGATE_NIGHTLY names it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+nightly=${TIDEGATE_NIGHTLY:-nightly}
+host=$(rustc -vV | sed -n 's/^host: //p')
+
+echo "Installing the Rust toolchain $nightly with miri and rust-src, unless it is there …"
+rustup toolchain install "$nightly" --profile minimal --component miri --component rust-src >/dev/null
+
+echo "== Miri: rules, policies, plans, the memory store, the deny cache, RESP"
+# The clock is real, so Miri may read it. Few random cases: Miri is some hundred times slower.
+MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=${PROPTEST_CASES:-2} \
+    cargo "+$nightly" miri test --locked -p tidegate --lib -- \
+    algorithm:: policy:: plan one_or_many table_key hash_slab store::memory resilience::deny_cache \
+    store::redis::protocol --skip simulation
+
+echo "== ThreadSanitizer: limiters that threads and tasks share"
+# Only code built with the sanitizer is understood, so the standard library is built, too.
+RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/tsan \
+    cargo "+$nightly" test --locked -Zbuild-std --target "$host" -p tidegate-tests \
+    --test exactly --test completion_queue --test reply_poller --test waiting --test out_of_step
