@@ -37,8 +37,8 @@ stubs: python ## Write the Python stubs from the compiled module
 test: setup ## Run all tests of all languages
 	@scripts/test.sh
 
-soak: setup ## Ten minutes of random faults against an exact model
-	@TIDEGATE_SOAK=$${TIDEGATE_SOAK:-600} cargo test --release --locked -p tidegate-tests --test soak -- --nocapture
+soak: setup ## Ten minutes of random faults, every call of three languages recorded and checked
+	@scripts/soak.sh
 
 sanitize: toolchain ## Run the core under Miri and ThreadSanitizer (installs a nightly toolchain)
 	@scripts/sanitize.sh

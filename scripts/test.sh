@@ -58,6 +58,8 @@ if [ "${#failed[@]}" -eq "$built" ]; then
     part "Node: the package's tests" node --test --test-reporter=spec tests/node/*.test.mjs
     part "Node: the web adapters" node --test --test-reporter=spec tests/node/web/*.test.mjs
     part "Python and Node on one Redis" node --test --test-reporter=spec tests/cross/*.test.mjs
+    part "Histories of Rust, Python and Node" \
+        env TIDEGATE_CLIENTS=python,node cargo test --locked -p tidegate-tests --test histories loses_nothing
 fi
 
 echo

@@ -86,6 +86,33 @@ impl DecisionValues {
         }
     }
 
+    /// Read from the form of a vector. A text that lacks a field gives `None`.
+    #[must_use]
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let limit = |limit: &Value| {
+            Some(LimitValues {
+                algorithm: limit["algorithm"].as_str()?.to_owned(),
+                limit: limit["limit"].as_u64()?,
+                period: limit["period"].as_u64()?,
+                remaining: limit["remaining"].as_u64()?,
+                retry_after: limit["retry_after"].as_u64(),
+                reset_after: limit["reset_after"].as_u64()?,
+                exceeded: limit["exceeded"].as_bool()?,
+            })
+        };
+        Some(Self {
+            allowed: value["allowed"].as_bool()?,
+            shadow: value["shadow"].as_bool()?,
+            limit: value["limit"].as_u64()?,
+            remaining: value["remaining"].as_u64()?,
+            retry_after: value["retry_after"].as_u64(),
+            reset_after: value["reset_after"].as_u64()?,
+            delay: value["delay"].as_u64()?,
+            limits: value["limits"].as_array()?.iter().map(limit).collect::<Option<_>>()?,
+            decisions: value["decisions"].as_array()?.iter().map(Self::from_json).collect::<Option<_>>()?,
+        })
+    }
+
     /// In the form of a vector.
     #[must_use]
     pub fn json(&self) -> Value {

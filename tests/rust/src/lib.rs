@@ -1,14 +1,17 @@
 //! What the Rust tests of Tidegate share.
 
 pub mod any_limiter;
+pub mod call_records;
 pub mod cluster;
 pub mod decision_values;
 pub mod faulty_proxy;
 pub mod hash_slot;
 pub mod history;
+pub mod history_check;
 pub mod lateness;
 pub mod memory_limit;
 pub mod model;
+pub mod mutating_proxy;
 pub mod proxy;
 pub mod random;
 pub mod servers;

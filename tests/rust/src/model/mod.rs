@@ -28,7 +28,7 @@ pub struct JournalEntry {
 }
 
 /// A hold, which the model renews as time passes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct RenewedHold {
     usage_key: (String, String),
     id: u64,
@@ -38,7 +38,7 @@ struct RenewedHold {
 }
 
 /// A limiter whose clock the test moves.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Model {
     now: u64,
     usages: BTreeMap<(String, String), Usage>,

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Random faults for TIDEGATE_SOAK seconds, ten minutes unless it is set. First an exact model of single checks, then the
+# histories of clients in Rust, Python and Node, which need both packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds="${TIDEGATE_SOAK:-600}"
+VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked
+npm run --silent build
+
+TIDEGATE_SOAK=$((seconds / 5)) cargo test --release --locked -p tidegate-tests --test soak -- --nocapture
+TIDEGATE_CLIENTS=python,node TIDEGATE_SOAK=$((seconds - seconds / 5)) \
+    cargo test --release --locked -p tidegate-tests --test histories -- --nocapture order_of_the_calls loses_nothing

@@ -1,0 +1,26 @@
+//! What clients write down of their calls, and the test of the faults it caused, so that `history_check` can find out
+//! whether any order of the calls explains the answers. Python and Node write the same lines: see `tests/histories`.
+
+mod client;
+mod programs;
+mod record;
+mod schedule;
+
+pub use client::{Client, record_calls};
+pub use programs::{ClientProgram, Language};
+pub use record::{Call, CallRecord, FaultRecord, Loss, Operation, Outcome};
+pub use schedule::{Schedule, policies};
+
+/// `CLOCK_MONOTONIC` in nanoseconds, which all processes of a machine share.
+#[must_use]
+pub fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The wall clock in microseconds, which servers of this machine tell as their time.
+#[must_use]
+pub fn wall() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}

@@ -1,0 +1,157 @@
+//! A call as its client saw it, and a fault as the test caused it. Times are nanoseconds of `CLOCK_MONOTONIC`.
+
+use serde_json::{Value, json};
+
+use crate::decision_values::DecisionValues;
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Asks and charges.
+    Check,
+    /// Asks.
+    Peek,
+    /// Charges, whether it fits or not.
+    Charge,
+    /// Gives back.
+    Refund,
+    /// Forgets the usage.
+    Clear,
+    /// Blocks the key for `Call::length`; 0 ends a block.
+    Block,
+    /// Asks and charges all entries or none.
+    CheckAll,
+}
+
+const NAMES: [(&str, Operation); 7] = [
+    ("check", Operation::Check),
+    ("peek", Operation::Peek),
+    ("charge", Operation::Charge),
+    ("refund", Operation::Refund),
+    ("clear", Operation::Clear),
+    ("block", Operation::Block),
+    ("check_all", Operation::CheckAll),
+];
+
+/// A call: what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// What it does.
+    pub operation: Operation,
+    /// Policy, key and cost; several of a `check_all`.
+    pub entries: Vec<(String, String, u64)>,
+    /// Of a block, in microseconds.
+    pub length: u64,
+}
+
+/// What the caller was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// A Decision of the store, with the store's time in microseconds where the Decision tells it.
+    Decided {
+        /// When.
+        at: Option<u64>,
+        /// Its values.
+        values: Box<DecisionValues>,
+    },
+    /// The call was done and has no Decision.
+    Done,
+    /// A Decision of another source than the store: no part of the shared history.
+    Local,
+    /// An error with this code. The call may have run, at any time from its begin on.
+    Failed(String),
+}
+
+/// One line of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRecord {
+    /// The client's name.
+    pub client: String,
+    /// The call's number within the client.
+    pub number: u64,
+    /// Calls of other groups use other keys.
+    pub group: String,
+    /// What was asked.
+    pub call: Call,
+    /// Before the call.
+    pub begin: u64,
+    /// After it.
+    pub end: u64,
+    /// What the caller was told.
+    pub outcome: Outcome,
+}
+
+impl CallRecord {
+    /// The line.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let name = NAMES.iter().find(|(_, operation)| *operation == self.call.operation).map_or("", |(name, _)| name);
+        let outcome = match &self.outcome {
+            Outcome::Decided { at, values } => json!({"at": at, "decision": values.json()}),
+            Outcome::Done => json!("done"),
+            Outcome::Local => json!("local"),
+            Outcome::Failed(code) => json!({"error": code}),
+        };
+        json!({
+            "client": self.client, "number": self.number, "group": self.group, "operation": name,
+            "entries": self.call.entries, "length": self.call.length, "begin": self.begin, "end": self.end,
+            "outcome": outcome,
+        })
+    }
+
+    /// Reads a line.
+    #[must_use]
+    pub fn from_json(line: &Value) -> Option<Self> {
+        let entry =
+            |entry: &Value| Some((entry[0].as_str()?.to_owned(), entry[1].as_str()?.to_owned(), entry[2].as_u64()?));
+        let outcome = &line["outcome"];
+        let name = line["operation"].as_str()?;
+        Some(Self {
+            client: line["client"].as_str()?.to_owned(),
+            number: line["number"].as_u64()?,
+            group: line["group"].as_str()?.to_owned(),
+            call: Call {
+                operation: NAMES.iter().find(|(known, _)| *known == name)?.1,
+                entries: line["entries"].as_array()?.iter().map(entry).collect::<Option<_>>()?,
+                length: line["length"].as_u64()?,
+            },
+            begin: line["begin"].as_u64()?,
+            end: line["end"].as_u64()?,
+            outcome: match (outcome.as_str(), outcome["error"].as_str()) {
+                (Some("done"), _) => Outcome::Done,
+                (Some("local"), _) => Outcome::Local,
+                (_, Some(code)) => Outcome::Failed(code.to_owned()),
+                _ => Outcome::Decided {
+                    at: outcome["at"].as_u64(),
+                    values: Box::new(DecisionValues::from_json(&outcome["decision"])?),
+                },
+            },
+        })
+    }
+}
+
+/// What a fault may take from the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing.
+    Nothing,
+    /// Everything, certainly.
+    Everything,
+    /// Everything on some of the servers: for one key everything or nothing.
+    EverythingOfSome,
+    /// What was charged last, and no copy had yet: the store goes back to what it had at some earlier moment.
+    Newest,
+}
+
+/// A fault, with the times before and after it.
+#[derive(Debug, Clone, Copy)]
+pub struct FaultRecord {
+    /// In one word.
+    pub name: &'static str,
+    /// Before it.
+    pub begin: u64,
+    /// When it was over.
+    pub end: u64,
+    /// What may be gone.
+    pub loss: Loss,
+}

@@ -1,0 +1,125 @@
+//! The records of one group of keys as events in the store's time, which is microseconds of the wall clock.
+
+use crate::call_records::{Call, CallRecord, FaultRecord, Loss, Operation, Outcome};
+use crate::decision_values::DecisionValues;
+
+use super::ClockReadings;
+
+/// A server and its clients read their clocks with a precision like this; what the readings differ by comes on top.
+const SLACK: u64 = 1_000;
+
+/// Translates the clients' times.
+pub(super) struct WallClock {
+    /// Wall clock less monotonic clock, in microseconds.
+    least: u64,
+    most: u64,
+}
+
+impl WallClock {
+    pub(super) fn of(readings: &ClockReadings) -> Self {
+        let offsets = || readings.iter().map(|(monotonic, wall)| wall - monotonic / 1_000);
+        Self { least: offsets().min().unwrap_or(0), most: offsets().max().unwrap_or(0) }
+    }
+
+    fn earliest(&self, monotonic: u64) -> u64 {
+        monotonic / 1_000 + self.least - SLACK
+    }
+
+    fn latest(&self, monotonic: u64) -> u64 {
+        monotonic / 1_000 + self.most + SLACK
+    }
+}
+
+/// A call whose time is known.
+pub(super) struct DecidedCall<'a> {
+    pub(super) at: u64,
+    pub(super) call: &'a Call,
+    pub(super) values: &'a DecisionValues,
+    /// To name it in a message.
+    pub(super) record: &'a CallRecord,
+}
+
+/// What happened at a time that is not known.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Happening<'a> {
+    /// With the answer, when there is one.
+    Call(&'a Call, Option<&'a DecisionValues>),
+    /// See [`Loss`].
+    Everything,
+    /// The same.
+    Newest,
+}
+
+/// See [`Happening`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UncertainEvent<'a> {
+    pub(super) what: Happening<'a>,
+    pub(super) from: u64,
+    pub(super) until: u64,
+    /// Whether it certainly happened.
+    pub(super) certain: bool,
+}
+
+/// All events of a group.
+pub(super) struct History<'a> {
+    /// By time.
+    pub(super) decided: Vec<DecidedCall<'a>>,
+    /// By their begin.
+    pub(super) uncertain: Vec<UncertainEvent<'a>>,
+    /// Calls without an answer.
+    pub(super) failed: usize,
+}
+
+impl<'a> History<'a> {
+    /// Fails when a Decision names a time at which its call was not running.
+    pub(super) fn of(records: &[&'a CallRecord], faults: &[FaultRecord], clock: &WallClock) -> Result<Self, String> {
+        let mut history = Self { decided: Vec::new(), uncertain: Vec::new(), failed: 0 };
+        let (mut begin, mut end) = (u64::MAX, 0);
+        for record in records {
+            let (from, until) = (clock.earliest(record.begin), clock.latest(record.end));
+            (begin, end) = (begin.min(from), end.max(until));
+            let call = &record.call;
+            let event =
+                |values, until, certain| UncertainEvent { what: Happening::Call(call, values), from, until, certain };
+            match &record.outcome {
+                Outcome::Decided { at: Some(at), values } => {
+                    if !(from..=until).contains(at) {
+                        return Err(format!(
+                            "the answer is one of {at}, the call ran from {from} to {until}: {record:?}"
+                        ));
+                    }
+                    history.decided.push(DecidedCall { at: *at, call, values, record });
+                }
+                Outcome::Decided { at: None, values } => history.uncertain.push(event(Some(values), until, true)),
+                Outcome::Done => history.uncertain.push(event(None, until, true)),
+                Outcome::Local => {}
+                Outcome::Failed(_) => {
+                    history.failed += 1;
+                    if call.operation != Operation::Peek {
+                        history.uncertain.push(event(None, u64::MAX, false));
+                    }
+                }
+            }
+        }
+        for fault in faults {
+            let (from, until) = (clock.earliest(fault.begin), clock.latest(fault.end));
+            let (what, certain) = match fault.loss {
+                Loss::Nothing => continue,
+                Loss::Everything => (Happening::Everything, true),
+                Loss::EverythingOfSome => (Happening::Everything, false),
+                Loss::Newest => (Happening::Newest, false),
+            };
+            if from <= end && until >= begin {
+                history.uncertain.push(UncertainEvent { what, from, until, certain });
+            }
+        }
+        history.decided.sort_by_key(|call| call.at);
+        history.uncertain.sort_by_key(|event| event.from);
+        Ok(history)
+    }
+
+    /// Whether data may be lost.
+    pub(super) fn has_loss(&self) -> bool {
+        self.uncertain.iter().any(|event| !matches!(event.what, Happening::Call(..)))
+    }
+}

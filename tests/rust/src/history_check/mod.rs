@@ -1,0 +1,96 @@
+//! Finds out whether any order of recorded calls explains their answers. It knows only what the contract promises: `model`
+//! computes each answer from everything that was charged before, and shares no code with the rules.
+//!
+//! The history of a group of keys is searched exactly (`search.rs`). A Decision tells the store's time, so the order of the
+//! calls that have one is known. Calls without an answer, and losses of data, have run at any time from their begin on, or
+//! never; `moments.rs` lists the times that make a difference. A group whose search would take too long is undecided, and
+//! `bounds.rs` still holds of it what is true in any order. `docs/adr/0013` has the reasons.
+
+mod bounds;
+mod event;
+mod moments;
+mod possible_state;
+mod search;
+
+use std::collections::BTreeMap;
+
+use tidegate::Policy;
+
+use crate::call_records::{CallRecord, FaultRecord};
+use event::WallClock;
+
+/// What no order of calls explains.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// The group of keys.
+    pub group: String,
+    /// What was told, and what the contract says.
+    pub what: String,
+}
+
+/// The result.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Groups of keys.
+    pub groups: usize,
+    /// Those in which some call has an unknown outcome, or data may be lost.
+    pub uncertain: usize,
+    /// Those for which the search would have taken too long.
+    pub undecided: usize,
+    /// Calls with a Decision of the store.
+    pub decided_calls: usize,
+    /// Calls without an answer.
+    pub failed_calls: usize,
+    /// What no order explains.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// One line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Self { groups, uncertain, undecided, decided_calls, failed_calls, violations } = self;
+        format!(
+            "{decided_calls} answered and {failed_calls} failed calls in {groups} groups, {uncertain} of them uncertain and \
+             {undecided} undecided: {} violations",
+            violations.len()
+        )
+    }
+}
+
+/// Pairs of `CLOCK_MONOTONIC` in nanoseconds and the wall clock in microseconds, taken before and during the run.
+pub type ClockReadings = Vec<(u64, u64)>;
+
+/// Checks records against the contract.
+///
+/// # Panics
+/// When a record names an unknown policy.
+#[must_use]
+pub fn check(policies: &[Policy], records: &[CallRecord], faults: &[FaultRecord], readings: &ClockReadings) -> Report {
+    let clock = WallClock::of(readings);
+    let mut groups: BTreeMap<&str, Vec<&CallRecord>> = BTreeMap::new();
+    for record in records {
+        groups.entry(&record.group).or_default().push(record);
+    }
+    let mut report = Report { groups: groups.len(), ..Report::default() };
+    for (name, records) in groups {
+        let mut found = |what: String| report.violations.push(Violation { group: name.to_owned(), what });
+        let history = match event::History::of(&records, faults, &clock) {
+            Ok(history) => history,
+            Err(what) => {
+                found(what);
+                continue;
+            }
+        };
+        bounds::check(policies, &history).into_iter().for_each(&mut found);
+        match search::explain(policies, &history) {
+            search::Verdict::Explained => {}
+            search::Verdict::Undecided => report.undecided += 1,
+            search::Verdict::Unexplained(what) => found(what),
+        }
+        report.uncertain += usize::from(!history.uncertain.is_empty());
+        report.decided_calls += history.decided.len();
+        report.failed_calls += history.failed;
+    }
+    report
+}

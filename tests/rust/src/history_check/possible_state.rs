@@ -1,0 +1,125 @@
+//! What the store may hold at some moment of a history.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
+use tidegate::Policy;
+
+use crate::call_records::{Call, Operation};
+use crate::decision_values::DecisionValues;
+use crate::model::Model;
+
+/// What an answer must say.
+#[derive(Debug)]
+pub(super) enum Expected {
+    /// All of it.
+    Whole(DecisionValues),
+    /// What each limit has left, and when it is as if unused; of calls that ask nothing.
+    Usage(DecisionValues),
+    /// There is no Decision.
+    Nothing,
+}
+
+impl Expected {
+    /// Whether it is the answer to a check that is admitted.
+    pub(super) const fn admits(&self) -> bool {
+        matches!(self, Self::Whole(values) if values.allowed && !values.shadow)
+    }
+
+    pub(super) fn is(&self, found: &DecisionValues) -> bool {
+        let usage = |values: &DecisionValues| -> Vec<(u64, u64)> {
+            values.limits.iter().map(|limit| (limit.remaining, limit.reset_after)).collect()
+        };
+        match self {
+            Self::Whole(values) => values == found,
+            Self::Usage(values) => usage(values) == usage(found),
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// An earlier state, of which a server may still have a copy.
+pub(super) struct EarlierState {
+    pub(super) model: Model,
+    pub(super) before: Option<Rc<EarlierState>>,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct PossibleState {
+    pub(super) model: Model,
+    /// The moment of its last event.
+    pub(super) now: u64,
+    /// A bit for each uncertain event that has happened.
+    pub(super) happened: u128,
+    pub(super) earlier: Option<Rc<EarlierState>>,
+    /// Of all earlier states.
+    lineage: u64,
+}
+
+impl PossibleState {
+    pub(super) fn new() -> Self {
+        Self { model: Model::default(), now: 0, happened: 0, earlier: None, lineage: 0 }
+    }
+
+    /// Runs a call at a moment.
+    pub(super) fn run(&mut self, policies: &[Policy], call: &Call, at: u64) -> Expected {
+        self.now = at;
+        let model = &mut self.model;
+        model.set(at);
+        let (name, key, cost) = &call.entries[0];
+        let (policy, cost) = (named(policies, name), *cost);
+        match call.operation {
+            Operation::Check => Expected::Whole(model.check(policy, key, cost, None)),
+            Operation::Peek => Expected::Whole(model.peek(policy, key, cost)),
+            Operation::Charge => {
+                model.charge(policy, key, cost);
+                Expected::Usage(model.peek(policy, key, cost))
+            }
+            Operation::Refund => {
+                model.refund(policy, key, cost);
+                Expected::Usage(model.peek(policy, key, cost))
+            }
+            Operation::Clear => {
+                model.clear(policy, key);
+                Expected::Nothing
+            }
+            Operation::Block => {
+                model.block(policy, key, call.length);
+                Expected::Nothing
+            }
+            Operation::CheckAll => {
+                let entries: Vec<(&Policy, &str, u64)> =
+                    call.entries.iter().map(|(name, key, cost)| (named(policies, name), key.as_str(), *cost)).collect();
+                Expected::Whole(model.check_all(&entries))
+            }
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn lose_everything(&mut self, at: u64) {
+        (self.model, self.now) = (Model::default(), at);
+    }
+
+    /// Keeps the present state, in case a server goes back to it.
+    pub(super) fn remember(&mut self) {
+        self.lineage = hash(&(self.lineage, format!("{:?}", self.model)));
+        self.earlier = Some(Rc::new(EarlierState { model: self.model.clone(), before: self.earlier.take() }));
+    }
+
+    /// Two states of the same text behave the same from now on. Where an earlier state may come back, that is part of it.
+    pub(super) fn text(&self, may_go_back: bool) -> String {
+        format!("{} {} {:?}", self.happened, if may_go_back { self.lineage } else { 0 }, self.model)
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The policy of a name.
+pub(super) fn named<'a>(policies: &'a [Policy], name: &str) -> &'a Policy {
+    policies.iter().find(|policy| policy.name() == name).unwrap_or_else(|| panic!("a record names {name:?}"))
+}

@@ -1,0 +1,240 @@
+//! Runs the calls of a group in the order of their times, and puts uncertain events between them wherever that makes a difference,
+//! until every answer is explained. When all ways have failed, nothing explains the answers.
+
+use std::collections::HashSet;
+
+use tidegate::Policy;
+
+use super::event::{Happening, History, UncertainEvent};
+use super::moments;
+use super::possible_state::PossibleState;
+
+/// The most runs of a call in a model for one group.
+const MOST_RUNS: u32 = 60_000;
+/// The most uncertain events of a group.
+const MOST_EVENTS: usize = 128;
+/// The most calls of the same microsecond.
+const MOST_TIES: usize = 6;
+
+/// The most states that a message shows.
+const MOST_SHOWN: usize = 3;
+
+/// Calls of the same microsecond, `count` from `first` on, of which those of the bits in `left` have not run yet.
+#[derive(Clone, Copy)]
+struct Ties {
+    first: usize,
+    count: usize,
+    at: u64,
+    left: u32,
+}
+
+/// Whether a history can be explained.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Explained,
+    Undecided,
+    Unexplained(String),
+}
+
+struct Search<'a> {
+    policies: &'a [Policy],
+    history: &'a History<'a>,
+    runs: u32,
+    remembers: bool,
+    /// The states that were tried, each with the number of calls before it.
+    tried: HashSet<(usize, String)>,
+    /// Most calls that some state explained, and such states.
+    farthest: (usize, Vec<PossibleState>),
+}
+
+/// Too many runs.
+struct TooLong;
+
+pub(super) fn explain(policies: &[Policy], history: &History<'_>) -> Verdict {
+    if history.uncertain.len() > MOST_EVENTS {
+        return Verdict::Undecided;
+    }
+    let remembers = history.uncertain.iter().any(|event| matches!(event.what, Happening::Newest));
+    let mut search = Search { policies, history, runs: 0, remembers, tried: HashSet::new(), farthest: (0, Vec::new()) };
+    match search.explains_from(PossibleState::new(), 0) {
+        Ok(true) => Verdict::Explained,
+        Ok(false) => Verdict::Unexplained(search.message()),
+        Err(TooLong) => Verdict::Undecided,
+    }
+}
+
+impl Search<'_> {
+    /// Whether the calls from a number on can be explained from a state.
+    fn explains_from(&mut self, state: PossibleState, first: usize) -> Result<bool, TooLong> {
+        let Some(call) = self.history.decided.get(first) else { return Ok(true) };
+        if !self.tried.insert((first, state.text(self.may_go_back(&state)))) {
+            return Ok(false);
+        }
+        if first > self.farthest.0 {
+            self.farthest = (first, Vec::new());
+        }
+        if first == self.farthest.0 && self.farthest.1.len() < MOST_SHOWN {
+            self.farthest.1.push(state.clone());
+        }
+        let ties = self.history.decided[first..].iter().take_while(|other| other.at == call.at).count();
+        if ties > MOST_TIES {
+            return Err(TooLong);
+        }
+        self.explains(state, Ties { first, count: ties, at: call.at, left: (1 << ties) - 1 })
+    }
+
+    /// The same from a moment on at which some of the calls of that moment have run. What needs no uncertain event is tried
+    /// first.
+    fn explains(&mut self, state: PossibleState, ties: Ties) -> Result<bool, TooLong> {
+        if ties.left == 0 {
+            return self.explains_from(state, ties.first + ties.count);
+        }
+        if !self.misses_a_certain_event(&state, ties.at) {
+            for index in (0..ties.count).filter(|index| ties.left >> index & 1 == 1) {
+                let decided = &self.history.decided[ties.first + index];
+                let mut after = state.clone();
+                let expected = self.run(&mut after, |state, policies| state.run(policies, decided.call, ties.at))?;
+                let left = ties.left & !(1 << index);
+                if expected.is(decided.values) && self.explains(after, Ties { left, ..ties })? {
+                    return Ok(true);
+                }
+            }
+        }
+        self.explains_with_an_event(&state, ties)
+    }
+
+    fn run<T>(
+        &mut self,
+        state: &mut PossibleState,
+        run: impl FnOnce(&mut PossibleState, &[Policy]) -> T,
+    ) -> Result<T, TooLong> {
+        self.runs += 1;
+        if self.runs > MOST_RUNS {
+            return Err(TooLong);
+        }
+        if self.remembers {
+            state.remember();
+        }
+        Ok(run(state, self.policies))
+    }
+
+    /// Whether an earlier state may come back.
+    fn may_go_back(&self, state: &PossibleState) -> bool {
+        let events = self.history.uncertain.iter().enumerate();
+        let left = |(bit, event): (usize, &UncertainEvent<'_>)| {
+            matches!(event.what, Happening::Newest) && state.happened >> bit & 1 == 0
+        };
+        self.remembers && events.into_iter().any(left)
+    }
+
+    fn misses_a_certain_event(&self, state: &PossibleState, at: u64) -> bool {
+        let events = self.history.uncertain.iter().enumerate();
+        events.into_iter().any(|(bit, event)| event.certain && event.until < at && state.happened >> bit & 1 == 0)
+    }
+
+    /// Whether another event, which comes first, would do the same: then only that is tried.
+    fn has_twin(&self, state: &PossibleState, bit: usize) -> bool {
+        let event = &self.history.uncertain[bit];
+        let is_twin = |other: &UncertainEvent<'_>| match (other.what, event.what) {
+            (Happening::Call(one, None), Happening::Call(other_call, None)) => {
+                !other.certain && !event.certain && one == other_call
+            }
+            _ => false,
+        };
+        (0..bit).any(|other| state.happened >> other & 1 == 0 && is_twin(&self.history.uncertain[other]))
+    }
+
+    fn explains_with_an_event(&mut self, state: &PossibleState, ties: Ties) -> Result<bool, TooLong> {
+        let history = self.history;
+        for (bit, event) in history.uncertain.iter().enumerate().take_while(|(_, event)| event.from <= ties.at) {
+            let (from, until) = (event.from.max(state.now), event.until.min(ties.at));
+            if state.happened >> bit & 1 == 1 || from > until || self.has_twin(state, bit) {
+                continue;
+            }
+            let mut happened = state.clone();
+            happened.happened |= 1 << bit;
+            let explains = match event.what {
+                Happening::Everything => self.explains_after_loss(&happened, ties, from)?,
+                Happening::Newest => {
+                    self.explains_after_loss(&happened, ties, from)?
+                        || self.explains_from_copy(&happened, ties, from)?
+                }
+                Happening::Call(call, answer) => {
+                    let range = (from, until);
+                    let may_go_back = self.may_go_back(state);
+                    let moments =
+                        moments::to_try(self.policies, history, state, range, ties.first, (call, answer), may_go_back);
+                    self.explains_after_call(&happened, ties, event, &moments)?
+                }
+            };
+            if explains {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn explains_after_loss(&mut self, state: &PossibleState, ties: Ties, at: u64) -> Result<bool, TooLong> {
+        let mut empty = state.clone();
+        self.run(&mut empty, |state, _| state.lose_everything(at))?;
+        self.explains(empty, ties)
+    }
+
+    /// A copy has the state of some earlier moment.
+    fn explains_from_copy(&mut self, state: &PossibleState, ties: Ties, at: u64) -> Result<bool, TooLong> {
+        let mut earlier = state.earlier.clone();
+        let mut tried = HashSet::from([format!("{:?}", state.model)]);
+        while let Some(one) = earlier {
+            if tried.insert(format!("{:?}", one.model)) {
+                let mut copy = state.clone();
+                self.run(&mut copy, |state, _| (state.model, state.now) = (one.model.clone(), at))?;
+                if self.explains(copy, ties)? {
+                    return Ok(true);
+                }
+            }
+            earlier = one.before.clone();
+        }
+        Ok(false)
+    }
+
+    /// An uncertain call has run at one of these moments.
+    fn explains_after_call(
+        &mut self,
+        happened: &PossibleState,
+        ties: Ties,
+        event: &UncertainEvent<'_>,
+        moments: &[u64],
+    ) -> Result<bool, TooLong> {
+        let Happening::Call(call, answer) = event.what else { return Ok(false) };
+        for moment in moments {
+            let mut after = happened.clone();
+            let expected = self.run(&mut after, |state, policies| state.run(policies, call, *moment))?;
+            // An event that changes nothing and may not have happened need not be tried.
+            let changes = || {
+                let mut still = happened.model.clone();
+                still.set(*moment);
+                format!("{still:?}") != format!("{:?}", after.model)
+            };
+            let agrees = answer.is_none_or(|answer| expected.is(answer));
+            if agrees && (event.certain || expected.admits() || changes()) && self.explains(after, ties)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What was told, and what the contract says in states that explain all earlier answers.
+    fn message(&self) -> String {
+        let (first, states) = &self.farthest;
+        let decided = &self.history.decided[*first];
+        let mut text = format!("at {} {:?}\n  was told {:?}", decided.at, decided.record.call, decided.values);
+        for state in states {
+            let expected = state.clone().run(self.policies, decided.call, decided.at);
+            text += &format!("\n  expected {expected:?}");
+        }
+        for earlier in self.history.decided[first.saturating_sub(6)..*first].iter().rev() {
+            text += &format!("\n  before it, at {}: {:?} {:?}", earlier.at, earlier.call, earlier.values);
+        }
+        text + &format!("\n  client {}, uncertain: {:?}", decided.record.client, self.history.uncertain)
+    }
+}

@@ -1,0 +1,99 @@
+//! Wrong scripts, each of which the checker finds.
+
+use std::time::Duration;
+
+use tidegate_tests::call_records::Loss;
+use tidegate_tests::mutating_proxy::{MutatingProxy, Mutation};
+use tidegate_tests::servers::{Kind, Servers};
+
+use super::run::{clients, record, schedule};
+
+/// How the script is changed, and what that means.
+const FAULTS: [(&str, Mutation); 9] = [
+    (
+        "a denial charges",
+        (
+            "        refused[#refused + 1] = i\n        reply[i] = s\n",
+            "        for j = 1, n do limits[j].charge(value, limits[j].first, now, cost, limits[j]) end\n        pcall_('SET', key, lists and encode(value, format, slots, lists) or pack(format, values(value, 1, slots)), 'PX', '2000')\n        refused[#refused + 1] = i\n        reply[i] = s\n",
+        ),
+    ),
+    (
+        "a check is charged twice",
+        (
+            "          local limit_ends = limit.charge(value, limit.first, now, cost, limit)\n",
+            "          local limit_ends = limit.charge(value, limit.first, now, cost, limit)\n          if now % 20 == 0 then limit.charge(value, limit.first, now, cost, limit) end\n",
+        ),
+    ),
+    (
+        "a denied check_all charges",
+        (
+            "      if changed_value then key.changed, key.instruction = changed_value, instruction end\n",
+            "      if changed_value then store(KEYS[(index - 1) * stride + 1], write(changed_value, instruction), ends_of(changed_value, instruction)) end\n      if changed_value then key.changed, key.instruction = changed_value, instruction end\n",
+        ),
+    ),
+    (
+        "a window ends early",
+        (
+            "if now >= value[first] + limit.period then value[first + 1] = 0 end",
+            "if now >= value[first] + limit.period - 20000 then value[first + 1] = 0 end",
+        ),
+    ),
+    ("a value expires early", ("string.format('%d', quarters * 250)", "string.format('%d', quarters * 50)")),
+    (
+        "retry_after is 10 ms early",
+        (">= wanted end) or 0) + limit.period", ">= wanted end) or 0) + limit.period - 10000"),
+    ),
+    (
+        "a refund is lost",
+        (
+            "    for _, limit in ipairs(instruction.limits) do limit.refund(value, limit.first, now, instruction.cost, limit) end\n",
+            "",
+        ),
+    ),
+    (
+        "a bucket fills too fast",
+        ("local gone = floor((now - since) / limit.period)", "local gone = floor((now - since) * 1.02 / limit.period)"),
+    ),
+    (
+        "a block is forgotten",
+        ("value.blocked_until = instruction.block > 0 and now + instruction.block or 0", "value.blocked_until = 0"),
+    ),
+];
+
+#[test]
+fn wrong_scripts_are_found() {
+    let mut missed = Vec::new();
+    for (number, (name, mutation)) in FAULTS.into_iter().enumerate() {
+        let servers = Servers::start(Kind::Single);
+        let proxy = MutatingProxy::to(servers.port(0), mutation);
+        let url = format!("redis://127.0.0.1:{}/0", proxy.port());
+        let clients = clients(&url, &schedule("seeded"), number as u64, 8);
+        let recorded = record(&clients, &[], Duration::from_millis(1_500), 0, |_, _| ());
+        assert!(proxy.mutated() > 0, "{name}: the script has no such text, once");
+        let report = recorded.check();
+        println!("{name}: {}", report.summary());
+        if report.violations.is_empty() {
+            missed.push(name);
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn a_loss_that_nothing_explains_is_found() {
+    let servers = Servers::start(Kind::Single);
+    let clients = clients(servers.url(), &schedule("lost"), 0, 8);
+    let recorded = record(&clients, &[], Duration::from_millis(2_000), 0, |log, _| {
+        // Recorded as a fault that loses nothing.
+        log.cause("emptied", Loss::Nothing, || drop(servers.command(0, &["FLUSHALL"])));
+    });
+    assert!(!recorded.check().violations.is_empty());
+}
+
+#[test]
+fn a_right_script_is_explained() {
+    let servers = Servers::start(Kind::Single);
+    let clients = clients(servers.url(), &schedule("right"), 0, 8);
+    let recorded = record(&clients, &[], Duration::from_millis(2_000), 0, |_, _| ());
+    super::run::assert_explained(&recorded.check());
+}
