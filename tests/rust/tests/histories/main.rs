@@ -5,6 +5,5 @@
 mod cluster;
 mod run;
 mod seeded;
-mod sentinel;
 mod simulated;
 mod single;

