@@ -4,7 +4,7 @@
 //! The history of a group of keys is searched exactly (`search.rs`). A Decision tells the store's time, so the order of the
 //! calls that have one is known. Calls without an answer, and losses of data, have run at any time from their begin on, or
 //! never; `moments.rs` lists the times that make a difference. A group whose search would take too long is undecided, and
-//! `bounds.rs` still holds of it what is true in any order. `docs/adr/0013` has the reasons.
+//! `bounds.rs` still holds of it what is true in any order. `docs/adr/0014` has the reasons.
 
 mod bounds;
 mod event;
