@@ -5,5 +5,6 @@
 mod cluster;
 mod run;
 mod seeded;
+mod sentinel;
 mod simulated;
 mod single;

@@ -187,8 +187,11 @@ impl Soak {
                 let kind = left.swap_remove(random.below(left.len() as u64) as usize);
                 inject(kind, log, random);
             });
-            let names: Vec<&str> = recorded.faults.iter().map(|fault| fault.name).collect();
-            println!("{}", names.join(", "));
+            let (monotonic, wall) = recorded.readings[0];
+            for fault in &recorded.faults {
+                let at = |time: u64| wall + (time - monotonic) / 1_000;
+                println!("{} to {}: {}", at(fault.begin), at(fault.end), fault.name);
+            }
             assert_explained(&recorded.check());
         }
     }
