@@ -9,12 +9,12 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 echo "Installing the Rust toolchain $nightly with miri and rust-src, unless it is there …"
 rustup toolchain install "$nightly" --profile minimal --component miri --component rust-src >/dev/null
 
-echo "== Miri: rules, policies, plans, the memory store, the deny cache, RESP"
-# The clock is real, so Miri may read it. Few random cases: Miri is some hundred times slower.
-MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=${PROPTEST_CASES:-2} \
+echo "== Miri: rules, handles of plans, RESP"
+# The clock is real, so Miri may read it. What makes digests is left out, because BLAKE3 has assembly, and so is what computes
+# for long: Miri is some hundred times slower.
+MIRIFLAGS=-Zmiri-disable-isolation \
     cargo "+$nightly" miri test --locked -p tidegate --lib -- \
-    algorithm:: policy:: plan one_or_many table_key hash_slab store::memory resilience::deny_cache \
-    store::redis::protocol --skip simulation
+    algorithm:: plan_cache store::redis::protocol::resp --skip a_bounded_state
 
 echo "== ThreadSanitizer: limiters that threads and tasks share"
 # Only code built with the sanitizer is understood, so the standard library is built, too.
