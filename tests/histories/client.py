@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 
@@ -82,10 +82,9 @@ def outcome_of(answer: object) -> object:
         return "done"
     if answer.source != "store":
         return "local"
-    fields = fields_of(answer)
-    # Of a limit that is as if unused no moment is known.
-    at = round(answer.reset_at * 1_000_000) - fields["reset_after"] if fields["reset_after"] else None
-    return {"at": at, "decision": fields}
+    # The store's time is among the numbers that a Decision is pickled as. An unused limit has no `reset_at` to tell it.
+    _, arguments = cast(Any, answer.__reduce__())
+    return {"at": arguments[4][2], "decision": fields_of(answer)}
 
 
 class Recorder:

@@ -113,6 +113,15 @@ impl<'a> History<'a> {
                 history.uncertain.push(UncertainEvent { what, from, until, certain });
             }
         }
+        // Beside other uncertain events an answer without a time cannot be compared: the moments to try of the others would
+        // follow from it, and it has none itself.
+        if history.uncertain.len() > 1 {
+            for event in &mut history.uncertain {
+                if let Happening::Call(_, answer) = &mut event.what {
+                    *answer = None;
+                }
+            }
+        }
         history.decided.sort_by_key(|call| call.at);
         history.uncertain.sort_by_key(|event| event.from);
         Ok(history)

@@ -117,7 +117,9 @@ fn history(seed: u64, wrong: Wrong) -> Report {
             store.now += random.below(10_000);
             let loss = random.pick(&[Loss::Everything, Loss::EverythingOfSome, Loss::Newest]);
             store.model = match loss {
-                Loss::Newest => store.earlier[random.below(store.earlier.len() as u64) as usize].clone(),
+                Loss::Newest if !store.earlier.is_empty() => {
+                    store.earlier[random.below(store.earlier.len() as u64) as usize].clone()
+                }
                 _ => Model::default(),
             };
             faults.push(FaultRecord { name: "simulated", begin, end: store.now * 1_000, loss });
