@@ -129,7 +129,7 @@ impl NativeLimiter {
     /// The policy that a notation means, without adding it to that list.
     #[napi(catch_unwind)]
     pub fn parse(&self, notation: String) -> Either<Policy, ErrorValue> {
-        match self.codec.borrow().limiter.policy(&OwnedPolicyRef::Text(notation)) {
+        match self.codec.borrow().limiter.policy(OwnedPolicyRef::Text(notation)) {
             Ok(policy) => Either::A(Policy { policy }),
             Err(error) => Either::B(error.into()),
         }

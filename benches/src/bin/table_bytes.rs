@@ -26,7 +26,7 @@ fn measure(table: &str) {
 }
 
 fn limiter(store: &str, deny_cache: u64) -> Limiter {
-    let builder = Limiter::builder().store(store).prefix(&format!("bytes{}", std::process::id()));
+    let builder = Limiter::builder().store(store).prefix(format!("bytes{}", std::process::id()));
     let builder = builder.timeout(Duration::from_secs(5)).deny_cache(Duration::from_secs(deny_cache));
     builder.build().expect("a limiter")
 }

@@ -9,8 +9,8 @@ options are those of a limiter: prefix, timeout, on_store_error, deny_cache. Fix
 windows `sliding-log`, and sliding window counters `sliding-counter`.
 
 Two things differ from the storages of `limits`: only the store's clock decides, and `reset` clears the keys that this
-storage object remembers to have used, since Tidegate has no call that clears all keys: the newest 100,000 that have at most
-200 characters.
+storage object remembers to have used, since Tidegate has no call that clears all keys: the newest 100,000 that have at
+most 200 characters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ SCHEMES = [
 ]
 # A storage of `limits` counts without a limit: a count is what is missing from the largest limit there is.
 MAX_COUNT = 10**12
-# The number of keys whose expiry is remembered, and the length of the longest. The expiry of any other is read from the key.
+# The number of keys whose expiry is remembered, and the length of the longest. The expiry of any other is read from
+# the key.
 MAX_EXPIRIES = 100_000
 MAX_REMEMBERED_KEY = 200
 
