@@ -109,6 +109,8 @@ impl BlockingCalls {
                 NextStep::RouteAfterDiscovery(failure) => {
                     known = self.rediscover(known, call.deadline);
                     if known.primary(slot).is_some_and(|primary| primary.server.address == pool.server.address) {
+                        // The next call asks again before it connects: the server may be back and replaced.
+                        self.topology_is_stale.store(true, Ordering::Relaxed);
                         return Err(failure);
                     }
                 }

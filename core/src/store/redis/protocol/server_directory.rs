@@ -64,6 +64,10 @@ impl ServerDirectory {
         !matches!(self.endpoints.deployment, Deployment::Single(_))
     }
 
+    pub(crate) fn has_sentinels(&self) -> bool {
+        matches!(self.endpoints.deployment, Deployment::Sentinel { .. })
+    }
+
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self.endpoints.deployment, Deployment::Cluster(_))
     }

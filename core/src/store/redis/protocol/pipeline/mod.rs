@@ -91,6 +91,11 @@ impl<C: Callers> ServerPipeline<C> {
         self.waiting == 0 && self.in_flight.is_empty()
     }
 
+    /// Whether there is neither a connection nor an attempt to open one.
+    pub(crate) const fn is_unconnected(&self) -> bool {
+        self.connection.is_none() && self.attempts.is_empty()
+    }
+
     pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
         self.next_timeout
     }

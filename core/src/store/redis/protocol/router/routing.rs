@@ -64,7 +64,20 @@ impl<C: Callers> Router<C> {
                 pipeline
             }
         };
+        if self.is_doubtful(pipeline, now) {
+            self.topology_is_stale = true;
+            let error = failure::timed_out(self.directory.shown(), self.directory.timeout());
+            return self.parked.push(ParkedCall { call, resume: Resume::AfterDiscovery { unreachable: None }, error });
+        }
         self.push(pipeline, call, Target::Primary, now);
+    }
+
+    /// A primary that was replaced may be back, and empty, before it is told that it is a replica now. So the sentinels name the
+    /// primary before each new connection to it.
+    fn is_doubtful(&self, pipeline: usize, now: Instant) -> bool {
+        self.directory.has_sentinels()
+            && !self.schedule.is_settled(now)
+            && self.pipelines[pipeline].as_ref().is_some_and(ServerPipeline::is_unconnected)
     }
 
     fn push(&mut self, pipeline: usize, mut call: PendingCall<C>, target: Target, now: Instant) {
