@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import sys
 from collections.abc import Callable
 
 MEGABYTES = 1_000_000
 LONG = 60_000
+# Several floods use the same keys on one server.
+PREFIX = f"flood{os.getpid()}"
 
 
 def long_key(number: int) -> str:
@@ -18,7 +21,7 @@ def long_key(number: int) -> str:
 def denied_keys(store: str, count: int) -> None:
     from tidegate import Limiter
 
-    with Limiter(store, policies={"api": "1/hour"}, timeout=5) as limiter:
+    with Limiter(store, policies={"api": "1/hour"}, timeout=5, prefix=PREFIX) as limiter:
         for number in range(count):
             key = long_key(number)
             assert limiter.check("api", key)
@@ -31,7 +34,7 @@ def denied_keys_asyncio(store: str, count: int) -> None:
     from tidegate import AsyncLimiter
 
     async def main() -> None:
-        async with AsyncLimiter(store, policies={"api": "1/hour"}, timeout=5) as limiter:
+        async with AsyncLimiter(store, policies={"api": "1/hour"}, timeout=5, prefix=PREFIX) as limiter:
             for number in range(count):
                 key = long_key(number)
                 assert await limiter.check("api", key)
@@ -43,7 +46,7 @@ def denied_keys_asyncio(store: str, count: int) -> None:
 def notations(store: str, count: int) -> None:
     from tidegate import Limiter
 
-    with Limiter(store, timeout=5) as limiter:
+    with Limiter(store, timeout=5, prefix=PREFIX) as limiter:
         for number in range(count):
             notation = " " * LONG + f"1/hour;{number + 1}/day"
             assert limiter.check(notation, f"a{number}")
@@ -54,7 +57,7 @@ def policies(store: str, count: int) -> None:
     """A Policy made for each request."""
     from tidegate import Limiter, Policy
 
-    with Limiter(store, timeout=5) as limiter:
+    with Limiter(store, timeout=5, prefix=PREFIX) as limiter:
         for number in range(count):
             policy = Policy(";".join(f"{number + 1}/{period} h" for period in range(1, 16)))
             assert limiter.check(policy, "k")

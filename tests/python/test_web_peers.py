@@ -101,7 +101,11 @@ def serving(app: Any, seen: SeenRequests, **where: Any) -> Iterator[uvicorn.Serv
         finally:
             seen.arrived.append(scope["type"])
 
-    server = uvicorn.Server(uvicorn.Config(observed, log_level="critical", access_log=False, lifespan="off", **where))
+    # uvicorn itself would believe X-Forwarded-For of a peer on this machine.
+    config = uvicorn.Config(
+        observed, log_level="critical", access_log=False, lifespan="off", proxy_headers=False, **where
+    )
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
