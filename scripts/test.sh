@@ -59,7 +59,7 @@ if [ "${#failed[@]}" -eq "$built" ]; then
     part "Node: the web adapters" node --test --test-reporter=spec tests/node/web/*.test.mjs
     part "Python and Node on one Redis" node --test --test-reporter=spec tests/cross/*.test.mjs
     part "Histories of Rust, Python and Node" \
-        env TIDEGATE_CLIENTS=python,node cargo test --locked -p tidegate-tests --test histories loses_nothing
+        env TIDEGATE_CLIENTS=python,node cargo test --locked --workspace --test histories loses_nothing
 fi
 
 echo
