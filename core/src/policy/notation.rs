@@ -45,7 +45,7 @@ pub(super) fn scan_duration(text: &str) -> Result<Period, SyntaxError> {
 
 /// Whether a text may be the URL of a store, or what is left of one: an error must not show its password.
 pub(crate) fn may_be_url(text: &str) -> bool {
-    text.contains("://") || text.split_once(':').is_some_and(|(_, rest)| rest.contains('@'))
+    text.contains("://") || text.split_once(':').is_some_and(|(_, rest)| rest.starts_with('/') || rest.contains('@'))
 }
 
 /// Refuses the URL of a store in place of a policy.

@@ -37,9 +37,11 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<ParsedFile, Fil
         // A file that is being written may be empty for a moment: to read it as "no policies" would lift every limit.
         Value::Null => return Err(FileError::new(root.position, "the file is empty: it must have `policies`")),
         _ => {
+            // A text may be a store URL that was given in place of a file, or that a character cut short.
+            let found = if matches!(root.value, Value::Text(_)) { "a text".to_owned() } else { root.describe() };
             return Err(FileError::new(
                 root.position,
-                format!("a policy file is a map with `policies` and perhaps `store`, not {}", root.describe()),
+                format!("a policy file is a map with `policies` and perhaps `store`, not {found}"),
             ));
         }
     };
