@@ -82,9 +82,7 @@ impl Pool {
             connection.run(&mut exchange, deadline)?;
             let reply = exchange.into_replies().pop().unwrap_or(Value::Nil);
             let meaning = ReplyMeaning::of(&reply, batch, &self.server, several);
-            if let ReplyMeaning::UnknownScript | ReplyMeaning::NotServed(_) = meaning
-                && let Value::ServerError(_) = reply
-            {
+            if meaning.is_doubtful(&reply) {
                 check_step(connection, batch.number(), deadline)?;
             }
             match meaning {

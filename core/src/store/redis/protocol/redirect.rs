@@ -43,6 +43,11 @@ impl ReplyMeaning {
         }
     }
 
+    /// Whether a call would be sent again because of an error, which names no call: see `in_step.rs`.
+    pub(crate) fn is_doubtful(&self, reply: &Value) -> bool {
+        matches!(self, Self::UnknownScript | Self::NotServed(_)) && matches!(reply, Value::ServerError(_))
+    }
+
     fn of_error(error: &ServerError, server: &Server, several: bool) -> Self {
         let refused = || failure::refused(&server.shown, error);
         Self::NotServed(match error.code() {

@@ -256,8 +256,7 @@ impl<C: Callers> ServerPipeline<C> {
         };
         let meaning = ReplyMeaning::of(&reply, &batch.batch, &self.server, self.options.several);
         let unknown = matches!(meaning, ReplyMeaning::UnknownScript) && !batch.in_full;
-        let is_error = matches!(reply, Value::ServerError(_));
-        if is_error && !is_certain && batch.is_awaited() && (unknown || matches!(meaning, ReplyMeaning::NotServed(_))) {
+        if meaning.is_doubtful(&reply) && !is_certain && batch.is_awaited() {
             batch.doubtful = Some(reply);
             return self.send_question(batch);
         }
