@@ -2,22 +2,20 @@
 //! reply but the first of a connection is replaced by one without end.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::Random;
+use crate::relay_listener::RelayListener;
 
 /// Bytes of a reply without end.
 const FLOOD: usize = 500_000_000;
 
-/// See the module. Dropping it ends its connections.
+/// See the module.
 pub struct FaultyProxy {
-    port: u16,
-    ended: Arc<AtomicBool>,
     faults: Arc<AtomicU64>,
-    listener: Option<JoinHandle<()>>,
+    listener: RelayListener,
 }
 
 impl FaultyProxy {
@@ -40,48 +38,25 @@ impl FaultyProxy {
     }
 
     fn start(server: u16, seed: u64, fault: Fault) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let (ended, faults) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (is_over, counted) = (Arc::clone(&ended), Arc::clone(&faults));
-        let accept = move || {
-            for (number, client) in (0..).zip(listener.incoming()) {
-                let Ok(client) = client else { continue };
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                let random = Random::new(seed ^ number << 32);
-                let counted = Arc::clone(&counted);
-                std::thread::spawn(move || {
-                    relay(&client, &server, Corruption { random, fault, held: None, passed: 0, counted })
-                });
-            }
-        };
-        Self { port, ended, faults, listener: Some(std::thread::spawn(accept)) }
+        let faults = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&faults);
+        let listener = RelayListener::start(server, move |number, client, server| {
+            let (random, counted) = (Random::new(seed ^ number << 32), Arc::clone(&counted));
+            relay(client, server, Corruption { random, fault, held: None, passed: 0, counted });
+        });
+        Self { faults, listener }
     }
 
     /// Where it listens.
     #[must_use]
     pub const fn port(&self) -> u16 {
-        self.port
+        self.listener.port()
     }
 
     /// How many replies it corrupted.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for FaultyProxy {
-    fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
-        // The listener looks at the flag when a connection comes.
-        drop(TcpStream::connect(("127.0.0.1", self.port)));
-        if let Some(listener) = self.listener.take() {
-            drop(listener.join());
-        }
     }
 }
 
@@ -143,8 +118,6 @@ impl Corruption {
 }
 
 fn relay(client: &TcpStream, server: &TcpStream, mut corruption: Corruption) {
-    drop(client.set_nodelay(true));
-    drop(server.set_nodelay(true));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop(std::io::copy(&mut &*client, &mut &*server));

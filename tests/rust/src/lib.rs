@@ -14,6 +14,7 @@ pub mod model;
 pub mod mutating_proxy;
 pub mod proxy;
 pub mod random;
+mod relay_listener;
 pub mod servers;
 pub mod sockets;
 pub mod strategies;

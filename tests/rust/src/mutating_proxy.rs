@@ -4,10 +4,11 @@
 //! a client sends it when the server says that it does not know the script.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+
+use crate::relay_listener::RelayListener;
 
 /// A text of the script, and what replaces it.
 pub type Mutation = (&'static str, &'static str);
@@ -16,14 +17,12 @@ struct Shared {
     mutation: Mutation,
     script: Mutex<Option<Vec<u8>>>,
     mutated: AtomicU64,
-    ended: AtomicBool,
 }
 
 /// See the module.
 pub struct MutatingProxy {
-    port: u16,
     shared: Arc<Shared>,
-    listener: Option<JoinHandle<()>>,
+    listener: RelayListener,
 }
 
 impl MutatingProxy {
@@ -33,32 +32,16 @@ impl MutatingProxy {
     /// When the machine has no ports left.
     #[must_use]
     pub fn to(server: u16, mutation: Mutation) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let shared = Arc::new(Shared {
-            mutation,
-            script: Mutex::new(None),
-            mutated: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-        });
-        let accepts = Arc::clone(&shared);
-        let listener = std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                if accepts.ended.load(Ordering::Relaxed) {
-                    return;
-                }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                let shared = Arc::clone(&accepts);
-                std::thread::spawn(move || relay(&client, &server, &shared));
-            }
-        });
-        Self { port, shared, listener: Some(listener) }
+        let shared = Arc::new(Shared { mutation, script: Mutex::new(None), mutated: AtomicU64::new(0) });
+        let changes = Arc::clone(&shared);
+        let listener = RelayListener::start(server, move |_, client, server| relay(client, server, &changes));
+        Self { shared, listener }
     }
 
     /// Where it listens.
     #[must_use]
     pub const fn port(&self) -> u16 {
-        self.port
+        self.listener.port()
     }
 
     /// How many calls ran the changed script.
@@ -68,20 +51,7 @@ impl MutatingProxy {
     }
 }
 
-impl Drop for MutatingProxy {
-    fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::Relaxed);
-        // The listener looks at the flag when a connection comes.
-        drop(TcpStream::connect(("127.0.0.1", self.port)));
-        if let Some(listener) = self.listener.take() {
-            drop(listener.join());
-        }
-    }
-}
-
 fn relay(client: &TcpStream, server: &TcpStream, shared: &Shared) {
-    drop(client.set_nodelay(true));
-    drop(server.set_nodelay(true));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop(std::io::copy(&mut &*server, &mut &*client));
