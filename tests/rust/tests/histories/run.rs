@@ -150,6 +150,7 @@ pub(crate) fn assert_explained(report: &Report) {
 
 /// One run after the other: faults in random order, each kind once before any comes again.
 pub(crate) struct Soak {
+    name: String,
     clients: Vec<Client>,
     kinds: u64,
     seed: u64,
@@ -162,7 +163,7 @@ impl Soak {
     pub(crate) fn new(name: &str, url: &str, schedule: Schedule, kinds: u64) -> Self {
         let seed = setting("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         println!("{name}: seed {seed}");
-        Self { clients: clients(url, &schedule, seed, 6), kinds, seed }
+        Self { name: name.to_owned(), clients: clients(url, &schedule, seed, 6), kinds, seed }
     }
 
     /// Runs for the time that was set, a quarter of it for each of the four arrangements of servers, or for `seconds`. Long
@@ -178,6 +179,8 @@ impl Soak {
             self.seed = self.seed.wrapping_add(1);
             for client in &mut self.clients {
                 client.seed = client.seed.wrapping_add(100);
+                // Keys of the piece before may have usage that the records of this piece do not show.
+                client.schedule.run = format!("{}-{}", self.name, self.seed);
             }
             let piece = rest.min(Duration::from_secs(30));
             let recorded = record(&self.clients, &Language::wanted(), piece, self.seed, |log, random| {

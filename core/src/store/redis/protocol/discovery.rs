@@ -78,9 +78,11 @@ impl Discovery {
             Deployment::Single(_) => discovery.result = single(directory).map(Ok),
             Deployment::Sentinel { sentinels, name, .. } => {
                 let mut commands = redis::cmd("SENTINEL").arg("MASTER").arg(name).get_packed_command();
-                redis::cmd("SENTINEL").arg("REPLICAS").arg(name).write_packed_command(&mut commands);
+                for question in ["GET-MASTER-ADDR-BY-NAME", "REPLICAS"] {
+                    redis::cmd("SENTINEL").arg(question).arg(name).write_packed_command(&mut commands);
+                }
                 redis::cmd("SENTINEL").arg("MASTERS").write_packed_command(&mut commands);
-                (discovery.commands, discovery.replies) = (commands.into(), 3);
+                (discovery.commands, discovery.replies) = (commands.into(), 4);
                 discovery.candidates = sentinels.iter().map(|address| directory.sentinel(address.clone())).collect();
                 discovery.at_once = sentinels.len();
             }
@@ -271,12 +273,21 @@ fn listed(items: &Value, here: &Address) -> Option<Address> {
     Some(Address::Tcp(host_or(field(items, "ip")?, here)?, field(items, "port")?.parse().ok()?))
 }
 
-/// The replies to SENTINEL MASTER, REPLICAS and MASTERS: when the last failover was, and which servers there are since.
+/// The reply to SENTINEL GET-MASTER-ADDR-BY-NAME: a host and a port, or nothing.
+fn named(reply: &Value, here: &Address) -> Option<Address> {
+    let Value::Array(items) = reply else { return None };
+    let [host, port] = &items[..] else { return None };
+    Some(Address::Tcp(host_or(text(host)?, here)?, text(port)?.parse().ok()?))
+}
+
+/// The replies to SENTINEL MASTER, GET-MASTER-ADDR-BY-NAME, REPLICAS and MASTERS: when the last failover was, and which servers
+/// there are since. Between the promotion of a replica and the end of the failover, MASTER shows the new epoch with the old
+/// address; the address alone is new.
 fn sentinel_topology(replies: &[Value], name: &str, here: &Address) -> Result<(u64, Topology), Failure> {
-    let [primary, replicas, all] = replies else {
+    let [primary, address, replicas, all] = replies else {
         return Err(Failure::of_server(failure::no_answer(&here.to_string())));
     };
-    let Some(address) = listed(primary, here) else {
+    let Some(address) = named(address, here) else {
         let names: Vec<&str> = match all {
             Value::Array(all) => all.iter().filter_map(|items| field(items, "name")).collect(),
             _ => Vec::new(),
@@ -293,4 +304,34 @@ fn sentinel_topology(replies: &[Value], name: &str, here: &Address) -> Result<(u
         _ => Vec::new(),
     };
     Ok((epoch, Topology::of_one(Shard { primary: address, replicas })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(items: &[&str]) -> Value {
+        Value::Array(items.iter().map(|item| Value::BulkString(item.as_bytes().to_vec())).collect())
+    }
+
+    #[test]
+    fn during_a_failover_the_primary_is_the_promoted_replica() {
+        let here = Address::Tcp("10.0.0.9".into(), 26_379);
+        let state = |ip: &str, flags: &str| {
+            texts(&["name", "m", "ip", ip, "port", "6379", "flags", flags, "config-epoch", "7"])
+        };
+        let replies = [
+            state("10.0.0.1", "reconf_slaves"),
+            texts(&["10.0.0.2", "6379"]),
+            Value::Array(vec![state("10.0.0.2", "slave"), state("10.0.0.3", "slave,s_down")]),
+            Value::Array(vec![state("10.0.0.1", "master")]),
+        ];
+        let (epoch, found) = sentinel_topology(&replies, "m", &here).expect("a topology");
+        let promoted = Address::Tcp("10.0.0.2".into(), 6_379);
+        let [shard] = found.shards() else { panic!("one shard") };
+        assert_eq!((epoch, &shard.primary, &shard.replicas), (7, &promoted, &vec![promoted.clone()]));
+        let unknown = [Value::Nil, Value::Nil, Value::Nil, replies[3].clone()];
+        let failure = sentinel_topology(&unknown, "other", &here).expect_err("no such primary");
+        assert!(failure.error.message().ends_with("it knows m"), "{}", failure.error.message());
+    }
 }
