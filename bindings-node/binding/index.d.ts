@@ -240,8 +240,8 @@ export declare enum CallKind {
   Settle = 4,
 }
 
-/** Trusts these proxies, and takes IPv6 addresses with the same first bits for one client. */
-export declare function clientIp(trusted: Array<string>, prefix?: number | undefined | null): ClientIp | ErrorValue
+/** Trusts these proxies, or so many hops, and takes IPv6 addresses with the same first bits for one client. */
+export declare function clientIp(trusted: Array<string> | number, prefix?: number | undefined | null): ClientIp | ErrorValue
 
 /** Every code. A test compares them with the classes of the TypeScript side. */
 export declare function codes(): Array<string>

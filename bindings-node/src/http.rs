@@ -14,20 +14,29 @@ pub struct ClientIp {
     client: tidegate::http::ClientIp,
 }
 
-fn client(trusted: &[String], prefix: Option<f64>) -> Result<tidegate::http::ClientIp> {
+fn trusted(proxies: Either<Vec<String>, f64>) -> Result<Trusted> {
+    match proxies {
+        Either::A(proxies) => Trusted::parse(proxies),
+        // The core says which whole numbers are hops; beyond 2^53 none is one.
+        Either::B(hops) if hops.fract() == 0.0 && hops.abs() < 9e15 => Trusted::hops(hops as i64),
+        Either::B(hops) => Err(Trusted::no_hops(&format!("{hops:?}"))),
+    }
+}
+
+fn client(proxies: Either<Vec<String>, f64>, prefix: Option<f64>) -> Result<tidegate::http::ClientIp> {
     let prefix = prefix.map_or(Ok(DEFAULT_IPV6_PREFIX), |prefix| {
         // The core says which whole numbers a prefix may be.
         let whole = prefix.fract() == 0.0 && (0.0..=255.0).contains(&prefix);
         let wrong = || format!("ipv6_prefix {prefix} is out of range: it must be from 1 to 128");
         if whole { Ok(prefix as u8) } else { Err(Error::new(ErrorKind::ConfigInvalid, wrong())) }
     })?;
-    tidegate::http::ClientIp::new(Trusted::parse(trusted)?, prefix)
+    tidegate::http::ClientIp::new(trusted(proxies)?, prefix)
 }
 
-/// Trusts these proxies, and takes IPv6 addresses with the same first bits for one client.
+/// Trusts these proxies, or so many hops, and takes IPv6 addresses with the same first bits for one client.
 #[napi(catch_unwind)]
-pub fn client_ip(trusted: Vec<String>, prefix: Option<f64>) -> Either<ClientIp, ErrorValue> {
-    match client(&trusted, prefix) {
+pub fn client_ip(trusted: Either<Vec<String>, f64>, prefix: Option<f64>) -> Either<ClientIp, ErrorValue> {
+    match client(trusted, prefix) {
         Ok(client) => Either::A(ClientIp { client }),
         Err(error) => Either::B(error.into()),
     }

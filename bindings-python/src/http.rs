@@ -1,9 +1,8 @@
 //! The core's rules of HTTP, for the web layers.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use tidegate::ErrorKind;
 use tidegate::http::{self, Peer, Trusted};
 
@@ -133,31 +132,41 @@ impl ClientIp {
     }
 }
 
+/// The proxies: a number of hops, or a list of addresses and networks.
+fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
+    let wrong = || {
+        config(format!(
+            "trusted_proxies is a list of addresses and networks such as [\"10.0.0.0/8\"], or a number of hops, not {}",
+            shown(given)
+        ))
+    };
+    // A text is a sequence too, of its characters; and True is a number.
+    if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() || given.is_instance_of::<PyBool>() {
+        return Err(wrong());
+    }
+    if let Ok(number) = given.cast::<PyFloat>() {
+        return Err(raise(Trusted::no_hops(&format!("{:?}", number.value()))));
+    }
+    if given.is_instance_of::<PyInt>() {
+        let hops = given.extract::<i64>().map_err(|_| raise(Trusted::no_hops(&shown(given))))?;
+        return Trusted::hops(hops).map_err(raise);
+    }
+    let mut proxies = Vec::new();
+    for proxy in given.try_iter().map_err(|_| wrong())? {
+        // `str` also writes the addresses and networks of `ipaddress`.
+        proxies.push(text(&proxy?.str()?, ErrorKind::ConfigInvalid, "the trusted proxy")?.to_owned());
+    }
+    Trusted::parse(proxies).map_err(raise)
+}
+
 #[pymethods]
 impl ClientIp {
     #[new]
-    #[pyo3(signature = (trusted_proxies: "Iterable[object] | None" = None, ipv6_prefix: "int" = 64))]
+    #[pyo3(signature = (trusted_proxies: "Iterable[object] | int | None" = None, ipv6_prefix: "int" = 64))]
     fn new(trusted_proxies: Option<&Bound<'_, PyAny>>, ipv6_prefix: i64) -> PyResult<Self> {
-        let mut proxies = Vec::new();
-        if let Some(given) = trusted_proxies {
-            let wrong = |given: &Bound<'_, PyAny>| {
-                PyTypeError::new_err(format!(
-                    "trusted_proxies is a list of addresses and networks, not {}",
-                    shown(given)
-                ))
-            };
-            // A text is a sequence too, of its characters.
-            if given.is_instance_of::<PyString>() {
-                return Err(wrong(given));
-            }
-            for proxy in given.try_iter().map_err(|_| wrong(given))? {
-                // `str` also writes the addresses and networks of `ipaddress`.
-                proxies.push(text(&proxy?.str()?, ErrorKind::ConfigInvalid, "the trusted proxy")?.to_owned());
-            }
-        }
+        let trusted = trusted_proxies.map_or_else(|| Ok(Trusted::default()), trusted)?;
         let prefix = u8::try_from(ipv6_prefix)
             .map_err(|_| config(format!("ipv6_prefix {ipv6_prefix} is out of range: it must be from 1 to 128")))?;
-        let trusted = Trusted::parse(proxies).map_err(raise)?;
         Ok(Self { inner: http::ClientIp::new(trusted, prefix).map_err(raise)? })
     }
 

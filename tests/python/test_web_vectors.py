@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paths import ROOT
-from tidegate import Decision, Limiter, ManualClock, TidegateError
+from tidegate import ConfigError, Decision, Limiter, ManualClock, TidegateError
 from tidegate._tidegate import ClientIp, Headers, anonymous, hashed, problem, status
 
 START = 1_704_067_200_000_000
@@ -48,6 +48,17 @@ def test_a_vector(case: dict[str, Any]) -> None:
                 ClientIp(case.get("trusted", []), case.get("ipv6_prefix", 64))
         assert raised.value.code == case["error"]
         assert case["says"] in str(raised.value)
+
+
+def test_hops_that_are_no_whole_number_are_refused() -> None:
+    for hops in (1.0, float("nan"), 10**30, -(10**5000), b"1", None, object()):
+        if hops is None:
+            assert not ClientIp(hops).reads_forwarded
+            continue
+        with pytest.raises(ConfigError, match="trusted") as refused:
+            ClientIp(hops)  # type: ignore[arg-type]
+        assert len(str(refused.value)) < 300
+    assert ClientIp(1).reads_forwarded and not ClientIp(0).reads_forwarded
 
 
 def answers(case: dict[str, Any]) -> None:

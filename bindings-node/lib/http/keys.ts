@@ -17,10 +17,13 @@ export interface ClientIpOptions {
    * The proxies whose X-Forwarded-For is trusted: addresses (`10.0.0.7`), networks (`10.0.0.0/8`), `loopback`, `linklocal`,
    * `uniquelocal`, or `unix` for a Unix domain socket. Default: none.
    *
+   * Or a number of hops: so many proxies are between the clients and this server. The client is that entry of X-Forwarded-For,
+   * counted from the right; of fewer entries it is the first. 0 is the address of the connection itself.
+   *
    * A request came through a Unix domain socket only where the address of the server is one. Any other request without a
    * client's address throws KeyInvalid: a connection that was reset has no address any more.
    */
-  trustedProxies?: readonly string[];
+  trustedProxies?: readonly string[] | number;
   /**
    * All IPv6 addresses with the same first bits are one client. This many bits. Default 64.
    *
@@ -114,8 +117,10 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
 }
 
 function checkedOptions(options: ClientIpOptions, adapter: string): ClientIpOptions {
-  if (options.trustedProxies !== undefined && !Array.isArray(options.trustedProxies)) {
-    throw trustsAnyClient(`trustedProxies: ${describe(options.trustedProxies)}`, adapter);
+  const { trustedProxies } = options;
+  const named = Array.isArray(trustedProxies) && trustedProxies.every((proxy) => typeof proxy === 'string');
+  if (trustedProxies !== undefined && typeof trustedProxies !== 'number' && !named) {
+    throw trustsAnyClient(`trustedProxies: ${describe(trustedProxies)}`, adapter);
   }
   return options;
 }
@@ -123,10 +128,10 @@ function checkedOptions(options: ClientIpOptions, adapter: string): ClientIpOpti
 /** Derives the address of a client. It is remembered when it depends on the peer alone. */
 function addressOf<Request>(
   adapter: RequestAdapter<Request>,
-  trusted: readonly string[],
+  trusted: readonly string[] | number,
   ipv6Prefix: number | undefined,
 ): (request: Request) => string {
-  const client = unwrap(native.clientIp([...trusted], ipv6Prefix));
+  const client = unwrap(native.clientIp(typeof trusted === 'number' ? trusted : [...trusted], ipv6Prefix));
   const readsForwarded = client.readsForwarded();
   const known = new Map<string, string>();
   return (request) => {
@@ -172,7 +177,7 @@ function proxies(value: unknown, setting: string, adapter: string): readonly str
 function trustsAnyClient(what: string, adapter: string): ConfigError {
   return new ConfigError(
     `${adapter}: ${what}, which names no proxy: anyone could choose the address they are limited by. Name the proxies, ` +
-      `as in clientIp({ trustedProxies: ['10.0.0.0/8'] })`,
+      `as in clientIp({ trustedProxies: ['10.0.0.0/8'] }), or say how many there are`,
   );
 }
 

@@ -292,7 +292,7 @@ class ClientIp:
     """
     Makes the key client_ip.
     """
-    def __new__(cls, /, trusted_proxies: Iterable[object] | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
+    def __new__(cls, /, trusted_proxies: Iterable[object] | int | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
     def key(self, /, peer: str | None, forwarded: list[bytes] | None = None, unix: bool = False) -> str:
         """
         The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` says that the server listens on

@@ -2,7 +2,7 @@
 //!
 //! Every proxy appends to `X-Forwarded-For` the address from which it got the request, and a client may send any entries of
 //! its own. Only an entry that a trusted proxy appended is true. So the entries are read from the right, as long as the
-//! address that appended the next one is trusted.
+//! address that appended the next one is trusted, or for as many entries as there are proxies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,6 +19,9 @@ const UNKNOWN: &str = "unknown";
 /// Says that every address is trusted.
 const ANYONE: &str = "anyone";
 
+/// More proxies than are on any way: a larger number would only trust what clients write.
+const MOST_HOPS: u8 = 100;
+
 /// Names for groups of networks, the same as in Express.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("loopback", &["127.0.0.0/8", "::1/128"]),
@@ -31,6 +34,8 @@ const GROUPS: [(&str, &[&str]); 3] = [
 pub struct Trusted {
     networks: Vec<Network>,
     unix: bool,
+    /// So many are trusted whatever their addresses are.
+    hops: usize,
 }
 
 impl Trusted {
@@ -58,6 +63,32 @@ impl Trusted {
         Ok(trusted)
     }
 
+    /// A number of proxies, whatever their addresses are: the client is that entry of `X-Forwarded-For`, counted from the
+    /// right, where 0 is the peer. Of fewer entries it is the first, and without any it is the peer. An entry that is no
+    /// address has its place all the same; at the client's place it leaves the address right of it.
+    ///
+    /// # Errors
+    /// `config_invalid` for a number that is not from 0 to 100.
+    pub fn hops(count: i64) -> Result<Self> {
+        match u8::try_from(count) {
+            Ok(hops) if hops <= MOST_HOPS => Ok(Self { hops: hops.into(), ..Self::default() }),
+            _ => Err(Self::no_hops(&count.to_string())),
+        }
+    }
+
+    /// The error for what is no number of hops, as the bindings show it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn no_hops(shown: &str) -> Error {
+        Error::new(
+            ErrorKind::ConfigInvalid,
+            format!(
+                "{shown} is no number of trusted proxies: it is a whole number from 0 to {MOST_HOPS}, of the proxies between \
+                 the clients and this server"
+            ),
+        )
+    }
+
     fn contains(&self, client: &Client) -> bool {
         match client {
             Client::Address(address) => self.networks.iter().any(|network| network.contains(*address)),
@@ -69,7 +100,7 @@ impl Trusted {
     /// Whether no proxy is trusted, so that only the peer counts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.networks.is_empty() && !self.unix
+        self.networks.is_empty() && !self.unix && self.hops == 0
     }
 }
 
@@ -228,7 +259,7 @@ impl ClientIp {
     /// Whether a proxy is trusted is decided by its address as it is; only a mapped one is an IPv4 address there.
     ///
     /// The key is `unix` for a peer on a Unix domain socket, and `unknown` when the server gives a text that is no address.
-    /// An entry that is no address ends the search: no trusted proxy appended what is left of it.
+    /// An entry that is no address ends the search among networks: no trusted proxy appended what is left of it.
     ///
     /// # Errors
     /// `key_invalid` for a peer that is missing.
@@ -236,12 +267,16 @@ impl ClientIp {
         let mut client = Client::of(peer)?;
         // A line of blanks has no entry; an empty entry among others is an entry that is no address.
         let lines = forwarded.iter().map(AsRef::as_ref).filter(|line| !line.trim_ascii().is_empty());
-        for entry in lines.rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
-            if !self.trusted.contains(&client) {
+        for (hop, entry) in lines.rev().flat_map(|line| line.rsplit(|byte| *byte == b',')).enumerate() {
+            let within_hops = hop < self.trusted.hops;
+            if !within_hops && !self.trusted.contains(&client) {
                 break;
             }
-            let Some(address) = address(entry.trim_ascii()) else { break };
-            client = Client::Address(address);
+            match address(entry.trim_ascii()) {
+                Some(address) => client = Client::Address(address),
+                None if within_hops => {}
+                None => break,
+            }
         }
         Ok(self.shown(&client))
     }

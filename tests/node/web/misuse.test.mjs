@@ -65,7 +65,7 @@ forEachAdapter(({ adapter, failing }) => {
       assert.equal(error?.code, code, JSON.stringify(options.policy));
       assert.match(error.message, says);
     }
-    for (const trustedProxies of [['0.0.0.0/0'], ['::/0'], true, ['proxy.example']]) {
+    for (const trustedProxies of [['0.0.0.0/0'], ['::/0'], true, ['proxy.example'], [1], '1', -1, 0.5, 1n, null]) {
       assert.throws(() => adapter.clientIp({ trustedProxies }), { code: 'config_invalid' });
     }
     assert.throws(() => adapter.clientIp({ ipv6Prefix: 0 }), { code: 'config_invalid' });

@@ -63,7 +63,10 @@ function refused({ trusted, ipv6_prefix: ipv6Prefix, headers, error: code, says 
   const limiter = new Limiter();
   const asked = () => {
     if (headers !== undefined) return rateLimit({ limiter, policy: '1/minute', headers });
-    return clientIp({ ...(trusted && { trustedProxies: trusted }), ...(ipv6Prefix !== undefined && { ipv6Prefix }) });
+    return clientIp({
+      ...(trusted !== undefined && { trustedProxies: trusted }),
+      ...(ipv6Prefix !== undefined && { ipv6Prefix }),
+    });
   };
   assert.throws(asked, (error) => error.code === code && error.message.includes(says));
 }

@@ -45,7 +45,11 @@ fn peer(case: &Value) -> Peer<'_> {
 
 fn client(case: &Value) -> Result<ClientIp, Error> {
     let prefix = case.get("ipv6_prefix").map_or(64, |prefix| prefix.as_u64().expect("a number") as u8);
-    ClientIp::new(Trusted::parse(texts(&case["trusted"]))?, prefix)
+    let trusted = match case["trusted"].as_i64() {
+        Some(hops) => Trusted::hops(hops)?,
+        None => Trusted::parse(texts(&case["trusted"]))?,
+    };
+    ClientIp::new(trusted, prefix)
 }
 
 fn limiter(policies: &Value, start: u64) -> (Limiter, Arc<ManualClock>) {
@@ -144,6 +148,11 @@ fn answers(case: &Value) {
 fn the_vectors_hold() {
     for (name, case) in cases() {
         println!("{name}");
+        let trusted = &case["trusted"];
+        if !(trusted.is_null() || trusted.is_array() || trusted.is_i64()) {
+            // The types of Rust refuse it.
+            continue;
+        }
         if case.get("steps").is_some() {
             answers(&case);
         } else if case.get("forwarded").is_some() {

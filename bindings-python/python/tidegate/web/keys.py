@@ -66,13 +66,17 @@ class Key:
         return self._name
 
 
-def client_ip(*, trusted_proxies: Iterable[object] = (), ipv6_prefix: int = 64) -> Key:
+def client_ip(*, trusted_proxies: Iterable[object] | int = (), ipv6_prefix: int = 64) -> Key:
     """The client's address. This is the default key.
 
     `trusted_proxies` are addresses, networks ("10.0.0.0/8"), or the words "loopback", "linklocal", "uniquelocal" and
-    "unix": X-Forwarded-For counts only through these. IPv6 addresses that share their first `ipv6_prefix` bits are one
-    client. An IPv6 address that carries an IPv4 address (NAT64, mapped, translated, compatible, Teredo) is that IPv4
-    client; one of 6to4 is its /48; one of ISATAP is as any other.
+    "unix": X-Forwarded-For counts only through these. Or they are a number of hops: so many proxies are between the
+    clients and this server. Then the client is that entry of X-Forwarded-For, counted from the right; of fewer entries
+    it is the first, and 0 is the address of the connection itself.
+
+    IPv6 addresses that share their first `ipv6_prefix` bits are one client. One that carries an IPv4 address
+    (NAT64, mapped, translated, compatible, Teredo) is that IPv4 client; one of 6to4 is its /48; one of ISATAP is as any
+    other.
 
     The key of all requests through a Unix domain socket is "unix". A request is one of these only where the address of
     the server is such a socket. Any other request without a client's address raises KeyInvalid: a connection that was
