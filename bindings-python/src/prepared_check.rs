@@ -1,7 +1,7 @@
 //! A check of one policy, prepared where a web layer declares it: with a request comes only the key.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString};
+use pyo3::types::{PyInt, PyList, PyString};
 use tidegate::CheckOptions;
 use tidegate::host::{Call, HostLimiter};
 
@@ -52,20 +52,18 @@ impl PreparedCheck {
         Ok(Self { policy: policy.clone().unbind(), prefix, call, headers, ip })
     }
 
-    /// Checks on this thread: the header fields of an admitted request, or the Decision of a denied one.
-    #[pyo3(signature = (limiter: "Limiter", identity: "str") -> "list[tuple[str, str]] | Decision")]
+    /// Checks on this thread: the Decision, and the header fields of the response.
+    #[pyo3(signature = (limiter: "Limiter", identity: "str") -> "tuple[Decision, list[tuple[str, str]]]")]
     fn check<'py>(
         &self,
         limiter: &Bound<'py, Limiter>,
         identity: &Bound<'py, PyString>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<(Bound<'py, Decision>, Bound<'py, PyList>)> {
         let py = limiter.py();
         let policy = PolicyArgument::of(self.policy.bind(py))?;
         let decision = limiter.get().call(py, policy, &self.key(identity)?, &self.call)?;
-        if decision.inner.allowed() {
-            return Ok(self.headers.get().texts(py, &decision.inner)?.into_any());
-        }
-        Ok(Bound::new(py, decision)?.into_any())
+        let fields = self.headers.get().texts(py, &decision.inner)?;
+        Ok((Bound::new(py, decision)?, fields))
     }
 
     /// Checks from an event loop: the Decision when it is immediate, or an awaitable of it.

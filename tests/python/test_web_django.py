@@ -16,7 +16,7 @@ from web_django import django_asgi, django_settings
 settings = django_settings()
 
 from django.core.handlers.wsgi import WSGIHandler  # noqa: E402
-from django.http import HttpResponse  # noqa: E402
+from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.test import override_settings  # noqa: E402
 from django.urls import clear_url_caches, path  # noqa: E402
 from django.utils.decorators import method_decorator  # noqa: E402
@@ -173,7 +173,10 @@ def test_a_limit_without_the_middleware_raises(serve: Any, asynchronous: bool) -
 
 def test_wrong_use_raises(serve: Any) -> None:
     with pytest.raises(ConfigError, match="has no policy"):
-        limit(view)  # type: ignore[arg-type]
+        limit(lambda: HttpResponse("view"))
+    with pytest.raises(ConfigError, match="views"):
+        # A function of the request may be a policy, until it stands where a view belongs.
+        limit(view)(HttpRequest())
     with pytest.raises(ConfigError, match="views"):
         limit("1/minute")(7)
     with pytest.raises(TypeError):

@@ -808,9 +808,9 @@ class PreparedCheck:
         """
         With an `ip` the identity of a request is the address of its peer, without one it is the key.
         """
-    def check(self, /, limiter: Limiter, identity: str) -> list[tuple[str, str]] | Decision:
+    def check(self, /, limiter: Limiter, identity: str) -> tuple[Decision, list[tuple[str, str]]]:
         """
-        Checks on this thread: the header fields of an admitted request, or the Decision of a denied one.
+        Checks on this thread: the Decision, and the header fields of the response.
         """
     def check_async(self, /, limiter: AsyncLimiter, identity: str) -> Decision | Coroutine[Any, Any, Decision]:
         """

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -28,15 +28,15 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ._shown import shown
-from ._tidegate import Limiter, Policy
+from ._tidegate import Limiter
 from .errors import ConfigError
 from .web.admission import Admission, admit, refund, settle
 from .web.bound_limit import BoundLimit
-from .web.declared_limit import DeclaredLimit
+from .web.declared_limit import DeclaredLimit, PolicyOption
 from .web.environ import EnvironAdapter
 from .web.exchange import ADAPTER
 from .web.keys import Key, claim, client_ip, header, user
-from .web.layers import WebLayer
+from .web.layers import LimitDecorator, RouteLimits
 from .web.options import LimitOptions
 from .web.refusal import Refusal
 from .web.steps import Steps, run_steps, run_steps_async
@@ -75,13 +75,11 @@ class _DjangoAdapter(EnvironAdapter):
         return getattr(request, "claims", None)
 
 
-def limit(policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions]) -> Callable[[View], View]:
+def limit(policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[View], View]:
     """A decorator for views, async views and class views; also through `method_decorator`. It needs the middleware.
 
     The options are key, cost, skip, on_denied, headers, refund_when, settle and methods.
     """
-    if callable(policy):
-        raise ConfigError('write @limit("5/minute"): @limit alone has no policy')
     view_limit = _ViewLimit(policy, options)
 
     def decorate(view: View) -> View:
@@ -92,7 +90,7 @@ def limit(policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions])
         limited: View = _with_limits(view, [view_limit, *getattr(view, LIMITS, ())])
         return limited
 
-    return decorate
+    return LimitDecorator(policy, decorate)
 
 
 def exempt(view: View) -> View:
@@ -148,7 +146,7 @@ def _name_of(view: Any) -> str:
     return f"{getattr(view, '__module__', '')}.{getattr(view, '__qualname__', type(view).__name__)}"
 
 
-class TidegateMiddleware(WebLayer[Limiter]):
+class TidegateMiddleware(RouteLimits[Limiter, Any]):
     """Checks each request before its view is called, on threads and on event loops alike."""
 
     sync_capable = True
@@ -159,11 +157,13 @@ class TidegateMiddleware(WebLayer[Limiter]):
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         options = dict(getattr(settings, "TIDEGATE", {}))
         self.get_response = get_response
-        default, store, limiter = (options.pop(name, None) for name in ("default", "store", "limiter"))
+        default, application, store, limiter = (
+            options.pop(name, None) for name in ("default", "application", "store", "limiter")
+        )
         self._configure(limiter, store, options)
+        self._declare_shared(default, application)
         self._async = iscoroutinefunction(get_response)
         self._async_limiter = self.limiter.to_async()
-        self._default = () if default is None else (self._bind(self._declare(default)),)
         self._limits_by_view: dict[Any, tuple[BoundLimit, ...]] = {}
         if self._async:
             markcoroutinefunction(self)
@@ -236,8 +236,8 @@ class TidegateMiddleware(WebLayer[Limiter]):
         if any(one is None for one, _ in found):
             limits: tuple[BoundLimit, ...] = ()
         else:
-            limits = tuple(self._bind(self._declare(one.policy, one.options, scope)) for one, scope in found)
-            limits = limits or self._default
+            own = [(self._declare(one.policy, one.options), scope) for one, scope in found if one is not None]
+            limits = self._limits_of_view(scope, own)
         # A client may send any word as its method.
         if len(self._limits_by_view) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
             self._limits_by_view[route, method] = limits

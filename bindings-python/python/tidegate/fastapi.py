@@ -33,8 +33,8 @@ from ._shown import shown
 from ._starlette_routes import LIMITS, depends_on, first_route_with, limits_of, name_of, route_of, set_limits
 from ._tidegate import AsyncLimiter, Policy
 from .errors import ConfigError
-from .web.admission import Admission, give_back
-from .web.bound_limit import BoundLimit
+from .web.admission import Admission, withdraw
+from .web.bound_limit import APPLICATION, BoundLimit
 from .web.declared_limit import DeclaredLimit
 from .web.exchange import ADAPTER, CLOSE_CODE, CLOSE_REASON, NAME, AsgiExchange
 from .web.keys import MissingPeer, claim, client_ip, header, user
@@ -136,11 +136,8 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                 "put it below @app.get(…)"
             )
 
-    def _scope_of(self, view: Any) -> str:
-        return name_of(view)
-
-    def _with_limit(self, view: Any, bound: BoundLimit | None) -> Any:
-        set_limits(view, [(self, bound)] if bound is None else [(self, bound), *getattr(view, LIMITS, ())])
+    def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
+        set_limits(view, [(self, declared)] if declared is None else [(self, declared), *getattr(view, LIMITS, ())])
         return view
 
     def _wrap(self, inner: App) -> App:
@@ -178,7 +175,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                 return
             exchange.checked = True
             try:
-                admission = await exchange.check(self._default)
+                admission = await exchange.check(self._limits_without_route())
             except MissingPeer as error:
                 dropped = True
                 await exchange.close_websocket(error)
@@ -190,6 +187,9 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                 await exchange.send(message)
 
         return send
+
+    def _limits_without_route(self) -> tuple[BoundLimit, ...]:
+        return self._limits_of_view(APPLICATION)
 
     async def check_route(self, scope: Scope, receive: Receive, exchange: _StarletteExchange) -> bool:
         """Checks a request whose route is known. False: it was denied, and the response was sent."""
@@ -204,7 +204,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         except MissingPeer as error:
             await exchange.close_websocket(error)
             return False
-        exchange.checked_default = limits is self._default
+        exchange.checked_default = any(bound.declared is self._default for bound in limits)
         if admission is not None and admission.denied:
             await exchange.refuse(admission, receive)
             return False
@@ -215,11 +215,12 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         found = list(limits_of(endpoint, method))
         if any(tidegate is not self for tidegate, _ in found):
             raise ConfigError(UNATTACHED.format(name_of(endpoint)))
-        if any(bound is None for _, bound in found):
+        if any(declared is None for _, declared in found):
             limits: tuple[BoundLimit, ...] = ()
         else:
-            own = tuple(bound for _, bound in found if bound is not None)
-            limits = own or (() if depends_on(route, RateLimit) else self._default)
+            place = name_of(endpoint)
+            own = [(declared, place) for _, declared in found if declared is not None]
+            limits = self._limits_of_view(place, own, use_default=not depends_on(route, RateLimit))
         # A client may send any word as its method.
         if len(self._limits_by_route) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
             self._limits_by_route[id(route), method] = (route, limits)
@@ -261,16 +262,16 @@ class RateLimit:
         tidegate = exchange.tidegate
         known = self._bound.get(id(tidegate))
         if known is None or known[0] is not tidegate:
-            declared = tidegate._declare(self._policy, self._options, first_route_with(self, scope))
-            known = self._bound[id(tidegate)] = (tidegate, tidegate._bind(declared))
+            declared = tidegate._declare(self._policy, self._options)
+            bound = tidegate._bind(declared, first_route_with(self, scope))
+            known = self._bound[id(tidegate)] = (tidegate, bound)
         if exchange.checked_default:
             # The default was checked before this limit was known, which replaces it.
             exchange.checked_default = False
             exchange.use_admissions()
             defaults, exchange.admissions = exchange.admissions, ()
             for default in defaults:
-                default.release()
-                await run_steps_async(give_back(default.charges), tidegate.limiter)
+                await run_steps_async(withdraw(default), tidegate.limiter)
         try:
             admission = await exchange.check((known[1],))
         except MissingPeer as error:
@@ -280,8 +281,7 @@ class RateLimit:
         if admission is not None and admission.denied:
             for other in exchange.admissions:
                 if other is not admission:
-                    other.release()
-                    await run_steps_async(give_back(other.charges), tidegate.limiter)
+                    await run_steps_async(withdraw(other), tidegate.limiter)
             raise Denied(exchange, admission)
 
 

@@ -1,7 +1,8 @@
-"""Keys for the limits of any web framework: whose request it is."""
+"""Keys for the limits of any web framework: whose request it is, and where a notation counts."""
 
 from __future__ import annotations
 
+from .web.bound_limit import placed_key
 from .web.keys import Key, claim, client_ip, header, user
 
-__all__ = ["Key", "claim", "client_ip", "header", "user"]
+__all__ = ["Key", "claim", "client_ip", "header", "placed_key", "user"]

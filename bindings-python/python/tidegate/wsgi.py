@@ -66,10 +66,10 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         bound = self._limits[0]
         if bound.prepared is not None:
-            answer = admit_in_one_call(bound, bound.prepared, environ, self.limiter)
-            if isinstance(answer, Admission):
-                return self._refuse(answer, environ, start_response)
-            return self.app(environ, _with_fields(start_response, answer))
+            decision, fields = admit_in_one_call(bound, bound.prepared, environ, self.limiter)
+            if not decision:
+                return self._refuse(Admission(decision, bound, None), environ, start_response)
+            return self.app(environ, _with_fields(start_response, fields))
         admission = run_steps(admit(self._limits, environ, environ["REQUEST_METHOD"]), self.limiter)
         if admission is None:
             return self.app(environ, start_response)

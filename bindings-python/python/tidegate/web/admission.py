@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from .._shown import shown
 from .._tidegate import Decision, Limiter, PreparedCheck
-from ..errors import CostError, KeyInvalid, RateLimited
+from ..errors import ConfigError, CostError, KeyInvalid, RateLimited, StoreError
 from .bound_limit import BoundLimit, LimitEntry
+from .functions import name_of
 from .keys import Request
-from .steps import Steps, awaited
+from .methods import budget_of
+from .steps import Step, Steps, awaited
+
+log = logging.getLogger("tidegate.http")
 
 Response: TypeAlias = Any
 
+# The key under which an environ or a scope carries the Decision about its request.
+DECISION = "tidegate.decision"
+
 
 class Charge:
-    """What one entry of an admitted request has consumed."""
+    """What one entry of a request consumes."""
 
-    __slots__ = ("bound", "cost", "entry", "key", "returned")
+    __slots__ = ("bound", "cost", "decision", "entry", "key", "meta", "returned")
 
-    def __init__(self, bound: BoundLimit, entry: LimitEntry, key: str, cost: int) -> None:
+    # What the limiter said; set when it was asked.
+    decision: Decision
+
+    def __init__(self, bound: BoundLimit, entry: LimitEntry, key: str, cost: int, meta: Any = None) -> None:
         # Whether it was given back or settled.
         self.returned = False
         self.bound = bound
         self.entry = entry
         self.key = key
         self.cost = cost
+        self.meta = meta
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The policy, the key and the cost, and the metadata where there is some."""
+        given = (self.entry.resolved.policy, self.key, self.cost)
+        return given if self.meta is None else (*given, self.meta)
+
+    @property
+    def consumed(self) -> bool:
+        """Whether there is something that can be given back."""
+        return self.entry.resolved.rates and not self.returned and not self.decision.shadow
 
 
 class Admission:
@@ -58,23 +81,28 @@ class Admission:
         if self._charges is None:
             decision = self.decision
             charge = Charge(self.bound, self.bound.entry, decision.key, decision.cost)
+            charge.decision = decision
             self._charges = (charge,) if decision else ()
         return self._charges
 
     def release(self) -> None:
         """Gives back what is held while the request runs, without waiting for it."""
         holds, self.holds = self.holds, ()
-        for hold in holds:
-            released = hold.release()
-            if released is not None:
-                # The release of an async hold has begun; its coroutine has nothing left to do.
-                released.close()
+        _release(holds)
+
+
+def _release(holds: Iterable[Any]) -> None:
+    for hold in holds:
+        released = hold.release()
+        if released is not None:
+            # The release of an async hold has begun; its coroutine has nothing left to do.
+            released.close()
 
 
 def checked_key(entry: LimitEntry, key: Any) -> str:
-    """Returns the key with the prefix of its entry; raises when it is no text."""
+    """Returns the key; raises when it is no text."""
     if isinstance(key, str):
-        return entry.prefix + key
+        return key
     found = "nothing (None)" if key is None else shown(key)
     raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
 
@@ -88,117 +116,177 @@ def checked_cost(entry: LimitEntry, cost: Any) -> int:
 
 def admit_in_one_call(
     bound: BoundLimit, prepared: PreparedCheck, request: Request, limiter: Limiter
-) -> list[tuple[str, str]] | Admission:
-    """The same as `admit`, for one limit that has a PreparedCheck.
-
-    Returns the header fields of the response, or the Admission of a request that was denied.
-    """
+) -> tuple[Decision, list[tuple[str, str]]]:
+    """The same as `admit`, for one limit that has a PreparedCheck: the Decision and the header fields."""
     identity = bound.identify(request)
     if identity:
-        answer = prepared.check(limiter, identity)
-        return answer if isinstance(answer, list) else Admission(answer, bound, None)
+        return prepared.check(limiter, identity)
     # A peer without an address: its key function says what follows.
     entry = bound.entry
-    decision = limiter.check(entry.policy, entry.prefix + entry.key(request), entry.cost)
-    return bound.headers.text(decision) if decision else Admission(decision, bound, None)
+    decision = limiter.check(entry.resolved.policy, entry.resolved.prefix + entry.key(request), entry.cost)
+    return decision, bound.headers.text(decision)
 
 
 def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) -> Steps[Admission | None]:
     """Checks a request. None: no limit applies to it."""
     charges: list[Charge] = []
+    # A function that several limits share, such as the skip of their layer, is called once.
+    skipped: dict[Any, bool] = {}
     for bound in limits:
         if bound.methods is not None and method not in bound.methods:
             continue
-        if bound.skip is not None and (yield from awaited(bound.skip(request))):
+        if bound.skips and (yield from _skips(bound, request, skipped)):
             continue
-        for entry in bound.entries:
+        entries: Sequence[LimitEntry] = bound.entries
+        if bound.choose is not None:
+            entries = bound.entries_of((yield from awaited(bound.choose(request))))
+            if not entries:
+                continue
+        meta = bound.meta
+        if meta is not None and callable(meta):
+            meta = _checked_meta(bound, (yield from awaited(meta(request))))
+        budget = f"{budget_of(method)} " if bound.per_method else ""
+        for entry in entries:
             key = checked_key(entry, (yield from awaited(entry.key(request))))
             cost = entry.cost
             if not isinstance(cost, int):
                 cost = checked_cost(entry, (yield from awaited(cost(request))))
-            charges.append(Charge(bound, entry, key, cost))
+            charges.append(Charge(bound, entry, f"{entry.resolved.prefix}{budget}{key}", cost, meta))
     if not charges:
         return None
     return (yield from _check(charges))
 
 
+def _skips(bound: BoundLimit, request: Request, known: dict[Any, bool]) -> Steps[bool]:
+    for skip in bound.skips:
+        if skip not in known:
+            known[skip] = bool((yield from awaited(skip(request))))
+        if known[skip]:
+            return True
+    return False
+
+
+def _checked_meta(bound: BoundLimit, meta: Any) -> str | bytes | None:
+    if meta is None or isinstance(meta, (str, bytes)):
+        return meta
+    raise ConfigError(
+        f"the meta function {name_of(bound.meta)} returned {shown(meta)}: the journal takes text (str) or bytes"
+    )
+
+
 def _check(charges: list[Charge]) -> Steps[Admission]:
-    """Charges all or nothing, in one round trip. Holds are taken after that."""
-    plain = [charge for charge in charges if not charge.entry.holds]
-    decision: Decision | None = None
-    if len(plain) == 1:
-        decision = yield "check", (plain[0].entry.policy, plain[0].key, plain[0].cost)
-    elif plain:
-        decision = yield "check_all", ([(charge.entry.policy, charge.key, charge.cost) for charge in plain],)
-    if decision is not None and not decision:
-        return Admission(decision, _denying_limit(decision, plain), ())
+    """Charges all or nothing.
+
+    Holds come first, because a hold that is given back leaves no trace; all other policies follow in one round trip.
+    """
+    held: list[Charge] = []
     holds: list[Any] = []
-    for charge in charges:
-        if not charge.entry.holds:
-            continue
-        try:
-            hold = yield "hold", (charge.entry.policy, charge.key, charge.cost)
-        except RateLimited as denied:
-            admission = Admission(denied.decision, charge.bound, (), holds)
-            admission.release()
-            yield from give_back(plain)
-            return admission
-        holds.append(hold)
-        decision = hold.decision if decision is None else decision
-    assert decision is not None
-    admission = Admission(decision, charges[0].bound, plain, holds)
-    admission.decisions = [*([decision] if plain else []), *(hold.decision for hold in holds)]
-    delay = max([decision.delay, *(hold.decision.delay for hold in holds)])
-    if delay:
-        try:
+    plain = [charge for charge in charges if not charge.entry.resolved.holds]
+    try:
+        for charge in charges:
+            if not charge.entry.resolved.holds:
+                continue
+            try:
+                hold = yield "hold", charge.arguments
+            except RateLimited as denied:
+                return (yield from _refuse(denied.decision, charge.bound, held, holds))
+            charge.decision = hold.decision
+            held.append(charge)
+            holds.append(hold)
+        checked: Decision | None = None
+        if plain:
+            checked = yield _asking(plain)
+            for charge, decision in zip(plain, checked.decisions or (checked,), strict=True):
+                charge.decision = decision
+            if not checked:
+                return (yield from _refuse(checked, _denying_limit(plain), held, holds))
+        decisions = [*([] if checked is None else [checked]), *(hold.decision for hold in holds)]
+        delay = max(decision.delay for decision in decisions)
+        if delay:
             yield "sleep", delay
-        except BaseException:
-            admission.release()
-            raise
+    except BaseException:
+        _release(holds)
+        raise
+    admission = Admission(_combined(checked, charges), charges[0].bound, charges, holds)
+    admission.decisions = decisions
     return admission
 
 
-def _denying_limit(decision: Decision, charges: list[Charge]) -> BoundLimit:
-    for one, charge in zip(decision.decisions, charges, strict=False):
-        if not one:
-            return charge.bound
-    return charges[0].bound
+def _asking(charges: Sequence[Charge]) -> Step:
+    if len(charges) == 1:
+        return "check", charges[0].arguments
+    return "check_all", ([charge.arguments for charge in charges],)
 
 
-def give_back(charges: Iterable[Charge]) -> Steps[None]:
-    """Refunds charges in full."""
+def _refuse(decision: Decision, bound: BoundLimit, held: list[Charge], holds: list[Any]) -> Steps[Admission]:
+    """Takes back what was held before the denial."""
+    _release(holds)
+    yield from _give_back(held)
+    return Admission(decision, bound, ())
+
+
+def _denying_limit(charges: list[Charge]) -> BoundLimit:
+    return next((charge.bound for charge in charges if not charge.decision), charges[0].bound)
+
+
+def _combined(checked: Decision | None, charges: Sequence[Charge]) -> Decision:
+    """One Decision about a request. Several, of holds or of holds and a check, become one as that of `check_all` is."""
+    if len(charges) == 1:
+        return charges[0].decision
+    if checked is not None and len(checked.decisions) == len(charges):
+        return checked
+    decisions = tuple(charge.decision for charge in charges)
+    binding = min(decisions, key=lambda decision: decision.remaining / max(decision.limit, 1))
+    restore, arguments = binding.__reduce__()
+    combined: Decision = restore(*arguments[:-1], decisions)  # type: ignore[operator, index]
+    return combined
+
+
+def _give_back(charges: Iterable[Charge]) -> Steps[None]:
     for charge in charges:
-        yield "refund", (charge.entry.policy, charge.key, charge.cost)
+        if not charge.consumed:
+            continue
+        charge.returned = True
+        try:
+            yield "refund", charge.arguments[:3]
+        except StoreError as error:
+            _warn(charge, error)
+
+
+def _warn(charge: Charge, error: StoreError) -> None:
+    # The response is the view's by now: an error would only replace it.
+    log.warning("%s could not be corrected after the response: %s", charge.decision.policy, error.message)
+
+
+def withdraw(admission: Admission) -> Steps[None]:
+    """Takes an admission back: what is held and what was charged."""
+    admission.release()
+    yield from _give_back(admission.charges)
 
 
 def refund(admission: Admission, request: Request, response: Response) -> Steps[None]:
     """Refunds the charges for which `refund_when` returns true, as soon as the response is known."""
     for charge in admission.charges:
         when = charge.bound.refund_when
-        if when is None or charge.returned or _decision_of(admission, charge).shadow:
-            continue
-        if (yield from awaited(when(request, response))):
-            charge.returned = True
-            yield from give_back((charge,))
+        if when is not None and charge.consumed and (yield from awaited(when(request, response))):
+            yield from _give_back((charge,))
 
 
 def settle(admission: Admission, request: Request, response: Response) -> Steps[None]:
     """Settles the charges with the actual cost that `settle` returns, after the work. None leaves a charge as it is."""
     for charge in admission.charges:
         actual = charge.bound.settle
-        if actual is None or charge.returned or _decision_of(admission, charge).shadow:
+        if actual is None or not charge.consumed:
             continue
-        charge.returned = True
         cost = yield from awaited(actual(request, response))
         if cost is None:
-            continue
-        if checked_cost(charge.entry, cost) == 0:
-            yield from give_back((charge,))
-        elif cost != charge.cost:
-            yield "settle", (_decision_of(admission, charge), cost)
-
-
-def _decision_of(admission: Admission, charge: Charge) -> Decision:
-    if not admission.decision.decisions:
-        return admission.decision
-    return admission.decision.decisions[admission.charges.index(charge)]
+            charge.returned = True
+        elif checked_cost(charge.entry, cost) == 0:
+            yield from _give_back((charge,))
+        else:
+            charge.returned = True
+            if cost != charge.cost:
+                try:
+                    yield "settle", (charge.decision, cost)
+                except StoreError as error:
+                    _warn(charge, error)

@@ -1,76 +1,165 @@
-"""A declared limit, prepared for a limiter and for the requests of a framework."""
+"""A declared limit, prepared for a limiter, for the requests of a framework, and for the place where it counts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from .._shown import shortened
 from .._tidegate import AsyncLimiter, Limiter, Policy, PreparedCheck
-from .declared_limit import DeclaredLimit
+from ..errors import ConfigError, PolicyError
+from .declared_limit import DeclaredLimit, PolicyUse
+from .functions import name_of
 from .keys import Key, ReadRequest, RequestAdapter
+
+# How many policies that a function returned are remembered for each place.
+MAX_POLICIES = 1_000
+# The place of the limit of a whole application.
+APPLICATION = "*"
+
+
+def placed_key(place: str, key: str, method: str | None = None) -> str:
+    """The key under which a notation written at a place counts, for `peek`, `clear` and the like.
+
+    `method` is that of the request, for a limit with `per_method`:
+
+        limiter.clear("5/minute", placed_key("login", "203.0.113.9"))
+    """
+    return f"{place} {key}" if method is None else f"{place} {method.upper()} {key}"
+
+
+class ResolvedPolicy:
+    """What a policy means for the limiter, at a place."""
+
+    __slots__ = ("holds", "policy", "prefix", "rates", "shapes")
+
+    def __init__(self, policy: str | Policy, limiter: Limiter | AsyncLimiter, place: str) -> None:
+        # It raises for a policy that is wrong.
+        resolved = limiter.policy(policy)
+        self.policy = policy
+        algorithms = {limit.algorithm for limit in resolved.limits}
+        self.holds = "concurrency" in algorithms
+        # Whether a charge leaves usage that can be given back.
+        self.rates = algorithms != {"concurrency"}
+        self.shapes = "leaky-bucket" in algorithms
+        # A policy with a name is one limit wherever it is used. A notation counts for the place where it is written:
+        # two views with "5/minute" have five each.
+        self.prefix = f"{place} " if place and resolved.name == str(resolved) else ""
 
 
 class LimitEntry:
     """One policy of a limit, with its key and its cost."""
 
-    __slots__ = ("cost", "holds", "key", "name", "policy", "prefix", "shapes")
+    __slots__ = ("cost", "key", "name", "resolved")
 
-    def __init__(
-        self, policy: str | Policy, key: ReadRequest, name: str, cost: Any, resolved: Policy, scope: str
-    ) -> None:
-        self.policy = policy
+    def __init__(self, resolved: ResolvedPolicy, key: ReadRequest, name: str, cost: Any) -> None:
+        self.resolved = resolved
         self.key = key
         self.name = name
         self.cost = cost
-        algorithms = {limit.algorithm for limit in resolved.limits}
-        self.holds = "concurrency" in algorithms
-        self.shapes = "leaky-bucket" in algorithms
-        # A policy with a name is one limit wherever it is used. A notation counts for the place where it is written:
-        # two views with "5/minute" have five each.
-        self.prefix = f"{scope} " if scope and resolved.name == str(resolved) else ""
 
 
 class BoundLimit:
     """See the module."""
 
     __slots__ = (
+        "_adapter",
+        "_known",
+        "_limiter",
+        "choose",
+        "declared",
         "entries",
         "entry",
         "has_follow_up",
         "headers",
         "identify",
+        "meta",
         "methods",
         "on_denied",
+        "per_method",
+        "place",
         "prepared",
         "refund_when",
         "refunds",
         "settle",
         "settles",
-        "skip",
+        "skips",
     )
 
-    def __init__(self, declared: DeclaredLimit, limiter: Limiter | AsyncLimiter, adapter: RequestAdapter) -> None:
-        # `limiter.policy` raises for a policy that is wrong: before the first request.
-        self.entries = [
-            LimitEntry(policy, key.bind(adapter), repr(key), cost, limiter.policy(policy), declared.scope)
-            for policy, key, cost in declared.policies
-        ]
-        self.headers, self.methods, self.skip = declared.headers, declared.methods, declared.skip
+    def __init__(
+        self,
+        declared: DeclaredLimit,
+        limiter: Limiter | AsyncLimiter,
+        adapter: RequestAdapter,
+        place: str = "",
+        layer_skip: Any = None,
+    ) -> None:
+        self.declared, self.place = declared, place
+        self._limiter, self._adapter = limiter, adapter
+        # By policy, what the function of a limit has returned.
+        self._known: dict[str | Policy, ResolvedPolicy] = {}
+        self.choose = declared.choose
+        self.headers, self.methods, self.meta = declared.headers, declared.methods, declared.meta
+        self.per_method = declared.per_method
+        self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
         self.on_denied, self.refund_when, self.settle = declared.on_denied, declared.refund_when, declared.settle
         self.refunds, self.settles = declared.refund_when is not None, declared.settle is not None
+        self.entries = [self._entry(use, ResolvedPolicy(use[0], limiter, place)) for use in declared.policies]
         # Whether there may be something to do after the view has answered.
-        self.has_follow_up = self.refunds or self.settles or any(entry.holds for entry in self.entries)
-        first = self.entry = self.entries[0]
-        # One policy, a fixed cost, and no function but the key: what nearly every request needs. One native call does
-        # all of it, from what `identify` reads of the request: the peer's address, or the key.
-        key: Key = declared.policies[0][1]
-        self.identify = first.key if key.ip is None else adapter.peer
+        self.has_follow_up = (
+            self.refunds
+            or self.settles
+            or self.choose is not None
+            or any(entry.resolved.holds for entry in self.entries)
+        )
         self.prepared: PreparedCheck | None = None
+        if len(self.entries) == 1:
+            self._prepare(self.entries[0], declared.policies[0][1])
+
+    def _prepare(self, first: LimitEntry, key: Key) -> None:
+        """One policy, a fixed cost, and no function but the key: what nearly every request needs.
+
+        One native call does all of it, from what `identify` reads of the request: the peer's address, or the key.
+        """
+        resolved = first.resolved
+        self.entry = first
+        self.identify = first.key if key.ip is None else self._adapter.peer
         needs_steps = (
             self.has_follow_up
-            or first.shapes
+            or resolved.shapes
             or callable(first.cost)
-            or self.skip is not None
+            or self.skips
             or self.methods is not None
+            or self.meta is not None
+            or self.per_method
         )
-        if len(self.entries) == 1 and key.plain and not needs_steps:
-            self.prepared = PreparedCheck(first.policy, first.prefix, first.cost, self.headers, key.ip)
+        if key.plain and not needs_steps:
+            self.prepared = PreparedCheck(resolved.policy, resolved.prefix, first.cost, self.headers, key.ip)
+
+    def _entry(self, use: PolicyUse, resolved: ResolvedPolicy) -> LimitEntry:
+        _, key, cost = use
+        return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost)
+
+    def entries_of(self, returned: Any) -> Sequence[LimitEntry]:
+        """The entries of a request, from what the policy function returned. None: the request has no limit."""
+        if returned is None:
+            return ()
+        try:
+            return [self._entry(use, self._resolve(use[0])) for use in self.declared.policies_of(returned)]
+        except ConfigError as error:
+            raise ConfigError(f"{self._chooser()} returned what is no policy: {error.message}") from error
+        except PolicyError as error:
+            raise PolicyError(f"{self._chooser()} returned a wrong policy: {error.message}", error.code) from error
+
+    def _chooser(self) -> str:
+        place = f" at {shortened(self.place)}" if self.place else ""
+        return f"the policy function {name_of(self.choose)}{place}"
+
+    def _resolve(self, policy: str | Policy) -> ResolvedPolicy:
+        known = self._known.get(policy)
+        if known is None:
+            known = ResolvedPolicy(policy, self._limiter, self.place)
+            if len(self._known) >= MAX_POLICIES:
+                self._known.clear()
+            self._known[policy] = known
+        return known

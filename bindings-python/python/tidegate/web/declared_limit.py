@@ -2,66 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._shown import shortened, shown
-from .._tidegate import Headers, Policy
-from ..errors import ConfigError, CostError
+from .._tidegate import Headers, Limiter, Policy
+from ..errors import ConfigError, CostError, PolicyError
 from .functions import name_of, with_arity
 from .keys import Key, client_ip
-from .options import LIMIT_OPTIONS, LimitOptions
+from .methods import limited_methods
+from .options import LIMIT_OPTIONS, LimitOptions, check_names
+from .switch import enabled_option
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+# A name, a notation, a Policy, several of these or of (policy, key, cost), or a function of the request.
+PolicyOption: TypeAlias = "str | Policy | Sequence[Any] | Callable[..., Any]"
+# A policy with its key and its cost, either of which may be a function of the request.
+PolicyUse: TypeAlias = "tuple[str | Policy, Key, Any]"
+
+# The code of an error in a name, which only the limiter of a layer knows.
+_UNKNOWN = "policy_unknown"
+
 
 class DeclaredLimit:
-    """One or several policies with their options. The options are checked here, where they are written."""
+    """One or several policies with their options. What is wrong with them is an error here, where they are written."""
 
-    __slots__ = ("cost", "headers", "key", "methods", "on_denied", "policies", "refund_when", "scope", "settle", "skip")
+    __slots__ = (
+        "choose",
+        "cost",
+        "enabled",
+        "headers",
+        "key",
+        "meta",
+        "methods",
+        "on_denied",
+        "per_method",
+        "policies",
+        "refund_when",
+        "settle",
+        "skip",
+    )
 
-    def __init__(
-        self, policy: str | Policy | Sequence[Any], *, scope: str = "", **options: Unpack[LimitOptions]
-    ) -> None:
+    def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
+        check_names(options, LIMIT_OPTIONS, "a limit")
+        self.key = None if (key := options.get("key")) is None else key_option(key)
+        self.cost = cost_option(options.get("cost", 1))
+        # The function that returns the policies of a request, when they are not the same for all.
+        self.choose: Callable[..., Any] | None = None
+        self.policies: list[PolicyUse] = []
         if callable(policy):
-            raise ConfigError(f'{name_of(policy)} stands where a policy belongs: write @….limit("5/minute")')
-        for name in options:
-            if name not in LIMIT_OPTIONS:
-                raise TypeError(f"a limit has no option {name!r}: its options are {', '.join(LIMIT_OPTIONS)}")
-        policies = policy if isinstance(policy, (list, tuple)) else [policy]
-        if not policies:
-            raise ConfigError("policy is an empty list: give at least one policy")
-        # The name under which a notation is counted.
-        self.scope = scope
-        self.key, self.cost = options.get("key"), options.get("cost", 1)
-        self.policies = [self._with_key_and_cost(one) for one in policies]
+            self.choose = _policy_function(policy)
+        else:
+            self.policies = self.policies_of(policy)
+            if not self.policies:
+                raise ConfigError("policy is an empty list: give at least one policy")
+            for one, _, _ in self.policies:
+                _check_notation(one)
         skip, on_denied = options.get("skip"), options.get("on_denied")
         refund_when, settle = options.get("refund_when"), options.get("settle")
         self.skip = None if skip is None else with_arity(skip, 1, "skip")
         self.on_denied = None if on_denied is None else with_arity(on_denied, 2, "on_denied")
         self.refund_when = None if refund_when is None else with_arity(refund_when, 2, "refund_when")
         self.settle = None if settle is None else with_arity(settle, 2, "settle")
+        meta = options.get("meta")
+        self.meta = meta if meta is None or isinstance(meta, (str, bytes)) else with_arity(meta, 1, "meta")
         self.headers = Headers(options.get("headers", "both"))
-        methods = options.get("methods")
-        if isinstance(methods, str):
-            raise ConfigError(f"methods is a list such as [{methods!r}], not a text")
-        self.methods = None if methods is None else frozenset(method.upper() for method in methods)
+        self.methods = limited_methods(options.get("methods"))
+        self.enabled = enabled_option(options.get("enabled")) is not False
+        self.per_method = options.get("per_method", False)
+        if not isinstance(self.per_method, bool):
+            raise ConfigError(f"per_method is True or False, not {shown(self.per_method)}")
 
-    def _with_key_and_cost(self, given: Any) -> tuple[str | Policy, Key, Any]:
-        policy, *rest = given if isinstance(given, (list, tuple)) else (given,)
+    def policies_of(self, given: Any) -> list[PolicyUse]:
+        """Each policy with its key and its cost. `given` is one policy or several."""
+        return [self._policy_use(one) for one in (given if isinstance(given, (list, tuple)) else [given])]
+
+    def _policy_use(self, given: Any) -> PolicyUse:
+        policy, *rest = given if isinstance(given, (list, tuple)) and given else (given,)
         if not isinstance(policy, (str, Policy)) or len(rest) > 2:
             raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
-        key: Any = rest[0] if rest and rest[0] is not None else self.key
-        cost: Any = rest[1] if len(rest) > 1 else self.cost
-        if key is None:
-            key = client_ip()
-        elif isinstance(key, str):
-            fixed = key
-            key = Key(shortened(fixed), lambda _: lambda _: fixed, plain=True)
-        elif not isinstance(key, Key):
-            function = with_arity(key, 1, "key")
-            key = Key(name_of(key), lambda _: function)
-        if isinstance(cost, bool) or not (isinstance(cost, int) or callable(cost)):
-            raise CostError(f"cost is a whole number or a function of the request, not {shown(cost)}")
-        return policy, key, with_arity(cost, 1, "cost") if callable(cost) else cost
+        key: Key | None = key_option(rest[0]) if rest and rest[0] is not None else self.key
+        return policy, key or client_ip(), cost_option(rest[1]) if len(rest) > 1 else self.cost
+
+
+def key_option(given: Any) -> Key:
+    """A Key, from what may stand for one: a function of the request, or one text for all requests."""
+    if isinstance(given, Key):
+        return given
+    if isinstance(given, str):
+        return Key(shortened(given), lambda _: lambda _: given, plain=True)
+    if not callable(given):
+        raise ConfigError(f"key is a function of the request, a Key or one text for all requests, not {shown(given)}")
+    function = with_arity(given, 1, "key")
+    return Key(name_of(given), lambda _: function)
+
+
+def cost_option(given: Any) -> Any:
+    """A number of units, or a function of the request."""
+    if callable(given):
+        return with_arity(given, 1, "cost")
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise CostError(f"cost is a whole number or a function of the request, not {shown(given)}")
+    if given < 1:
+        raise CostError(f"cost is {given}: a request costs at least 1; use skip for those that cost nothing")
+    return given
+
+
+def _policy_function(given: Any) -> Callable[..., Any]:
+    """A function of the request that returns its policies."""
+    name, told = name_of(given), 'a limit alone has no policy, write @tg.limit("5/minute") above a view'
+    if inspect.isclass(given):
+        raise ConfigError(f"{name} is a class, where a policy belongs: {told}")
+    try:
+        parameters = inspect.signature(given).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()  # type: ignore[assignment]
+    else:
+        positional = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            inspect.Parameter.VAR_POSITIONAL,
+        )
+        if not any(one.kind in positional for one in parameters):
+            raise ConfigError(f"{name} stands where a policy belongs and takes no request: {told}")
+    return with_arity(given, 1, "policy")
+
+
+@functools.cache
+def _no_policies() -> Limiter:
+    return Limiter()
+
+
+def _check_notation(policy: str | Policy) -> None:
+    """Raises for a text that is no name and is wrong as a notation."""
+    if isinstance(policy, str):
+        try:
+            _no_policies().policy(policy)
+        except PolicyError as error:
+            if error.code != _UNKNOWN:
+                raise

@@ -13,6 +13,8 @@ _WITHOUT_PREFIX = {"CONTENT_TYPE", "CONTENT_LENGTH"}
 class EnvironAdapter:
     """The part of a RequestAdapter that reads the environ; each framework adds its own user and claims."""
 
+    authentication = "it has to run earlier"
+
     def environ(self, request: Any) -> Mapping[str, Any]:
         """The environ of a framework's request."""
         raise NotImplementedError

@@ -84,7 +84,8 @@ class AsgiExchange:
         if not identity:
             # A peer without an address: its key function says what follows.
             entry = bound.entry
-            return await self.limiter.check(entry.policy, entry.prefix + entry.key(self), entry.cost)
+            resolved = entry.resolved
+            return await self.limiter.check(resolved.policy, resolved.prefix + entry.key(self), entry.cost)
         answer = prepared.check_async(self.limiter, identity)
         return answer if isinstance(answer, Decision) else await answer
 
@@ -187,6 +188,8 @@ def _scope_of(request: Any) -> Any:
 
 class ScopeAdapter:
     """Reads a scope, as a RequestAdapter."""
+
+    authentication = "it has to run earlier"
 
     def peer(self, request: Any) -> str | None:
         client = _scope_of(request).get("client")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from .._tidegate import ClientIp, anonymous, hashed
-from ..errors import KeyInvalid
+from ..errors import ConfigError, KeyInvalid
 from .functions import with_arity
 
 log = logging.getLogger("tidegate.http")
@@ -18,8 +18,15 @@ Request: TypeAlias = Any
 ReadRequest: TypeAlias = Callable[[Request], Any]
 
 
+# What a RequestAdapter returns instead of a user or of claims when no authentication has run: not even None was left.
+UNAUTHENTICATED: Any = object()
+
+
 class RequestAdapter(Protocol):
     """Reads the requests of a framework."""
+
+    # For errors: where authentication has to leave the user and the claims, and when.
+    authentication: str
 
     def peer(self, request: Request) -> str | None:
         """The address at the other end of the connection; None or "" when it has none."""
@@ -34,10 +41,10 @@ class RequestAdapter(Protocol):
         """The lines of X-Forwarded-For, in the order in which they came."""
 
     def user(self, request: Request) -> object:
-        """The user whom the framework has authenticated, an object of any class, or None."""
+        """The user whom the framework has authenticated, an object of any class, or None. Or UNAUTHENTICATED."""
 
     def claims(self, request: Request) -> Mapping[str, Any] | None:
-        """The claims of a token that the application has verified, from where it left them."""
+        """The claims of a token that the application has verified, from where it left them. Or UNAUTHENTICATED."""
 
 
 class MissingPeer(KeyInvalid):
@@ -169,11 +176,12 @@ def header(name: str, *, otherwise: Key | None = None) -> Key:
 def user(*, otherwise: Key | None = None) -> Key:
     """The user whom the framework has authenticated.
 
-    The key of a request without a user is `otherwise`, or the client's address.
+    The key of a request without a user is `otherwise`, or the client's address. A request that no authentication has
+    seen before its limit raises ConfigError, unless `otherwise` says what its key is.
     """
 
     def read(adapter: RequestAdapter) -> ReadRequest:
-        return lambda request: _user_id(adapter.user(request))
+        return lambda request: _user_id(_authenticated("user()", adapter, adapter.user(request), otherwise))
 
     return _with_fallback("user()", otherwise, read)
 
@@ -184,20 +192,34 @@ def claim(
     """A claim of a token that the application has verified, such as "sub".
 
     `of` is a function of the request that returns the verified claims. Without it they are read from where the module
-    of the framework says. The key of a request without the claim is `otherwise`, or the client's address.
+    of the framework says. The key of a request without the claim is `otherwise`, or the client's address. A request
+    whose claims were not left there before its limit raises ConfigError, unless `otherwise` says what its key is.
     """
 
     def read(adapter: RequestAdapter) -> ReadRequest:
         claims = with_arity(of, 1, "of") if of is not None else adapter.claims
 
         def value(request: Request) -> str | None:
-            found = claims(request)
+            found = _authenticated(f"claim({name!r})", adapter, claims(request), otherwise)
             claimed = None if found is None else found.get(name)
             return None if claimed is None else str(claimed)
 
         return value
 
     return _with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
+
+
+def _authenticated(name: str, adapter: RequestAdapter, found: Any, otherwise: Key | None) -> Any:
+    """Returns what authentication has found. Raises when none has run, and no key was chosen for that."""
+    if found is not UNAUTHENTICATED:
+        return found
+    if otherwise is not None:
+        return None
+    raise ConfigError(
+        f"{name} is the key of a limit, and no authentication has run before it: {adapter.authentication}. "
+        f"A key for requests without authentication is chosen with {name[:-1]}{', ' if name != 'user()' else ''}"
+        "otherwise=client_ip())"
+    )
 
 
 def _user_id(given: Any) -> str | None:

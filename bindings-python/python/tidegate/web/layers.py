@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from .._shown import shown
-from .._tidegate import AsyncLimiter, Limiter, Policy
+from .._tidegate import AsyncLimiter, Limiter
 from ..errors import ConfigError
-from .bound_limit import BoundLimit
-from .declared_limit import DeclaredLimit
+from .bound_limit import APPLICATION, BoundLimit
+from .declared_limit import DeclaredLimit, PolicyOption
+from .functions import name_of, with_arity
 from .keys import RequestAdapter
-from .options import LIMIT_OPTIONS, LayerOptions, LimitOptions
+from .options import INHERITED_OPTIONS, LIMIT_OPTIONS, LIMITER_OPTIONS, LayerOptions, LimitOptions, check_names
+from .switch import enabled_layer, enabled_option
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,10 +36,11 @@ def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store:
         raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
     if isinstance(limiter, kind):
         return limiter
-    other: Any = limiter.to_async() if isinstance(limiter, Limiter) else limiter.to_blocking()
-    if not isinstance(other, kind):
+    if not isinstance(limiter, (Limiter, AsyncLimiter)):
         raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
-    return other
+    other: Any = limiter.to_async() if isinstance(limiter, Limiter) else limiter.to_blocking()
+    converted: T = other
+    return converted
 
 
 class WebLayer(Generic[L]):
@@ -46,24 +49,36 @@ class WebLayer(Generic[L]):
     # Set by each framework: the kind of limiter that it can wait for, and what reads its requests.
     _limiter_class: ClassVar[type[Any]]
     _adapter: ClassVar[RequestAdapter]
+    # The options that are not those of limits and limiters.
+    _own_options: ClassVar[tuple[str, ...]] = ("limiter", "store")
 
     limiter: L
+    # False: the layer does nothing at all.
+    enabled: bool
 
     def _configure(self, limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> None:
         """Takes the options of limits as defaults, and makes the limiter from the others."""
-        self._defaults = {name: options.pop(name) for name in LIMIT_OPTIONS if name in options}
+        check_names(options, (*self._own_options, *LIMIT_OPTIONS, *LIMITER_OPTIONS), type(self).__name__)
+        self._enabled_option = enabled_option(options.pop("enabled", None))
+        self.enabled = enabled_layer(self._enabled_option)
+        skip = options.pop("skip", None)
+        # It applies to each limit, beside the limit's own.
+        self._skip = None if skip is None else with_arity(skip, 1, "skip")
+        self._defaults = {name: options.pop(name) for name in INHERITED_OPTIONS if name in options}
+        # What is wrong with a default is an error here, where it is written.
+        DeclaredLimit("1/s", **self._defaults)
         self._make: Callable[[], L] = functools.partial(choose_limiter, self._limiter_class, limiter, store, options)
         self.limiter = self._make()
         # The layer closes a limiter that it has made, and leaves open one that was given.
         self._owns_limiter = limiter is None
 
-    def _declare(self, policy: str | Policy | Sequence[Any], options: Any = None, scope: str = "") -> DeclaredLimit:
+    def _declare(self, policy: PolicyOption, options: Any = None) -> DeclaredLimit:
         """A limit with these options; those that are missing are the layer's."""
-        return DeclaredLimit(policy, **{**self._defaults, "scope": scope, **(options or {})})
+        return DeclaredLimit(policy, **{**self._defaults, **(options or {})})
 
-    def _bind(self, declared: DeclaredLimit) -> BoundLimit:
-        """The limit, prepared for the layer's limiter and framework."""
-        return BoundLimit(declared, self.limiter, self._adapter)
+    def _bind(self, declared: DeclaredLimit, place: str = "") -> BoundLimit:
+        """The limit, prepared for the layer's limiter and framework, and for the place where it counts."""
+        return BoundLimit(declared, self.limiter, self._adapter, place, self._skip)
 
 
 class AppLimits(WebLayer[L], Generic[L, A]):
@@ -72,7 +87,7 @@ class AppLimits(WebLayer[L], Generic[L, A]):
     def __init__(
         self,
         app: A,
-        policy: str | Policy | Sequence[Any],
+        policy: PolicyOption,
         *,
         limiter: Limiter | AsyncLimiter | None = None,
         store: str | Iterable[str] | None = None,
@@ -80,11 +95,40 @@ class AppLimits(WebLayer[L], Generic[L, A]):
     ) -> None:
         self._configure(limiter, store, dict(options))
         self.app = app
-        self._limits = (self._bind(self._declare(policy)),)
+        self._declared = self._declare(policy)
+        self._limits = (self._bind(self._declared, APPLICATION),)
+
+
+class LimitDecorator:
+    """What `tg.limit(…)` returns: it limits a view."""
+
+    def __init__(self, policy: PolicyOption, decorate: Callable[[Any], Any]) -> None:
+        self._policy = policy
+        self._decorate = decorate
+
+    def __call__(self, *view: Any, **more: Any) -> Any:
+        if len(view) != 1 or more:
+            raise ConfigError(self._used_as_view())
+        return self._decorate(view[0])
+
+    def __getattr__(self, name: str) -> Any:
+        # Frameworks read the name of what they register as a view.
+        if name == "__name__" and callable(self._policy):
+            raise ConfigError(self._used_as_view())
+        raise AttributeError(name)
+
+    def _used_as_view(self) -> str:
+        name = name_of(self._policy) if callable(self._policy) else repr(self._policy)
+        return (
+            f"limit({name}) is a decorator, and it stands where a view belongs: a limit alone has no policy, "
+            'write @tg.limit("5/minute") above a view'
+        )
 
 
 class RouteLimits(WebLayer[L], Generic[L, A]):
     """Limits of the routes of an application: each may have its own, and all others have the default."""
+
+    _own_options = ("limiter", "store", "default", "application")
 
     def __init__(
         self,
@@ -92,37 +136,55 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         *,
         limiter: Limiter | AsyncLimiter | None = None,
         store: str | Iterable[str] | None = None,
-        default: str | Policy | Sequence[Any] | None = None,
+        default: PolicyOption | None = None,
+        application: PolicyOption | None = None,
         **options: Unpack[LayerOptions],
     ) -> None:
         self._configure(limiter, store, dict(options))
-        self._default = () if default is None else (self._bind(self._declare(default)),)
+        self._declare_shared(default, application)
         self._apps: list[A] = []
         # The limits of each route, found with its first request.
         self._limits_by_route: dict[Any, Any] = {}
         if app is not None:
             self.init_app(app)
 
+    def _declare_shared(self, default: PolicyOption | None, application: PolicyOption | None) -> None:
+        """Declares the limits that are not written at a view."""
+        self._default = None if default is None else self._declare(default)
+        if self._default is not None:
+            # It raises for a policy that is wrong.
+            self._bind(self._default)
+        # One budget for all views, whatever their methods are.
+        self._application: tuple[BoundLimit, ...] = ()
+        if application is not None:
+            declared = self._declare(application, {"per_method": False})
+            self._application = (self._bind(declared, APPLICATION),)
+
+    def _limits_of_view(
+        self, place: str, own: Iterable[tuple[DeclaredLimit, str]] = (), *, use_default: bool = True
+    ) -> tuple[BoundLimit, ...]:
+        """The limits of a view: its own, each with its place, or else the default; and the application's."""
+        limits: list[BoundLimit] = [self._bind(declared, where) for declared, where in own if declared.enabled]
+        if not limits and use_default and self._default is not None:
+            limits = [self._bind(self._default, place)]
+        return (*limits, *self._application)
+
     def init_app(self, app: A) -> None:
         """Limits an application from now on."""
         raise NotImplementedError
 
-    def limit(
-        self, policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions]
-    ) -> Callable[[Limited], Limited]:
+    def limit(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Limited], Limited]:
         """A decorator that limits a view; it stands below `@app.get(…)`. Missing options are those of this Tidegate."""
-        if callable(policy):
-            raise ConfigError('write @tg.limit("5/minute"): @tg.limit alone has no policy')
         declared = self._declare(policy, options)
+        # Binding raises for a policy that is wrong: here, and not with the first request.
+        self._bind(declared)
 
         def decorate(view: Limited) -> Limited:
             self._check_decorator_order(view, "limit")
-            declared.scope = declared.scope or self._scope_of(view)
-            # Binding raises for a policy that is wrong: here, and not with the first request.
-            limited: Limited = self._with_limit(view, self._bind(declared))
+            limited: Limited = self._with_limit(view, declared)
             return limited
 
-        return decorate
+        return LimitDecorator(policy, decorate)
 
     def exempt(self, view: Limited) -> Limited:
         """A decorator for a view that no limit of this Tidegate applies to."""
@@ -134,10 +196,6 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         """Raises when the decorator stands where it has no effect."""
         raise NotImplementedError
 
-    def _scope_of(self, view: Any) -> str:
-        """The name under which a notation written at this view is counted: the same in every process."""
-        raise NotImplementedError
-
-    def _with_limit(self, view: Any, bound: BoundLimit | None) -> Any:
+    def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
         """The view with one more limit; None exempts it."""
         raise NotImplementedError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
 from .._options import LimiterOptions
@@ -10,13 +11,13 @@ from .keys import Key
 
 
 class LimitOptions(TypedDict, total=False):
-    """The options of one limit. Given to a layer, they are the defaults of its limits."""
+    """The options of one limit. Given to a layer, they are the defaults of its limits, except `skip` and `enabled`."""
 
     # The key of a request: a Key, a function of the request, or one text for all. The client's address by default.
     key: Key | str | Callable[..., Any] | None
     # The units that a request consumes, or a function of the request; 1 by default.
     cost: int | Callable[..., Any]
-    # A function of the request; true exempts the request.
+    # A function of the request; true exempts the request. That of a layer applies to each of its limits as well.
     skip: Callable[..., Any] | None
     # A function of a denied request and its Decision that returns the response, or None for the default one.
     on_denied: Callable[..., Any] | None
@@ -26,8 +27,14 @@ class LimitOptions(TypedDict, total=False):
     refund_when: Callable[..., Any] | None
     # A function of the request and its response that returns the actual cost.
     settle: Callable[..., Any] | None
-    # The HTTP methods that are limited; all of them by default.
+    # What the journal remembers of a request: a text, or a function of the request.
+    meta: str | bytes | Callable[..., Any] | None
+    # The HTTP methods that are limited; all of them by default. HEAD counts as GET.
     methods: Iterable[str] | None
+    # Whether each HTTP method has a budget of its own. HEAD shares that of GET.
+    per_method: bool
+    # False: the limit is as if it were not written. A layer does nothing at all.
+    enabled: bool | None
 
 
 class LayerOptions(LimitOptions, LimiterOptions, total=False):
@@ -35,3 +42,15 @@ class LayerOptions(LimitOptions, LimiterOptions, total=False):
 
 
 LIMIT_OPTIONS = tuple(LimitOptions.__annotations__)
+LIMITER_OPTIONS = tuple(LimiterOptions.__annotations__)
+# What the limits of a layer take from it.
+INHERITED_OPTIONS = tuple(name for name in LIMIT_OPTIONS if name not in ("skip", "enabled"))
+
+
+def check_names(given: Iterable[str], known: Sequence[str], owner: str) -> None:
+    """Raises for an option that does not exist, and names the nearest one that does."""
+    for name in given:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f": did you mean {nearest[0]!r}?" if nearest else "."
+            raise TypeError(f"{owner} has no option {name!r}{hint} Its options are {', '.join(known)}")
