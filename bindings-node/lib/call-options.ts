@@ -1,5 +1,8 @@
 // The options of a limiter's calls.
 
+import { ConfigError, describe } from './errors.js';
+import { checkOptions } from './given-options.js';
+import type { Hold } from './hold.js';
 import type { PolicyLike } from './policy.js';
 
 /** The options of `check`. */
@@ -16,27 +19,119 @@ export interface CostOptions {
   cost?: number | undefined;
 }
 
+/** What cancels a call. The `AbortSignal` of the platform is one; only this part of it is used. */
+export interface CancelSignal {
+  readonly aborted: boolean;
+  // biome-ignore lint/suspicious/noExplicitAny: so the platform declares it
+  readonly reason: any;
+  addEventListener(type: 'abort', listener: () => void): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
 /** The options of `acquire`. */
 export interface AcquireOptions extends CostOptions {
   /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
-  /** Cancels the waiting: the call then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
+  /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
+  signal?: CancelSignal | undefined;
 }
 
 /** The options of `hold`. */
 export interface HoldOptions extends CostOptions {
-  /** Cancels the waiting for the store: the call then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
+  /** An `AbortSignal` that cancels the waiting for the store: the call then rejects with the signal's reason. */
+  signal?: CancelSignal | undefined;
 }
 
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
-export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number];
+export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number | undefined];
 
-/** The options of `wrap`. */
-export interface WrapOptions<A extends readonly unknown[]> {
-  /** The key, or a function that makes it from the arguments. */
-  key: string | ((...args: A) => string);
-  /** Units each call consumes, or a function that makes them from the arguments. Default 1. */
-  cost?: number | ((...args: A) => number);
+const COST_EXAMPLE = 'cost: 5';
+
+/** The cost in options that have nothing else. Undefined when they have, or when they may be no options at all. */
+export function onlyCost(options: CheckOptions): number | undefined {
+  let cost: number | undefined;
+  // An object literal has its names ready, so that this costs next to nothing.
+  for (const name in options) {
+    if (name !== 'cost') return undefined;
+    cost = options.cost;
+  }
+  return cost;
+}
+
+/** The options of `check`, checked. */
+export function checkOptionsOf(options: CheckOptions): CheckOptions {
+  checkOptions('check', options, ['cost', 'meta'], COST_EXAMPLE);
+  return options;
+}
+
+/** The cost in the options of a call that has no others. */
+export function costIn(call: string, options: CostOptions): number | undefined {
+  checkOptions(call, options, ['cost'], COST_EXAMPLE);
+  return options.cost;
+}
+
+function checkSignal(signal: CancelSignal | undefined): void {
+  if (signal === undefined) return;
+  const { aborted, addEventListener, removeEventListener } = (signal ?? {}) as Partial<CancelSignal>;
+  const listens = typeof addEventListener === 'function' && typeof removeEventListener === 'function';
+  if (typeof aborted !== 'boolean' || !listens) {
+    throw new ConfigError(`signal cannot be ${describe(signal)}: give an AbortSignal, as controller.signal is`);
+  }
+}
+
+/** The options of `acquire`, checked. */
+export function acquireOptionsOf(options: AcquireOptions): AcquireOptions {
+  checkOptions('acquire', options, ['cost', 'timeoutMs', 'signal'], 'timeoutMs: 5000');
+  const { timeoutMs, signal } = options;
+  if (timeoutMs !== undefined && typeof timeoutMs !== 'number') {
+    throw new ConfigError(`timeoutMs cannot be ${describe(timeoutMs)}: it must be a number of milliseconds`);
+  }
+  checkSignal(signal);
+  return options;
+}
+
+/** What `hold` runs while it has its units. */
+export type HeldWork<T> = (hold: Hold) => Promise<T> | T;
+
+/** The options of `hold` and its function, of which both may be left out, checked. */
+export function holdArguments<T>(
+  options: HoldOptions | HeldWork<T> | undefined,
+  work: HeldWork<T> | undefined,
+): HoldOptions & { readonly run: HeldWork<T> | undefined } {
+  if (typeof options === 'function') {
+    if (work !== undefined) throw new ConfigError('hold takes its function last: hold(policy, key, options, work)');
+    return { run: options };
+  }
+  if (work !== undefined && typeof work !== 'function') {
+    throw new ConfigError(`hold cannot run ${describe(work)}: give a function, or nothing to get the Hold itself`);
+  }
+  if (options === undefined) return { run: work };
+  checkOptions('hold', options, ['cost', 'signal'], COST_EXAMPLE);
+  const { cost, signal } = options;
+  checkSignal(signal);
+  return { cost, signal, run: work };
+}
+
+/** The entries of `checkAll`, checked. */
+export function checkEntriesOf(entries: Iterable<CheckEntry>): readonly CheckEntry[] {
+  const shape = '[policy, key] or [policy, key, cost]';
+  const given: unknown = entries;
+  if (typeof given !== 'object' || given === null || !(Symbol.iterator in given)) {
+    throw new ConfigError(`checkAll cannot take ${describe(given)}: give a list of entries ${shape}`);
+  }
+  const all = Array.from(entries);
+  for (const [index, entry] of all.entries()) {
+    const is = `entry ${index + 1} of checkAll`;
+    if (!Array.isArray(entry)) throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
+    if (entry.length > 3) throw new ConfigError(`${is} has ${entry.length} values: give ${shape}`);
+  }
+  return all;
+}
+
+/** How long `block` denies a key, checked. */
+export function blockLength(ms: number): number {
+  if (typeof ms !== 'number') {
+    throw new ConfigError(`a block cannot last ${describe(ms)}: give a number of milliseconds`);
+  }
+  return ms;
 }

@@ -3,8 +3,8 @@ import { native } from './native.js';
 
 /** A time in milliseconds, rounded to a whole microsecond. A double holds 270 years of those since 1970. */
 function checkedTime(ms: number, what: string): number {
-  const micros = Math.round(ms * 1000);
-  if (typeof ms !== 'number' || !(micros >= 0 && micros <= Number.MAX_SAFE_INTEGER / 2)) {
+  const micros = typeof ms === 'number' ? Math.round(ms * 1000) : -1;
+  if (!(micros >= 0 && micros <= Number.MAX_SAFE_INTEGER / 2)) {
     throw new ConfigError(`${what} cannot be ${describe(ms)}: it must be a number of milliseconds, not negative`);
   }
   return micros / 1000;

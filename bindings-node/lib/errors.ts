@@ -92,8 +92,19 @@ export function shortened(text: string): string {
 /** A wrong value as messages show it. Of what is no text and no number the type alone: such a value may hold anything. */
 export function describe(value: unknown): string {
   if (typeof value === 'string') return mayBeUrl(value) ? 'a URL' : JSON.stringify(shortened(value));
-  if (typeof value === 'object' && value !== null) return `a ${value.constructor?.name ?? 'object'}`;
+  if (typeof value === 'object' && value !== null) return withArticle(nameOfKind(value));
+  if (typeof value === 'bigint') return `${shortened(String(value))}n`;
   return typeof value === 'function' || typeof value === 'symbol' ? `a ${typeof value}` : shortened(String(value));
+}
+
+function nameOfKind(value: object): string {
+  if (Array.isArray(value)) return 'array';
+  const name: unknown = value.constructor?.name;
+  return typeof name !== 'string' || name === '' || name === 'Object' ? 'object' : shortened(name);
+}
+
+function withArticle(noun: string): string {
+  return `${/^[aeiou]/i.test(noun) ? 'an' : 'a'} ${noun}`;
 }
 
 /** Whether a text may be the URL of a store, which may hold a password. */

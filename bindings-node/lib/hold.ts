@@ -1,3 +1,4 @@
+import type { CancelSignal } from './call-options.js';
 import type { Decision } from './decision.js';
 import type { native } from './native.js';
 import { RateLimited } from './rate-limited.js';
@@ -65,7 +66,7 @@ export class Holds {
   }
 
   /** Takes units, or throws RateLimited when there is no room. */
-  async take(target: CallTarget, signal: AbortSignal | undefined): Promise<Hold> {
+  async take(target: CallTarget, signal: CancelSignal | undefined): Promise<Hold> {
     const { policyRef, key, cost } = target;
     const start = (ticket: number): number => this.#nativeLimiter.hold(ticket, policyRef.id, key, cost);
     const result = await this.#tasks.begin([target], start, signal);

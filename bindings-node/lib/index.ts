@@ -1,11 +1,11 @@
 export type { Attempt } from './attempt.js';
 export type {
   AcquireOptions,
+  CancelSignal,
   CheckEntry,
   CheckOptions,
   CostOptions,
   HoldOptions,
-  WrapOptions,
 } from './call-options.js';
 export { ManualClock } from './clock.js';
 export type { Counters } from './counters.js';
@@ -39,3 +39,4 @@ export {
 export { RateLimited } from './rate-limited.js';
 export { type Rollout, rollout } from './rollout.js';
 export type { Logger, StoreChange } from './store-changes.js';
+export type { WrapOptions } from './wrap.js';

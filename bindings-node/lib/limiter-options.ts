@@ -1,5 +1,6 @@
 import { ManualClock, nativeClockOf } from './clock.js';
 import { ConfigError, checkText, describe, PolicyError, shortened } from './errors.js';
+import { checkOptions, isRecord } from './given-options.js';
 import { native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
@@ -61,23 +62,18 @@ function checkType<T>(options: object, name: keyof T & string, type: string): vo
 
 /** The native builder of a limiter, from its options and from a policy file if there is one. */
 export function builderOf(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
-  if (typeof options !== 'object' || options === null) {
-    throw new ConfigError(`a limiter cannot be made from ${describe(options)}: give an object of options`);
-  }
-  for (const name of Object.keys(options)) {
-    if (!OPTIONS.includes(name)) {
-      throw new ConfigError(`a limiter has no option ${name}: it has ${OPTIONS.join(', ')}`);
-    }
-  }
+  checkOptions('a limiter', options, OPTIONS, "store: 'redis://…'");
   for (const name of ['prefix', 'onStoreError'] as const) checkType<LimiterOptions>(options, name, 'string');
   for (const name of ['timeoutMs', 'denyCacheMs'] as const) checkType<LimiterOptions>(options, name, 'number');
-  checkType<LimiterOptions>(options, 'policies', 'object');
   const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
   if (file !== undefined) throwIfFailed(builder.file(file));
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
+  if (policies !== undefined && !isRecord(policies)) {
+    throw new ConfigError(`policies cannot be ${describe(policies)}: give an object with policies by name`);
+  }
   for (const [name, policy] of Object.entries(policies ?? {})) {
     checkText(name, 'the name of a policy', PolicyError);
     throwIfFailed(builder.policy(name, nativePolicyOf(policyNamed(name, policy))));
@@ -94,22 +90,31 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
   return builder;
 }
 
+/** A policy that was given under a name. An error names it: there may be many. */
 function policyNamed(name: string, policy: string | Policy | PolicyDescription): Policy {
   if (policy instanceof Policy) return policy;
-  if (typeof policy === 'string') return new Policy(policy);
-  if (typeof policy !== 'object' || policy === null || !('limits' in policy)) {
-    throw new PolicyError(
-      `the policy ${shortened(name)} cannot be ${describe(policy)}: give a notation, a Policy, or limits with options`,
-    );
+  const is = `the policy ${shortened(name)}`;
+  try {
+    if (typeof policy === 'string') return new Policy(policy);
+    if (typeof policy === 'object' && policy !== null && 'limits' in policy) {
+      const { limits, ...options } = policy;
+      return new Policy(limits, options);
+    }
+  } catch (error) {
+    throw error instanceof PolicyError ? new PolicyError(`${is}: ${error.message}`, error.code, error.place) : error;
   }
-  const { limits, ...options } = policy;
-  return new Policy(limits, options);
+  throw new PolicyError(
+    `${is} cannot be ${describe(policy)}: give a notation, a Policy, or an object with limits and options`,
+  );
 }
 
 function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   const urls = all.filter((url) => typeof url === 'string');
-  if (urls.length !== all.length) throw new ConfigError('a store is named by its URL, a string');
+  const wrong = all.find((url) => typeof url !== 'string');
+  if (urls.length !== all.length) {
+    throw new ConfigError(`store cannot be ${describe(wrong)}: give a URL, a list of URLs, or a rollout`);
+  }
   for (const url of urls) checkText(url, 'a store URL');
   return urls;
 }

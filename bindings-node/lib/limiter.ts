@@ -1,26 +1,35 @@
 import * as layout from './array-layout.js';
 import { type Attempt, encodedMeta } from './attempt.js';
-import type {
-  AcquireOptions,
-  CheckEntry,
-  CheckOptions,
-  CostOptions,
-  HoldOptions,
-  WrapOptions,
+import {
+  type AcquireOptions,
+  acquireOptionsOf,
+  blockLength,
+  type CheckEntry,
+  type CheckOptions,
+  type CostOptions,
+  checkEntriesOf,
+  checkOptionsOf,
+  costIn,
+  type HeldWork,
+  type HoldOptions,
+  holdArguments,
+  onlyCost,
 } from './call-options.js';
 import type { Counters } from './counters.js';
 import { chargedOf, Decision, policyRefOf, sourceNumberOf } from './decision.js';
-import { DenyCache } from './deny-cache.js';
+import type { DenyCache } from './deny-cache.js';
 import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
+import { isRecord } from './given-options.js';
 import { type Hold, Holds } from './hold.js';
-import { builderOf, type LimiterOptions } from './limiter-options.js';
-import { LOOP_CAN_POLL, throwIfFailed, unwrap } from './native.js';
+import type { LimiterOptions } from './limiter-options.js';
+import { throwIfFailed, unwrap } from './native.js';
+import { type OpenLimiter, openLimiter } from './open-limiter.js';
 import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
-import { StoreChangeReporter } from './store-changes.js';
+import { checkPercent } from './rollout.js';
 import type { CallTarget } from './tasks.js';
-import { Transport } from './transport.js';
-import { wrapped } from './wrap.js';
+import type { Transport } from './transport.js';
+import { type WrapOptions, wrapped } from './wrap.js';
 
 const { CHARGE, CHECK, PEEK, REFUND, SETTLE } = layout;
 
@@ -48,37 +57,26 @@ let fileOfNext: string | undefined;
  * if (!decision.allowed) console.log(`wait ${decision.retryAfterMs} ms`);
  * ```
  *
- * An open limiter does not keep the process alive; calls that wait for an answer do.
+ * An open limiter does not keep the process alive; calls that wait for an answer do. What returns a promise rejects, a mistake
+ * in the arguments included; what returns none throws.
  */
 export class Limiter {
   readonly #transport: Transport;
   /** Only with a shared store: memory knows at once that a key is still denied. */
   readonly #denyCache: DenyCache | undefined;
   readonly #holds: Holds;
-  readonly #local: boolean;
-  readonly #reporter: StoreChangeReporter;
   readonly #policyRefs: PolicyRefs;
+  /** Keeps the reporter, to which the native side has only a weak reference. */
+  readonly #open: OpenLimiter;
   #closing: Promise<void> | undefined;
 
   /** Makes a limiter. Nothing is connected before the first call. */
   constructor(options: LimiterOptions = {}) {
     const file = fileOfNext;
     fileOfNext = undefined;
-    const builder = builderOf(options, file);
-    const { clock, logger, onChange } = options;
-    const local = builder.isLocal();
-    this.#local = local;
-    this.#reporter = new StoreChangeReporter(logger, onChange);
-    // Weak: the native side keeps these callbacks for as long as it lives. A strong reference would keep both for ever.
-    const reporter = new WeakRef(this.#reporter);
-    builder.onWarning((message) => reporter.deref()?.warn(message));
-    if (!local) builder.onChange((change) => reporter.deref()?.report(change));
-    this.#denyCache = local ? undefined : new DenyCache(clock);
-    this.#transport = new Transport(
-      (calls, keyText, answers, onAnswers) => unwrap(builder.build(calls, keyText, answers, onAnswers, LOOP_CAN_POLL)),
-      local || clock !== undefined,
-      this.#denyCache,
-    );
+    this.#open = openLimiter(options, file);
+    this.#transport = this.#open.transport;
+    this.#denyCache = this.#open.denyCache;
     this.#policyRefs = new PolicyRefs(this.#transport, this.#denyCache);
     this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks);
   }
@@ -94,7 +92,7 @@ export class Limiter {
     }
   }
 
-  #call(kind: number, policy: PolicyLike, key: string, cost: number, charged = 0): Promise<Decision> {
+  #call(kind: number, policy: PolicyLike, key: string, cost: unknown, charged = 0): Promise<Decision> {
     try {
       return Promise.resolve(this.#callResolved(kind, this.#policyRefs.of(policy), key, cost, charged));
     } catch (error) {
@@ -106,7 +104,7 @@ export class Limiter {
     kind: number,
     policyRef: PolicyRef,
     key: string,
-    cost: number,
+    cost: unknown,
     charged: number,
   ): Decision | Promise<Decision> {
     if (typeof key !== 'string') throw invalidKey(key);
@@ -122,7 +120,7 @@ export class Limiter {
     return this.#transport.call(kind, policyRef, key, cost, charged);
   }
 
-  #target(policy: PolicyLike, key: string, cost: number): CallTarget {
+  #target(policy: PolicyLike, key: string, cost = 1): CallTarget {
     const policyRef = this.#policyRefs.of(policy);
     // These keys cross as strings, and Node-API would replace half a surrogate pair by another character.
     if (typeof key !== 'string' || !key.isWellFormed()) throw invalidKey(key);
@@ -133,39 +131,51 @@ export class Limiter {
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
   check(policy: PolicyLike, key: string, options?: CheckOptions): Promise<Decision> {
     if (options === undefined) return this.#call(CHECK, policy, key, 1);
-    const { cost = 1, meta } = options;
-    if (meta !== undefined) return this.#checkWithMeta(policy, key, cost, meta);
-    return this.#call(CHECK, policy, key, cost);
+    const cost = onlyCost(options);
+    return cost === undefined ? this.#checkWith(policy, key, options) : this.#call(CHECK, policy, key, cost);
   }
 
-  async #checkWithMeta(policy: PolicyLike, key: string, cost: number, meta: string | Uint8Array): Promise<Decision> {
-    const { policyRef } = this.#target(policy, key, cost);
-    const bytes = encodedMeta(meta);
-    const { nativeLimiter } = this.#transport;
-    return this.#transport.callAlone(policyRef, key, cost, (ticket) =>
-      nativeLimiter.checkWithMeta(ticket, policyRef.id, key, cost, bytes),
-    );
+  async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
+    const { cost = 1, meta } = checkOptionsOf(options);
+    if (meta === undefined) return this.#call(CHECK, policy, key, cost);
+    return this.#transport.checkWithMeta(this.#target(policy, key, cost), encodedMeta(meta));
   }
 
   /** Asks without consuming. */
   peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
-    const answer = this.#call(PEEK, policy, key, options?.cost === undefined ? 1 : options.cost);
+    const answer =
+      options === undefined ? this.#call(PEEK, policy, key, 1) : this.#callWith(PEEK, 'peek', policy, key, options);
     return this.#denyCache?.has(key) ? this.#denyCache.forgetIfAllowed(key, answer) : answer;
   }
 
+  async #callWith(
+    kind: number,
+    call: string,
+    policy: PolicyLike,
+    key: string,
+    options: CostOptions,
+  ): Promise<Decision> {
+    const cost = costIn(call, options);
+    return this.#call(kind, policy, key, cost === undefined && kind !== CHARGE ? 1 : cost);
+  }
+
   /** Consumes even past the limit: windows count it, buckets go into debt. */
-  charge(policy: PolicyLike, key: string, cost: number): Promise<Decision> {
+  charge(policy: PolicyLike, key: string, cost: number | CostOptions): Promise<Decision> {
+    if (typeof cost === 'object' && isRecord(cost)) return this.#callWith(CHARGE, 'charge', policy, key, cost);
     return this.#call(CHARGE, policy, key, cost);
   }
 
   /** Gives units back; never above full, never creates credit. */
-  refund(policy: PolicyLike, key: string, options?: CostOptions | number): Promise<Decision> {
-    const cost = typeof options === 'object' && options !== null ? options.cost : options;
-    return this.#call(REFUND, policy, key, cost === undefined ? 1 : cost);
+  refund(policy: PolicyLike, key: string, options: CostOptions | number = 1): Promise<Decision> {
+    if (typeof options === 'object' && isRecord(options)) return this.#callWith(REFUND, 'refund', policy, key, options);
+    return this.#call(REFUND, policy, key, options);
   }
 
   /** After the work: charges or refunds the difference between what a check consumed and what it should have. */
   async settle(decision: Decision, actualCost: number): Promise<void> {
+    if (!(decision instanceof Decision)) {
+      throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
+    }
     const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
     await Promise.all(
       entries.map((entry) =>
@@ -176,7 +186,7 @@ export class Limiter {
 
   /** Checks several policies and keys: all are charged, or none is. */
   async checkAll(entries: Iterable<CheckEntry>): Promise<Decision> {
-    const all = Array.from(entries);
+    const all = checkEntriesOf(entries);
     const targets = this.#policyRefs.together(() =>
       all.map(([policy, key, cost = 1]) => this.#target(policy, key, cost)),
     );
@@ -188,11 +198,8 @@ export class Limiter {
    * the order they came.
    */
   async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
-    const { cost = 1, timeoutMs = Number.POSITIVE_INFINITY, signal } = options;
+    const { cost = 1, timeoutMs = Number.POSITIVE_INFINITY, signal } = acquireOptionsOf(options);
     const target = this.#target(policy, key, cost);
-    if (typeof timeoutMs !== 'number') {
-      throw new ConfigError(`timeoutMs cannot be ${describe(timeoutMs)}: it must be a number of milliseconds`);
-    }
     const timeout = timeoutMs === Number.POSITIVE_INFINITY ? null : timeoutMs;
     return this.#transport.tasks.acquire(target, timeout, signal);
   }
@@ -202,17 +209,16 @@ export class Limiter {
    * are renewed until then. Throws RateLimited when there is no room. Without a function the Hold itself is returned:
    * `await using hold = await limiter.hold('exports', 'alice')`.
    */
-  hold<T>(policy: PolicyLike, key: string, work: (hold: Hold) => Promise<T> | T): Promise<T>;
-  hold<T>(policy: PolicyLike, key: string, options: HoldOptions, work: (hold: Hold) => Promise<T> | T): Promise<T>;
+  hold<T>(policy: PolicyLike, key: string, work: HeldWork<T>): Promise<T>;
+  hold<T>(policy: PolicyLike, key: string, options: HoldOptions | undefined, work: HeldWork<T>): Promise<T>;
   hold(policy: PolicyLike, key: string, options?: HoldOptions): Promise<Hold>;
   async hold<T>(
     policy: PolicyLike,
     key: string,
-    options?: HoldOptions | ((hold: Hold) => Promise<T> | T),
-    work?: (hold: Hold) => Promise<T> | T,
+    options?: HoldOptions | HeldWork<T>,
+    work?: HeldWork<T>,
   ): Promise<T | Hold> {
-    const run = typeof options === 'function' ? options : work;
-    const { cost = 1, signal } = typeof options === 'object' && options !== null ? options : {};
+    const { cost = 1, signal, run } = holdArguments(options, work);
     const hold = await this.#holds.take(this.#target(policy, key, cost), signal);
     if (run === undefined) return hold;
     try {
@@ -222,34 +228,30 @@ export class Limiter {
     }
   }
 
-  /** Begins a task about one key that may give units back to it. */
-  async #change(policy: PolicyLike, key: string, start: (ticket: number, policy: number) => number): Promise<void> {
-    const target = this.#target(policy, key, 1);
-    const task = this.#transport.tasks.begin([target], (ticket) => start(ticket, target.policyRef.id));
-    await (this.#denyCache?.forgetDuring(key, task) ?? task);
-  }
-
   /** Denies the key for that many milliseconds, whatever its usage. */
-  block(policy: PolicyLike, key: string, ms: number): Promise<void> {
-    if (typeof ms !== 'number') {
-      return Promise.reject(new ConfigError(`a block cannot last ${describe(ms)} milliseconds`));
-    }
-    return this.#change(policy, key, (ticket, id) => this.#transport.nativeLimiter.block(ticket, id, key, ms));
+  async block(policy: PolicyLike, key: string, ms: number): Promise<void> {
+    const length = blockLength(ms);
+    const { nativeLimiter } = this.#transport;
+    return this.#transport.change(this.#target(policy, key), (ticket, id) =>
+      nativeLimiter.block(ticket, id, key, length),
+    );
   }
 
   /** Ends a block. */
-  unblock(policy: PolicyLike, key: string): Promise<void> {
-    return this.#change(policy, key, (ticket, id) => this.#transport.nativeLimiter.unblock(ticket, id, key));
+  async unblock(policy: PolicyLike, key: string): Promise<void> {
+    const { nativeLimiter } = this.#transport;
+    return this.#transport.change(this.#target(policy, key), (ticket, id) => nativeLimiter.unblock(ticket, id, key));
   }
 
   /** Forgets a key's usage and ends its block. Its journal stays. */
-  clear(policy: PolicyLike, key: string): Promise<void> {
-    return this.#change(policy, key, (ticket, id) => this.#transport.nativeLimiter.clear(ticket, id, key));
+  async clear(policy: PolicyLike, key: string): Promise<void> {
+    const { nativeLimiter } = this.#transport;
+    return this.#transport.change(this.#target(policy, key), (ticket, id) => nativeLimiter.clear(ticket, id, key));
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */
   async journal(policy: PolicyLike, key: string): Promise<readonly Attempt[]> {
-    return this.#transport.tasks.journal(this.#target(policy, key, 1));
+    return this.#transport.tasks.journal(this.#target(policy, key));
   }
 
   /** Resolves when the store answers; throws why it does not. */
@@ -264,15 +266,13 @@ export class Limiter {
 
   /** How many of this limiter's callers wait for a key in `acquire`. */
   waiting(policy: PolicyLike, key: string): number {
-    const { policyRef } = this.#target(policy, key, 1);
+    const { policyRef } = this.#target(policy, key);
     return this.#transport.nativeLimiter.waiting(policyRef.id, key);
   }
 
   /** Of a limiter with a `rollout`: that percentage of the keys uses the new store from the next call on. */
   setRollout(percent: number): void {
-    if (typeof percent !== 'number') {
-      throw new ConfigError(`a rollout of ${describe(percent)} percent cannot be: give a number from 0 to 100`);
-    }
+    checkPercent(percent);
     // Calls that were made before use the store they would have used.
     this.#transport.flush();
     throwIfFailed(this.#transport.nativeLimiter.setRollout(percent));
@@ -295,7 +295,8 @@ export class Limiter {
   }
 
   /**
-   * The function, limited: each call is checked first, and throws RateLimited when it is denied.
+   * The function, limited: each call is checked first, and throws RateLimited when it is denied. It waits for the delay of a
+   * `leaky-bucket`. Units of a `concurrency` limit are held while the function runs, also when it ends with an error.
    *
    * ```ts
    * const sendMail = limiter.wrap('5/minute', send, { key: (user) => user.id });
@@ -306,7 +307,12 @@ export class Limiter {
     fn: (this: This, ...args: A) => R,
     options: WrapOptions<A>,
   ): (this: This, ...args: A) => Promise<Awaited<R>> {
-    return wrapped((key, checkOptions) => this.check(policy, key, checkOptions), fn, options);
+    const holds = (): boolean => this.#policyRefs.of(policy).holds;
+    // A policy that is wrong throws here, and not at the first call.
+    holds();
+    const check = (key: string, cost: number): Promise<Decision> => this.#call(CHECK, policy, key, cost);
+    const hold = (key: string, cost: number): Promise<Hold> => this.hold(policy, key, { cost });
+    return wrapped({ holds, check, hold }, fn, options);
   }
 
   /** Ends the limiter: holds are given back, calls that wait are answered, and every later call throws ClosedError. */
@@ -327,7 +333,7 @@ export class Limiter {
   }
 
   static {
-    isLocal = (limiter) => limiter.#local;
+    isLocal = (limiter) => limiter.#open.local;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CHECK, policyRef, key, cost, 0);
   }

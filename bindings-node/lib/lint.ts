@@ -1,4 +1,4 @@
-import { checkText, PolicyError, type SourceLocation } from './errors.js';
+import { ConfigError, checkText, describe, PolicyError, type SourceLocation } from './errors.js';
 import { native, unwrap } from './native.js';
 
 /** A limit in a policy file that probably does not do what its author meant. */
@@ -13,6 +13,7 @@ export interface LintWarning {
 
 /** Every warning about a policy file. Throws a PolicyError for a file that is not valid. */
 export function lint(path: string): readonly LintWarning[] {
-  if (typeof path === 'string') checkText(path, 'the path of a policy file', PolicyError);
+  if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${describe(path)}: give its path`);
+  checkText(path, 'the path of a policy file', PolicyError);
   return unwrap(native.lint(path));
 }

@@ -1,4 +1,5 @@
 import { checkText, describe, PolicyError } from './errors.js';
+import { checkOptions } from './given-options.js';
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -93,16 +94,8 @@ function withoutUndefined<T extends object>(options: T): T {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
 }
 
-/** Throws for an option that does not exist: it is a mistake, and must not be without effect. */
-function checkNames(options: object, names: readonly string[], what: string): void {
-  for (const name of Object.keys(options)) {
-    if (!names.includes(name)) throw new PolicyError(`${what} has no option ${name}: it has ${names.join(', ')}`);
-  }
-}
-
-/** Throws for an option that does not exist, or that has the wrong type. */
-function checkTypes(options: object, types: Record<string, readonly string[]>, what: string): void {
-  checkNames(options, Object.keys(types), what);
+/** Throws for an option that has the wrong type. */
+function checkTypes(options: object, types: Record<string, readonly string[]>): void {
   for (const [name, value] of Object.entries(options)) {
     const fits = types[name] ?? [];
     if (!fits.includes(typeof value)) {
@@ -252,15 +245,17 @@ export class Policy {
 }
 
 function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions): native.Limit {
+  checkOptions('a limit', options, Object.keys(LIMIT_OPTIONS), "period: '1 minute'", PolicyError);
   const rest = withoutUndefined(options);
-  checkTypes(rest, LIMIT_OPTIONS, 'a limit');
-  checkTypes({ algorithm, count }, { algorithm: ['string'], count: ['number'] }, 'a limit');
+  checkTypes(rest, LIMIT_OPTIONS);
+  checkTypes({ algorithm, count }, { algorithm: ['string'], count: ['number'] });
   return unwrap(native.limit({ algorithm, count, ...rest }));
 }
 
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
+  checkOptions('a policy', options, Object.keys(POLICY_OPTIONS), 'shadow: true', PolicyError);
   const rest = withoutUndefined(options);
-  checkTypes(rest, POLICY_OPTIONS, 'a policy');
+  checkTypes(rest, POLICY_OPTIONS);
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {
     if (typeof limit === 'string') {

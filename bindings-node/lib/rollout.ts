@@ -1,5 +1,12 @@
 import { ConfigError, checkText, describe } from './errors.js';
 
+/** Throws for what is no percentage. */
+export function checkPercent(percent: number): void {
+  if (typeof percent !== 'number' || !(percent >= 0 && percent <= 100)) {
+    throw new ConfigError(`a rollout of ${describe(percent)} percent cannot be: give a number from 0 to 100`);
+  }
+}
+
 export let urlsOf: (rollout: Rollout) => readonly [oldUrl: string, newUrl: string];
 
 /** A move from one store to another: what `rollout` makes. */
@@ -12,12 +19,12 @@ export class Rollout {
   /** @internal */
   constructor(oldUrl: string, newUrl: string, percent: number) {
     for (const url of [oldUrl, newUrl] as unknown[]) {
-      if (typeof url !== 'string') throw new ConfigError('a store is named by its URL, a string');
+      if (typeof url !== 'string') {
+        throw new ConfigError(`rollout cannot take ${describe(url)} as a store: give its URL, as rollout(old, new, 5)`);
+      }
       checkText(url, 'a store URL');
     }
-    if (typeof percent !== 'number') {
-      throw new ConfigError(`a rollout of ${describe(percent)} percent cannot be: give a number from 0 to 100`);
-    }
+    checkPercent(percent);
     this.#urls = [oldUrl, newUrl];
     this.percent = percent;
   }

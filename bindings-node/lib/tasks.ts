@@ -13,6 +13,7 @@ import {
   KIND_MASK,
 } from './array-layout.js';
 import { type Attempt, attemptFrom } from './attempt.js';
+import type { CancelSignal } from './call-options.js';
 import { Decision, type DecisionNumbers, lengthOf, numbersAt } from './decision.js';
 import { ClosedError } from './errors.js';
 import { release, retain } from './keep-alive.js';
@@ -65,7 +66,7 @@ export class Tasks {
   }
 
   /** Begins a task. `start` is given its ticket, and returns how many numbers of answers are there at once. */
-  begin(targets: readonly CallTarget[], start: (ticket: number) => number, signal?: AbortSignal): Promise<TaskResult> {
+  begin(targets: readonly CallTarget[], start: (ticket: number) => number, signal?: CancelSignal): Promise<TaskResult> {
     if (signal?.aborted) return Promise.reject(signal.reason);
     this.#reader.flush();
     const ticket = this.#nextTicket++;
@@ -94,7 +95,7 @@ export class Tasks {
   }
 
   /** Waits until a check is admitted; without a timeout as long as it takes. */
-  async acquire(target: CallTarget, timeoutMs: number | null, signal: AbortSignal | undefined): Promise<Decision> {
+  async acquire(target: CallTarget, timeoutMs: number | null, signal: CancelSignal | undefined): Promise<Decision> {
     const { policyRef, key, cost } = target;
     const start = (ticket: number): number => this.#nativeLimiter.acquire(ticket, policyRef.id, key, cost, timeoutMs);
     const { decision } = await this.begin([target], start, signal);

@@ -8,7 +8,7 @@ import { malformedKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
 import { type native, takeError } from './native.js';
 import type { PolicyRef } from './policy.js';
-import { Tasks } from './tasks.js';
+import { type CallTarget, Tasks } from './tasks.js';
 
 const {
   ANSWER_HEADER,
@@ -173,6 +173,19 @@ export class Transport {
     if (answers !== 0) return this.#immediateAnswer(answers, policyRef, key, cost);
     this.#inFlight++;
     return this.#wait(ticket, policyRef, key, cost);
+  }
+
+  /** Checks with metadata, which crosses alone. */
+  checkWithMeta({ policyRef, key, cost }: CallTarget, meta: Uint8Array): Decision | Promise<Decision> {
+    return this.callAlone(policyRef, key, cost, (ticket) =>
+      this.nativeLimiter.checkWithMeta(ticket, policyRef.id, key, cost, meta),
+    );
+  }
+
+  /** Begins a task about one key that may give units back to it. */
+  async change(target: CallTarget, start: (ticket: number, policy: number) => number): Promise<void> {
+    const task = this.tasks.begin([target], (ticket) => start(ticket, target.policyRef.id));
+    await (this.#denyCache?.forgetDuring(target.key, task) ?? task);
   }
 
   #wait(ticket: number, policyRef: PolicyRef, key: string, cost: number): Promise<Decision> {

@@ -1,19 +1,101 @@
-import type { CheckOptions, WrapOptions } from './call-options.js';
 import type { Decision } from './decision.js';
+import { delay } from './delay.js';
+import { ConfigError, CostError, checkText, describe, invalidCost, KeyInvalid } from './errors.js';
+import { checkOptions } from './given-options.js';
+import type { Hold } from './hold.js';
 import { RateLimited } from './rate-limited.js';
+
+/** The options of `wrap`. */
+export interface WrapOptions<A extends readonly unknown[]> {
+  /** The key, or a function that makes it from the arguments. */
+  key: string | ((...args: A) => string);
+  /** Units each call consumes, or a function that makes them from the arguments. Default 1. */
+  cost?: number | ((...args: A) => number) | undefined;
+}
+
+/** A policy as a wrapped function asks it. */
+export interface WrappedPolicy {
+  /** Whether it has units to hold now: a reload may change that. */
+  holds(): boolean;
+  check(key: string, cost: number): Promise<Decision>;
+  /** Throws RateLimited when there is no room. */
+  hold(key: string, cost: number): Promise<Hold>;
+}
+
+const GENERATORS = ['GeneratorFunction', 'AsyncGeneratorFunction'];
 
 /** The function, limited: each call is checked first. */
 export function wrapped<This, A extends readonly unknown[], R>(
-  check: (key: string, options: CheckOptions) => Promise<Decision>,
+  policy: WrappedPolicy,
   fn: (this: This, ...args: A) => R,
-  { key, cost = 1 }: WrapOptions<A>,
+  options: WrapOptions<A>,
 ): (this: This, ...args: A) => Promise<Awaited<R>> {
+  checkFunction(fn);
+  checkWrapOptions(options);
+  const isGenerator = GENERATORS.includes(Object.prototype.toString.call(fn).slice(8, -1));
+  if (isGenerator && policy.holds()) throw generatorHolds(fn.name);
+  const { key, cost = 1 } = options;
   const limited = async function (this: This, ...args: A): Promise<Awaited<R>> {
-    const decision = await check(typeof key === 'function' ? key(...args) : key, {
-      cost: typeof cost === 'function' ? cost(...args) : cost,
-    });
-    if (!decision.allowed) throw new RateLimited(decision);
-    return await fn.apply(this, args as never);
+    const keyOfCall = typeof key === 'function' ? madeKey(fn.name, key(...args)) : key;
+    const costOfCall = typeof cost === 'function' ? madeCost(fn.name, cost(...args)) : cost;
+    if (!policy.holds()) {
+      const decision = await policy.check(keyOfCall, costOfCall);
+      if (!decision.allowed) throw new RateLimited(decision);
+      if (decision.delayMs > 0) await delay(decision.delayMs);
+      return await fn.apply(this, args as never);
+    }
+    if (isGenerator) throw generatorHolds(fn.name);
+    const hold = await policy.hold(keyOfCall, costOfCall);
+    try {
+      if (hold.decision.delayMs > 0) await delay(hold.decision.delayMs);
+      return await fn.apply(this, args as never);
+    } finally {
+      await hold.release();
+    }
   };
-  return Object.defineProperty(limited, 'name', { value: fn.name });
+  return Object.defineProperties(limited, {
+    name: { value: fn.name, configurable: true },
+    length: { value: fn.length, configurable: true },
+  });
+}
+
+function checkFunction(fn: unknown): void {
+  const isClass = typeof fn === 'function' && /^class\b/.test(Function.prototype.toString.call(fn));
+  if (typeof fn !== 'function' || isClass) {
+    throw new ConfigError(`wrap cannot limit ${isClass ? 'a class' : describe(fn)}: give a function`);
+  }
+}
+
+function checkWrapOptions<A extends readonly unknown[]>(options: WrapOptions<A>): void {
+  checkOptions('wrap', options, ['key', 'cost'], 'key: (user) => user.id');
+  const { key, cost } = options;
+  if (key === undefined) {
+    throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');
+  }
+  if (typeof key === 'string') checkText(key, 'a key', KeyInvalid);
+  else if (typeof key !== 'function') {
+    throw new KeyInvalid(`key cannot be ${describe(key)}: it must be a function of the arguments, or a string`);
+  }
+  if (cost !== undefined && typeof cost !== 'function' && !(Number.isSafeInteger(cost) && cost >= 1)) {
+    throw invalidCost(cost);
+  }
+}
+
+/** A generator function returns before its body has run, and its caller may never run it. */
+function generatorHolds(name: string): ConfigError {
+  return new ConfigError(
+    `wrap cannot hold a concurrency limit for the generator function ${name}, which runs after the call: use hold around the loop`,
+  );
+}
+
+function madeKey(name: string, key: unknown): string {
+  if (typeof key === 'string') return key;
+  throw new KeyInvalid(`the key function of ${name} returned ${describe(key)}: it must return a string`);
+}
+
+function madeCost(name: string, cost: unknown): number {
+  if (typeof cost === 'number') return cost;
+  throw new CostError(
+    `the cost function of ${name} returned ${describe(cost)}: it must return a whole number from 1 to 2^53 - 1`,
+  );
 }

@@ -2,12 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
-import { describe, it } from 'node:test';
+import { it } from 'node:test';
 import { inspect } from 'node:util';
 
 import * as tidegate from 'tidegate';
 
-const { Decision, Limit, Limiter, ManualClock, Policy, RateLimited } = tidegate;
+const { Decision, Limit, Limiter, ManualClock, Policy } = tidegate;
 
 it('is one package, however it is loaded', () => {
   const required = createRequire(import.meta.url)('tidegate');
@@ -97,34 +97,4 @@ it('settle charges or refunds the difference to what a check consumed', async ()
   assert.equal((await limiter.peek(policy, 'a')).remaining, 6);
   assert.equal((await limiter.peek(policy, 'b')).remaining, 7);
   await assert.rejects(limiter.settle(decision, -1), { code: 'cost_invalid' });
-});
-
-describe('wrap', () => {
-  it('limits a function', async () => {
-    const limiter = new Limiter();
-    const calls = [];
-    function send(user, units) {
-      calls.push([this, user, units]);
-      return user.length;
-    }
-    const wrapped = limiter.wrap('fixed-window 3/minute', send, { key: (user) => user, cost: (_, units) => units });
-    assert.equal(wrapped.name, 'send');
-    const self = { wrapped };
-    assert.equal(await self.wrapped('alice', 2), 5);
-    await assert.rejects(wrapped('alice', 2), (error) => {
-      assert.ok(error instanceof RateLimited && error.code === 'rate_limited');
-      assert.equal(error.decision.key, 'alice');
-      return true;
-    });
-    assert.equal(await wrapped('bob', 1), 3);
-    assert.deepEqual(calls, [
-      [self, 'alice', 2],
-      [undefined, 'bob', 1],
-    ]);
-  });
-
-  it('rejects when the key function returns no key', async () => {
-    const wrapped = new Limiter().wrap('5/s', () => {}, { key: () => undefined });
-    await assert.rejects(wrapped(), { code: 'key_invalid' });
-  });
 });
