@@ -1,5 +1,6 @@
 // The options of a limiter's calls.
 
+import { type CancelSignal, checkSignal } from './cancel-signal.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions } from './given-options.js';
 import type { Hold } from './hold.js';
@@ -17,15 +18,6 @@ export interface CheckOptions {
 export interface CostOptions {
   /** Units it is about. Default 1. */
   cost?: number | undefined;
-}
-
-/** What cancels a call. The `AbortSignal` of the platform is one; only this part of it is used. */
-export interface CancelSignal {
-  readonly aborted: boolean;
-  // biome-ignore lint/suspicious/noExplicitAny: so the platform declares it
-  readonly reason: any;
-  addEventListener(type: 'abort', listener: () => void): void;
-  removeEventListener(type: 'abort', listener: () => void): void;
 }
 
 /** The options of `acquire`. */
@@ -68,15 +60,6 @@ export function checkOptionsOf(options: CheckOptions): CheckOptions {
 export function costIn(call: string, options: CostOptions): number | undefined {
   checkOptions(call, options, ['cost'], COST_EXAMPLE);
   return options.cost;
-}
-
-function checkSignal(signal: CancelSignal | undefined): void {
-  if (signal === undefined) return;
-  const { aborted, addEventListener, removeEventListener } = (signal ?? {}) as Partial<CancelSignal>;
-  const listens = typeof addEventListener === 'function' && typeof removeEventListener === 'function';
-  if (typeof aborted !== 'boolean' || !listens) {
-    throw new ConfigError(`signal cannot be ${describe(signal)}: give an AbortSignal, as controller.signal is`);
-  }
 }
 
 /** The options of `acquire`, checked. */

@@ -1,4 +1,4 @@
-import type { CancelSignal } from './call-options.js';
+import type { CancelSignal } from './cancel-signal.js';
 import type { Decision } from './decision.js';
 import type { native } from './native.js';
 import { RateLimited } from './rate-limited.js';

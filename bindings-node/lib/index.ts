@@ -1,12 +1,12 @@
 export type { Attempt } from './attempt.js';
 export type {
   AcquireOptions,
-  CancelSignal,
   CheckEntry,
   CheckOptions,
   CostOptions,
   HoldOptions,
 } from './call-options.js';
+export type { CancelSignal } from './cancel-signal.js';
 export { ManualClock } from './clock.js';
 export type { Counters } from './counters.js';
 export { Decision, type DecisionFields, type LimitState, type Source } from './decision.js';

@@ -13,7 +13,7 @@ import {
   KIND_MASK,
 } from './array-layout.js';
 import { type Attempt, attemptFrom } from './attempt.js';
-import type { CancelSignal } from './call-options.js';
+import type { CancelSignal } from './cancel-signal.js';
 import { Decision, type DecisionNumbers, lengthOf, numbersAt } from './decision.js';
 import { ClosedError } from './errors.js';
 import { release, retain } from './keep-alive.js';
