@@ -8,6 +8,8 @@ mod headers;
 mod identity;
 mod ipv4_in_ipv6;
 mod problem;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use client::{ClientIp, DEFAULT_IPV6_PREFIX, Peer, Trusted};
 pub use headers::{Announced, Announcement, Headers, NAMES, announcement, headers, headers_of_all};

@@ -22,3 +22,7 @@ pub mod threads;
 pub mod vectors;
 pub mod wait;
 pub mod wall_clock;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust-services.md")]
+struct RustServices;

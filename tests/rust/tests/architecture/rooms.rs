@@ -23,6 +23,7 @@ const fn room(name: &'static str, files: &'static [&'static str], names: &'stati
 const ROOMS: &[Room] = &[
     room("root", &["lib.rs", "bench.rs"], ANY),
     room("host", &["host/"], &["limiter", "io", "store", "decision", "request", "plan cache", "policy", "fork", BASE]),
+    room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", "clock", BASE]),
     room(
         "limiter",
         &["limiter/"],

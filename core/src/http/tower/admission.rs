@@ -1,0 +1,125 @@
+//! Asks the limits of a request, and does what is left to do when its response is known.
+
+use std::time::Duration;
+
+use http::request::Parts;
+use http::response;
+
+use super::request_limits::{LimitEntry, RequestLimits};
+use crate::clock::Signal;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::limiter::{CheckOptions, Hold, HoldAnswer};
+
+/// What became of a request.
+pub(super) enum Admission {
+    /// No limit applies to it.
+    Unlimited,
+    Admitted(Box<AdmittedRequest>),
+    Denied(Box<Decision>),
+}
+
+/// An admitted request.
+pub(super) struct AdmittedRequest {
+    /// What the service is told.
+    pub(super) decision: Decision,
+    /// What was charged, for refunds.
+    charged: Option<Decision>,
+    pub(super) holds: Vec<Hold>,
+}
+
+impl RequestLimits {
+    /// Asks every limit of a request. A hold comes first: so no other call sees a charge of a request that a hold refuses.
+    pub(super) async fn admit(&self, request: &Parts) -> Result<Admission> {
+        if !self.applies_to(request) {
+            return Ok(Admission::Unlimited);
+        }
+        let (holding, plain): (Vec<_>, Vec<_>) = self.entries(request)?.into_iter().partition(|entry| entry.holds);
+        if holding.is_empty() && plain.is_empty() {
+            return Ok(Admission::Unlimited);
+        }
+        let cost = self.cost_of(request);
+        let meta = self.meta.as_ref().and_then(|read| read(request));
+        let mut holds = Vec::with_capacity(holding.len());
+        for LimitEntry { policy, key, .. } in holding {
+            match self.limiter.hold(&policy, &key, cost).await {
+                Ok(HoldAnswer::Held(hold)) => holds.push(hold),
+                Ok(HoldAnswer::Denied(decision)) => {
+                    self.give_back(&holds).await;
+                    return Ok(Admission::Denied(Box::new(decision)));
+                }
+                Err(error) => {
+                    self.give_back(&holds).await;
+                    return Err(error);
+                }
+            }
+        }
+        let charged = match self.check(plain, CheckOptions { cost, meta }).await {
+            Ok(charged) => charged,
+            Err(error) => {
+                self.give_back(&holds).await;
+                return Err(error);
+            }
+        };
+        if let Some(denied) = charged.as_ref().filter(|decision| !decision.allowed()) {
+            self.give_back(&holds).await;
+            return Ok(Admission::Denied(Box::new(denied.clone())));
+        }
+        let Some(decision) = whole(&holds, charged.as_ref()) else { return Ok(Admission::Unlimited) };
+        let delay = decision.decisions().iter().map(Decision::delay).max().unwrap_or_else(|| decision.delay());
+        if delay > Duration::ZERO {
+            let signal = std::sync::Arc::new(Signal::default());
+            signal.wait_async(signal.count(), Some(delay)).await;
+        }
+        Ok(Admission::Admitted(Box::new(AdmittedRequest { decision, charged, holds })))
+    }
+
+    async fn check(&self, entries: Vec<LimitEntry>, options: CheckOptions) -> Result<Option<Decision>> {
+        Ok(match &entries[..] {
+            [] => None,
+            [LimitEntry { policy, key, .. }] => Some(self.limiter.check_with(policy, key, &options).await?),
+            several => {
+                let entries = several.iter().map(|entry| (&entry.policy, &entry.key, options.cost));
+                Some(self.limiter.check_all(entries).await?)
+            }
+        })
+    }
+
+    /// Gives back what the other limits of these policies were charged. The holds end when they are dropped.
+    async fn give_back(&self, holds: &[Hold]) {
+        for hold in holds {
+            self.settle_to(hold.decision(), 0).await;
+        }
+    }
+
+    async fn settle_to(&self, decision: &Decision, cost: u64) {
+        // A shadow policy that would have denied was not charged.
+        if decision.shadow() {
+            return;
+        }
+        if let Err(error) = self.limiter.settle(decision, cost).await {
+            tracing::warn!(target: "tidegate", %error, "units of a request could not be given back or charged");
+        }
+    }
+
+    /// Refunds or settles what a request was charged, once the head of its response is known.
+    pub(super) async fn follow_up(&self, admitted: &AdmittedRequest, response: &response::Parts) {
+        let refunds = self.refund_when.as_ref().is_some_and(|when| when(response));
+        let actual = if refunds { Some(0) } else { self.settle.as_ref().and_then(|read| read(response)) };
+        let Some(actual) = actual else { return };
+        for decision in admitted.holds.iter().map(Hold::decision).chain(&admitted.charged) {
+            self.settle_to(decision, actual).await;
+        }
+    }
+}
+
+/// One Decision of all that was asked.
+fn whole(holds: &[Hold], charged: Option<&Decision>) -> Option<Decision> {
+    let entries = charged.map(|whole| match whole.decisions() {
+        [] => std::slice::from_ref(whole),
+        entries => entries,
+    });
+    let mut all: Vec<Decision> = holds.iter().map(|hold| hold.decision().clone()).collect();
+    all.extend(entries.unwrap_or_default().iter().cloned());
+    if all.len() == 1 { all.pop() } else { Decision::of_all(all) }
+}

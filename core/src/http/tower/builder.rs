@@ -1,0 +1,229 @@
+//! The options of a layer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Extensions, Method, Response, response};
+
+use super::layer::RateLimitLayer;
+use super::notation_place;
+use super::peer::{PeerAddress, known_peer};
+use super::request_key::RequestKey;
+use super::request_limits::{Cost, NamedPolicy, RequestLimits, is_in_place};
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::http::Headers;
+use crate::limiter::{AsPolicy, AsyncLimiter};
+
+/// Turns the limits off in a whole process, for tests: `TIDEGATE_ENABLED=false`.
+const ENABLED: &str = "TIDEGATE_ENABLED";
+
+impl RateLimitLayer {
+    /// Limits each client address: `RateLimitLayer::new(&limiter, "gcra 2/s burst 5")`.
+    ///
+    /// # Errors
+    /// As [`RateLimitLayerBuilder::build`].
+    pub fn new(limiter: &AsyncLimiter, policy: impl AsPolicy) -> Result<Self> {
+        Self::builder(limiter).policy(policy).build()
+    }
+
+    /// A layer with options.
+    pub fn builder(limiter: &AsyncLimiter) -> RateLimitLayerBuilder {
+        RateLimitLayerBuilder::new(limiter)
+    }
+}
+
+/// Makes a [`RateLimitLayer`] with options. Every function is given the head of the request or of the response.
+#[must_use]
+pub struct RateLimitLayerBuilder {
+    limits: RequestLimits,
+    enabled: Option<bool>,
+}
+
+impl RateLimitLayerBuilder {
+    fn new(limiter: &AsyncLimiter) -> Self {
+        let limits = RequestLimits {
+            limiter: limiter.clone(),
+            policies: Vec::new(),
+            policies_by: None,
+            key: RequestKey::default(),
+            peer: Box::new(known_peer),
+            cost: Cost::Fixed(1),
+            meta: None,
+            skip: None,
+            methods: None,
+            headers: Headers::default(),
+            on_denied: None,
+            refund_when: None,
+            settle: None,
+            place: None,
+            enabled: true,
+            _places: Vec::new(),
+        };
+        Self { limits, enabled: None }
+    }
+
+    /// Adds a policy: the name of one, a notation, or a `Policy`. All policies of a request must admit it; then all are charged,
+    /// or none is.
+    pub fn policy(mut self, policy: impl AsPolicy) -> Self {
+        self.limits.policies.push((NamedPolicy::of(&policy), None));
+        self
+    }
+
+    /// Adds a policy with a key of its own.
+    pub fn policy_with_key(mut self, policy: impl AsPolicy, key: RequestKey) -> Self {
+        self.limits.policies.push((NamedPolicy::of(&policy), Some(key)));
+        self
+    }
+
+    /// Adds the policies that a function names for a request: `None` for no limit, one, or several. So a plan or a tier of the
+    /// caller decides. A name that the limiter does not have is an error: 500, and a line in the log.
+    pub fn policy_by<P, L>(mut self, read: impl Fn(&Parts) -> L + Send + Sync + 'static) -> Self
+    where
+        P: AsPolicy,
+        L: IntoIterator<Item = P>,
+    {
+        self.limits.policies_by =
+            Some(Box::new(move |request| read(request).into_iter().map(|policy| NamedPolicy::of(&policy)).collect()));
+        self
+    }
+
+    /// Whose budget a request uses; the client address unless it is given.
+    pub fn key(mut self, key: RequestKey) -> Self {
+        self.limits.key = key;
+        self
+    }
+
+    /// Reads the address of the client from what the server left in the request's extensions. Without it the layer knows
+    /// `SocketAddr` and [`PeerAddress`], and with the features `axum` and `tonic` what these leave.
+    pub fn peer<P: Into<PeerAddress>>(
+        mut self,
+        read: impl Fn(&Extensions) -> Option<P> + Send + Sync + 'static,
+    ) -> Self {
+        self.limits.peer = Box::new(move |extensions| read(extensions).map(Into::into));
+        self
+    }
+
+    /// The units that a request consumes; 1 unless it is given.
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.limits.cost = Cost::Fixed(cost);
+        self
+    }
+
+    /// The units that a request consumes, by request.
+    pub fn cost_by(mut self, read: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.limits.cost = Cost::Read(Box::new(read));
+        self
+    }
+
+    /// What the journal of a policy keeps of a request.
+    pub fn meta<M: Into<Vec<u8>>>(mut self, read: impl Fn(&Parts) -> Option<M> + Send + Sync + 'static) -> Self {
+        self.limits.meta = Some(Box::new(move |request| read(request).map(Into::into)));
+        self
+    }
+
+    /// Requests for which this is true are not limited.
+    pub fn skip(mut self, read: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.limits.skip = Some(Box::new(read));
+        self
+    }
+
+    /// Only requests with these methods are limited.
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.limits.methods = Some(methods.into_iter().collect());
+        self
+    }
+
+    /// Which fields announce the limits.
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.limits.headers = headers;
+        self
+    }
+
+    /// Answers a refused request in place of the problem document; `None` leaves that. The fields of the limits are added.
+    pub fn on_denied(
+        mut self,
+        answer: impl Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync + 'static,
+    ) -> Self {
+        self.limits.on_denied = Some(Box::new(answer));
+        self
+    }
+
+    /// Responses for which this is true cost nothing: their units are given back.
+    pub fn refund_when(mut self, read: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.limits.refund_when = Some(Box::new(read));
+        self
+    }
+
+    /// The actual cost, once the head of the response is known; `None` leaves what was charged.
+    pub fn settle(mut self, read: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
+        self.limits.settle = Some(Box::new(read));
+        self
+    }
+
+    /// The name under which this layer counts notations, the same in every process and after a deploy. The key of a client is
+    /// then `<place> <key>`, for `clear` and `peek`. Policies with a name are one limit wherever they are used.
+    pub fn place(mut self, place: impl Into<String>) -> Self {
+        self.limits.place = Some(place.into());
+        self
+    }
+
+    /// `false` turns the layer off, for tests. Without it the environment variable `TIDEGATE_ENABLED` decides.
+    pub const fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = Some(enabled);
+        self
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// `policy_unknown` and `policy_invalid`; `cost_invalid` for a cost of 0; `config_invalid` for a layer without a policy, an empty
+    /// list of methods, an unknown value of `TIDEGATE_ENABLED`, and a notation that another layer of the limiter counts under
+    /// the same name.
+    pub fn build(self) -> Result<RateLimitLayer> {
+        let mut limits = self.limits;
+        limits.enabled = match self.enabled {
+            Some(enabled) => enabled,
+            None => enabled_by_environment()?,
+        };
+        if limits.policies.is_empty() && limits.policies_by.is_none() {
+            return Err(Error::config("the layer has no policy, so it would limit nothing: add .policy(\"5/minute\")"));
+        }
+        if limits.methods.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::config(
+                "the list of methods is empty, so the layer would limit nothing: name one, or leave it out",
+            ));
+        }
+        if limits.place.as_ref().is_some_and(String::is_empty) {
+            return Err(Error::config("the place of the layer is an empty text: give it a name, or leave it out"));
+        }
+        if let Cost::Fixed(cost) = limits.cost {
+            crate::limiter::valid_cost(cost)?;
+        }
+        let limiter = Arc::as_ptr(&limits.limiter.core) as usize;
+        for (policy, _) in &limits.policies {
+            let policy = limits.limiter.policy(policy)?;
+            if is_in_place(&policy) {
+                limits._places.push(notation_place::claim(
+                    limiter,
+                    limits.place.as_deref().unwrap_or_default(),
+                    policy.name(),
+                )?);
+            }
+        }
+        Ok(RateLimitLayer::of(limits))
+    }
+}
+
+fn enabled_by_environment() -> Result<bool> {
+    let Some(value) = std::env::var_os(ENABLED) else { return Ok(true) };
+    match value.to_string_lossy().trim().to_ascii_lowercase().as_str() {
+        "" | "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        other => {
+            let shown: String = other.chars().take(80).collect();
+            Err(Error::config(format!("{ENABLED} is {shown:?}: write true or false")))
+        }
+    }
+}

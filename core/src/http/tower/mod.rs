@@ -1,0 +1,44 @@
+//! A `tower::Layer` that limits requests, for axum, tonic and every other service of tower.
+//!
+//! ```
+//! # #[cfg(feature = "axum")]
+//! # fn example() -> tidegate::Result<axum::Router> {
+//! use tidegate::Limiter;
+//! use tidegate::http::tower::RateLimitLayer;
+//!
+//! let limiter = Limiter::builder().store("memory://").build_async()?;
+//! let app = axum::Router::new()
+//!     .route("/", axum::routing::get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::new(&limiter, "gcra 2/s burst 5")?);
+//! # Ok(app)
+//! # }
+//! ```
+//!
+//! - Each client address has a budget of its own, unless a [`RequestKey`] is given. axum must know the address: serve the application
+//!   with `into_make_service_with_connect_info::<SocketAddr>()`. The features `axum` and `tonic` read it from these frameworks;
+//!   any other server names it with [`RateLimitLayerBuilder::peer`].
+//! - A refused request gets 429 with the fields of the limits and a problem document, or 503 when the store failed. A gRPC
+//!   request gets the status `RESOURCE_EXHAUSTED` or `UNAVAILABLE`.
+//! - The [`Decision`](crate::Decision) is an extension of the request and of the response.
+//! - Units of a `concurrency` limit are held until the last byte of the response's body was sent. A request that a `leaky-bucket`
+//!   delays waits before it reaches the service.
+//! - A notation counts for the layer that it was given to. Where a limiter has two layers with the same notation, each needs
+//!   a name of its own: [`RateLimitLayerBuilder::place`].
+
+mod admission;
+mod body;
+mod builder;
+mod layer;
+mod notation_place;
+mod peer;
+mod refusal;
+mod request_key;
+mod request_limits;
+mod service;
+
+pub use body::LimitedBody;
+pub use builder::RateLimitLayerBuilder;
+pub use layer::RateLimitLayer;
+pub use peer::PeerAddress;
+pub use request_key::RequestKey;
+pub use service::RateLimit;

@@ -1,0 +1,125 @@
+//! What a layer limits: the policies of a request, their keys and their cost.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Extensions, Method, Response, response};
+
+use super::notation_place::PlaceUse;
+use super::peer::PeerAddress;
+use super::request_key::RequestKey;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::http::Headers;
+use crate::limiter::{AsPolicy, AsyncLimiter, PolicyRef};
+use crate::policy::Policy;
+
+/// A function of the layer's user.
+pub(super) type Read<T, V> = Box<dyn Fn(&T) -> V + Send + Sync>;
+pub(super) type OnDenied = Box<dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync>;
+
+/// A policy as the layer's user names it: a name or a notation, or the policy itself.
+#[derive(Debug, Clone)]
+pub(super) enum NamedPolicy {
+    Text(Cow<'static, str>),
+    Policy(Box<Policy>),
+}
+
+impl NamedPolicy {
+    pub(super) fn of(policy: &(impl AsPolicy + ?Sized)) -> Self {
+        match policy.as_policy() {
+            PolicyRef::Text(text) => Self::Text(Cow::Owned(text.to_owned())),
+            PolicyRef::Policy(policy) => Self::Policy(Box::new(policy.clone())),
+        }
+    }
+}
+
+impl AsPolicy for NamedPolicy {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        match self {
+            Self::Text(text) => PolicyRef::Text(text),
+            Self::Policy(policy) => PolicyRef::Policy(policy),
+        }
+    }
+}
+
+/// The cost of a request.
+pub(super) enum Cost {
+    Fixed(u64),
+    Read(Read<Parts, u64>),
+}
+
+/// See the module.
+pub(super) struct RequestLimits {
+    pub(super) limiter: AsyncLimiter,
+    pub(super) policies: Vec<(NamedPolicy, Option<RequestKey>)>,
+    /// More policies, by request.
+    pub(super) policies_by: Option<Read<Parts, Vec<NamedPolicy>>>,
+    pub(super) key: RequestKey,
+    pub(super) peer: Read<Extensions, Option<PeerAddress>>,
+    pub(super) cost: Cost,
+    pub(super) meta: Option<Read<Parts, Option<Vec<u8>>>>,
+    pub(super) skip: Option<Read<Parts, bool>>,
+    pub(super) methods: Option<Vec<Method>>,
+    pub(super) headers: Headers,
+    pub(super) on_denied: Option<OnDenied>,
+    pub(super) refund_when: Option<Read<response::Parts, bool>>,
+    pub(super) settle: Option<Read<response::Parts, Option<u64>>>,
+    pub(super) place: Option<String>,
+    pub(super) enabled: bool,
+    /// Notations are counted here for this layer alone.
+    pub(super) _places: Vec<Arc<PlaceUse>>,
+}
+
+/// One policy of a request.
+pub(super) struct LimitEntry {
+    pub(super) policy: NamedPolicy,
+    pub(super) key: String,
+    /// Whether units are held while the request is served.
+    pub(super) holds: bool,
+}
+
+impl RequestLimits {
+    /// Whether the request is limited at all.
+    pub(super) fn applies_to(&self, request: &Parts) -> bool {
+        let in_methods = self.methods.as_ref().is_none_or(|methods| methods.contains(&request.method));
+        self.enabled && in_methods && !self.skip.as_ref().is_some_and(|skip| skip(request))
+    }
+
+    pub(super) fn cost_of(&self, request: &Parts) -> u64 {
+        match &self.cost {
+            Cost::Fixed(cost) => *cost,
+            Cost::Read(read) => read(request),
+        }
+    }
+
+    /// The policies of a request with their keys.
+    pub(super) fn entries(&self, request: &Parts) -> Result<Vec<LimitEntry>> {
+        let mut entries = Vec::with_capacity(self.policies.len());
+        for (policy, key) in &self.policies {
+            entries.push(self.entry(policy.clone(), key.as_ref(), request)?);
+        }
+        for policy in self.policies_by.as_ref().map(|read| read(request)).unwrap_or_default() {
+            entries.push(self.entry(policy, None, request)?);
+        }
+        Ok(entries)
+    }
+
+    fn entry(&self, policy: NamedPolicy, key: Option<&RequestKey>, request: &Parts) -> Result<LimitEntry> {
+        let key = key.unwrap_or(&self.key).read(request, &*self.peer)?;
+        let plan = self.limiter.core.plan(&policy, &key)?;
+        let key = match &self.place {
+            Some(place) if is_in_place(&plan.policy) => format!("{place} {key}"),
+            _ => key.into_owned(),
+        };
+        let holds = plan.policy.limits().iter().any(|limit| limit.algorithm() == crate::policy::Algorithm::Concurrency);
+        Ok(LimitEntry { policy, key, holds })
+    }
+}
+
+/// Whether a policy has no name but its notation.
+pub(super) fn is_in_place(policy: &Policy) -> bool {
+    policy.name() == policy.to_string()
+}

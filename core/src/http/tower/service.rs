@@ -1,0 +1,112 @@
+//! A service that limits the requests of another.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::request::Parts;
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::admission::Admission;
+use super::body::LimitedBody;
+use super::refusal;
+use super::request_limits::RequestLimits;
+use crate::decision::Decision;
+use crate::error::Error;
+
+/// A service whose requests are limited.
+#[derive(Clone)]
+pub struct RateLimit<S> {
+    inner: S,
+    limits: Arc<RequestLimits>,
+}
+
+impl<S> RateLimit<S> {
+    pub(super) const fn new(inner: S, limits: Arc<RequestLimits>) -> Self {
+        Self { inner, limits }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+type ResponseFuture<B, E> = Pin<Box<dyn Future<Output = Result<Response<LimitedBody<B>>, E>> + Send>>;
+
+impl<S, R, B> Service<Request<R>> for RateLimit<S>
+where
+    S: Service<Request<R>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<LimitedBody<B>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<B, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<R>) -> Self::Future {
+        // The service that said that it is ready is the one that is called.
+        let next = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, next);
+        Box::pin(serve(inner, Arc::clone(&self.limits), request))
+    }
+}
+
+async fn serve<S, R, B>(
+    mut inner: S,
+    limits: Arc<RequestLimits>,
+    request: Request<R>,
+) -> Result<Response<LimitedBody<B>>, S::Error>
+where
+    S: Service<Request<R>, Response = Response<B>>,
+{
+    let (mut head, body) = request.into_parts();
+    let admitted = match limits.admit(&head).await {
+        Ok(Admission::Unlimited) => None,
+        Ok(Admission::Admitted(admitted)) => Some(admitted),
+        Ok(Admission::Denied(decision)) => return Ok(refuse(&limits, &head, *decision)),
+        Err(error) => return Ok(fail(&head, &error)),
+    };
+    if let Some(admitted) = &admitted {
+        head.extensions.insert(admitted.decision.clone());
+    }
+    let response = inner.call(Request::from_parts(head, body)).await?;
+    let Some(admitted) = admitted else { return Ok(response.map(|body| LimitedBody::of_service(body, Vec::new()))) };
+    let (mut head, body) = response.into_parts();
+    limits.follow_up(&admitted, &head).await;
+    refusal::announce(&mut head.headers, &admitted.decision, limits.headers);
+    head.extensions.insert(admitted.decision);
+    Ok(Response::from_parts(head, LimitedBody::of_service(body, admitted.holds)))
+}
+
+fn refuse<B>(limits: &RequestLimits, request: &Parts, decision: Decision) -> Response<LimitedBody<B>> {
+    let given = limits.on_denied.as_ref().and_then(|answer| answer(request, &decision));
+    let mut response = match given {
+        Some(response) => {
+            let mut response = response.map(LimitedBody::of_refusal);
+            refusal::announce(response.headers_mut(), &decision, limits.headers);
+            response
+        }
+        None => refusal::denied(request, &decision, limits.headers),
+    };
+    response.extensions_mut().insert(decision);
+    response
+}
+
+fn fail<B>(request: &Parts, error: &Error) -> Response<LimitedBody<B>> {
+    if error.kind().is_store() {
+        tracing::error!(target: "tidegate", %error, "the store failed: the request got 503");
+        return refusal::unavailable(request);
+    }
+    tracing::error!(target: "tidegate", %error, "the limits of a request could not be asked: it got 500");
+    refusal::broken(request)
+}

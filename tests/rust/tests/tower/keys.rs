@@ -1,0 +1,105 @@
+//! Whose budget a request uses.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderValue, Request};
+use tidegate::http::tower::{PeerAddress, RateLimitLayer, RequestKey};
+
+use super::{app, limiter, request, router, send, status};
+
+#[tokio::test]
+async fn each_address_has_its_own_budget() {
+    let limiter = limiter();
+    let layer = RateLimitLayer::new(&limiter, "fixed-window 1/hour").expect("a layer");
+    let [a, b] = ["10.0.0.1", "10.0.0.2"].map(|address| app(layer.clone(), address));
+    assert_eq!((status(&a).await, status(&a).await, status(&b).await), (200, 429, 200));
+    // One household of IPv6 is one client.
+    let [c, d] = ["2001:db8::1", "2001:db8::2"].map(|address| app(layer.clone(), address));
+    assert_eq!((status(&c).await, status(&d).await), (200, 429));
+}
+
+#[tokio::test]
+async fn without_an_address_no_request_passes() {
+    let limiter = limiter();
+    let app = router(RateLimitLayer::new(&limiter, "5/hour").expect("a layer"));
+    assert_eq!(status(&app).await, 500);
+}
+
+#[tokio::test]
+async fn a_server_may_name_the_peer() {
+    let limiter = limiter();
+    let builder = RateLimitLayer::builder(&limiter).policy("fixed-window 1/hour");
+    let app = router(builder.peer(|extensions| extensions.get::<IpAddr>().copied()).build().expect("a layer"));
+    let from = |address: &str| {
+        let mut request = request();
+        request.extensions_mut().insert(address.parse::<IpAddr>().expect("an address"));
+        request
+    };
+    let mut statuses = Vec::new();
+    for address in ["10.0.0.1", "10.0.0.1", "10.0.0.2"] {
+        statuses.push(send(&app, from(address)).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 429, 200]);
+    assert_eq!(PeerAddress::from(SocketAddr::from(([1, 2, 3, 4], 5))), PeerAddress::Ip(IpAddr::from([1, 2, 3, 4])));
+}
+
+#[tokio::test]
+async fn forwarded_addresses_count_behind_trusted_proxies_only() {
+    let limiter = limiter();
+    let forwarded = |address: &'static str| {
+        let mut request = request();
+        request.headers_mut().insert("x-forwarded-for", HeaderValue::from_static(address));
+        request
+    };
+    let layer = |place: &str, key: RequestKey| {
+        let builder = RateLimitLayer::builder(&limiter).policy("fixed-window 1/hour").place(place);
+        app(builder.key(key).build().expect("a layer"), "10.0.0.1")
+    };
+    let trusting = layer("trusting", RequestKey::client_ip_behind(["10.0.0.0/8"]).expect("a key"));
+    assert_eq!(send(&trusting, forwarded("198.51.100.1")).await.status(), 200);
+    assert_eq!(send(&trusting, forwarded("198.51.100.2")).await.status(), 200);
+    assert_eq!(send(&trusting, forwarded("198.51.100.2")).await.status(), 429);
+    let deaf = layer("deaf", RequestKey::client_ip());
+    assert_eq!(send(&deaf, forwarded("198.51.100.1")).await.status(), 200);
+    assert_eq!(send(&deaf, forwarded("198.51.100.2")).await.status(), 429);
+    assert!(RequestKey::client_ip_behind(["0.0.0.0/0"]).is_err() && RequestKey::header("no header").is_err());
+}
+
+#[tokio::test]
+async fn headers_claims_and_functions() {
+    #[derive(Clone)]
+    struct User(&'static str);
+    let limiter = limiter();
+    let layer = |place: &str, key: RequestKey| {
+        let builder = RateLimitLayer::builder(&limiter).policy("fixed-window 1/hour").place(place);
+        app(builder.key(key).build().expect("a layer"), "10.0.0.1")
+    };
+    let by_header = layer("header", RequestKey::header("X-API-Key").expect("a key"));
+    let with = |value: &'static [u8]| {
+        let header = HeaderValue::from_bytes(value).expect("a value");
+        Request::builder().header("x-api-key", header).body(axum::body::Body::empty()).expect("a request")
+    };
+    let mut statuses = Vec::new();
+    for value in [b"one".as_slice(), b"one", b"two", b"\xff", b"\xfe", b"\xff"] {
+        statuses.push(send(&by_header, with(value)).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 429, 200, 200, 200, 429]);
+    // No header: the address counts.
+    assert_eq!((status(&by_header).await, status(&by_header).await), (200, 429));
+    // The value itself is no key.
+    assert_eq!(limiter.peek("fixed-window 1/hour", "header one", 1).await.expect("a peek").remaining(), 1);
+    let by_claim = layer("claim", RequestKey::claim(|User(name): &User| Some(*name)));
+    let of_user = |name: &'static str| {
+        let mut request = request();
+        request.extensions_mut().insert(User(name));
+        request
+    };
+    assert_eq!(send(&by_claim, of_user("alice")).await.status(), 200);
+    assert_eq!(send(&by_claim, of_user("bob")).await.status(), 200);
+    assert_eq!(send(&by_claim, of_user("bob")).await.status(), 429);
+    // The documented name of the budget, and its end.
+    limiter.clear("fixed-window 1/hour", "claim bob").await.expect("it is cleared");
+    assert_eq!(send(&by_claim, of_user("bob")).await.status(), 200);
+    let by_path = layer("path", RequestKey::from_request(|request| Some(request.uri.path().to_owned())));
+    assert_eq!((status(&by_path).await, status(&by_path).await), (200, 429));
+}
