@@ -20,7 +20,7 @@ HEAD = '''# Made by scripts/stubs.py from the compiled module: `make stubs` writ
 
 """The compiled part of the package `tidegate`; import its names from there."""
 
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from os import PathLike
 from typing import Any, Final, NoReturn, final
 

@@ -410,8 +410,11 @@ export interface LimitSpec {
   precision?: number
 }
 
-/** Every warning about a policy file. */
-export declare function lint(path: string): Array<Warning> | ErrorValue
+/** Every warning about a policy file, given by its path, or about a notation. */
+export declare function lint(text: string): Array<Warning> | ErrorValue
+
+/** Every warning about policies, each with its name if it is known by another. */
+export declare function lintPolicies(names: Array<string | undefined | null>, policies: Array<Policy>): Array<Warning> | ErrorValue
 
 /** Stands for a wait that never ends. */
 export declare const NEVER: number

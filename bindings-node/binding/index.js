@@ -863,6 +863,7 @@ module.exports.LIMIT_LENGTH = nativeBinding.LIMIT_LENGTH
 module.exports.LimitField = nativeBinding.LimitField
 module.exports.LimitFlag = nativeBinding.LimitFlag
 module.exports.lint = nativeBinding.lint
+module.exports.lintPolicies = nativeBinding.lintPolicies
 module.exports.NEVER = nativeBinding.NEVER
 module.exports.policy = nativeBinding.policy
 module.exports.problem = nativeBinding.problem

@@ -25,12 +25,13 @@ export {
 export { Hold } from './hold.js';
 export { Limiter } from './limiter.js';
 export type { LimiterOptions, PolicyDescription } from './limiter-options.js';
-export { type LintWarning, lint } from './lint.js';
+export { type LintSource, lint } from './lint.js';
 export {
   type Algorithm,
   type Duration,
   Limit,
   type LimitOptions,
+  type LintWarning,
   type OnStoreError,
   Policy,
   type PolicyLike,

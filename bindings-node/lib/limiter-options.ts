@@ -26,8 +26,8 @@ export interface LimiterOptions {
   /** A clock for tests, whose time is used instead of the store's. */
   clock?: ManualClock;
   /**
-   * Takes one line when a store is lost, refuses, or is back; `console` is a logger. Default: warnings of the process. False
-   * turns it off.
+   * Takes one line when a store is lost, refuses, or is back, and one for each warning about a policy file that is loaded;
+   * `console` is a logger. Default: warnings of the process. False turns it off.
    */
   logger?: Logger | false;
   /** Called with each of these changes. */
@@ -91,7 +91,7 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
 }
 
 /** A policy that was given under a name. An error names it: there may be many. */
-function policyNamed(name: string, policy: string | Policy | PolicyDescription): Policy {
+export function policyNamed(name: string, policy: string | Policy | PolicyDescription): Policy {
   if (policy instanceof Policy) return policy;
   const is = `the policy ${shortened(name)}`;
   try {

@@ -1,19 +1,33 @@
-import { ConfigError, checkText, describe, PolicyError, type SourceLocation } from './errors.js';
+import { ConfigError, checkText, describe, PolicyError } from './errors.js';
+import { type PolicyDescription, policyNamed } from './limiter-options.js';
 import { native, unwrap } from './native.js';
+import { type LintWarning, nativePolicyOf, Policy } from './policy.js';
 
-/** A limit in a policy file that probably does not do what its author meant. */
-export interface LintWarning {
-  /** The policy's name. */
-  readonly policy: string;
-  /** Its position in the file. */
-  readonly place?: SourceLocation;
-  /** What is suspicious, and what to do about it. */
-  readonly message: string;
-}
+/** What can be linted: the path of a policy file, a notation, a Policy, or policies by name as a limiter takes them. */
+export type LintSource = string | Policy | Readonly<Record<string, string | Policy | PolicyDescription>>;
 
-/** Every warning about a policy file. Throws a PolicyError for a file that is not valid. */
-export function lint(path: string): readonly LintWarning[] {
-  if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${describe(path)}: give its path`);
-  checkText(path, 'the path of a policy file', PolicyError);
-  return unwrap(native.lint(path));
+/**
+ * Every warning about a policy file, a notation, a Policy, or policies by name. A text that ends like the name of a file is a
+ * path. Throws a PolicyError for what is not valid.
+ *
+ * ```ts
+ * lint('tidegate.yaml');
+ * lint('10/10s; 600/600s'); // 600/10 minutes never decides anything
+ * ```
+ */
+export function lint(source: LintSource): readonly LintWarning[] {
+  if (typeof source === 'string') {
+    checkText(source, 'the path of a policy file, or a notation,', PolicyError);
+    return unwrap(native.lint(source));
+  }
+  if (source instanceof Policy) return source.lint();
+  if (typeof source !== 'object' || source === null || Array.isArray(source)) {
+    throw new ConfigError(
+      `lint cannot take ${describe(source)}: give the path of a policy file, a notation, a Policy, or policies by name`,
+    );
+  }
+  const names = Object.keys(source);
+  for (const name of names) checkText(name, 'the name of a policy', PolicyError);
+  const policies = Object.entries(source).map(([name, policy]) => nativePolicyOf(policyNamed(name, policy)));
+  return unwrap(native.lintPolicies(names, policies));
 }

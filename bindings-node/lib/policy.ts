@@ -1,5 +1,6 @@
-import { checkText, describe, PolicyError } from './errors.js';
+import { checkText, describe, PolicyError, type SourceLocation } from './errors.js';
 import { checkOptions } from './given-options.js';
+
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -19,6 +20,16 @@ export type OnStoreError = 'raise' | 'open' | 'closed' | 'local';
 
 /** Milliseconds, or a text such as `'10m'` or `'1 day'`. */
 export type Duration = number | string;
+
+/** A limit in a policy or a policy file that probably does not do what its author meant. */
+export interface LintWarning {
+  /** The policy's name. */
+  readonly policy: string;
+  /** Its position in the file; missing for a policy that was given in code. */
+  readonly place?: SourceLocation;
+  /** What is suspicious, and what to do about it. */
+  readonly message: string;
+}
 
 /** The numbers of a limit besides algorithm and count. */
 export interface LimitOptions {
@@ -232,6 +243,11 @@ export class Policy {
   /** How many attempts are remembered. */
   get journal(): number {
     return this.#options.journal;
+  }
+
+  /** Warns of what probably does not do what its author meant. */
+  lint(): readonly LintWarning[] {
+    return unwrap(native.lintPolicies([undefined], [this.#policy]));
   }
 
   /** The notation of its limits. */

@@ -1,10 +1,10 @@
-//! Warnings about a valid policy file.
+//! Warnings about policies that are valid.
 
-use napi::bindgen_prelude::Either;
+use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
-use tidegate::PolicyFile;
 
 use crate::error_value::{ErrorValue, SourceLocation};
+use crate::policy::Policy;
 
 /// A limit that probably does not do what its author meant.
 #[napi(object)]
@@ -17,20 +17,37 @@ pub struct Warning {
     pub message: String,
 }
 
-/// Every warning about a policy file.
+impl From<tidegate::Warning> for Warning {
+    fn from(warning: tidegate::Warning) -> Self {
+        Self {
+            policy: warning.policy,
+            place: warning.location.as_ref().map(SourceLocation::from),
+            message: warning.message,
+        }
+    }
+}
+
+/// Every warning about a policy file, given by its path, or about a notation.
 #[napi(catch_unwind)]
-pub fn lint(path: String) -> Either<Vec<Warning>, ErrorValue> {
-    match PolicyFile::read(path) {
-        Ok(file) => Either::A(
-            tidegate::lint(&file)
-                .into_iter()
-                .map(|warning| Warning {
-                    policy: warning.policy,
-                    place: warning.location.as_ref().map(SourceLocation::from),
-                    message: warning.message,
-                })
-                .collect(),
-        ),
+pub fn lint(text: String) -> Either<Vec<Warning>, ErrorValue> {
+    match tidegate::host::lint_text(&text) {
+        Ok(warnings) => Either::A(warnings.into_iter().map(Warning::from).collect()),
+        Err(error) => Either::B(error.into()),
+    }
+}
+
+/// Every warning about policies, each with its name if it is known by another.
+#[napi(catch_unwind)]
+pub fn lint_policies(
+    names: Vec<Option<String>>,
+    policies: Vec<ClassInstance<'_, Policy>>,
+) -> Either<Vec<Warning>, ErrorValue> {
+    let named = names.into_iter().zip(&policies).map(|(name, policy)| {
+        let policy = policy.policy.clone();
+        name.map_or(Ok(policy.clone()), |name| policy.named(name))
+    });
+    match named.collect::<tidegate::Result<Vec<_>>>() {
+        Ok(policies) => Either::A(tidegate::lint_policies(&policies).into_iter().map(Warning::from).collect()),
         Err(error) => Either::B(error.into()),
     }
 }

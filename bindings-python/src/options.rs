@@ -8,9 +8,9 @@ use pyo3::types::{PyDict, PyString};
 use tidegate::{Builder, ErrorKind};
 
 use crate::clock::ManualClock;
-use crate::convert::{named_seconds, owned_text, shown, store_url, text};
-use crate::error::{config, policy, raise};
-use crate::policy::{choices, named, to_choice};
+use crate::convert::{named_seconds, owned_text, shown, store_url};
+use crate::error::{config, raise};
+use crate::policy::{choices, named_policies, to_choice};
 use crate::rollout::Rollout;
 
 /// The keyword options, as `tidegate/_options.py` declares them.
@@ -29,12 +29,8 @@ impl LimiterOptions<'_, '_> {
         let mut builder = tidegate::Limiter::builder();
         let policies = self.options.map(|options| options.get_item(POLICIES)).transpose()?.flatten();
         if let Some(policies) = policies.filter(|policies| !policies.is_none()) {
-            let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(&policies)));
-            for item in policies.call_method0("items").map_err(|_| wrong())?.try_iter()? {
-                let (name, given): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
-                let wrong = |_| policy(format!("a policy's name is text (str), not {}", shown(&name)));
-                let name = text(name.cast().map_err(wrong)?, ErrorKind::PolicyInvalid, "the policy's name")?.to_owned();
-                builder = builder.named(named(&name, &given)?).map_err(raise)?;
+            for policy in named_policies(&policies)? {
+                builder = builder.named(policy).map_err(raise)?;
             }
         }
         self.apply(builder, true)

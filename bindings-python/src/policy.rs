@@ -9,6 +9,7 @@ use tidegate::{ErrorKind, OnStoreError, Options, Period};
 use crate::convert::{owned_text, period, shown, text};
 use crate::error::{policy, raise, raise_about};
 use crate::limit::Limit;
+use crate::warning::{Warning, listed};
 
 /// A named, immutable list of limits that must all admit, with options.
 ///
@@ -85,7 +86,7 @@ fn to_journal(given: &Bound<'_, PyAny>) -> PyResult<u32> {
 }
 
 /// A policy as `policies={…}` takes it: a Policy, the limits of one, or a dict as in a policy file.
-pub(crate) fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
+fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     if let Ok(policy) = given.cast::<Policy>() {
         return policy.get().inner.clone().named(name).map_err(raise);
     }
@@ -94,6 +95,19 @@ pub(crate) fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::
     }
     let limits = to_limits(given)?;
     tidegate::Policy::new(limits, Options::default()).and_then(|policy| policy.named(name)).map_err(raise)
+}
+
+/// The policies of a map by name.
+pub(crate) fn named_policies(policies: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Policy>> {
+    let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(policies)));
+    let mut found = Vec::new();
+    for item in policies.call_method0("items").map_err(|_| wrong())?.try_iter()? {
+        let (name, given): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
+        let wrong = |_| policy(format!("a policy's name is text (str), not {}", shown(&name)));
+        let name = text(name.cast().map_err(wrong)?, ErrorKind::PolicyInvalid, "the policy's name")?.to_owned();
+        found.push(named(&name, &given)?);
+    }
+    Ok(found)
 }
 
 /// A policy as a dict: the core reads it as a policy file, so that both mean the same.
@@ -175,6 +189,12 @@ impl Policy {
     #[getter]
     fn journal(&self) -> u32 {
         self.inner.options().journal
+    }
+
+    /// Warns of what probably does not do what was intended.
+    #[pyo3(signature = () -> "list[Warning]")]
+    fn lint(&self) -> Vec<Warning> {
+        listed(self.inner.lint())
     }
 
     fn __hash__(&self) -> u64 {

@@ -1,13 +1,14 @@
 //! `lint` and its `Warning`.
 
-use std::path::PathBuf;
-
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use tidegate::ErrorKind;
 
-use crate::convert::path;
-use crate::error::raise;
+use crate::convert::{path, text};
+use crate::error::{raise, raise_about};
+use crate::policy::{Policy, named_policies};
 
-/// Something in a policy file that is valid but probably not intended.
+/// Something in a policy or a policy file that is valid but probably not intended.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq, Eq)]
 pub(crate) struct Warning {
@@ -28,7 +29,7 @@ impl Warning {
         &self.inner.message
     }
 
-    /// The file.
+    /// The file; None for a policy that was given in code.
     #[getter]
     fn file(&self) -> Option<&str> {
         self.inner.location.as_ref()?.file.as_deref()
@@ -56,12 +57,27 @@ impl Warning {
     }
 }
 
-/// Reads a policy file and warns of what probably does not do what was intended.
+/// Warns of what probably does not do what was intended.
 ///
-/// The list is empty when nothing was found. A file that is not valid raises PolicyError.
+/// It takes the path of a policy file, a notation such as "10/10s; 600/600s", a Policy, or policies by name as a limiter
+/// takes them. A text that ends like the name of a file is a path. The list is empty when nothing was found. What is not
+/// valid raises PolicyError.
 #[pyfunction]
-#[pyo3(signature = (path: "str | PathLike[str]") -> "list[Warning]")]
-pub(crate) fn lint(#[pyo3(from_py_with = self::path)] path: PathBuf) -> PyResult<Vec<Warning>> {
-    let file = tidegate::PolicyFile::read(path).map_err(raise)?;
-    Ok(tidegate::lint(&file).into_iter().map(|inner| Warning { inner }).collect())
+#[pyo3(signature = (source: "str | PathLike[str] | Policy | Mapping[str, Any]") -> "list[Warning]")]
+pub(crate) fn lint(source: &Bound<'_, PyAny>) -> PyResult<Vec<Warning>> {
+    let warnings = if let Ok(policy) = source.cast::<Policy>() {
+        policy.get().inner.lint()
+    } else if let Ok(given) = source.cast::<PyString>() {
+        let given = text(given, ErrorKind::PolicyInvalid, "the path or the notation")?;
+        tidegate::host::lint_text(given).map_err(|error| raise_about(error, Some(given)))?
+    } else if source.is_instance_of::<PyDict>() || source.hasattr("items")? {
+        tidegate::lint_policies(&named_policies(source)?)
+    } else {
+        tidegate::lint(&tidegate::PolicyFile::read(path(source)?).map_err(raise)?)
+    };
+    Ok(listed(warnings))
+}
+
+pub(crate) fn listed(warnings: Vec<tidegate::Warning>) -> Vec<Warning> {
+    warnings.into_iter().map(|inner| Warning { inner }).collect()
 }

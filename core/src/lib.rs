@@ -30,6 +30,8 @@ pub use fork::after_fork_in_child;
 pub use limiter::{
     AsPolicy, AsyncLimiter, Builder, CheckOptions, Hold, HoldAnswer, Limiter, MAX_KEY, MAX_META, PolicyRef,
 };
-pub use policy::{Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint};
+pub use policy::{
+    Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint, lint_policies,
+};
 pub use resilience::{Counters, StoreChange, StoreState};
 pub use store::request::{Attempt, Source};

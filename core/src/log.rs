@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::policy::Warning;
+
 /// Called with each warning, on the thread that noticed what it says, with no lock held.
 pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -46,6 +48,13 @@ impl Log {
         let bit = 1 << kind as u32;
         if self.logged.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             self.warn(&sentence());
+        }
+    }
+
+    /// Logs what lint says of a policy file that is loaded.
+    pub(crate) fn file_warnings(&self, warnings: &[Warning]) {
+        for warning in warnings {
+            self.warn(&format!("policy file {warning}"));
         }
     }
 

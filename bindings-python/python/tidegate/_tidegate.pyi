@@ -2,7 +2,7 @@
 
 """The compiled part of the package `tidegate`; import its names from there."""
 
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from os import PathLike
 from typing import Any, Final, NoReturn, final
 
@@ -781,6 +781,10 @@ class Policy:
         """
         The limits, in the order they were written.
         """
+    def lint(self, /) -> list[Warning]:
+        """
+        Warns of what probably does not do what was intended.
+        """
     @property
     def name(self, /) -> str:
         """
@@ -832,7 +836,7 @@ class Rollout:
 @final
 class Warning:
     """
-    Something in a policy file that is valid but probably not intended.
+    Something in a policy or a policy file that is valid but probably not intended.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -849,7 +853,7 @@ class Warning:
     @property
     def file(self, /) -> str | None:
         """
-        The file.
+        The file; None for a policy that was given in code.
         """
     @property
     def line(self, /) -> int | None:
@@ -882,11 +886,13 @@ def hashed(secret: str) -> str:
     A digest to use as a key instead of a secret.
     """
 
-def lint(path: str | PathLike[str]) -> list[Warning]:
+def lint(source: str | PathLike[str] | Policy | Mapping[str, Any]) -> list[Warning]:
     """
-    Reads a policy file and warns of what probably does not do what was intended.
+    Warns of what probably does not do what was intended.
 
-    The list is empty when nothing was found. A file that is not valid raises PolicyError.
+    It takes the path of a policy file, a notation such as "10/10s; 600/600s", a Policy, or policies by name as a limiter
+    takes them. A text that ends like the name of a file is a path. The list is empty when nothing was found. What is not
+    valid raises PolicyError.
     """
 
 def problem(decision: Decision) -> str:

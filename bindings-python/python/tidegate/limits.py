@@ -5,17 +5,24 @@
     Limiter(get_remote_address, app=app, storage_uri="tidegate+redis://127.0.0.1:6379/0")
 
 A scheme is `tidegate+` and a scheme of Tidegate, and for `limits.aio` it begins with `async+tidegate+`. The storage
-options are those of a limiter: prefix, timeout, on_store_error, deny_cache. Fixed windows are `fixed-window`, moving
-windows `sliding-log`, and sliding window counters `sliding-counter`.
+options are those of a limiter: prefix (or key_prefix), timeout, on_store_error, deny_cache. Fixed windows are
+`fixed-window`, moving windows `sliding-log`, and sliding window counters `sliding-counter`.
 
-Two things differ from the storages of `limits`: only the store's clock decides, and `reset` clears the keys that this
-storage object remembers to have used, since Tidegate has no call that clears all keys: the newest 100,000 that have at
-most 200 characters.
+A store that cannot be reached raises, as with the storages of `limits`, so that the `in_memory_fallback` and the
+`swallow_errors` of Flask-Limiter and slowapi work; `on_store_error="local"` leaves the fallback to Tidegate. With
+`wrap_exceptions` the error is the StorageError of `limits`.
+
+What differs from the storages of `limits`: only the store's clock decides; sliding window counters are aligned to the
+clock, as those of its memory storage are, and reset when their estimate is 0; a cost that is no whole number is rounded
+up; a storage of `memory://` that is pickled comes back empty; and `reset` clears the keys that this storage object
+remembers to have used: the newest 100,000 that have at most 200 characters.
 """
 
 from __future__ import annotations
 
 import functools
+import math
+import time
 from collections import OrderedDict
 from typing import Any, ClassVar
 
@@ -23,7 +30,7 @@ from limits import aio, storage
 from limits.limits import GRANULARITIES
 
 from ._tidegate import AsyncLimiter, Decision, Limit, Limiter, Policy
-from .errors import TidegateError
+from .errors import ConfigError, TidegateError
 from .web.steps import Steps, run_steps, run_steps_async
 
 __all__ = ["AsyncTidegateStorage", "TidegateStorage"]
@@ -32,13 +39,14 @@ SCHEMES = [
     f"tidegate+{scheme}"
     for scheme in (
         "memory",
-        "redis",
-        "rediss",
+        "unix",
+        *(
+            server + topology
+            for server in ("redis", "rediss", "valkey", "valkeys")
+            for topology in ("", "+sentinel", "+cluster")
+        ),
         "redis+unix",
-        "redis+sentinel",
-        "redis+cluster",
-        "valkey",
-        "valkeys",
+        "valkey+unix",
     )
 ]
 # A storage of `limits` counts without a limit: a count is what is missing from the largest limit there is.
@@ -47,6 +55,8 @@ MAX_COUNT = 10**12
 # the key.
 MAX_EXPIRIES = 100_000
 MAX_REMEMBERED_KEY = 200
+# How often both counters of a sliding window are asked for, when its window ends meanwhile.
+MAX_ATTEMPTS = 3
 
 
 @functools.lru_cache(maxsize=1024)
@@ -55,11 +65,47 @@ def _policy(algorithm: str, count: int, expiry: int) -> Policy:
     return Policy(Limit(algorithm, count, period=float(expiry)), name=f"limits.{algorithm}")
 
 
+def _micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _whole(amount: float) -> int:
+    """An amount in whole units. What is no number is left to the limiter, which refuses it."""
+    if isinstance(amount, float) and math.isfinite(amount):
+        return math.ceil(amount)
+    return amount  # type: ignore[return-value]
+
+
 class _StorageSteps:
     """The calls of both storages, as steps."""
 
-    def __init__(self) -> None:
+    limiter: Any
+
+    def __init__(self, uri: str, wrap_exceptions: bool, options: dict[str, Any]) -> None:
         self._expiries: OrderedDict[str, int] = OrderedDict()
+        self._made_from = (uri, wrap_exceptions, dict(options))
+        if "key_prefix" in options:
+            if "prefix" in options:
+                raise ConfigError("prefix and key_prefix mean the same: give one of them", "config_invalid")
+            options["prefix"] = options.pop("key_prefix")
+        options.setdefault("on_store_error", "raise")
+        self.key_prefix: str = options.get("prefix", "tg")
+
+    @property
+    def storage(self) -> Any:
+        """The limiter, as `storage` is the client in the storages of `limits`."""
+        return self.limiter
+
+    def __copy__(self) -> Any:
+        # A copy counts with the original, as a copied client does.
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        uri, wrap_exceptions, options = self._made_from
+        made = functools.partial(type(self), uri, wrap_exceptions=wrap_exceptions, **options)
+        return made, (), {"_expiries": self._expiries}
 
     def _remember(self, key: str, expiry: int) -> None:
         if len(key) > MAX_REMEMBERED_KEY:
@@ -79,8 +125,11 @@ class _StorageSteps:
             return None
         return granularity.GRANULARITY.seconds * int(multiples)
 
-    def _incr(self, key: str, expiry: int, amount: int) -> Steps[int]:
+    def _incr(self, key: str, expiry: int, amount: float) -> Steps[int]:
         self._remember(key, expiry)
+        amount = _whole(amount)
+        if amount == 0:
+            return (yield from self._get(key))
         decision: Decision = yield "charge", (_policy("fixed-window", MAX_COUNT, expiry), key, amount)
         return MAX_COUNT - decision.remaining
 
@@ -97,7 +146,7 @@ class _StorageSteps:
 
     def _get_expiry(self, key: str) -> Steps[float]:
         decision = yield from self._fixed(key)
-        return 0.0 if decision is None else decision.reset_at
+        return time.time() if decision is None else decision.reset_at
 
     def _clear(self, key: str) -> Steps[None]:
         expiry = self._expiry(key)
@@ -120,10 +169,14 @@ class _StorageSteps:
             return False
         return True
 
-    def _acquire(self, algorithm: str, key: str, limit: int, expiry: int, amount: int) -> Steps[bool]:
+    def _acquire(self, algorithm: str, key: str, limit: int, expiry: int, amount: float) -> Steps[bool]:
+        amount = _whole(amount)
         if amount > limit:
             return False
         self._remember(key, expiry)
+        if amount == 0:
+            used: Decision = yield "peek", (_policy(algorithm, MAX_COUNT, expiry), key)
+            return MAX_COUNT - used.remaining <= limit
         decision: Decision = yield "check", (_policy(algorithm, limit, expiry), key, amount)
         return decision.allowed
 
@@ -139,9 +192,47 @@ class _StorageSteps:
         return now + (more.retry_after or 0.0) - expiry, used
 
     def _sliding(self, key: str, expiry: int) -> Steps[tuple[int, float, int, float]]:
-        # The whole estimate is reported as the count of the current window.
-        decision: Decision = yield "peek", (_policy("sliding-counter", MAX_COUNT, expiry), key)
-        return 0, 0.0, MAX_COUNT - decision.remaining, decision.reset_after
+        """Both counters and their times to live, from the moments at which the estimate falls."""
+        period, policy = expiry * 1_000_000, _policy("sliding-counter", MAX_COUNT, expiry)
+        for _ in range(MAX_ATTEMPTS):
+            seen: Decision = yield "peek", (policy, key)
+            now = _micros(seen.reset_at) - _micros(seen.reset_after)
+            window, used = now - now % period, MAX_COUNT - seen.remaining
+            next_window = window + period
+            left = (next_window - now) / 1_000_000
+            # What falls to 0 only in the next window was counted in this one.
+            falls = next_window + period - _micros(seen.reset_at)
+            least, most = 0, 0
+            if _micros(seen.reset_at) > next_window:
+                # `falls` is (period - 1) // current.
+                least, most = min((period - 1) // (falls + 1) + 1, used), min((period - 1) // max(falls, 1), used)
+            if least < most:
+                at = yield from self._falls_to(key, expiry, least - 1)
+                if at is None or at - at % period != next_window:
+                    continue
+                most = min(round(least * period / max(next_window + period - at, 1)), used)
+            current = most
+            previous = rest = used - current
+            if rest > 0:
+                at = yield from self._falls_to(key, expiry, used - 1)
+                if at is None or not window < at <= next_window:
+                    continue
+                previous = max(round(rest * period / max(next_window - at, 1)), rest)
+            # A product of floats may be a little below the whole number that it stands for.
+            ttl = left
+            while previous and math.floor(previous * ttl / expiry + current) < used:
+                ttl = math.nextafter(ttl, math.inf) if hasattr(math, "nextafter") else ttl + 1e-9
+            return previous, ttl if previous else 0.0, current, left + expiry
+        # Others charge the key between the questions: the estimate stands for both.
+        return 0, 0.0, used, left + expiry
+
+    def _falls_to(self, key: str, expiry: int, units: int) -> Steps[int | None]:
+        """When the estimate falls to so many units; None when it has."""
+        decision: Decision = yield "peek", (_policy("sliding-counter", MAX_COUNT, expiry), key, MAX_COUNT - units)
+        if decision.allowed or decision.retry_after is None:
+            return None
+        now = _micros(decision.reset_at) - _micros(decision.reset_after)
+        return now + _micros(decision.retry_after)
 
     def _clear_sliding(self, key: str, expiry: int) -> Steps[None]:
         yield "clear", (_policy("sliding-counter", MAX_COUNT, expiry), key)
@@ -153,7 +244,7 @@ class TidegateStorage(_StorageSteps, storage.Storage, storage.MovingWindowSuppor
     STORAGE_SCHEME: ClassVar[list[str] | None] = SCHEMES  # type: ignore[misc]
 
     def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
-        _StorageSteps.__init__(self)
+        _StorageSteps.__init__(self, uri, wrap_exceptions, options)
         storage.Storage.__init__(self, uri, wrap_exceptions)
         self.limiter = Limiter(uri.removeprefix("tidegate+"), **options)
 
@@ -205,7 +296,7 @@ class AsyncTidegateStorage(
     STORAGE_SCHEME: ClassVar[list[str] | None] = [f"async+{scheme}" for scheme in SCHEMES]  # type: ignore[misc]
 
     def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
-        _StorageSteps.__init__(self)
+        _StorageSteps.__init__(self, uri, wrap_exceptions, options)
         # Some callers remove the first part of the URI.
         aio.storage.Storage.__init__(self, uri, wrap_exceptions)
         self.limiter = AsyncLimiter(uri.removeprefix("async+").removeprefix("tidegate+"), **options)

@@ -20,8 +20,17 @@ pub use parts::Parts;
 pub use reply_poller::ReplyPoller;
 pub use tasks::{Started, Task, post_begun, post_task};
 
+use crate::error::Result;
 use crate::plan_cache::plan_of;
-use crate::policy::Policy;
+use crate::policy::{Policy, Warning};
+
+/// Every warning about what a text names: a policy file, by its path, or a notation.
+///
+/// # Errors
+/// `policy_invalid`, as for the file or the notation.
+pub fn lint_text(text: &str) -> Result<Vec<Warning>> {
+    crate::policy::lint_text(text)
+}
 
 /// The memory that a policy takes, for lists of policies that are bounded in bytes.
 #[must_use]

@@ -130,6 +130,7 @@ impl Builder {
         }
         let readers = Arc::new(PerProcess::new());
         let log = Log::new(self.warning_listener.clone());
+        log.file_warnings(&self.file_warnings);
         let forgotten_denials = ForgottenDenials::shared(&log);
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());

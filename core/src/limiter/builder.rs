@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::log::WarningListener;
-use crate::policy::{OnStoreError, Policy, PolicyFile};
+use crate::policy::{OnStoreError, Policy, PolicyFile, Warning, lint};
 use crate::resilience::{Listener, StoreChange};
 use crate::store::MAX_ENTRIES;
 
@@ -19,6 +19,8 @@ pub struct Builder {
     pub(super) rollout: Option<(String, f64)>,
     pub(super) policies: Vec<Policy>,
     pub(super) file: Option<PathBuf>,
+    /// What lint says of the file; logged when the limiter is made.
+    pub(super) file_warnings: Vec<Warning>,
     pub(super) prefix: String,
     pub(super) timeout: Duration,
     pub(super) on_store_error: OnStoreError,
@@ -53,6 +55,7 @@ impl Default for Builder {
             rollout: None,
             policies: Vec::new(),
             file: None,
+            file_warnings: Vec::new(),
             prefix: "tg".to_owned(),
             timeout: Duration::from_millis(250),
             on_store_error: OnStoreError::default(),
@@ -75,10 +78,16 @@ impl Builder {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = PolicyFile::read(path)?;
-        let mut builder = Self { policies: file.policies().to_vec(), file: Some(path.to_owned()), ..Self::default() };
+        let mut builder = Self {
+            policies: file.policies().to_vec(),
+            file: Some(path.to_owned()),
+            file_warnings: lint(&file),
+            ..Self::default()
+        };
         if let Some(stores) = file.store() {
             builder.stores = stores.to_vec();
         }
+        builder.rollout = file.rollout().map(|(new, percent)| (new.to_owned(), percent));
         Ok(builder)
     }
 
@@ -172,7 +181,7 @@ impl Builder {
     }
 
     /// Called with each warning that is no change of a store's state, on the thread that noticed what it says: a hold that
-    /// is lost, a server that may evict keys, a memory that had to forget a denial. It should not block.
+    /// is lost, a server that may evict keys, a memory that had to forget a denial, what [`lint`] says of a file that is loaded. It should not block.
     #[must_use]
     pub fn on_warning(mut self, listener: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         self.warning_listener = Some(listener);

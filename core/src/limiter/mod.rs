@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::log::Log;
 use crate::plan::Plan;
-use crate::policy::PolicyFile;
+use crate::policy::{PolicyFile, lint};
 use crate::resilience::{Counters, Layers};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -163,6 +163,7 @@ impl LimiterCore {
             .ok_or_else(|| Error::config("this limiter was not made from a file: there is nothing to reload"))?;
         let file = PolicyFile::read(path)?;
         self.policies.replace(file.policies());
+        self.log.file_warnings(&lint(&file));
         Ok(())
     }
 }

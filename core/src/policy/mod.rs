@@ -12,7 +12,8 @@ mod suggestion;
 
 pub use file::{Format, PolicyFile};
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
-pub use lint::{Warning, lint};
+pub(crate) use lint::lint_text;
+pub use lint::{Warning, lint, lint_policies};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
 pub use period::{Period, Unit};
 
@@ -111,6 +112,12 @@ impl Policy {
     #[must_use]
     pub fn limits(&self) -> &[Limit] {
         &self.limits
+    }
+
+    /// Warns of what probably does not do what its author meant.
+    #[must_use]
+    pub fn lint(&self) -> Vec<Warning> {
+        lint_policies([self])
     }
 
     /// The options.

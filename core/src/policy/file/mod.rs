@@ -4,9 +4,11 @@ mod environment;
 mod json;
 mod limit;
 mod line_index;
+mod older_shape;
 mod option_value;
 mod scalar;
 mod schema;
+mod stores;
 mod toml;
 mod tree;
 mod yaml;
@@ -18,7 +20,9 @@ use std::path::Path;
 
 use self::environment::EnvironmentLookup;
 use self::line_index::LineIndex;
+use self::stores::FileStore;
 use super::Policy;
+use super::period::SECOND;
 use crate::error::{Error, Result, SourceLocation};
 
 /// The largest policy file, in bytes: a guard against reading another file by mistake.
@@ -62,12 +66,13 @@ impl Format {
 }
 
 /// A policy file that was read as a whole: every policy in it is valid.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct PolicyFile {
-    store: Option<Vec<String>>,
+    store: Option<FileStore>,
     policies: Vec<Policy>,
     /// Where each policy begins, in the order of `policies`.
     locations: Vec<PolicyLocations>,
+    format: Format,
 }
 
 /// Does not show the stores: their URLs may have passwords.
@@ -82,6 +87,8 @@ impl fmt::Debug for PolicyFile {
 struct PolicyLocations {
     policy: SourceLocation,
     limits: Vec<SourceLocation>,
+    /// Whether it has the shape of older files.
+    older: bool,
 }
 
 impl PolicyFile {
@@ -145,14 +152,21 @@ impl PolicyFile {
             environment::expand(&mut tree, environment)?;
             schema::policy_file(&tree, format)
         })
-        .map(|parsed| parsed.into_policy_file(file_name))
+        .map(|parsed| parsed.into_policy_file(format, file_name))
         .map_err(|error| error.into_error(file_name))
     }
 
-    /// The store's URL, or the URLs of its shards, when the file names a store.
+    /// The store's URL, or the URLs of its shards, when the file names a store; of a rollout the old URL.
     #[must_use]
     pub fn store(&self) -> Option<&[String]> {
-        self.store.as_deref()
+        self.store.as_ref().map(|store| &*store.urls)
+    }
+
+    /// The new URL of a rollout and the percentage of the keys that use it, when the file describes one.
+    #[must_use]
+    pub fn rollout(&self) -> Option<(&str, f64)> {
+        let (new, percent) = self.store.as_ref()?.rollout.as_ref()?;
+        Some((new, *percent))
     }
 
     /// The policies, named, in the order of the file.
@@ -175,6 +189,29 @@ impl PolicyFile {
 
     pub(super) fn policy_location(&self, policy: usize) -> Option<&SourceLocation> {
         self.locations.get(policy).map(|locations| &locations.policy)
+    }
+
+    /// How the policy of an entry that has the shape of older files is written today.
+    pub(super) fn new_form(&self, policy: usize) -> Option<String> {
+        let policy = self.locations.get(policy).filter(|location| location.older).map(|_| &self.policies[policy])?;
+        let (name, notation) = (policy.name(), policy.to_string());
+        let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+        let is = if self.format == Format::Toml { " =" } else { ":" };
+        // What JSON quotes, YAML and TOML read as well.
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        if Policy::parse(&notation).is_ok_and(|read| read.limits() == policy.limits()) {
+            return Some(match self.format {
+                Format::Yaml if is_plain => format!("{name}: {notation}"),
+                _ => format!("{}{is} {}", quoted(name), quoted(&notation)),
+            });
+        }
+        // The notation has no unit for such a period.
+        let limits = policy.limits().iter().map(|limit| {
+            let seconds = limit.period().micros() as f64 / SECOND as f64;
+            format!("{{{}{is} {}, {}{is} {seconds}}}", quoted("limit"), limit.count(), quoted("period"))
+        });
+        Some(format!("{}{is} [{}]", quoted(name), limits.collect::<Vec<_>>().join(", ")))
     }
 
     pub(super) fn limit_location(&self, policy: usize, limit: usize) -> Option<&SourceLocation> {

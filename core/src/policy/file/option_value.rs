@@ -46,6 +46,17 @@ pub(super) fn whole_number(key: &Key, node: &Node, most: u64) -> Result<u64, Fil
     }
 }
 
+/// A number from `least` to `most`.
+pub(super) fn number(key: &Key, node: &Node, least: f64, most: f64) -> Result<f64, FileError> {
+    let number = match scalar(node) {
+        Value::Integer(number) => number as f64,
+        Value::Float(number) => number,
+        _ => f64::NAN,
+    };
+    let fits = (least..=most).contains(&number);
+    fits.then_some(number).ok_or_else(|| wrong_value(key, node, &format!("a number from {least} to {most}")))
+}
+
 /// A number of seconds, or a text such as `10m`.
 pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
     let wanted = "a number of seconds from 0.001 to 10 years, or a length of time, as in `10m` or `1 day`";

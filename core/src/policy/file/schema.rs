@@ -1,33 +1,59 @@
 //! What the entries of a policy file mean, in every format.
 
+use std::collections::HashMap;
+
 use super::super::options::{MAX_JOURNAL, OnStoreError, Options};
 use super::super::suggestion::did_you_mean;
 use super::super::{MAX_LIMITS, Policy};
 use super::limit::{self, LocatedLimit};
+use super::older_shape;
 use super::option_value::{boolean, choice, duration, unknown_name, whole_number};
-use super::tree::{FileError, Key, Node, Position, Value};
+use super::stores::{self, FileStore};
+use super::tree::{FileError, Key, Node, Position, Value, duplicate};
 use super::{Format, PolicyFile, PolicyLocations};
 
-const FILE_NAMES: [&str; 2] = ["policies", "store"];
-const POLICY_NAMES: [&str; 6] = ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal"];
+const FILE_NAMES: [&str; 3] = ["policies", "limits", "store"];
+pub(super) const POLICY_NAMES: [&str; 6] =
+    ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal"];
 
 /// What a file says, with positions that do not name the file yet.
 pub(super) struct ParsedFile {
-    store: Option<Vec<String>>,
-    policies: Vec<(Policy, Position, Vec<Position>)>,
+    store: Option<FileStore>,
+    policies: Vec<FilePolicy>,
+}
+
+/// A policy with the positions of its name and its limits.
+pub(super) struct FilePolicy {
+    policy: Policy,
+    position: Position,
+    limits: Vec<Position>,
+    /// Whether it has the shape of older files.
+    older: bool,
+}
+
+impl FilePolicy {
+    pub(super) fn new(key: Key, limits: Vec<LocatedLimit>, options: Options, older: bool) -> Result<Self, FileError> {
+        let position = key.position;
+        let (limits, positions) = limits.into_iter().map(|placed| (placed.limit, placed.position)).unzip();
+        let policy = Policy::new(limits, options)
+            .and_then(|policy| policy.named(key.name))
+            .map_err(|error| FileError::new(position, error.message()))?;
+        Ok(Self { policy, position, limits: positions, older })
+    }
 }
 
 impl ParsedFile {
-    pub(super) fn into_policy_file(self, file: Option<&str>) -> PolicyFile {
+    pub(super) fn into_policy_file(self, format: Format, file: Option<&str>) -> PolicyFile {
         let (policies, locations) = self
             .policies
             .into_iter()
-            .map(|(policy, position, limits)| {
-                let limits = limits.into_iter().map(|position| position.in_file(file)).collect();
-                (policy, PolicyLocations { policy: position.in_file(file), limits })
+            .map(|found| {
+                let limits = found.limits.into_iter().map(|position| position.in_file(file)).collect();
+                let policy = found.position.in_file(file);
+                (found.policy, PolicyLocations { policy, limits, older: found.older })
             })
             .unzip();
-        PolicyFile { store: self.store, policies, locations }
+        PolicyFile { store: self.store, policies, locations, format }
     }
 }
 
@@ -46,34 +72,37 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<ParsedFile, Fil
         }
     };
     let mut store = None;
-    let mut policies = None;
+    let mut policies: Option<Vec<FilePolicy>> = None;
     for (key, node) in entries {
-        match key.name.as_str() {
-            "store" => store = Some(stores(node)?),
-            "policies" => policies = Some(policy_map(node, format)?),
+        let found = match key.name.as_str() {
+            "store" => {
+                store = Some(stores::read(node)?);
+                continue;
+            }
+            "policies" => policy_map(node, format)?,
+            "limits" => older_shape::policies(node)?,
             _ => return Err(unknown_name(key, &FILE_NAMES, "a policy file has", "")),
-        }
+        };
+        policies.get_or_insert_default().extend(found);
     }
     let policies = policies.ok_or_else(|| FileError::new(root.position, "the file has no `policies`"))?;
+    refuse_duplicates(&policies)?;
     Ok(ParsedFile { store, policies })
 }
 
-/// Its errors do not show the value: a URL may hold a password.
-fn stores(node: &Node) -> Result<Vec<String>, FileError> {
-    let url = |node: &Node| match &node.value {
-        Value::Text(text) if !text.text.trim().is_empty() => Ok(text.text.trim().to_owned()),
-        _ => Err(FileError::new(
-            node.position,
-            "`store` must be a URL, as in memory:// or redis://host:6379/0, or a list of URLs",
-        )),
-    };
-    match &node.value {
-        Value::List(nodes) if !nodes.is_empty() => nodes.iter().map(url).collect(),
-        _ => url(node).map(|url| vec![url]),
+/// A map has no name twice, but the two shapes together, and a list, may.
+fn refuse_duplicates(policies: &[FilePolicy]) -> Result<(), FileError> {
+    let mut seen = HashMap::new();
+    for found in policies {
+        if let Some(first) = seen.insert(found.policy.name(), found.position) {
+            let key = Key { name: found.policy.name().to_owned(), position: found.position };
+            return Err(duplicate(&key, first));
+        }
     }
+    Ok(())
 }
 
-fn policy_map(node: &Node, format: Format) -> Result<Vec<(Policy, Position, Vec<Position>)>, FileError> {
+fn policy_map(node: &Node, format: Format) -> Result<Vec<FilePolicy>, FileError> {
     let Value::Map(entries) = &node.value else {
         return Err(FileError::new(
             node.position,
@@ -83,7 +112,7 @@ fn policy_map(node: &Node, format: Format) -> Result<Vec<(Policy, Position, Vec<
     entries.iter().map(|(key, node)| policy(key, node, format)).collect()
 }
 
-fn policy(key: &Key, node: &Node, format: Format) -> Result<(Policy, Position, Vec<Position>), FileError> {
+fn policy(key: &Key, node: &Node, format: Format) -> Result<FilePolicy, FileError> {
     let (limits, options) = match &node.value {
         Value::Text(_) | Value::List(_) => (limits(node)?, Options::default()),
         Value::Map(entries) => policy_options(key, entries, format)?,
@@ -98,11 +127,7 @@ fn policy(key: &Key, node: &Node, format: Format) -> Result<(Policy, Position, V
             ));
         }
     };
-    let (limits, positions) = limits.into_iter().map(|placed| (placed.limit, placed.position)).unzip();
-    let policy = Policy::new(limits, options)
-        .and_then(|policy| policy.named(key.name.as_str()))
-        .map_err(|error| FileError::new(key.position, error.message()))?;
-    Ok((policy, key.position, positions))
+    FilePolicy::new(key.clone(), limits, options, false)
 }
 
 fn policy_options(
@@ -152,16 +177,27 @@ fn hint(name: &str, format: Format) -> &'static str {
 
 /// The limits of a notation, of one map, or of a list of both.
 fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
-    let Value::List(nodes) = &node.value else { return limit::limits(node) };
+    match &node.value {
+        Value::List(nodes) => limit_list(nodes, node.position, limit::limits),
+        _ => limit::limits(node),
+    }
+}
+
+/// All limits of a list, each of whose entries has some.
+pub(super) fn limit_list(
+    nodes: &[Node],
+    position: Position,
+    limits_in: impl Fn(&Node) -> Result<Vec<LocatedLimit>, FileError>,
+) -> Result<Vec<LocatedLimit>, FileError> {
     if nodes.is_empty() {
         return Err(FileError::new(
-            node.position,
+            position,
             format!("a policy must have from 1 to {MAX_LIMITS} limits, and the list is empty"),
         ));
     }
     let mut limits = Vec::new();
     for node in nodes {
-        limits.extend(limit::limits(node)?);
+        limits.extend(limits_in(node)?);
         if limits.len() > MAX_LIMITS {
             return Err(FileError::new(
                 node.position,

@@ -3,20 +3,22 @@
 mod redundant;
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use super::limit::{Algorithm, DEFAULT_PRECISION, Limit};
 use super::options::OnStoreError;
 use super::period::{DAY, Unit};
 use super::{Policy, PolicyFile};
-use crate::error::SourceLocation;
+use crate::error::{Result, SourceLocation};
 
-/// Something in a policy file that probably does not do what it seems to.
+/// Something in a policy or a policy file that probably does not do what it seems to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// The policy's name.
     pub policy: String,
-    /// Where in the file it is.
+    /// Where in the file it is; none for a policy that was given in code.
     pub location: Option<SourceLocation>,
     /// What is odd, and what to do about it.
     pub message: String,
@@ -34,14 +36,42 @@ impl fmt::Display for Warning {
 /// Every warning about a file, in the order of its policies.
 #[must_use]
 pub fn lint(file: &PolicyFile) -> Vec<Warning> {
+    warnings(file.policies(), Some(file))
+}
+
+/// Every warning about policies that were given in code, in their order.
+#[must_use]
+pub fn lint_policies<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<Warning> {
+    warnings(policies, None)
+}
+
+/// What the policies of a file, a notation or code have in common.
+///
+/// # Errors
+/// As [`PolicyFile::read`] for the name of a file, and as [`Policy::parse`] for a notation.
+pub(crate) fn lint_text(text: &str) -> Result<Vec<Warning>> {
+    let path = Path::new(text);
+    // The extension of a file has no digits; the unit of a notation follows some.
+    let named = path.extension().and_then(OsStr::to_str).is_some_and(|end| end.chars().all(char::is_alphabetic));
+    if named || !text.contains(|c: char| c.is_ascii_digit()) {
+        return PolicyFile::read(path).map(|file| lint(&file));
+    }
+    Policy::parse(text).map(|policy| policy.lint())
+}
+
+fn warnings<'a>(policies: impl IntoIterator<Item = &'a Policy>, file: Option<&PolicyFile>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut folded: HashMap<String, &str> = HashMap::new();
-    for (index, policy) in file.policies().iter().enumerate() {
+    for (index, policy) in policies.into_iter().enumerate() {
         let mut warn = |limit: Option<usize>, message: String| {
-            let location =
-                limit.and_then(|limit| file.limit_location(index, limit)).or_else(|| file.policy_location(index));
+            let location = file.and_then(|file| {
+                limit.and_then(|limit| file.limit_location(index, limit)).or_else(|| file.policy_location(index))
+            });
             warnings.push(Warning { policy: policy.name().to_owned(), location: location.cloned(), message });
         };
+        if let Some(new_form) = file.and_then(|file| file.new_form(index)) {
+            warn(None, format!("the shape of older files: write it under `policies`, as `{new_form}`"));
+        }
         names(policy, &mut folded, |message| warn(None, message));
         options(policy, |message| warn(None, message));
         for (at, limit) in policy.limits().iter().enumerate() {
@@ -63,7 +93,8 @@ fn names<'a>(policy: &'a Policy, folded: &mut HashMap<String, &'a str>, mut warn
     } else {
         folded.insert(key, name);
     }
-    if Policy::parse(name).is_ok_and(|notation| notation.limits() != policy.limits()) {
+    // A policy without a name has its notation as name, which leaves some numbers out.
+    if name != policy.to_string() && Policy::parse(name).is_ok_and(|notation| notation.limits() != policy.limits()) {
         warn("the name reads as a notation but the policy has other limits: rename it".to_owned());
     }
 }

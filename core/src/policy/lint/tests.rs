@@ -103,3 +103,42 @@ fn bounds_do_not_overflow() {
         "{{a: 'gcra {count}/10 years burst {count}; {count}/1ms; calendar-window {count}/10 years; fixed-window 1/1ms'}}"
     ));
 }
+
+#[test]
+fn policies_of_code_have_the_warnings_of_a_file() {
+    let policy = Policy::parse("10/10s; 600/600s").unwrap();
+    let found = policy.lint();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].location, None);
+    assert_eq!(
+        format!("t:1:12: {}", found[0]).replace("10/10s; 600/10 minutes: ", "a: "),
+        warnings("{a: 10/10s; 600/600s}")[0].replace("t:1:15: ", "t:1:12: ")
+    );
+    let named = |name: &str| Policy::parse("5/s").unwrap().named(name).unwrap();
+    assert_eq!(lint_policies(&[named("a-b"), named("AB")]).len(), 1);
+    assert_eq!(lint_policies(&[named("a"), named("b")]), []);
+    assert_eq!(named("5/minute").lint().len(), 1);
+    // The name that a policy without one has leaves the precision out.
+    let limit = policy.limits()[0].clone().with_precision(10).unwrap();
+    assert_eq!(Policy::new(vec![limit], crate::Options::default()).unwrap().lint(), []);
+}
+
+#[test]
+fn a_text_is_a_notation_or_the_name_of_a_file() {
+    assert_eq!(lint_text("10/10s; 600/600s").unwrap().len(), 1);
+    assert_eq!(lint_text("20/minute; 5/3s").unwrap(), []);
+    for (text, words) in [
+        ("missing.yaml", "missing.yaml: the policy file cannot be read"),
+        ("conf.d/5/missing.toml", "cannot be read"),
+        ("v1.2/policies.txt", "ends in .yaml"),
+        ("policies", "ends in .yaml"),
+        ("5/1.5s", "5/1.5s"),
+        ("20/minuet", "did you mean `minute`?"),
+        ("redis://:hunter2@h", "URL"),
+        ("redis://:hunter2@h.example", "URL"),
+    ] {
+        let error = lint_text(text).unwrap_err();
+        assert!(error.message().contains(words) && error.code() == "policy_invalid", "{text}: {error}");
+        assert!(!error.message().contains("hunter2"), "{error}");
+    }
+}

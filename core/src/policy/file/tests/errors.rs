@@ -4,7 +4,7 @@ use super::*;
 use crate::error::ErrorKind;
 
 /// The message of the error without its location, which is checked.
-fn fails(text: &str, format: Format, line: usize, column: usize) -> String {
+pub(super) fn fails(text: &str, format: Format, line: usize, column: usize) -> String {
     let error = read(text, format).expect_err(text);
     assert_eq!(error.kind(), ErrorKind::PolicyInvalid, "{text}\n{error}");
     let location = error.location().expect("a location");
@@ -22,7 +22,12 @@ fn errors_have_a_location() {
         ("[]", 1, 1, "is a map with `policies`"),
         ("store: memory://", 1, 1, "no `policies`"),
         ("policies:", 1, 9, "must be a map"),
-        ("polices: {}", 1, 1, "unknown name `polices`; did you mean `policies`?\na policy file has policies, store"),
+        (
+            "polices: {}",
+            1,
+            1,
+            "unknown name `polices`; did you mean `policies`?\na policy file has policies, limits, store",
+        ),
         ("policies: {}\nstore: 5", 2, 8, "`store` must be a URL"),
         ("policies: {}\nstore: []", 2, 8, "`store` must be a URL"),
         ("policies: {}\nstore: ''", 2, 8, "`store` must be a URL"),

@@ -1,5 +1,7 @@
 mod errors;
+mod older_shape;
 mod robustness;
+mod stores;
 
 use super::super::{Algorithm, Limit, OnStoreError, Period, Policy, Unit};
 use super::*;
