@@ -6,11 +6,13 @@ import { IncomingMessage } from 'node:http';
 
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
+import { placeFinder } from './express-place.js';
 import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { middlewareParts } from './http/layers.js';
 import { endWithResponse } from './http/node-response.js';
 import { expressTrust } from './http/proxy-trust.js';
-import type { RateLimitOptions } from './http/rate-limit-options.js';
+import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeRequestAdapter } from './http/request-adapter.js';
 import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
@@ -75,12 +77,16 @@ export const header: Keys<Request>['header'] = keys.header;
 export const user: Keys<Request>['user'] = keys.user;
 export const claim: Keys<Request>['claim'] = keys.claim;
 
+/** The options of `rateLimit`. */
+export type RateLimitOptions = CommonOptions<Request, Response>;
+
 type ExpressAdmission = Admission<Request, Response> | undefined;
 
 /** A middleware that limits requests. */
-export function rateLimit(options: RateLimitOptions<Request, Response>): RequestHandler {
-  const limiter = new RequestLimiter<Request, Response>(adapter, options);
-  return (request, response, next) => {
+export function rateLimit(options: RateLimitOptions): RequestHandler {
+  const place = placeFinder(() => middleware);
+  const limiter = new RequestLimiter<Request, Response>(adapter, middlewareParts(options, adapter.name, place));
+  const middleware: RequestHandler = (request, response, next) => {
     let admission: ExpressAdmission | Promise<ExpressAdmission>;
     try {
       admission = limiter.admit(request);
@@ -92,6 +98,7 @@ export function rateLimit(options: RateLimitOptions<Request, Response>): Request
     if (admission instanceof Promise) admission.then((admission) => respond(admission, request, response, next), next);
     else respond(admission, request, response, next);
   };
+  return middleware;
 }
 
 function respond(admission: ExpressAdmission, request: Request, response: Response, next: NextFunction): void {
@@ -121,6 +128,7 @@ function setHeader(response: Response, name: string, value: string): void {
 }
 
 async function refuse(admission: Admission<Request, Response>, response: Response): Promise<void> {
+  if (admission.settings.throwsRefusals) throw admission.refusal();
   response.status(admission.status);
   const body = await admission.denied(response);
   if (response.headersSent) return;

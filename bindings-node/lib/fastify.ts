@@ -1,30 +1,35 @@
-// Fastify 5.
+// Fastify 4 and 5.
 //
 //     await app.register(rateLimit, { limiter, policy: 'api' });
 //     app.post('/login', { config: { rateLimit: { policy: '5/minute' } } }, handler);
 
-import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import type { Decision } from './decision.js';
-import { ConfigError } from './errors.js';
+import { ConfigError, describe } from './errors.js';
+import { FastifyRegistration } from './fastify-registration.js';
+import { fastifyAdapter } from './http/fastify-adapter.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { checkLayer } from './http/layers.js';
 import { endWithResponse, waitFor } from './http/node-response.js';
-import { fastifyTrust } from './http/proxy-trust.js';
-import type { RateLimitOptions } from './http/rate-limit-options.js';
+import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { nodeRequestAdapter } from './http/request-adapter.js';
-import { RequestLimiter } from './http/request-limiter.js';
+import type { RefusalError } from './http/refusal-error.js';
+import type { RequestLimiter } from './http/request-limiter.js';
 
-type Options = RateLimitOptions<FastifyRequest, FastifyReply>;
-
-/** The options of a route, which override those of the plugin. False: the route is not limited. */
-export type RouteRateLimit = Partial<Options> | false;
+/**
+ * The limits of a route: a policy, or options that override those of the plugin. A `skip` of the plugin stays. False: the route is
+ * not limited.
+ */
+export type RouteRateLimit = PolicyOption<FastifyRequest> | RouteOptions<FastifyRequest, FastifyReply> | false;
 
 /** The options of the plugin. Without a policy only routes that name one are limited. */
-export interface FastifyRateLimitOptions extends Omit<Options, 'policy'> {
-  policy?: Options['policy'];
+export interface FastifyRateLimitOptions extends LayerOptions<FastifyRequest, FastifyReply> {
   /** The hook in which requests are checked: one after authentication, if the key is a user. Default `onRequest`. */
-  hook?: (typeof HOOKS)[number];
+  hook?: (typeof HOOKS)[number] | undefined;
 }
+
+/** The options of the plugin, under the name that every adapter has. */
+export type RateLimitOptions = FastifyRateLimitOptions;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -39,9 +44,7 @@ declare module 'fastify' {
 
 const HOOKS = ['onRequest', 'preParsing', 'preValidation', 'preHandler'] as const;
 
-const adapter = nodeRequestAdapter<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust });
-
-const keys: Keys<FastifyRequest> = keysOf(adapter);
+const keys: Keys<FastifyRequest> = keysOf(fastifyAdapter);
 export const clientIp: Keys<FastifyRequest>['clientIp'] = keys.clientIp;
 export const header: Keys<FastifyRequest>['header'] = keys.header;
 export const user: Keys<FastifyRequest>['user'] = keys.user;
@@ -49,28 +52,32 @@ export const claim: Keys<FastifyRequest>['claim'] = keys.claim;
 
 type FastifyLimiter = RequestLimiter<FastifyRequest, FastifyReply>;
 
-const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, { hook = 'onRequest', ...common }) => {
-  if (!HOOKS.includes(hook))
-    throw new ConfigError(`tidegate/fastify: hook cannot be "${hook}": use one of ${HOOKS.join(', ')}`);
-  const limiters = new Map<unknown, FastifyLimiter | undefined>();
-  const limiterOf = (routeOptions: RouteRateLimit | undefined, route = ''): FastifyLimiter | undefined => {
-    const known = limiters.get(routeOptions);
-    if (known !== undefined || limiters.has(routeOptions)) return known;
-    const options = { ...common, ...routeOptions };
-    const limited = routeOptions !== false && (routeOptions !== undefined || common.policy !== undefined);
-    const limiter = limited
-      ? new RequestLimiter<FastifyRequest, FastifyReply>(adapter, options as Options, route)
-      : undefined;
-    limiters.set(routeOptions, limiter);
-    return limiter;
-  };
-  limiterOf(undefined);
+/** Refusals that were given to the application's error handler. */
+const refusals = new WeakMap<FastifyRequest, RefusalError>();
+
+const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) => {
+  checkLayer(given, fastifyAdapter.name, ['hook']);
+  const { hook = 'onRequest', ...options } = given;
+  if (!HOOKS.includes(hook)) {
+    throw new ConfigError(`tidegate/fastify: hook cannot be ${describe(hook)}: use one of ${HOOKS.join(', ')}`);
+  }
+  const registration = new FastifyRegistration(app, options);
   if (!app.hasRequestDecorator('rateLimit')) app.decorateRequest('rateLimit', null);
   // Wrong options of a route are an error when the route is declared.
-  app.addHook('onRoute', ({ config, method, url }) => void limiterOf(config?.rateLimit, `${method} ${url}`));
+  app.addHook('onRoute', function (this: FastifyInstance, route) {
+    registration.declare(this, route);
+  });
   app.addHook(hook, async (request: FastifyRequest, reply: FastifyReply) => {
-    const limiter = limiterOf(request.routeOptions.config?.rateLimit);
+    const limiter = registration.limiterOf(request);
     return limiter && respond(limiter, request, reply);
+  });
+  app.addHook('onSend', (request, reply, payload, done) => {
+    const refusal = reply.statusCode === 429 || reply.statusCode === 503 ? refusals.get(request) : undefined;
+    if (refusal === undefined || !isFrameworkAnswer(payload, refusal)) return done(null, payload);
+    refusals.delete(request);
+    const body = Buffer.from(refusal.problem());
+    reply.header('content-type', MEDIA_TYPE).header('content-length', String(body.length));
+    done(null, body);
   });
 };
 
@@ -88,8 +95,22 @@ async function respond(limiter: FastifyLimiter, request: FastifyRequest, reply: 
   const body = await admission.denied(reply);
   if (reply.sent) return reply;
   if (body !== undefined) return reply.send(body);
-  // As bytes: to a string Fastify would add a charset, and JSON has none.
-  return reply.type(MEDIA_TYPE).send(Buffer.from(admission.problem()));
+  // The application's error handler may answer. Where it does not, the problem is sent.
+  const refusal = admission.refusal();
+  refusals.set(request, refusal);
+  throw refusal;
+}
+
+/** Whether an answer to a refusal is the one that Fastify itself makes of an error. */
+function isFrameworkAnswer(payload: unknown, { code, message }: RefusalError): boolean {
+  if (typeof payload !== 'string') return false;
+  try {
+    const answer = JSON.parse(payload) as Record<string, unknown>;
+    const names = Object.keys(answer).sort().join();
+    return names === 'code,error,message,statusCode' && answer['code'] === code && answer['message'] === message;
+  } catch {
+    return false;
+  }
 }
 
 function setHeader(reply: FastifyReply, name: string, value: string): void {
@@ -100,7 +121,7 @@ function setHeader(reply: FastifyReply, name: string, value: string): void {
 export const rateLimit = Object.assign(plugin, {
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'tidegate',
-  [Symbol.for('plugin-meta')]: { name: 'tidegate', fastify: '5.x' },
+  [Symbol.for('plugin-meta')]: { name: 'tidegate', fastify: '4.x || 5.x' },
 });
 
 export default rateLimit;

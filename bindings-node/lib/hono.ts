@@ -6,8 +6,10 @@ import type { Context, MiddlewareHandler } from 'hono';
 import type { Decision } from './decision.js';
 import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
+import { middlewareParts } from './http/layers.js';
 import { waitFor } from './http/node-response.js';
-import type { RateLimitOptions } from './http/rate-limit-options.js';
+import { patternText } from './http/place.js';
+import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { isOverUnix, type RequestAdapter } from './http/request-adapter.js';
 import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
@@ -18,6 +20,9 @@ declare module 'hono' {
     rateLimit: Decision | undefined;
   }
 }
+
+/** The options of `rateLimit`. */
+export type RateLimitOptions = CommonOptions<Context, Response>;
 
 /** What servers give to Hono as `env`: Node its two streams, Bun the server, Deno the connection. */
 interface Env {
@@ -67,9 +72,15 @@ export const header: Keys<Context>['header'] = keys.header;
 export const user: Keys<Context>['user'] = keys.user;
 export const claim: Keys<Context>['claim'] = keys.claim;
 
+/** The pattern at which the middleware that runs was registered, below those of the applications around it. */
+function placeOf(context: Context): string {
+  const pattern = context.req.routePath;
+  return pattern === '*' || pattern === '/*' ? '' : patternText(pattern);
+}
+
 /** A middleware that limits requests. The Decision is `context.get('rateLimit')`. */
-export function rateLimit(options: RateLimitOptions<Context, Response>): MiddlewareHandler {
-  const limiter = new RequestLimiter<Context, Response>(adapter, options);
+export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
+  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, placeOf));
   return async (context, next) => {
     const admission = await limiter.admit(context);
     if (admission === undefined) return next();
@@ -95,11 +106,16 @@ function announce(context: Context): void {
   latestAdmission<Context, Response>(adapter, context)?.announce(setHeader, context);
 }
 
+function allFields(context: Context): Record<string, string> {
+  return latestAdmission<Context, Response>(adapter, context)?.fields() ?? {};
+}
+
 function setHeader(context: Context, name: string, value: string): void {
   context.header(name, value);
 }
 
 async function refuse(admission: Admission<Context, Response>, context: Context): Promise<Response> {
+  if (admission.settings.throwsRefusals) throw admission.refusal(allFields(context));
   announce(context);
   context.status(admission.status);
   const body = await admission.denied(context.res);

@@ -4,13 +4,23 @@
 
 import type { Context, Middleware, Response } from 'koa';
 import { type Keys, keysOf } from './http/keys.js';
+import { middlewareParts } from './http/layers.js';
 import { endWithResponse, waitFor } from './http/node-response.js';
-import type { RateLimitOptions } from './http/rate-limit-options.js';
+import { patternText, placeUnknown } from './http/place.js';
+import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeRequestAdapter, type RequestAdapter } from './http/request-adapter.js';
 import { RequestLimiter } from './http/request-limiter.js';
 
+/** The options of `rateLimit`. */
+export type RateLimitOptions = CommonOptions<Context, Response>;
+
 const node = nodeRequestAdapter('tidegate/koa');
+
+/** Whether Koa reads the header that `clientIp` reads. */
+function readsForwarded({ proxyIpHeader }: Context['app']): boolean {
+  return proxyIpHeader.toLowerCase() === 'x-forwarded-for';
+}
 
 const adapter: RequestAdapter<Context> = {
   name: node.name,
@@ -19,7 +29,11 @@ const adapter: RequestAdapter<Context> = {
   header: (context, name) => node.header(context.req, name),
   peer: (context) => node.peer(context.req),
   overUnix: (context) => node.overUnix(context.req),
-  trusts: { setting: 'app.proxy', of: (context) => context.app.proxy },
+  trusts: {
+    setting: 'app.proxy',
+    // `maxIpsCount` says how many proxies there are; Koa's `proxy` alone trusts every client.
+    of: ({ app }) => (app.proxy && app.maxIpsCount > 0 && readsForwarded(app) ? app.maxIpsCount : app.proxy),
+  },
   user: (context) => context.state['user'],
   claims: (context) => context.state['auth'] ?? context.state['user'],
 };
@@ -30,15 +44,31 @@ export const header: Keys<Context>['header'] = keys.header;
 export const user: Keys<Context>['user'] = keys.user;
 export const claim: Keys<Context>['claim'] = keys.claim;
 
+/** What routers and `koa-mount` put on a context. */
+interface Routed {
+  readonly _matchedRoute?: unknown;
+  readonly mountPath?: string;
+}
+
+/** The pattern of the route, below the path at which its application is mounted. */
+function placeOf(context: Context): string {
+  const { _matchedRoute: pattern, mountPath } = context as Routed;
+  if (mountPath === undefined) return patternText(pattern);
+  const path = context.originalUrl.split('?', 1)[0] as string;
+  const mounted = path.endsWith(context.path) ? path.slice(0, path.length - context.path.length) : path;
+  // The path that is cut off is the mounted one, and no part that a client chooses.
+  if (mounted === '' || mounted === mountPath || path === mountPath) return `${mountPath}${patternText(pattern)}`;
+  throw placeUnknown(adapter.name, 'the application is mounted below a path that Koa does not name');
+}
+
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
-export function rateLimit(options: RateLimitOptions<Context, Response>): Middleware {
-  const limiter = new RequestLimiter<Context, Response>(adapter, options);
+export function rateLimit(options: RateLimitOptions): Middleware {
+  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, placeOf));
   return async (context, next) => {
     const admission = await limiter.admit(context);
     if (admission === undefined) return next();
     context.state['rateLimit'] = admission.decision;
-    const fields: Record<string, string> = {};
-    admission.announce(setField, fields);
+    const fields = admission.fields();
     context.set(fields);
     if (admission.admitted) {
       endWithResponse(admission, context.res, context.response);
@@ -49,6 +79,7 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
         throw error;
       });
     }
+    if (admission.settings.throwsRefusals) throw admission.refusal(fields);
     context.status = admission.status;
     const body = await admission.denied(context.response);
     if (context.headerSent || (body === undefined && context.body !== undefined && context.body !== null))
@@ -57,10 +88,6 @@ export function rateLimit(options: RateLimitOptions<Context, Response>): Middlew
     context.body = body ?? admission.problem();
     return undefined;
   };
-}
-
-function setField(fields: Record<string, string>, name: string, value: string): void {
-  fields[name] = value;
 }
 
 function headersOf(error: Error): Record<string, string> | undefined {

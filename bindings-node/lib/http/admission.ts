@@ -9,9 +9,10 @@ import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
 import type { PolicyLike } from '../policy.js';
 import { RateLimited } from '../rate-limited.js';
 import { announce, leading, type SetField } from './fields.js';
-import type { FixedCostEntry, LimitedEntry, Settings } from './rate-limit-options.js';
 import { problem, retryAfter, status } from './refusal.js';
+import { type RefusalError, refusalError } from './refusal-error.js';
 import type { Awaitable } from './request-adapter.js';
+import type { AfterResponse, FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
 /** One empty list for all requests. */
 const NONE: readonly never[] = Object.freeze([]);
@@ -46,6 +47,8 @@ async function takeHold(limiter: Limiter, { policy, key, cost }: RequestCheck): 
 export class Admission<Request extends object, Response> {
   /** The Decision; of several policies the one that leads. Undefined when the store could not be asked. */
   decision: Decision | undefined;
+  /** Why the store could not be asked. */
+  error: StoreError | undefined;
   readonly settings: Settings<Request, Response>;
   readonly request: Request;
   /** The admission of the middleware that the request passed before. */
@@ -62,6 +65,7 @@ export class Admission<Request extends object, Response> {
     before: Admission<Request, Response> | undefined,
   ) {
     this.decision = undefined;
+    this.error = undefined;
     this.settings = settings;
     this.request = request;
     this.before = before;
@@ -98,6 +102,7 @@ export class Admission<Request extends object, Response> {
   #failed(error: unknown): this {
     // With `onStoreError: 'raise'` there is no Decision without the store: the answer is 503.
     if (!(error instanceof StoreError)) throw error;
+    this.error = error;
     return this;
   }
 
@@ -130,13 +135,14 @@ export class Admission<Request extends object, Response> {
         key = typeof named === 'string' ? named : await named;
         keyFunction = entry.key;
       }
+      const prefixed = entry.prefix === undefined ? key : entry.prefix(request) + key;
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
         throw new CostError(
           `${settings.adapter.name}: the function given as cost returned ${describe(cost)}: it must be a whole number`,
         );
       }
-      checks.push({ policy: entry.policy, key, cost });
+      checks.push({ policy: entry.policy, key: prefixed, cost });
     }
     return checks;
   }
@@ -200,14 +206,27 @@ export class Admission<Request extends object, Response> {
 
   /** Calls `onDenied`, which may answer the refusal. What it returns is the body. */
   async denied(response: Response): Promise<unknown> {
-    const { onDenied } = this.settings.options;
+    const { onDenied } = this.settings;
     if (onDenied === undefined || this.decision === undefined) return undefined;
     return onDenied(this.request, this.decision, response);
   }
 
+  /** The refusal as an error, for the framework's error handling. */
+  refusal(headers: Readonly<Record<string, string>> = this.fields()): RefusalError {
+    return refusalError(this, headers);
+  }
+
+  /** The fields of the answer by name. */
+  fields(): Record<string, string> {
+    const fields: Record<string, string> = {};
+    this.announce(setField, fields);
+    return fields;
+  }
+
   /** Whether anything is due when the response ends. */
   get needsEnd(): boolean {
-    return this._holds.length > 0 || this.settings.options.refundWhen !== undefined;
+    const { refundWhen, settle } = this.settings;
+    return this._holds.length > 0 || refundWhen !== undefined || settle !== undefined;
   }
 
   /** The response has ended: gives holds back, and refunds what was consumed when `refundWhen` says so. */
@@ -215,16 +234,21 @@ export class Admission<Request extends object, Response> {
     if (this._ended) return;
     this._ended = true;
     this.#release();
-    this.#refund(response).catch(warn);
+    this.#settle(response).catch(warn);
   }
 
-  async #refund(response: Response): Promise<void> {
-    const { limiter, options } = this.settings;
-    const refundWhen = options.refundWhen as ((...args: unknown[]) => unknown) | undefined;
-    if (refundWhen === undefined) return;
-    const args = refundWhen.length === 1 ? [response] : [this.request, response];
-    if (!(await refundWhen(...args))) return;
-    await Promise.all(this._decisions.map((decision) => limiter.settle(decision, 0)));
+  /** Charges what the request should have consumed, when an option says how much that is. */
+  async #settle(response: Response): Promise<void> {
+    const { limiter, refundWhen, settle } = this.settings;
+    let cost: unknown;
+    if (refundWhen !== undefined && (await this.#after(refundWhen, response))) cost = 0;
+    else if (settle !== undefined) cost = await this.#after(settle, response);
+    if (cost === undefined || cost === null) return;
+    await Promise.all(this._decisions.map((decision) => limiter.settle(decision, cost as number)));
+  }
+
+  #after(option: AfterResponse, response: Response): unknown {
+    return option.length === 1 ? option(response) : option(this.request, response);
   }
 
   #release(): void {
@@ -252,6 +276,10 @@ export class Admission<Request extends object, Response> {
         'count the request twice: use it once on the way of a request, or give each its own policy',
     );
   }
+}
+
+function setField(fields: Record<string, string>, name: string, value: string): void {
+  fields[name] = value;
 }
 
 /** Reports an error after the response: no caller is left to throw it to. */

@@ -3,6 +3,8 @@
 import { ConfigError, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
+import { checkOptions } from './option-names.js';
+import { type TrustFunction, trustsStrangers, untrustedSender } from './proxy-trust.js';
 import type { Awaitable, RequestAdapter } from './request-adapter.js';
 
 /** A function that derives a key from a request. */
@@ -61,7 +63,11 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       if (trusts !== undefined) {
         const value = trusts.of(request);
         if (value !== applied) {
-          address = addressOf(adapter, proxies(value, trusts.setting, adapter.name), ipv6Prefix);
+          const trusted = proxies(value, trusts.setting, adapter.name);
+          address =
+            typeof trusted === 'function'
+              ? addressBeyond(adapter, trusted, ipv6Prefix)
+              : addressOf(adapter, trusted, ipv6Prefix);
           applied = value;
         }
       }
@@ -78,7 +84,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
     return named(name, (request) => known(request) ?? native.anonymous(address(request)));
   }
 
-  return {
+  const keys: Keys<Request> = {
     clientIp,
     header(name, options) {
       if (typeof name !== 'string' || name === '') throw new ConfigError('header() needs the name of a header');
@@ -114,9 +120,17 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       });
     },
   };
+  for (const helper of Object.values(keys)) helpers.add(helper);
+  return keys;
 }
 
+const CLIENT_IP_NAMES = ['trustedProxies', 'ipv6Prefix'];
+
+/** The helpers themselves, which are no key functions: what they return is one. */
+const helpers = new WeakSet<object>();
+
 function checkedOptions(options: ClientIpOptions, adapter: string): ClientIpOptions {
+  checkOptions(options, CLIENT_IP_NAMES, `${adapter}: clientIp`);
   const { trustedProxies } = options;
   const named = Array.isArray(trustedProxies) && trustedProxies.every((proxy) => typeof proxy === 'string');
   if (trustedProxies !== undefined && typeof trustedProxies !== 'number' && !named) {
@@ -149,6 +163,20 @@ function addressOf<Request>(
   };
 }
 
+/** Derives the address of a client where a function says which addresses are proxies. */
+function addressBeyond<Request>(
+  adapter: RequestAdapter<Request>,
+  trust: TrustFunction,
+  ipv6Prefix: number | undefined,
+): (request: Request) => string {
+  const client = unwrap(native.clientIp([], ipv6Prefix));
+  return (request) => {
+    const peer = adapter.peer(request);
+    if (peer === undefined || peer === '') return keyWithoutPeer(client, undefined, adapter.overUnix(request));
+    return keyOrThrow(client.key(untrustedSender(trust, peer, adapter.header(request, 'x-forwarded-for')), [], false));
+  };
+}
+
 function keyOrThrow(key: string | ErrorValue): string {
   if (typeof key === 'string') return key;
   throw thrown(key);
@@ -167,10 +195,12 @@ function keyWithoutPeer(client: native.ClientIp, forwarded: string | undefined, 
 }
 
 /** The proxies that a framework's setting names. A setting that trusts every client would let it choose its address. */
-function proxies(value: unknown, setting: string, adapter: string): readonly string[] {
+function proxies(value: unknown, setting: string, adapter: string): readonly string[] | number | TrustFunction {
   if (value === undefined || value === false || value === null) return [];
   if (typeof value === 'string') return value.split(',');
+  if (typeof value === 'number') return value;
   if (Array.isArray(value) && value.every((proxy) => typeof proxy === 'string')) return value;
+  if (typeof value === 'function' && !trustsStrangers(value as TrustFunction)) return value as TrustFunction;
   throw trustsAnyClient(`${setting} is ${describe(value)}`, adapter);
 }
 
@@ -195,6 +225,9 @@ export function keyOf<Request>(option: KeyOption<Request>, where: string): (requ
   if (typeof option === 'string') return () => option;
   if (typeof option !== 'function') {
     throw new ConfigError(`${where}: key is ${describe(option)}: give a function of the request, or a text`);
+  }
+  if (helpers.has(option)) {
+    throw new ConfigError(`${where}: key is the helper ${option.name} itself: call it, as in key: ${option.name}(…)`);
   }
   const fail = (value: unknown): never => {
     const name = option.name === '' || option.name === 'key' ? 'the function' : `the function ${option.name}`;

@@ -1,5 +1,7 @@
 // Which proxies an application has told its framework to trust with a client's address.
 
+import { isIP } from 'node:net';
+
 /** A framework's own setting of trusted proxies. */
 export interface ProxyTrust<Request> {
   /** The name of the setting, for messages. */
@@ -13,6 +15,30 @@ export const expressTrust: ProxyTrust<object> = {
   // Not through `app.get`, because it is read with every request.
   of: (request) => (request as { app?: { settings?: Record<string, unknown> } }).app?.settings?.['trust proxy'],
 };
+
+/** Whether an address is a proxy's; `hop` counts the proxies between it and this server. */
+export type TrustFunction = (address: string, hop: number) => boolean;
+
+/** Addresses of nobody's proxy, and more hops than any service has. */
+const STRANGERS = ['203.0.113.7', '198.51.100.7', '8.8.8.8', '2001:db8::7', '2606:4700:4700::1111'];
+const TOO_MANY_HOPS = 1000;
+
+/** Whether a function would believe every client. */
+export function trustsStrangers(trust: TrustFunction): boolean {
+  return STRANGERS.every((address) => trust(address, TOO_MANY_HOPS));
+}
+
+/** The address of the first sender, from this server on, that is not trusted. What is no address ends the way. */
+export function untrustedSender(trust: TrustFunction, peer: string, forwarded: string | undefined): string {
+  const senders = forwarded === undefined ? [] : forwarded.split(',');
+  let sender = peer;
+  for (let hop = 0; trust(sender, hop); hop++) {
+    const next = senders.pop()?.trim();
+    if (next === undefined || isIP(next) === 0) break;
+    sender = next;
+  }
+  return sender;
+}
 
 const knownSettings = new WeakMap<object, unknown>();
 

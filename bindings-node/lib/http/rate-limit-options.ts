@@ -1,182 +1,172 @@
-// The options of every adapter, checked once, so that no request has to.
+// The options of every adapter: their types, and the checks of their values, made once, so that no request has to.
+
+import { METHODS } from 'node:http';
 
 import type { Decision } from '../decision.js';
-import { ConfigError } from '../errors.js';
-import { Limiter, policyRefIn } from '../limiter.js';
+import { ConfigError, CostError, describe } from '../errors.js';
+import { Limiter } from '../limiter.js';
 import { native, throwIfFailed } from '../native.js';
-import { Policy, type PolicyLike } from '../policy.js';
+import type { PolicyLike } from '../policy.js';
 import type { HeaderChoice } from './fields.js';
-import { type KeyOption, keyOf } from './keys.js';
-import type { Awaitable, RequestAdapter } from './request-adapter.js';
+import type { KeyOption } from './keys.js';
+import { nearest } from './option-names.js';
+import type { Awaitable } from './request-adapter.js';
 
 /** Units a request consumes: a whole number, or a function of the request. */
 export type CostOption<Request> = number | ((request: Request) => Awaitable<number>);
+
+/** What the journal remembers of a request: a text, bytes, or a function of the request that returns them, or nothing. */
+export type MetaOption<Request> =
+  | string
+  | Uint8Array
+  | ((request: Request) => Awaitable<string | Uint8Array | null | undefined>);
 
 /** A policy with a key and a cost of its own. */
 export interface PolicyEntry<Request> {
   policy: PolicyLike;
   /** Its key. Default: the adapter's `key`. */
-  key?: KeyOption<Request>;
+  key?: KeyOption<Request> | undefined;
   /** Units it consumes. Default: the adapter's `cost`. */
-  cost?: CostOption<Request>;
+  cost?: CostOption<Request> | undefined;
 }
 
 /** One policy, or several that must all admit. Several are checked in one round trip. */
 export type PolicyChoice<Request> = PolicyLike | PolicyEntry<Request> | readonly (PolicyLike | PolicyEntry<Request>)[];
 
+/** A function that chooses the policy of a request. Nothing: the request has no limit. */
+export type PolicyFunction<Request> = (
+  request: Request,
+  // biome-ignore lint/suspicious/noConfusingVoidType: a function that returns nothing for some requests has this type
+) => Awaitable<PolicyChoice<Request> | null | undefined | void>;
+
+/** The policy of requests, or a function that chooses it. */
+export type PolicyOption<Request> = PolicyChoice<Request> | PolicyFunction<Request>;
+
 /** The options of every adapter. Functions get the framework's request. */
 export interface RateLimitOptions<Request, Response> {
   /** The limiter that decides. */
   limiter: Limiter;
-  /** The policy: a name, a notation or a Policy, several of them, or a function of the request. */
-  policy: PolicyChoice<Request> | ((request: Request) => Awaitable<PolicyChoice<Request>>);
+  /**
+   * The policy: a name, a notation or a Policy, several of them, or a function of the request, which may return nothing for no
+   * limit. A name is one limit wherever it is used; a notation counts for the place where it is written.
+   */
+  policy: PolicyOption<Request>;
+  /** A limit of the whole application, asked together with `policy` in one round trip. */
+  application?: PolicyChoice<Request> | undefined;
+  /** Each method has a budget of its own; HEAD counts as GET. Default false. */
+  perMethod?: boolean | undefined;
   /** The key. Default: `clientIp()`. */
-  key?: KeyOption<Request>;
+  key?: KeyOption<Request> | undefined;
   /** Units a request consumes. Default 1. */
-  cost?: CostOption<Request>;
+  cost?: CostOption<Request> | undefined;
   /** Returns true for requests that are not limited. */
-  skip?: (request: Request) => Awaitable<boolean>;
+  skip?: ((request: Request) => Awaitable<boolean>) | undefined;
   /**
    * Called when a request is refused. It may answer itself. A value that it returns is sent as the body instead of the problem.
-   * When it does neither, the problem is sent.
+   * When it does neither, the problem is sent. `'throw'`: the refusal goes to the framework's error handling, as an error with
+   * `status` and `decision`.
    */
-  onDenied?: (request: Request, decision: Decision, response: Response) => unknown;
+  onDenied?: ((request: Request, decision: Decision, response: Response) => unknown) | 'throw' | undefined;
   /** Which fields announce the limits: `both` (default), `ietf`, `legacy` or `off`. */
-  headers?: HeaderChoice;
+  headers?: HeaderChoice | undefined;
   /**
    * Called when the response has ended. When it returns true, what the request consumed is given back. A function of one
-   * argument gets the response.
+   * argument gets the response, so the first argument has the type of both.
    */
-  refundWhen?:
-    | ((request: Request, response: Response) => Awaitable<boolean>)
-    | ((response: Response) => Awaitable<boolean>);
+  refundWhen?: ((request: Request & Response, response: Response) => Awaitable<boolean>) | undefined;
+  /**
+   * Called when the response has ended: the units that the request should have consumed. Nothing: as many as it did. A function of
+   * one argument gets the response.
+   */
+  settle?: // biome-ignore lint/suspicious/noConfusingVoidType: a function that returns nothing for some requests has this type
+  ((request: Request & Response, response: Response) => Awaitable<number | null | undefined | void>) | undefined;
+  /** What the journal of the policy remembers of the request. */
+  meta?: MetaOption<Request> | undefined;
   /** Only requests of these methods are limited. Default: all. */
-  methods?: readonly string[];
+  methods?: readonly string[] | undefined;
+  /** False: nothing is limited. Default: the environment variable `TIDEGATE_ENABLED`, else true. */
+  enabled?: boolean | undefined;
 }
 
-/** A policy with its key and its cost. */
-export interface LimitedEntry<Request> {
-  readonly policy: PolicyLike;
-  readonly key: (request: Request) => Awaitable<string>;
-  readonly cost: CostOption<Request>;
+/** The options of a layer over routes that may have limits of their own. */
+export interface LayerOptions<Request, Response> extends Omit<RateLimitOptions<Request, Response>, 'policy'> {
+  /** One limit for all requests whose route has none of its own. Without it only routes that name one are limited. */
+  policy?: PolicyOption<Request> | undefined;
+  /** In place of `policy`: a notation here is a budget of each route that has no limit of its own. */
+  default?: PolicyOption<Request> | undefined;
 }
 
-/** An entry whose cost does not depend on the request. */
-export interface FixedCostEntry<Request> extends LimitedEntry<Request> {
-  readonly cost: number;
-}
+/** The options of a route under a layer; they override those of the layer. */
+export type RouteOptions<Request, Response> = Partial<Omit<RateLimitOptions<Request, Response>, 'application'>>;
 
-function hasFixedCost<Request>(entry: LimitedEntry<Request>): entry is FixedCostEntry<Request> {
-  return typeof entry.cost === 'number';
-}
-
-const NAMES: ReadonlySet<string> = new Set<keyof RateLimitOptions<unknown, unknown>>([
+export const LIMIT_NAMES = [
   'limiter',
   'policy',
+  'application',
+  'perMethod',
   'key',
   'cost',
   'skip',
   'onDenied',
   'headers',
   'refundWhen',
+  'settle',
+  'meta',
   'methods',
-]);
+  'enabled',
+] as const;
 
-/** Options that were found valid. */
-export class Settings<Request, Response> {
-  readonly limiter: Limiter;
-  /** The policies, unless they depend on the request. */
-  readonly entries: readonly LimitedEntry<Request>[] | undefined;
-  /** The only policy, when nothing but the key depends on the request. */
-  readonly only: FixedCostEntry<Request> | undefined;
-  readonly headers: HeaderChoice;
-  readonly methods: ReadonlySet<string> | undefined;
-  readonly #policy: RateLimitOptions<Request, Response>['policy'];
-  readonly #key: (request: Request) => Awaitable<string>;
-  readonly #cost: CostOption<Request>;
+/** The names of the options of a route under a layer. */
+export const ROUTE_NAMES: readonly string[] = LIMIT_NAMES.filter((name) => name !== 'application');
 
-  constructor(
-    readonly options: RateLimitOptions<Request, Response>,
-    readonly adapter: RequestAdapter<Request>,
-    clientIp: () => (request: Request) => string,
-    /** The route that these options belong to, if the framework says it. */
-    readonly route = '',
-  ) {
-    const where = adapter.name;
-    if (typeof options !== 'object' || options === null) throw new ConfigError(`${where}: give options`);
-    for (const name of Object.keys(options)) {
-      if (!NAMES.has(name)) {
-        throw new ConfigError(`${where} has no option ${name}: it has ${[...NAMES].join(', ')}`);
-      }
-    }
-    if (!(options.limiter instanceof Limiter)) {
-      throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
-    }
-    for (const name of ['skip', 'onDenied', 'refundWhen'] as const) {
-      if (options[name] !== undefined && typeof options[name] !== 'function') {
-        throw new ConfigError(`${where}: the option ${name} must be a function`);
-      }
-    }
-    this.limiter = options.limiter;
-    this.headers = options.headers ?? 'both';
-    throwIfFailed(native.headerChoice(String(this.headers)));
-    this.methods = options.methods && new Set(options.methods.map((method) => method.toUpperCase()));
-    this.#key = keyOf(options.key ?? clientIp(), where);
-    this.#cost = options.cost ?? 1;
-    this.#policy = options.policy;
-    if (typeof this.#policy !== 'function') {
-      this.entries = this.#entries(this.#policy);
-      // A policy that does not exist is an error when the service starts, not at the first request.
-      for (const { policy } of this.entries) policyRefIn(this.limiter, policy);
-    }
-    const [first, second] = this.entries ?? [];
-    const isOnly = first !== undefined && second === undefined && hasFixedCost(first) && options.skip === undefined;
-    this.only = isOnly ? first : undefined;
+/** Checks the values of options whose names were found right, whichever of them are there. */
+export function checkValues(options: Partial<LayerOptions<never, never>>, where: string): void {
+  const { limiter, cost, headers, methods, meta, perMethod, onDenied } = options;
+  const wrong = (name: string, value: unknown, expected: string): ConfigError =>
+    new ConfigError(`${where}: the option ${name} is ${describe(value)}: it must be ${expected}`);
+  if (limiter !== undefined && !(limiter instanceof Limiter)) {
+    throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
   }
-
-  /** The policies of a request. */
-  async entriesOf(request: Request): Promise<readonly LimitedEntry<Request>[]> {
-    if (this.entries !== undefined) return this.entries;
-    const policy = this.#policy as (request: Request) => Awaitable<PolicyChoice<Request>>;
-    return this.#entries(await policy(request));
+  for (const name of ['skip', 'refundWhen', 'settle'] as const) {
+    const value = options[name];
+    if (value !== undefined && typeof value !== 'function') throw wrong(name, value, 'a function');
   }
-
-  #entry(policy: PolicyLike, key: LimitedEntry<Request>['key'], cost: CostOption<Request>): LimitedEntry<Request> {
-    if (this.route === '' || !isUnnamed(this.limiter, policy)) return { policy, key, cost };
-    const forRoute = (name: string): string => `${this.route} ${name}`;
-    const routeKey = (request: Request): Awaitable<string> => {
-      const name = key(request);
-      return typeof name === 'string' ? forRoute(name) : name.then(forRoute);
-    };
-    return { policy, key: routeKey, cost };
+  if (onDenied !== undefined && typeof onDenied !== 'function' && onDenied !== 'throw') {
+    throw wrong('onDenied', onDenied, "a function, or 'throw'");
   }
+  if (perMethod !== undefined && typeof perMethod !== 'boolean') throw wrong('perMethod', perMethod, 'true or false');
+  const isMeta = typeof meta === 'string' || typeof meta === 'function' || (meta as unknown) instanceof Uint8Array;
+  if (meta !== undefined && !isMeta) throw wrong('meta', meta, 'a text, bytes, or a function of the request');
+  checkCost(cost, where);
+  if (headers !== undefined) throwIfFailed(native.headerChoice(String(headers)));
+  if (methods !== undefined) checkMethods(methods, where);
+}
 
-  #entries(choice: PolicyChoice<Request>): readonly LimitedEntry<Request>[] {
-    const where = this.adapter.name;
-    const choices: readonly (PolicyLike | PolicyEntry<Request>)[] = Array.isArray(choice) ? choice : [choice];
-    if (choices.length === 0) throw new ConfigError(`${where}: policy is an empty list: name at least one`);
-    return choices.map((entry) => {
-      if (entry === undefined || entry === null || entry === '') {
-        throw new ConfigError(
-          `${where}: policy is ${JSON.stringify(entry)}: name a policy or write a notation; skip leaves out requests`,
-        );
-      }
-      if (typeof entry === 'string' || !('policy' in entry)) return this.#entry(entry, this.#key, this.#cost);
-      const key = entry.key === undefined ? this.#key : keyOf(entry.key, where);
-      return this.#entry(entry.policy, key, entry.cost ?? this.#cost);
-    });
+/** Refuses a cost that no request could have. */
+export function checkCost(cost: unknown, where: string): void {
+  if (cost === undefined || typeof cost === 'function') return;
+  if (typeof cost !== 'number') {
+    throw new CostError(`${where}: cost is ${describe(cost)}: give a whole number, or a function of the request`);
+  }
+  if (!Number.isSafeInteger(cost) || cost < 1) {
+    throw new CostError(
+      `${where}: cost is ${cost}: it must be a whole number from 1 to 2^53 - 1; skip leaves out requests that cost nothing`,
+    );
   }
 }
 
-/**
- * Whether a policy has no name but was written where it is used. A policy with a name is one limit wherever it is used; a
- * notation is a limit of the route where it is written.
- */
-function isUnnamed(limiter: Limiter, policy: PolicyLike): boolean {
-  const { name } = policyRefIn(limiter, policy);
-  try {
-    return String(new Policy(name)) === name;
-  } catch {
-    return false;
+function checkMethods(methods: unknown, where: string): void {
+  if (!Array.isArray(methods)) {
+    throw new ConfigError(`${where}: methods is ${describe(methods)}: give a list, such as ['POST']`);
+  }
+  if (methods.length === 0) {
+    throw new ConfigError(`${where}: methods is an empty list, which limits no request: leave it out to limit all`);
+  }
+  for (const method of methods as unknown[]) {
+    if (typeof method === 'string' && METHODS.includes(method.toUpperCase())) continue;
+    const meant = typeof method === 'string' ? nearest(method, METHODS) : undefined;
+    throw new ConfigError(
+      `${where}: methods names ${describe(method)}, which is no method of HTTP${meant === undefined ? '' : `: did you mean ${meant}?`}`,
+    );
   }
 }

@@ -2,8 +2,8 @@
 
 import { Admission } from './admission.js';
 import { keysOf } from './keys.js';
-import { type RateLimitOptions, Settings } from './rate-limit-options.js';
 import type { Awaitable, RequestAdapter } from './request-adapter.js';
+import { type LimitParts, Settings } from './settings.js';
 
 /** Where a request remembers its admissions. The same symbol for all copies of this module. */
 const ADMISSION = Symbol.for('tidegate.admission');
@@ -23,38 +23,48 @@ function memoryOf<Request extends object, Response>(
 export class RequestLimiter<Request extends object, Response> {
   readonly settings: Settings<Request, Response>;
 
-  constructor(adapter: RequestAdapter<Request>, options: RateLimitOptions<Request, Response>, route?: string) {
-    this.settings = new Settings(options, adapter, () => keysOf(adapter).clientIp(), route);
+  constructor(adapter: RequestAdapter<Request>, parts: LimitParts<Request, Response>) {
+    this.settings = new Settings(parts, adapter, () => keysOf(adapter).clientIp());
   }
 
   /**
    * Checks a request; undefined when it is not limited. An admission that is there at once is returned without a promise, and
-   * an error that is found at once is thrown.
+   * an error that is found at once is thrown. `memory` is what remembers the admission, where it is not the request.
    */
-  admit(request: Request): Awaitable<Admission<Request, Response> | undefined> {
-    const { adapter, methods, only } = this.settings;
-    if (methods !== undefined && !methods.has(adapter.method(request))) return undefined;
-    if (only === undefined) return this.#admit(request);
+  admit(request: Request, memory?: object): Awaitable<Admission<Request, Response> | undefined> {
+    const { adapter, enabled, methods, only } = this.settings;
+    if (!enabled || (methods !== undefined && !isOneOf(methods, adapter.method(request)))) return undefined;
+    if (only === undefined) return this.#admit(request, memory);
     const key = only.key(request);
-    const admission = this.#admission(request);
-    return typeof key === 'string' ? admission.checkOne(only, key) : key.then((key) => admission.checkOne(only, key));
+    const prefix = only.prefix === undefined ? '' : only.prefix(request);
+    const admission = this.#admission(request, memory);
+    if (typeof key === 'string') return admission.checkOne(only, prefix + key);
+    return key.then((key) => admission.checkOne(only, prefix + key));
   }
 
-  async #admit(request: Request): Promise<Admission<Request, Response> | undefined> {
+  async #admit(request: Request, memory: object | undefined): Promise<Admission<Request, Response> | undefined> {
     const { settings } = this;
-    const { skip } = settings.options;
-    if (skip !== undefined && (await skip(request))) return undefined;
-    const admission = this.#admission(request);
-    await admission.check(settings.entries ?? (await settings.entriesOf(request)));
+    for (const skip of settings.skips) {
+      if (await skip(request)) return undefined;
+    }
+    const entries = settings.entries ?? (await settings.entriesOf(request));
+    if (entries.length === 0) return undefined;
+    const admission = this.#admission(request, memory);
+    await admission.check(entries);
     return admission;
   }
 
-  #admission(request: Request): Admission<Request, Response> {
-    const memory = memoryOf<Request, Response>(this.settings.adapter, request);
+  #admission(request: Request, given: object | undefined): Admission<Request, Response> {
+    const memory = (given as Memory<Request, Response>) ?? memoryOf<Request, Response>(this.settings.adapter, request);
     const admission = new Admission(this.settings, request, memory[ADMISSION]);
     memory[ADMISSION] = admission;
     return admission;
   }
+}
+
+/** Whether a request is of one of these methods. Messages that are no requests of HTTP have none. */
+function isOneOf(methods: ReadonlySet<string>, method: string): boolean {
+  return method === '' || methods.has(method);
 }
 
 /** The admission of the last middleware that a request has passed. */

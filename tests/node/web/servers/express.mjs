@@ -6,7 +6,7 @@ import { listening } from './listening.mjs';
 
 const start =
   (express) =>
-  async ({ limits, twice, trust, handler, failed }) => {
+  async ({ limits, routes = [], twice, trust, handler, failed }) => {
     const app = express();
     if (trust !== undefined) app.set('trust proxy', trust);
     app.use((request, _response, next) => {
@@ -20,6 +20,9 @@ const start =
       app.use(middleware);
       if (twice) app.use(middleware);
     }
+    for (const [path, ...all] of routes) {
+      app.all(path, ...all.map((options) => adapter.rateLimit(options)), (_request, _response, next) => next());
+    }
     app.use((request, response, next) => {
       const call = { method: request.method, url: request.url, decision: request.rateLimit };
       Promise.resolve(handler(call)).then(({ status = 200, body }) => {
@@ -30,7 +33,7 @@ const start =
     });
     app.use((error, _request, response, _next) => {
       failed?.(error);
-      response.status(500).send('failed');
+      response.status(error.status ?? 500).send('failed');
     });
     return listening(app.listen(0, '127.0.0.1'));
   };

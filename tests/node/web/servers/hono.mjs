@@ -5,7 +5,7 @@ import * as adapter from 'tidegate/hono';
 import { listening } from './listening.mjs';
 
 /** The same application for every runtime. */
-export function application({ limits, twice, handler, failed }) {
+export function application({ limits, routes = [], twice, handler, failed }) {
   const app = new Hono();
   app.use(async (context, next) => {
     const [user, claims] = [context.req.header('x-user'), context.req.header('x-claims')];
@@ -18,6 +18,7 @@ export function application({ limits, twice, handler, failed }) {
     app.use(middleware);
     if (twice) app.use(middleware);
   }
+  for (const [path, ...all] of routes) app.all(path, ...all.map((options) => adapter.rateLimit(options)));
   app.all('*', async (context) => {
     const url = new URL(context.req.url);
     const { status = 200, body } = await handler({
@@ -28,6 +29,7 @@ export function application({ limits, twice, handler, failed }) {
     return new Response(typeof body === 'string' ? (status === 304 ? null : body) : Readable.toWeb(body), { status });
   });
   app.onError((error, context) => {
+    if (error.getResponse !== undefined) return error.getResponse();
     failed?.(error);
     return context.text('failed', 500);
   });

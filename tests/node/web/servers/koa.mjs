@@ -1,11 +1,13 @@
 import { createServer } from 'node:http';
+import Router from '@koa/router';
 import Koa from 'koa';
 import * as adapter from 'tidegate/koa';
 import { listening } from './listening.mjs';
 
-async function start({ limits, twice, trust, handler, failed }) {
+async function start({ limits, routes = [], twice, trust, handler, failed }) {
   const app = new Koa();
-  if (trust !== undefined) app.proxy = trust;
+  if (trust !== undefined) app.proxy = trust !== false;
+  if (typeof trust === 'number') app.maxIpsCount = trust;
   app.on('error', (error) => failed?.(error));
   app.use((context, next) => {
     const { 'x-user': user, 'x-claims': claims } = context.headers;
@@ -18,6 +20,11 @@ async function start({ limits, twice, trust, handler, failed }) {
     app.use(middleware);
     if (twice) app.use(middleware);
   }
+  const router = new Router();
+  for (const [path, ...all] of routes) {
+    router.all(path, ...all.map((options) => adapter.rateLimit(options)), (_context, next) => next());
+  }
+  app.use(router.routes());
   app.use(async (context) => {
     const { status = 200, body } = await handler({
       method: context.method,

@@ -9,7 +9,7 @@ import { listening } from './listening.mjs';
 
 const start =
   (platform, wildcard) =>
-  async ({ limits, twice, trust, handler, failed }) => {
+  async ({ limits, routes = [], limiter, twice, trust, handler, failed }) => {
     class Everything {
       async handle(request, response) {
         const call = { method: request.method, url: request.url, decision: request.rateLimit };
@@ -23,8 +23,22 @@ const start =
     All(wildcard)(Everything.prototype, 'handle', Object.getOwnPropertyDescriptor(Everything.prototype, 'handle'));
     Req()(Everything.prototype, 'handle', 0);
     Res()(Everything.prototype, 'handle', 1);
+    // Classes of one name, as two modules may have them.
+    const controllers = routes.map(([path, options]) => {
+      class Limited extends Everything {}
+      Limited.prototype.handle = function handle(request, response) {
+        return Everything.prototype.handle.call(this, request, response);
+      };
+      const descriptor = Object.getOwnPropertyDescriptor(Limited.prototype, 'handle');
+      Controller()(Limited);
+      All(path)(Limited.prototype, 'handle', descriptor);
+      adapter.RateLimit(options)(Limited.prototype, 'handle', descriptor);
+      Req()(Limited.prototype, 'handle', 0);
+      Res()(Limited.prototype, 'handle', 1);
+      return Limited;
+    });
     class Application {}
-    Module({ controllers: [Everything] })(Application);
+    Module({ controllers: [...controllers, Everything] })(Application);
     class FailureFilter extends BaseExceptionFilter {
       catch(error, host) {
         failed?.(error);
@@ -36,7 +50,7 @@ const start =
     const app = await NestFactory.create(Application, platform(trust), { logger: false, forceCloseConnections: true });
     if (trust !== undefined) app.getHttpAdapter().getInstance().set?.('trust proxy', trust);
     authenticate(app.getHttpAdapter().getInstance());
-    for (const options of limits) {
+    for (const options of routes.length > 0 && limits.length === 0 ? [{ limiter }] : limits) {
       const guard = new adapter.RateLimitGuard(options);
       app.useGlobalGuards(...(twice ? [guard, guard] : [guard]));
     }

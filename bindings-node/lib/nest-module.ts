@@ -1,0 +1,117 @@
+// The module of Nest, which limits all handlers of an application.
+
+import { type DynamicModule, type FactoryProvider, Module, type ModuleMetadata, type Type } from '@nestjs/common';
+import { APP_GUARD, ModulesContainer } from '@nestjs/core';
+import { ConfigError } from './errors.js';
+import { checkOptions } from './http/option-names.js';
+import { RATE_LIMIT, RateLimitGuard, type RateLimitGuardOptions } from './nest-guard.js';
+import { LIMITS, SKIPS } from './nest-metadata.js';
+
+/** A provider that makes the options. */
+export interface RateLimitOptionsFactory {
+  createRateLimitOptions(): RateLimitGuardOptions | Promise<RateLimitGuardOptions>;
+}
+
+/** How the options are made, when they need other providers. */
+export interface RateLimitModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
+  /** Makes the options from what is injected. */
+  // biome-ignore lint/suspicious/noExplicitAny: the arguments are those that `inject` names
+  useFactory?: ((...args: any[]) => RateLimitGuardOptions | Promise<RateLimitGuardOptions>) | undefined;
+  inject?: FactoryProvider['inject'];
+  /** A class whose instance makes them. */
+  useClass?: Type<RateLimitOptionsFactory> | undefined;
+  /** A provider that makes them. */
+  useExisting?: Type<RateLimitOptionsFactory> | string | symbol | undefined;
+}
+
+/** A guard that checks at start what the decorators of the application say. */
+class ModuleGuard extends RateLimitGuard {
+  readonly #modules: ModulesContainer;
+
+  constructor(options: RateLimitGuardOptions, modules: ModulesContainer) {
+    super(options);
+    this.#modules = modules;
+  }
+
+  onApplicationBootstrap(): void {
+    for (const module of this.#modules.values()) {
+      for (const { metatype } of [...module.controllers.values(), ...module.providers.values()]) {
+        if (typeof metatype === 'function' && metatype.prototype) this.#check(metatype as Type);
+      }
+    }
+  }
+
+  #check(controller: Type): void {
+    const isDecorated = (target: object): boolean =>
+      [LIMITS, SKIPS].some((name) => Reflect.getMetadata(name, target) !== undefined);
+    const whole = isDecorated(controller);
+    for (
+      let owner = controller.prototype;
+      owner !== Object.prototype && owner !== null;
+      owner = Object.getPrototypeOf(owner)
+    ) {
+      for (const [name, { value }] of Object.entries(
+        Object.getOwnPropertyDescriptors<Record<string, unknown>>(owner),
+      )) {
+        if (name === 'constructor' || typeof value !== 'function') continue;
+        if (whole || isDecorated(value)) this.limiterOf(value as never, controller);
+      }
+    }
+  }
+}
+
+/** Limits all handlers of an application: `imports: [RateLimitModule.forRoot({ limiter, policy })]`. */
+// biome-ignore lint/complexity/noStaticOnlyClass: a module of Nest is a class
+export class RateLimitModule {
+  static forRoot(options: RateLimitGuardOptions): DynamicModule {
+    // Made here too, so that wrong options are an error where they are written.
+    new RateLimitGuard(options);
+    return moduleWith([{ provide: RATE_LIMIT, useValue: options }]);
+  }
+
+  /** The same with options that are made from other providers: a limiter, a configuration. */
+  static forRootAsync(options: RateLimitModuleAsyncOptions): DynamicModule {
+    const where = 'tidegate/nest: forRootAsync';
+    checkOptions(options, ['imports', 'useFactory', 'inject', 'useClass', 'useExisting'], where);
+    const { imports = [], useFactory, inject = [], useClass, useExisting } = options;
+    if ([useFactory, useClass, useExisting].filter((way) => way !== undefined).length !== 1) {
+      throw new ConfigError(`${where} needs one of useFactory, useClass and useExisting`);
+    }
+    if (useFactory !== undefined) return moduleWith([{ provide: RATE_LIMIT, useFactory, inject }], imports);
+    const factory = (useClass ?? useExisting) as Type<RateLimitOptionsFactory>;
+    return moduleWith(
+      [
+        ...(useClass === undefined ? [] : [useClass]),
+        {
+          provide: RATE_LIMIT,
+          useFactory: (made: RateLimitOptionsFactory) => made.createRateLimitOptions(),
+          inject: [factory],
+        },
+      ],
+      imports,
+    );
+  }
+}
+
+Module({})(RateLimitModule);
+
+function moduleWith(
+  options: NonNullable<DynamicModule['providers']>,
+  imports: NonNullable<DynamicModule['imports']> = [],
+): DynamicModule {
+  return {
+    module: RateLimitModule,
+    global: true,
+    imports,
+    providers: [
+      ...options,
+      {
+        provide: RateLimitGuard,
+        useFactory: (given: RateLimitGuardOptions, modules: ModulesContainer) => new ModuleGuard(given, modules),
+        inject: [RATE_LIMIT, ModulesContainer],
+      },
+      { provide: APP_GUARD, useExisting: RateLimitGuard },
+    ],
+    exports: [RATE_LIMIT, RateLimitGuard],
+  };
+}
