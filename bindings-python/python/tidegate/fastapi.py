@@ -23,20 +23,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException, WebSocketException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from ._shown import shown
+from ._starlette_refusal import as_websocket_error, refusal_of, respond_to
 from ._starlette_routes import LIMITS, depends_on, first_route_with, limits_of, name_of, route_of, set_limits
 from ._tidegate import AsyncLimiter, Policy
 from .errors import ConfigError
-from .web.admission import Admission, withdraw
-from .web.bound_limit import APPLICATION, BoundLimit
+from .web.admission import give_back
+from .web.bound_limit import BoundLimit
 from .web.declared_limit import DeclaredLimit
-from .web.exchange import ADAPTER, CLOSE_CODE, CLOSE_REASON, NAME, AsgiExchange
+from .web.exchange import ADAPTER, NAME, AsgiExchange
 from .web.keys import MissingPeer, claim, client_ip, header, user
 from .web.layers import RouteLimits
 from .web.lifespan import App, Lifespan, Message, Receive, Scope, Send
@@ -78,6 +78,24 @@ class _StarletteExchange(AsgiExchange):
         self.tidegate = tidegate
         self.receive = receive
 
+    async def enforce(self, limits: Sequence[BoundLimit]) -> None:
+        """Checks the limits; raises what answers a request that they deny."""
+        try:
+            admission = await self.check(limits)
+        except MissingPeer as error:
+            raise as_websocket_error(self.scope, error) from error
+        if admission is None or not admission.denied:
+            return
+        for other in self.admissions:
+            if other is not admission:
+                # A request that one limit denies costs nothing of the others.
+                other.release()
+                charges = [charge for charge in other.charges if not charge.returned]
+                for charge in charges:
+                    charge.returned = True
+                await run_steps_async(give_back(charges), self.limiter)
+        raise await refusal_of(self, admission)
+
     def make_request(self) -> HTTPConnection:
         if self.scope["type"] == "http":
             return Request(self.scope, self.receive, self.send)
@@ -87,15 +105,6 @@ class _StarletteExchange(AsgiExchange):
         response = Response(status_code=message["status"])
         response.raw_headers = list(message.get("headers", ()))
         return response
-
-
-class Denied(HTTPException):
-    """Raised by a dependency that denies a request. Without a Tidegate that handles it, it is still a 429."""
-
-    def __init__(self, exchange: _StarletteExchange, admission: Admission) -> None:
-        super().__init__(429)
-        self.exchange = exchange
-        self.admission = admission
 
 
 class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
@@ -122,7 +131,6 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             raise ConfigError("this application has begun to serve: attach Tidegate before the first request")
         setattr(app.state, NAME, self)
         self._apps.append(app)
-        app.add_exception_handler(Denied, _respond)  # type: ignore[arg-type]  # an ASGI application is a response
         build = app.build_middleware_stack
         # Outside all middleware, also outside that which turns an error into a 500: every response gets the fields.
         app.build_middleware_stack = lambda: self._wrap(build())  # type: ignore[method-assign]
@@ -154,7 +162,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                 self._reopen()
             scope[NAME] = exchange = _StarletteExchange(send, self, scope, receive)
             try:
-                await inner(scope, receive, self._checked_send(exchange, receive) if self._default else exchange.send)
+                await inner(scope, receive, exchange.send)
             finally:
                 # Scope and exchange refer to each other. Without the cycle they are freed now, not by the collector.
                 scope.pop(NAME, None)
@@ -163,52 +171,14 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
         return app
 
-    def _checked_send(self, exchange: _StarletteExchange, receive: Receive) -> Send:
-        """A `send` that checks the default for requests without a route: a mounted application, a 404."""
-        dropped = False
-
-        async def send(message: Message) -> None:
-            nonlocal dropped
-            if exchange.checked or message["type"] == "websocket.close":
-                if not dropped:
-                    await exchange.send(message)
-                return
-            exchange.checked = True
-            try:
-                admission = await exchange.check(self._limits_without_route())
-            except MissingPeer as error:
-                dropped = True
-                await exchange.close_websocket(error)
-                return
-            if admission is not None and admission.denied:
-                dropped = True
-                await exchange.refuse(admission, receive)
-            else:
-                await exchange.send(message)
-
-        return send
-
-    def _limits_without_route(self) -> tuple[BoundLimit, ...]:
-        return self._limits_of_view(APPLICATION)
-
-    async def check_route(self, scope: Scope, receive: Receive, exchange: _StarletteExchange) -> bool:
-        """Checks a request whose route is known. False: it was denied, and the response was sent."""
+    def limits_of(self, scope: Scope, exchange: _StarletteExchange) -> tuple[BoundLimit, ...]:
+        """The limits of a request whose route is known."""
         exchange.checked = True
         route = route_of(scope)
         known = self._limits_by_route.get((id(route), scope.get("method")))
         limits = known[1] if known is not None else self._find_limits(route, scope)
-        if not limits:
-            return True
-        try:
-            admission = await exchange.check(limits)
-        except MissingPeer as error:
-            await exchange.close_websocket(error)
-            return False
-        exchange.checked_default = any(bound.declared is self._default for bound in limits)
-        if admission is not None and admission.denied:
-            await exchange.refuse(admission, receive)
-            return False
-        return True
+        exchange.checked_default = limits is self._default
+        return limits
 
     def _find_limits(self, route: Any, scope: Scope) -> tuple[BoundLimit, ...]:
         endpoint, method = scope.get("endpoint"), scope.get("method")
@@ -225,18 +195,6 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         if len(self._limits_by_route) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
             self._limits_by_route[id(route), method] = (route, limits)
         return limits
-
-
-async def _respond(connection: HTTPConnection, error: Denied) -> App | None:
-    if connection.scope["type"] == "websocket":
-        # Only newer Starlettes send what is returned for a websocket.
-        await error.exchange.refuse(error.admission, error.exchange.receive)
-        return None
-
-    async def respond(scope: Scope, receive: Receive, _: Send) -> None:
-        await error.exchange.refuse(error.admission, receive)
-
-    return respond
 
 
 class RateLimit:
@@ -271,18 +229,9 @@ class RateLimit:
             exchange.use_admissions()
             defaults, exchange.admissions = exchange.admissions, ()
             for default in defaults:
-                await run_steps_async(withdraw(default), tidegate.limiter)
-        try:
-            admission = await exchange.check((known[1],))
-        except MissingPeer as error:
-            if scope["type"] != "websocket":
-                raise
-            raise WebSocketException(CLOSE_CODE, CLOSE_REASON) from error
-        if admission is not None and admission.denied:
-            for other in exchange.admissions:
-                if other is not admission:
-                    await run_steps_async(withdraw(other), tidegate.limiter)
-            raise Denied(exchange, admission)
+                default.release()
+                await run_steps_async(give_back(default.charges), tidegate.limiter)
+        await exchange.enforce((known[1],))
 
 
 # FastAPI resolves the names of annotations in the globals of a function; an instance has none.
@@ -302,8 +251,13 @@ def _with_check(handle: Any) -> Any:
         if exchange is None:
             if getattr(scope.get("endpoint"), LIMITS, None):
                 raise ConfigError(UNATTACHED.format(name_of(scope["endpoint"])))
-        elif not exchange.checked and not await exchange.tidegate.check_route(scope, receive, exchange):
-            return
+        elif not exchange.checked:
+            try:
+                if limits := exchange.tidegate.limits_of(scope, exchange):
+                    await exchange.enforce(limits)
+            except Exception as error:
+                await respond_to(error, scope, receive, send)
+                return
         await handle(self, scope, receive, send)
 
     setattr(handle_checked, LIMITS, True)

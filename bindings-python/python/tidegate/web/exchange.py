@@ -44,6 +44,8 @@ class AsgiExchange:
     single: tuple[BoundLimit, Decision] | None = None
     # Whether a hold or a settlement waits for the last byte.
     ends_with_body = False
+    # Whether the response is a refusal, which may bring its header fields.
+    refused = False
 
     def __init__(self, send: Send, limiter: AsyncLimiter, scope: Scope) -> None:
         self._send = send
@@ -95,16 +97,34 @@ class AsgiExchange:
             bound, decision = self.single
             self.single, self.admissions = None, [Admission(decision, bound, None)]
 
-    def fields(self) -> list[tuple[bytes, bytes]]:
-        """The header fields that announce the limits."""
+    def announced(self) -> tuple[Headers, Sequence[Decision]]:
+        """What the header fields announce, and which fields there are."""
         if self.single is not None:
             bound, decision = self.single
-            return bound.headers.raw(decision)
+            return bound.headers, (decision,)
         admissions = self.admissions
         if len(admissions) == 1:
-            return admissions[0].bound.headers.raw(*admissions[0].decisions)
+            return admissions[0].bound.headers, admissions[0].decisions
         headers: Headers = next((one for one in admissions if one.denied), admissions[0]).bound.headers
-        return headers.raw(*(decision for admission in admissions for decision in admission.decisions))
+        return headers, [decision for admission in admissions for decision in admission.decisions]
+
+    def fields(self) -> list[tuple[bytes, bytes]]:
+        """The header fields that announce the limits."""
+        headers, decisions = self.announced()
+        return headers.raw(*decisions)
+
+    def field_texts(self) -> dict[str, str]:
+        """The same as text."""
+        headers, decisions = self.announced()
+        return dict(headers.text(*decisions))
+
+    def add_fields(self, message: Message) -> None:
+        """Adds the header fields to the first message of a response. A refusal may have some of them already."""
+        given, fields = message.get("headers", ()), self.fields()
+        if self.refused:
+            names = {name.lower() for name, _ in given}
+            fields = [field for field in fields if field[0] not in names]
+        message["headers"] = [*given, *fields]
 
     def send(self, message: Message) -> Awaitable[None]:
         """Sends a message of the response. Not a coroutine itself, which would cost every message a frame."""
@@ -116,7 +136,7 @@ class AsgiExchange:
             elif admissions := self.admissions:
                 if len(admissions) > 1 or admissions[0].refunds or admissions[0].settles:
                     return self._start(message)
-                message["headers"] = [*message.get("headers", ()), *self.fields()]
+                self.add_fields(message)
         elif kind == "http.response.body":
             if self.ends_with_body and not message.get("more_body"):
                 # Before the last byte, not after it: a client that has the whole response may send the next request.
@@ -137,7 +157,7 @@ class AsgiExchange:
                 self.request = self.request or self.make_request()
                 self.response = self.response or self.make_response(message)
                 await run_steps_async(refund(admission, self.request, self.response), self.limiter)
-        message["headers"] = [*message.get("headers", ()), *self.fields()]
+        self.add_fields(message)
         await self._send(message)
 
     async def end(self) -> None:

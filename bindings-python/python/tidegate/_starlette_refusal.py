@@ -1,0 +1,148 @@
+"""A refused request in FastAPI and Starlette: an exception, which travels like one that an endpoint raises.
+
+Handlers of the application may answer it, those for RateLimited, for HTTPException or for the status. Where it has none,
+`_answer` does. So CORS and all other middleware see the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette._exception_handler import wrap_app_handling_exceptions
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.exceptions import WebSocketException
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from ._shown import shown
+from .errors import ConfigError, RateLimited
+from .web.admission import Admission
+from .web.exchange import CLOSE_CODE, CLOSE_REASON, AsgiExchange
+from .web.keys import MissingPeer
+from .web.lifespan import Receive, Scope, Send
+from .web.refusal import Refusal
+
+try:
+    from fastapi.exception_handlers import http_exception_handler
+    from fastapi.exceptions import HTTPException
+except ImportError:  # Starlette alone
+    HTTPException = StarletteHTTPException  # type: ignore[misc, assignment]
+    http_exception_handler = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Where ExceptionMiddleware leaves the handlers of its application: those of classes, and those of statuses.
+HANDLERS = "starlette.exception_handlers"
+# A websocket that can be answered with a status has this extension.
+DENIAL = "websocket.http.response"
+
+
+class Refused(RateLimited, HTTPException):
+    """A refused request. Handlers of RateLimited, of HTTPException and of its status may answer it."""
+
+    def __init__(self, admission: Admission, headers: Mapping[str, str]) -> None:
+        RateLimited.__init__(self, admission.decision)
+        refusal = Refusal(admission)
+        self.status_code = refusal.status
+        self.detail = HTTPStatus(refusal.status).phrase
+        # What a handler of HTTPException passes on: not the type of a body that is not its own.
+        self.headers = {**headers, "Cache-Control": "no-store"}
+        self.body = refusal.body
+
+
+class Answered(RateLimited):
+    """A refused request that `on_denied` has answered. No HTTPException, so no handler of a status comes first."""
+
+    def __init__(self, admission: Admission, response: Any) -> None:
+        super().__init__(admission.decision)
+        self.response = response
+
+
+async def refusal_of(exchange: AsgiExchange, admission: Admission) -> RateLimited:
+    """The exception of a denied request."""
+    exchange.refused = True
+    scope, on_denied = exchange.scope, admission.bound.on_denied
+    http = scope["type"] == "http"
+    if http and on_denied is not None:
+        exchange.request = exchange.request or exchange.make_request()
+        given = on_denied(exchange.request, admission.decision)
+        if isinstance(given, Awaitable):
+            given = await given
+        if given is not None:
+            if not callable(given):
+                raise ConfigError(f"on_denied returned {shown(given)}: it returns a Response, or None for the default one")
+            return _with_handler(scope, Answered(admission, given), _answer_given)
+    refused = _with_handler(scope, Refused(admission, exchange.field_texts()), _answer)
+    if http or DENIAL in scope.get("extensions", ()) or _handler_of(scope, RateLimited) is not None:
+        return refused
+    # A handler that returns a response has no way to send it: the server can only close the connection.
+    return _with_handler(scope, Answered(admission, None), _answer_given)
+
+
+def _with_handler(scope: Scope, error: Any, ours: Any) -> Any:
+    """The exception, after the application has got a handler for its class: one of its own, or else ours."""
+    handlers = scope.get(HANDLERS)
+    kind = type(error)
+    if handlers is not None and kind not in handlers[0]:
+        # Of Answered only `on_denied` knows the answer.
+        handlers[0][kind] = ours if kind is Answered else _handler_of(scope, kind) or ours
+    return error
+
+
+def _handler_of(scope: Scope, kind: type[Exception]) -> Any:
+    """The application's own handler of a class, if it has one. Those that the frameworks bring answer any status."""
+    handlers = scope[HANDLERS][0] if HANDLERS in scope else {}
+    for one in kind.__mro__:
+        handler = handlers.get(one)
+        brought = handler is http_exception_handler or (
+            getattr(handler, "__func__", None) is ExceptionMiddleware.http_exception
+        )
+        if handler is not None and not brought:
+            return handler
+    return None
+
+
+async def _answer(connection: HTTPConnection, error: Refused) -> Response | None:
+    body = b"" if connection.scope.get("method") == "HEAD" else error.body
+    fields = {**(error.headers or {}), "Content-Length": str(len(error.body))}
+    response = Response(body, error.status_code, fields, "application/problem+json")
+    if isinstance(connection, WebSocket):
+        # Older Starlettes do not send what is returned for a websocket.
+        await connection.send_denial_response(response)
+        return None
+    return response
+
+
+async def _answer_given(connection: HTTPConnection, error: Answered) -> Any:
+    if isinstance(connection, WebSocket):
+        # The server makes a 403 of it; 1008 is "policy violation" for servers that can send it.
+        await connection.close(1008, "rate limited")
+    return error.response
+
+
+def as_websocket_error(scope: Scope, error: MissingPeer) -> Exception:
+    """What closes a websocket whose client has no address. Any other request gets the error itself."""
+    return error if scope["type"] != "websocket" else WebSocketException(CLOSE_CODE, CLOSE_REASON)
+
+
+async def respond_to(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+    """Responds to an exception from before the endpoint as to one that the endpoint raises."""
+    http = scope["type"] == "http"
+    connection: Any = Request(scope, receive, send) if http else WebSocket(scope, receive, send)
+
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        raise error
+
+    try:
+        await wrap_app_handling_exceptions(fail, connection)(scope, receive, send)
+    finally:
+        # The traceback refers to frames that refer to the exception: a cycle for the collector.
+        error.__traceback__ = None
+        del error
+
+
