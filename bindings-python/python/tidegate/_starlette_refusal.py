@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from ._shown import shown
-from .errors import ConfigError, RateLimited
+from .errors import ConfigError, RateLimited, StoreError
 from .web.admission import Admission
 from .web.exchange import CLOSE_CODE, CLOSE_REASON, AsgiExchange
 from .web.keys import MissingPeer
@@ -55,6 +55,21 @@ class Refused(RateLimited, HTTPException):
         self.body = refusal.body
 
 
+class StoreRefused(StoreError, HTTPException):
+    """A request that cannot be checked: its store is missing, and its policy says "raise"."""
+
+    def __init__(self, error: StoreError) -> None:
+        StoreError.__init__(self, error.message, error.code)
+        refusal = Refusal(None)
+        self.status_code = refusal.status
+        self.detail = HTTPStatus(refusal.status).phrase
+        self.headers = {name: value for name, value in refusal.fields if not name.startswith("Content-")}
+        self.body = refusal.body
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class Answered(RateLimited):
     """A refused request that `on_denied` has answered. No HTTPException, so no handler of a status comes first."""
 
@@ -63,12 +78,11 @@ class Answered(RateLimited):
         self.response = response
 
 
-async def refusal_of(exchange: AsgiExchange, admission: Admission) -> RateLimited:
+async def refusal_of(exchange: AsgiExchange, admission: Admission) -> Exception:
     """The exception of a denied request."""
     exchange.refused = True
     scope, on_denied = exchange.scope, admission.bound.on_denied
-    http = scope["type"] == "http"
-    if http and on_denied is not None:
+    if scope["type"] == "http" and on_denied is not None:
         exchange.request = exchange.request or exchange.make_request()
         given = on_denied(exchange.request, admission.decision)
         if isinstance(given, Awaitable):
@@ -77,11 +91,24 @@ async def refusal_of(exchange: AsgiExchange, admission: Admission) -> RateLimite
             if not callable(given):
                 raise ConfigError(f"on_denied returned {shown(given)}: it returns a Response, or None for the default one")
             return _with_handler(scope, Answered(admission, given), _answer_given)
-    refused = _with_handler(scope, Refused(admission, exchange.field_texts()), _answer)
-    if http or DENIAL in scope.get("extensions", ()) or _handler_of(scope, RateLimited) is not None:
-        return refused
-    # A handler that returns a response has no way to send it: the server can only close the connection.
-    return _with_handler(scope, Answered(admission, None), _answer_given)
+    if _answers(scope, RateLimited):
+        return _with_handler(scope, Refused(admission, exchange.field_texts()), _answer)
+    # 1008 is "policy violation".
+    return WebSocketException(1008, "rate limited")
+
+
+def store_refusal_of(exchange: AsgiExchange, error: StoreError) -> Exception:
+    """The exception of a request whose store is missing."""
+    exchange.refused = True
+    if _answers(exchange.scope, StoreError):
+        return _with_handler(exchange.scope, StoreRefused(error), _answer)
+    # 1013 is "try again later".
+    return WebSocketException(1013, error.code)
+
+
+def _answers(scope: Scope, kind: type[Exception]) -> bool:
+    """Whether a response can be sent, or a handler knows the exception. Else the server can only close a websocket."""
+    return scope["type"] == "http" or DENIAL in (scope.get("extensions") or ()) or _handler_of(scope, kind) is not None
 
 
 def _with_handler(scope: Scope, error: Any, ours: Any) -> Any:
@@ -107,7 +134,7 @@ def _handler_of(scope: Scope, kind: type[Exception]) -> Any:
     return None
 
 
-async def _answer(connection: HTTPConnection, error: Refused) -> Response | None:
+async def _answer(connection: HTTPConnection, error: Refused | StoreRefused) -> Response | None:
     body = b"" if connection.scope.get("method") == "HEAD" else error.body
     fields = {**(error.headers or {}), "Content-Length": str(len(error.body))}
     response = Response(body, error.status_code, fields, "application/problem+json")
@@ -118,10 +145,7 @@ async def _answer(connection: HTTPConnection, error: Refused) -> Response | None
     return response
 
 
-async def _answer_given(connection: HTTPConnection, error: Answered) -> Any:
-    if isinstance(connection, WebSocket):
-        # The server makes a 403 of it; 1008 is "policy violation" for servers that can send it.
-        await connection.close(1008, "rate limited")
+async def _answer_given(_: HTTPConnection, error: Answered) -> Any:
     return error.response
 
 

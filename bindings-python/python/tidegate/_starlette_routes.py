@@ -1,68 +1,211 @@
-"""What `tidegate.fastapi` reads of the routes of Starlette and FastAPI."""
+"""What `tidegate.fastapi` reads of the routes and endpoints of Starlette and FastAPI."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from starlette.endpoints import HTTPEndpoint
+
+from .errors import ConfigError
+from .web.declared_limit import DeclaredLimit
 from .web.lifespan import Scope
 
-# The attribute in which an endpoint carries its limits: a list of (Tidegate, BoundLimit); None for a limit exempts it.
+# The attribute in which an endpoint carries its limits: a list of EndpointLimit.
 LIMITS = "__tidegate__"
+# How deep applications are mounted in each other, at most.
+MAX_DEPTH = 16
+
+# The endpoints that have a route.
+_routed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def set_limits(endpoint: Any, limits: list[Any]) -> None:
-    """Sets the limits of an endpoint; those of a method are kept by its function."""
-    setattr(getattr(endpoint, "__func__", endpoint), LIMITS, limits)
+class EndpointLimit:
+    """A limit that a decorator has given to an endpoint. None for a declared limit: an exemption."""
+
+    __slots__ = ("declared", "owner", "routed", "view")
+
+    def __init__(self, owner: object, declared: DeclaredLimit | None, view: Any) -> None:
+        self.owner = owner
+        self.declared = declared
+        self.view = view
+        # Whether there is a route that finds it.
+        self.routed = False
 
 
-def limits_of(endpoint: Any, method: str | None) -> Iterable[Any]:
+def with_limit(view: Any, limit: EndpointLimit) -> Any:
+    """The endpoint with one more limit; an exemption replaces them."""
+    if inspect.ismethod(view):
+        # The function of a method belongs to all objects of its class.
+        view = functools.partial(view)
+    try:
+        setattr(view, LIMITS, [limit, *getattr(view, LIMITS, ())])
+    except (AttributeError, TypeError):
+        raise ConfigError(f"{name_of(view)} cannot carry a limit: write a function that calls it, and limit that") from None
+    return view
+
+
+def limits_of(endpoint: Any, method: str | None) -> Iterator[EndpointLimit]:
     """The limits of an endpoint: a function, a partial of one, or a class with a method for each verb."""
     while isinstance(endpoint, functools.partial):
         yield from getattr(endpoint, LIMITS, ())
         endpoint = endpoint.func
     yield from getattr(endpoint, LIMITS, ())
     if inspect.isclass(endpoint) and method is not None:
-        yield from getattr(getattr(endpoint, method.lower(), None), LIMITS, ())
+        yield from getattr(_verb(endpoint, method), LIMITS, ())
+
+
+def _verb(endpoint: type, method: str) -> Any:
+    """The method of an endpoint class that serves an HTTP method."""
+    found = getattr(endpoint, method.lower(), None)
+    return getattr(endpoint, "get", None) if found is None and method == "HEAD" else found
+
+
+def allows(route: Any, endpoint: Any, method: str | None) -> bool:
+    """Whether a route serves a method; it answers 405 to others."""
+    if method is None:
+        return True
+    methods = getattr(getattr(route, "starlette_route", None) or route, "methods", None)
+    if methods:
+        return method in methods
+    return not _is_endpoint_class(endpoint) or _verb(endpoint, method) is not None
+
+
+def _is_endpoint_class(endpoint: Any) -> bool:
+    return inspect.isclass(endpoint) and issubclass(endpoint, HTTPEndpoint)
+
+
+def mark_routed(endpoint: Any) -> None:
+    """Notes that an endpoint has a route."""
+    found = list(limits_of(endpoint, None))
+    if inspect.isclass(endpoint):
+        for verb in ("get", "head", "post", "put", "patch", "delete", "options", "query"):
+            found.extend(getattr(getattr(endpoint, verb, None), LIMITS, ()))
+    for one in found:
+        one.routed = True
+    try:
+        _routed.add(endpoint)
+    except TypeError:  # an object without a hash
+        return
+
+
+def has_route(endpoint: Any) -> bool:
+    """Whether an endpoint has a route already."""
+    try:
+        return endpoint in _routed
+    except TypeError:
+        return False
 
 
 def name_of(endpoint: Any) -> str:
     """The name of an endpoint: the same in every process."""
-    module, name = getattr(endpoint, "__module__", ""), getattr(endpoint, "__qualname__", type(endpoint).__name__)
-    return f"{module}.{name}"
+    while isinstance(endpoint, functools.partial):
+        endpoint = endpoint.func
+    named = endpoint if hasattr(endpoint, "__qualname__") else type(endpoint)
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
-def route_of(scope: Scope) -> Any:
-    """The route of a request, as its router included it; older Starlettes only tell the endpoint."""
-    return scope.get("fastapi", {}).get("effective_route_context") or scope.get("route") or scope.get("endpoint")
+def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
+    """The name under which a notation at a view counts: the same in every process, and after a deployment.
+
+    Functions that a function makes, lambdas and objects may have one name: the path of their first route is part of it.
+    """
+    name = name_of(view)
+    if (inspect.isfunction(view) or inspect.isclass(view)) and "<" not in name:
+        return name
+    found = (where for where, route in routes_of(apps) if getattr(route, "endpoint", None) is endpoint)
+    return f"{name} {next(found, path)}"
 
 
-def included_routes(route: Any) -> Iterable[Any]:
-    """The route itself, or all routes of an included router."""
-    contexts = getattr(route, "effective_route_contexts", None)
-    return (route,) if contexts is None else contexts()
+def place_of_dependency(dependency: object, apps: Iterable[Any], route: Any) -> str:
+    """The same for a dependency: the first route that has it."""
+    for path, one in routes_of(apps):
+        if _depends(one, lambda call: call is dependency):
+            return f"{path} {name_of(one.endpoint)}"
+    return path_of(route)
+
+
+def path_of(route: Any) -> str:
+    """The path of a route, as its router knows it."""
+    if _is_mount(route):
+        # Its format has a parameter for the rest of the path.
+        return str(getattr(route, "path", None) or getattr(route, "host", ""))
+    return str(getattr(route, "path_format", None) or getattr(route, "path", ""))
+
+
+def _is_mount(route: Any) -> bool:
+    return getattr(route, "app", None) is not None and not hasattr(route, "endpoint")
+
+
+def routes_of(apps: Iterable[Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """All routes of applications, also of those that are mounted, with their paths."""
+    for app in apps:
+        for route in _included(_own_routes(app)):
+            path = prefix + path_of(route)
+            if _is_mount(route):
+                if depth < MAX_DEPTH:
+                    yield from routes_of((route.app,), path, depth + 1)
+            else:
+                yield path, route
+
+
+def serves_routes(app: Any) -> bool:
+    """Whether an application has routes, itself or behind its middleware."""
+    return bool(_own_routes(app))
+
+
+def _own_routes(app: Any) -> Iterable[Any]:
+    for _ in range(MAX_DEPTH):
+        if routes := getattr(app, "routes", None):
+            found: Iterable[Any] = routes
+            return found
+        # Where middleware keeps what it wraps.
+        app = getattr(app, "app", None)
+    return ()
+
+
+def _included(routes: Iterable[Any]) -> Iterator[Any]:
+    """The routes themselves, and those of included routers."""
+    for route in routes:
+        contexts = getattr(route, "effective_route_contexts", None)
+        if contexts is None:
+            yield route
+            continue
+        for context in contexts():
+            yield getattr(context, "starlette_route", None) or context
+
+
+def route_of(route: Any, scope: Scope) -> Any:
+    """The route that serves a request, as a router has included it."""
+    context = scope.get("fastapi", {}).get("effective_route_context")
+    if context is not None and (context.original_route is route or context.starlette_route is route):
+        return context
+    return route
 
 
 def depends_on(route: Any, kind: type) -> bool:
     """Whether an object of a class is among the dependencies of a route, at any depth."""
+    return _depends(getattr(route, "starlette_route", None) or route, lambda call: isinstance(call, kind))
+
+
+def _depends(route: Any, matches: Any) -> bool:
     dependant = getattr(route, "dependant", None)
-    return dependant is not None and _contains(dependant, kind)
+    return dependant is not None and _contains(dependant, matches)
 
 
-def _contains(dependant: Any, kind: type) -> bool:
-    return isinstance(dependant.call, kind) or any(_contains(one, kind) for one in dependant.dependencies)
+def dependencies_of(route: Any, kind: type) -> Iterator[Any]:
+    """The objects of a class among the dependencies of a route, at any depth."""
+    waiting = [getattr(route, "dependant", None)]
+    while waiting:
+        dependant = waiting.pop()
+        if dependant is not None:
+            waiting.extend(dependant.dependencies)
+            if isinstance(dependant.call, kind):
+                yield dependant.call
 
 
-def first_route_with(dependency: object, scope: Scope) -> str:
-    """The first route of the application that has this dependency: the same in every process."""
-    app = scope.get("app")
-    path: str = getattr(scope.get("route"), "path", "")
-    for route in getattr(app, "routes", ()):
-        for included in included_routes(route):
-            dependant = getattr(included, "dependant", None)
-            if dependant is not None and any(one.call is dependency for one in dependant.dependencies):
-                methods = ",".join(sorted(getattr(included, "methods", None) or ()))
-                return f"{methods} {getattr(included, 'path_format', path)}"
-    return path
+def _contains(dependant: Any, matches: Any) -> bool:
+    return any(matches(one.call) or _contains(one, matches) for one in dependant.dependencies)

@@ -4,17 +4,22 @@
 
     app = TidegateMiddleware(app, policy="100/minute", store="redis://127.0.0.1:6379/0")
 
-Functions given as options get the scope; `on_denied` may return an ASGI application that answers. `user()` reads
-`scope["user"]`, `claim()` the verified claims in `scope["state"]["claims"]`.
+The Decision is in `scope["state"]["rate_limit"]`, which Starlette calls `request.state.rate_limit`, and in
+`scope["tidegate.decision"]`. Functions given as options get the scope; `on_denied` may return an ASGI application that
+answers. `user()` reads `scope["user"]` or `scope["state"]["user"]`, `claim()` the verified claims in
+`scope["state"]["claims"]`: the middleware that sets them stands outside this one. So does a CORSMiddleware, which adds its
+header fields to refusals and answers preflights before they are counted.
 """
 
 from __future__ import annotations
 
 from ._tidegate import AsyncLimiter
-from .web.exchange import ADAPTER, NAME, AsgiExchange
+from .errors import StoreError
+from .web.exchange import ADAPTER, AsgiExchange
 from .web.keys import MissingPeer, claim, client_ip, header, user
 from .web.layers import AppLimits
 from .web.lifespan import App, Lifespan, Receive, Scope, Send
+from .web.refusal import Refusal
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
 
@@ -24,7 +29,8 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
 
     limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
     on_store_error, deny_cache, clock), and closed when the application is shut down.
-    key, cost, skip, on_denied, headers, refund_when, settle, methods: the options of the limit.
+    key, cost, skip, on_denied, headers, refund_when, settle, meta, methods, per_method: the options of the limit.
+    enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED says so.
 
     A policy with a "concurrency" limit is held until the last byte of the response, or until the client disconnects.
     """
@@ -41,11 +47,18 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
             return
         if self._closed:
             self._reopen()
+        if not self.enabled:
+            await self.app(scope, receive, send)
+            return
         exchange = AsgiExchange(send, self.limiter, scope)
         try:
             admission = await exchange.check(self._limits)
         except MissingPeer as error:
             await exchange.close_websocket(error)
+            return
+        except StoreError:
+            # 1013 is "try again later".
+            await exchange.respond(Refusal(None), 1013)
             return
         if admission is None:
             await self.app(scope, receive, send if exchange.single is None else exchange.send)
@@ -54,7 +67,6 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
             if admission.denied:
                 await exchange.refuse(admission, receive)
             else:
-                scope[NAME] = exchange
                 await self.app(scope, receive, exchange.send)
         finally:
             await exchange.end()

@@ -9,47 +9,60 @@
     @tg.limit("5/minute")
     async def login(): ...
 
-    @app.get("/search", dependencies=[Depends(RateLimit("10/second"))])
-    def search(): ...
+    @app.get("/search")
+    def search(decision: Annotated[Decision | None, Depends(RateLimit("10/second"))]): ...
 
-Functions given as options get the `Request` (a `WebSocket` for websockets). `user()` reads `request.user`, `claim()`
-the verified claims in `request.state.claims`. The default does not apply to routes with a limit of their own.
+A default is a budget of each route without a limit of its own; `application` is one budget for all requests, also those
+without a route. Neither counts preflights that CORSMiddleware answers.
+
+A refusal is an exception, `tidegate.RateLimited` and an HTTPException at once. Exception handlers of the application may
+answer it; otherwise it is a problem document. Middleware sees the response as it sees any other.
+
+The Decision is in `request.state.rate_limit`. Functions given as options get the `Request` (a `WebSocket` for websockets).
+`user()` reads `request.user` or `request.state.user`, `claim()` the verified claims in `request.state.claims`. Middleware
+sets these before a limit is checked. A dependency that sets them stands before `Depends(RateLimit(…))`, which is checked in
+its turn; `@tg.limit` and defaults are checked before all dependencies.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute
 
 from ._shown import shown
-from ._starlette_refusal import as_websocket_error, refusal_of, respond_to
-from ._starlette_routes import LIMITS, depends_on, first_route_with, limits_of, name_of, route_of, set_limits
-from ._tidegate import AsyncLimiter, Policy
+from ._starlette_exchange import StarletteExchange
+from ._starlette_patches import UNATTACHED, patch_routes
+from ._starlette_routes import (
+    EndpointLimit,
+    allows,
+    dependencies_of,
+    depends_on,
+    has_route,
+    limits_of,
+    name_of,
+    path_of,
+    place_of,
+    place_of_dependency,
+    routes_of,
+    with_limit,
+)
+from ._tidegate import AsyncLimiter, Decision
 from .errors import ConfigError
-from .web.admission import give_back
 from .web.bound_limit import BoundLimit
-from .web.declared_limit import DeclaredLimit
-from .web.exchange import ADAPTER, NAME, AsgiExchange
-from .web.keys import MissingPeer, claim, client_ip, header, user
+from .web.declared_limit import DeclaredLimit, PolicyOption
+from .web.exchange import ADAPTER, NAME
+from .web.keys import claim, client_ip, header, user
 from .web.layers import RouteLimits
 from .web.lifespan import App, Lifespan, Message, Receive, Scope, Send
 from .web.options import LimitOptions
-from .web.steps import run_steps_async
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-try:
-    from fastapi.routing import APIRoute
-except ImportError:  # Starlette alone
-    APIRoute = Route  # type: ignore[misc, assignment]
 
 __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "header", "user"]
 
@@ -58,68 +71,37 @@ MAX_ROUTES = 10_000
 # The longest method whose limits are kept.
 MAX_METHOD = 32
 
-UNATTACHED = (
-    "{} has a limit of a Tidegate that is not attached to the application that serves it: give it the application, "
-    "Tidegate(app, …) or tg.init_app(app)"
+UNROUTED = (
+    "@tg.{} stands at {}, which no route calls: its limit would limit nobody. It belongs directly below @app.get(…). "
+    "A decorator between them needs functools.wraps; a function that endpoints call is limited with "
+    '@limiter.limit(…) or limiter.check(…)'
 )
-
-
-class _StarletteExchange(AsgiExchange):
-    # Whether the limits of the route, or the default, were checked.
-    checked = False
-    # Whether that was the default, and nothing else.
-    checked_default = False
-
-    def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
-        # All of `super().__init__`, whose call would cost every request.
-        self._send = send
-        self.limiter = tidegate.limiter
-        self.scope = scope
-        self.tidegate = tidegate
-        self.receive = receive
-
-    async def enforce(self, limits: Sequence[BoundLimit]) -> None:
-        """Checks the limits; raises what answers a request that they deny."""
-        try:
-            admission = await self.check(limits)
-        except MissingPeer as error:
-            raise as_websocket_error(self.scope, error) from error
-        if admission is None or not admission.denied:
-            return
-        for other in self.admissions:
-            if other is not admission:
-                # A request that one limit denies costs nothing of the others.
-                other.release()
-                charges = [charge for charge in other.charges if not charge.returned]
-                for charge in charges:
-                    charge.returned = True
-                await run_steps_async(give_back(charges), self.limiter)
-        raise await refusal_of(self, admission)
-
-    def make_request(self) -> HTTPConnection:
-        if self.scope["type"] == "http":
-            return Request(self.scope, self.receive, self.send)
-        return WebSocket(self.scope, self.receive, self.send)
-
-    def make_response(self, message: Message) -> Response:
-        response = Response(status_code=message["status"])
-        response.raw_headers = list(message.get("headers", ()))
-        return response
 
 
 class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     """Limits of a FastAPI or Starlette application.
 
-    default: the policy of every route without a limit of its own, and of requests that have no route.
+    default: the policy of each route without a limit of its own: a budget per route.
+    application: the policy of all requests together, asked with the limits of the route in one round trip.
     limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
     on_store_error, deny_cache, clock), and closed when the application is shut down.
-    key, cost, skip, on_denied, headers, refund_when, settle, methods: the defaults of the options of all limits.
+    enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED says so.
+    skip: a function of the request; true exempts it from all limits.
+    key, cost, on_denied, headers, refund_when, settle, meta, methods, per_method: the defaults of the options of all
+    limits.
 
     `limit` decorates endpoints, sync and async, with and without a `request`.
     """
 
     _limiter_class = AsyncLimiter
     _adapter = ADAPTER
+    # Whether each limit of a decorator has a route.
+    _routes_verified = False
+
+    @functools.cached_property
+    def _endpoint_limits(self) -> list[EndpointLimit]:
+        """What the decorators have given to endpoints."""
+        return []
 
     def init_app(self, app: Starlette) -> None:
         """Limits an application from now on."""
@@ -132,35 +114,71 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         setattr(app.state, NAME, self)
         self._apps.append(app)
         build = app.build_middleware_stack
-        # Outside all middleware, also outside that which turns an error into a 500: every response gets the fields.
-        app.build_middleware_stack = lambda: self._wrap(build())  # type: ignore[method-assign]
+
+        def build_stack() -> App:
+            # Inside all other middleware: CORSMiddleware has answered preflights, and sees what is refused.
+            innermost = Middleware(self._with_application)
+            app.user_middleware.append(innermost)
+            try:
+                # Outside all middleware, also outside that which turns an error into a 500: every response gets the
+                # fields.
+                return self._wrap(build())
+            finally:
+                app.user_middleware.remove(innermost)
+
+        app.build_middleware_stack = build_stack  # type: ignore[method-assign]
 
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if isinstance(view, BaseRoute) or not callable(view):
             raise ConfigError(f"@tg.{decorator} is for endpoints, not for {shown(view)}")
-        if any(getattr(route, "endpoint", None) is view for app in self._apps for route in app.routes):
+        known = (getattr(route, "endpoint", None) for _, route in routes_of(self._apps))
+        if has_route(view) or any(one is view for one in known):
             raise ConfigError(
                 f"@tg.{decorator} stands above the route of {name_of(view)}, which is registered without it: "
                 "put it below @app.get(…)"
             )
 
     def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
-        set_limits(view, [(self, declared)] if declared is None else [(self, declared), *getattr(view, LIMITS, ())])
-        return view
+        limit = EndpointLimit(self, declared, view)
+        self._endpoint_limits.append(limit)
+        self._routes_verified = False
+        return with_limit(view, limit)
+
+    def _verify_routes(self) -> None:
+        """Raises for a limit that no request would meet, and for a dependency with a policy that is wrong."""
+        for limit in self._endpoint_limits:
+            if not limit.routed:
+                raise ConfigError(UNROUTED.format("exempt" if limit.declared is None else "limit", name_of(limit.view)))
+        for _, route in routes_of(self._apps):
+            for dependency in dependencies_of(route, RateLimit):
+                dependency.bound_to(self, route)
+        self._routes_verified = True
 
     def _wrap(self, inner: App) -> App:
         """The application; the messages of each response pass through an exchange."""
 
+        async def verified(scope: Scope, receive: Receive, send: Send) -> None:
+            async def observe(message: Message) -> None:
+                if message["type"] == "lifespan.startup.complete":
+                    # Routes may be added until now.
+                    self._verify_routes()
+                await send(message)
+
+            await inner(scope, receive, observe)
+
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan":
-                await self._run_lifespan(inner, scope, receive, send)
+                await self._run_lifespan(verified, scope, receive, send)
                 return
             if scope["type"] not in ("http", "websocket"):
                 await inner(scope, receive, send)
                 return
             if self._closed:
                 self._reopen()
-            scope[NAME] = exchange = _StarletteExchange(send, self, scope, receive)
+            if not self._routes_verified:
+                self._verify_routes()
+            scope.setdefault("state", {}).setdefault("rate_limit", None)
+            scope[NAME] = exchange = StarletteExchange(send, self, scope, receive)
             try:
                 await inner(scope, receive, exchange.send)
             finally:
@@ -171,30 +189,56 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
         return app
 
-    def limits_of(self, scope: Scope, exchange: _StarletteExchange) -> tuple[BoundLimit, ...]:
+    def _with_application(self, inner: App) -> App:
+        """The application without its middleware; the limit of the application counts what has no route."""
+        if not self._application or not self.enabled:
+            return inner
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            exchange: StarletteExchange | None = scope.get(NAME)
+            if exchange is not None and exchange.tidegate is self:
+                send = exchange.checking(self._application, receive, send)
+            await inner(scope, receive, send)
+
+        return app
+
+    def limits_for(self, route: Any, scope: Scope, exchange: StarletteExchange) -> tuple[BoundLimit, ...]:
         """The limits of a request whose route is known."""
         exchange.checked = True
-        route = route_of(scope)
         known = self._limits_by_route.get((id(route), scope.get("method")))
-        limits = known[1] if known is not None else self._find_limits(route, scope)
-        exchange.checked_default = limits is self._default
-        return limits
+        _, limits, defaults = known if known is not None else self._find_limits(route, scope)
+        if exchange.mounted:
+            # The application was asked at the mount, with its default.
+            return tuple(bound for bound in limits if bound not in self._application and not defaults)
+        exchange.checked_default = defaults
+        return limits  # type: ignore[no-any-return]
 
-    def _find_limits(self, route: Any, scope: Scope) -> tuple[BoundLimit, ...]:
+    def _find_limits(self, route: Any, scope: Scope) -> tuple[Any, tuple[BoundLimit, ...], bool]:
         endpoint, method = scope.get("endpoint"), scope.get("method")
         found = list(limits_of(endpoint, method))
-        if any(tidegate is not self for tidegate, _ in found):
+        if any(one.owner is not self for one in found):
             raise ConfigError(UNATTACHED.format(name_of(endpoint)))
-        if any(declared is None for _, declared in found):
+        defaults = False
+        if not self.enabled or any(one.declared is None for one in found):
             limits: tuple[BoundLimit, ...] = ()
+        elif not allows(route, endpoint, method):
+            limits = self._application
         else:
-            place = name_of(endpoint)
-            own = [(declared, place) for _, declared in found if declared is not None]
-            limits = self._limits_of_view(place, own, use_default=not depends_on(route, RateLimit))
+            path = path_of(route)
+            own = [
+                (one.declared, place_of(one.view, endpoint, self._apps, path))
+                for one in found
+                if one.declared is not None
+            ]
+            use_default = not depends_on(route, RateLimit)
+            place = place_of(endpoint, endpoint, self._apps, path) if hasattr(route, "endpoint") else path
+            limits = self._limits_of_view(place, own, use_default=use_default)
+            defaults = any(bound.declared is self._default for bound in limits)
+        answer = (route, limits, defaults)
         # A client may send any word as its method.
         if len(self._limits_by_route) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
-            self._limits_by_route[id(route), method] = (route, limits)
-        return limits
+            self._limits_by_route[id(route), method] = answer
+        return answer
 
 
 class RateLimit:
@@ -203,67 +247,49 @@ class RateLimit:
         @app.get("/search", dependencies=[Depends(RateLimit("10/second"))])
         router = APIRouter(dependencies=[Depends(RateLimit("api", key=header("X-API-Key")))])
 
-    The application needs a `Tidegate(app, …)`, whose limiter is used. The options are key, cost, skip, on_denied,
-    headers, refund_when, settle and methods.
+    Its value is the Decision, or None for a request that it does not limit. A request asks it once, however often its
+    route has it. The application needs a `Tidegate(app, …)`, whose limiter is used. The options are key, cost, skip,
+    on_denied, headers, refund_when, settle, meta, methods, per_method and enabled.
     """
 
-    def __init__(self, policy: str | Policy | Sequence[Any], **options: Unpack[LimitOptions]) -> None:
+    def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
         self._policy, self._options = policy, options
         DeclaredLimit(policy, **options)
         self._bound: dict[int, tuple[Tidegate, BoundLimit]] = {}
 
-    async def __call__(self, connection: HTTPConnection) -> None:
+    async def __call__(self, connection: HTTPConnection) -> Decision | None:
         scope = connection.scope
-        exchange: _StarletteExchange | None = scope.get(NAME)
+        exchange: StarletteExchange | None = scope.get(NAME)
         if exchange is None:
             raise ConfigError("RateLimit has no limiter: attach one with Tidegate(app, store=…)")
         tidegate = exchange.tidegate
-        known = self._bound.get(id(tidegate))
-        if known is None or known[0] is not tidegate:
-            declared = tidegate._declare(self._policy, self._options)
-            bound = tidegate._bind(declared, first_route_with(self, scope))
-            known = self._bound[id(tidegate)] = (tidegate, bound)
+        if not tidegate.enabled:
+            return None
+        if exchange.told is None:
+            exchange.told = {}
+        elif self in exchange.told:
+            return exchange.told[self]
+        bound = self.bound_to(tidegate, scope.get("route"))
+        if not bound.declared.enabled:
+            return None
         if exchange.checked_default:
             # The default was checked before this limit was known, which replaces it.
             exchange.checked_default = False
-            exchange.use_admissions()
-            defaults, exchange.admissions = exchange.admissions, ()
-            for default in defaults:
-                default.release()
-                await run_steps_async(give_back(default.charges), tidegate.limiter)
-        await exchange.enforce((known[1],))
+            await exchange.withdraw(tidegate._application)
+        exchange.told[self] = decision = await exchange.enforce((bound,))
+        return decision
+
+    def bound_to(self, tidegate: Tidegate, route: Any) -> BoundLimit:
+        """The limit, prepared for the limiter of a Tidegate."""
+        known = self._bound.get(id(tidegate))
+        if known is None or known[0] is not tidegate:
+            declared = tidegate._declare(self._policy, self._options)
+            bound = tidegate._bind(declared, place_of_dependency(self, tidegate._apps, route))
+            known = self._bound[id(tidegate)] = (tidegate, bound)
+        return known[1]
 
 
 # FastAPI resolves the names of annotations in the globals of a function; an instance has none.
-RateLimit.__call__.__annotations__["connection"] = HTTPConnection
+RateLimit.__call__.__annotations__.update(connection=HTTPConnection)
 
-
-def _with_check(handle: Any) -> Any:
-    """The method by which a route handles a request, preceded by the check of its limits.
-
-    Starlette and FastAPI have changed more than once how they find a route. That the route is then called with the
-    request has not changed.
-    """
-
-    @functools.wraps(handle)
-    async def handle_checked(self: BaseRoute, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange: _StarletteExchange | None = scope.get(NAME)
-        if exchange is None:
-            if getattr(scope.get("endpoint"), LIMITS, None):
-                raise ConfigError(UNATTACHED.format(name_of(scope["endpoint"])))
-        elif not exchange.checked:
-            try:
-                if limits := exchange.tidegate.limits_of(scope, exchange):
-                    await exchange.enforce(limits)
-            except Exception as error:
-                await respond_to(error, scope, receive, send)
-                return
-        await handle(self, scope, receive, send)
-
-    setattr(handle_checked, LIMITS, True)
-    return handle_checked
-
-
-for _class in (Route, WebSocketRoute, APIRoute):
-    if "handle" in vars(_class) and not hasattr(_class.handle, LIMITS):
-        _class.handle = _with_check(_class.handle)  # type: ignore[method-assign]
+patch_routes()

@@ -6,16 +6,17 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from .._tidegate import AsyncLimiter, Decision, Headers, PreparedCheck
-from .admission import Admission, admit, refund, settle
+from .admission import DECISION, Admission, admit, refund, settle
 from .bound_limit import BoundLimit
-from .keys import MissingPeer
+from .keys import UNAUTHENTICATED, MissingPeer
 from .lifespan import Message, Receive, Scope, Send
 from .refusal import Refusal
 from .steps import run_steps_async
 
 # The key under which a scope carries its exchange.
 NAME = "tidegate"
-
+# The key under which the state of a scope carries the Decision.
+STATE = "rate_limit"
 
 # How a websocket without a peer is closed: 1008 is "policy violation".
 CLOSE_CODE, CLOSE_REASON = 1008, "key_invalid"
@@ -65,6 +66,7 @@ class AsgiExchange:
         bound = limits[0]
         if bound.prepared is not None and len(limits) == 1 and self.single is None and not self.admissions:
             decision = await self._decide(bound, bound.prepared)
+            self.note(decision)
             if decision:
                 self.single = (bound, decision)
                 return None
@@ -74,11 +76,18 @@ class AsgiExchange:
             self.request = self.request or self.make_request()
             steps = admit(limits, self.request, self.scope.get("method"))
             admission = await run_steps_async(steps, self.limiter)
+            if admission is not None:
+                self.note(admission.decision)
         if admission is not None:
             self.admissions = [*self.admissions, admission]
             if admission.holds or admission.settles:
                 self.ends_with_body = True
         return admission
+
+    def note(self, decision: Decision) -> None:
+        """Leaves the Decision for the application, where Starlette's `request.state` reads it too."""
+        scope = self.scope
+        scope[DECISION] = scope.setdefault("state", {})[STATE] = decision
 
     async def _decide(self, bound: BoundLimit, prepared: PreparedCheck) -> Decision:
         """The same as `admit`, for one limit that has a PreparedCheck."""
@@ -186,16 +195,21 @@ class AsgiExchange:
             if given is not None:
                 await given(scope, receive, self.send)
                 return
-        refusal = Refusal(admission)
+        await self.respond(Refusal(admission), CLOSE_CODE)
+
+    async def respond(self, refusal: Refusal, close_code: int) -> None:
+        """Responds with a Refusal, or closes a websocket."""
+        scope = self.scope
         headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in refusal.fields]
         kind = "http.response"
         if scope["type"] == "websocket":
-            if "websocket.http.response" not in scope.get("extensions", ()):
-                # The server makes a 403 of it; 1008 is "policy violation" for servers that can send it.
-                await self._send({"type": "websocket.close", "code": 1008, "reason": "rate limited"})
+            if "websocket.http.response" not in (scope.get("extensions") or ()):
+                # The server makes a 403 of it; the code is for servers that can send it.
+                await self._send({"type": "websocket.close", "code": close_code, "reason": "rate limited"})
                 return
             kind = "websocket.http.response"
-            headers.extend(self.fields())
+            if self.admissions:
+                headers.extend(self.fields())
         await self.send({"type": f"{kind}.start", "status": refusal.status, "headers": headers})
         body = b"" if scope.get("method") == "HEAD" else refusal.body
         await self.send({"type": f"{kind}.body", "body": body, "more_body": False})
@@ -209,7 +223,11 @@ def _scope_of(request: Any) -> Any:
 class ScopeAdapter:
     """Reads a scope, as a RequestAdapter."""
 
-    authentication = "it has to run earlier"
+    authentication = (
+        "middleware outside the limit sets scope['user'] (request.user) or request.state.user, and request.state.claims. "
+        "Where a dependency authenticates, it sets request.state.user or request.state.claims, to None for an anonymous "
+        "request, and Depends(RateLimit(…)) stands after it: @tg.limit and defaults are checked before all dependencies"
+    )
 
     def peer(self, request: Any) -> str | None:
         client = _scope_of(request).get("client")
@@ -232,10 +250,13 @@ class ScopeAdapter:
         return [value for field, value in _scope_of(request)["headers"] if field == b"x-forwarded-for"]
 
     def user(self, request: Any) -> object:
-        return _scope_of(request).get("user")
+        scope = _scope_of(request)
+        if "user" in scope:
+            return scope["user"]
+        return (scope.get("state") or {}).get("user", UNAUTHENTICATED)
 
     def claims(self, request: Any) -> Any:
-        return (_scope_of(request).get("state") or {}).get("claims")
+        return (_scope_of(request).get("state") or {}).get("claims", UNAUTHENTICATED)
 
 
 ADAPTER = ScopeAdapter()
