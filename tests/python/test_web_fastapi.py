@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
 from starlette.responses import PlainTextResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from tidegate import Limiter
 from tidegate.fastapi import RateLimit, Tidegate, claim, user

@@ -84,10 +84,11 @@ def _with_note(init: Any, attribute: str) -> Any:
     return noting
 
 
-def _patch(kind: type, method: str, patched: Any) -> None:
+def _patch(kind: type, method: str, around: Any) -> None:
     original = vars(kind).get(method)
     # A module that is imported anew finds its own work.
     if original is not None and not hasattr(original, LIMITS):
+        patched = around(original)
         setattr(patched, LIMITS, True)
         setattr(kind, method, patched)
 
@@ -95,9 +96,8 @@ def _patch(kind: type, method: str, patched: Any) -> None:
 def patch_routes() -> None:
     """Changes the classes of routes, once."""
     for kind in {Route, WebSocketRoute, APIRoute, APIWebSocketRoute}:
-        if "handle" in vars(kind):
-            _patch(kind, "handle", _with_check(kind.handle))
-        _patch(kind, "__init__", _with_note(kind.__init__, "endpoint"))
+        _patch(kind, "handle", _with_check)
+        _patch(kind, "__init__", lambda init: _with_note(init, "endpoint"))
     for kind in (Mount, Host):
-        _patch(kind, "handle", _with_mount_check(kind.handle))
-        _patch(kind, "__init__", _with_note(kind.__init__, "app"))
+        _patch(kind, "handle", _with_mount_check)
+        _patch(kind, "__init__", lambda init: _with_note(init, "app"))

@@ -1,14 +1,14 @@
 """A refused request in FastAPI and Starlette: an exception, which travels like one that an endpoint raises.
 
-Handlers of the application may answer it, those for RateLimited, for HTTPException or for the status. Where it has none,
-`_answer` does. So CORS and all other middleware see the response.
+Handlers of the application may answer it, those for RateLimited, for HTTPException or for the status. Where it has
+none, `_answer` does. So CORS and all other middleware see the response.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette._exception_handler import wrap_app_handling_exceptions
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -35,6 +35,8 @@ except ImportError:  # Starlette alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+Raised = TypeVar("Raised", bound=Exception)
 
 # Where ExceptionMiddleware leaves the handlers of its application: those of classes, and those of statuses.
 HANDLERS = "starlette.exception_handlers"
@@ -89,7 +91,9 @@ async def refusal_of(exchange: AsgiExchange, admission: Admission) -> Exception:
             given = await given
         if given is not None:
             if not callable(given):
-                raise ConfigError(f"on_denied returned {shown(given)}: it returns a Response, or None for the default one")
+                raise ConfigError(
+                    f"on_denied returned {shown(given)}: it returns a Response, or None for the default one"
+                )
             return _with_handler(scope, Answered(admission, given), _answer_given)
     if _answers(scope, RateLimited):
         return _with_handler(scope, Refused(admission, exchange.field_texts()), _answer)
@@ -111,7 +115,7 @@ def _answers(scope: Scope, kind: type[Exception]) -> bool:
     return scope["type"] == "http" or DENIAL in (scope.get("extensions") or ()) or _handler_of(scope, kind) is not None
 
 
-def _with_handler(scope: Scope, error: Any, ours: Any) -> Any:
+def _with_handler(scope: Scope, error: Raised, ours: Any) -> Raised:
     """The exception, after the application has got a handler for its class: one of its own, or else ours."""
     handlers = scope.get(HANDLERS)
     kind = type(error)
@@ -167,6 +171,3 @@ async def respond_to(error: Exception, scope: Scope, receive: Receive, send: Sen
     finally:
         # The traceback refers to frames that refer to the exception: a cycle for the collector.
         error.__traceback__ = None
-        del error
-
-

@@ -44,7 +44,9 @@ def with_limit(view: Any, limit: EndpointLimit) -> Any:
     try:
         setattr(view, LIMITS, [limit, *getattr(view, LIMITS, ())])
     except (AttributeError, TypeError):
-        raise ConfigError(f"{name_of(view)} cannot carry a limit: write a function that calls it, and limit that") from None
+        raise ConfigError(
+            f"{name_of(view)} cannot carry a limit: write a function that calls it, and limit that"
+        ) from None
     return view
 
 

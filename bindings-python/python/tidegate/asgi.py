@@ -7,8 +7,8 @@
 The Decision is in `scope["state"]["rate_limit"]`, which Starlette calls `request.state.rate_limit`, and in
 `scope["tidegate.decision"]`. Functions given as options get the scope; `on_denied` may return an ASGI application that
 answers. `user()` reads `scope["user"]` or `scope["state"]["user"]`, `claim()` the verified claims in
-`scope["state"]["claims"]`: the middleware that sets them stands outside this one. So does a CORSMiddleware, which adds its
-header fields to refusals and answers preflights before they are counted.
+`scope["state"]["claims"]`: the middleware that sets them stands outside this one. So does a CORSMiddleware, which adds
+its header fields to refusals and answers preflights before they are counted.
 """
 
 from __future__ import annotations

@@ -12,16 +12,16 @@
     @app.get("/search")
     def search(decision: Annotated[Decision | None, Depends(RateLimit("10/second"))]): ...
 
-A default is a budget of each route without a limit of its own; `application` is one budget for all requests, also those
-without a route. Neither counts preflights that CORSMiddleware answers.
+A default is a budget of each route without a limit of its own; `application` is one budget for all requests, also
+those without a route. Neither counts preflights that CORSMiddleware answers.
 
-A refusal is an exception, `tidegate.RateLimited` and an HTTPException at once. Exception handlers of the application may
-answer it; otherwise it is a problem document. Middleware sees the response as it sees any other.
+A refusal is an exception, `tidegate.RateLimited` and an HTTPException at once. Exception handlers of the application
+may answer it; otherwise it is a problem document. Middleware sees the response as it sees any other.
 
-The Decision is in `request.state.rate_limit`. Functions given as options get the `Request` (a `WebSocket` for websockets).
-`user()` reads `request.user` or `request.state.user`, `claim()` the verified claims in `request.state.claims`. Middleware
-sets these before a limit is checked. A dependency that sets them stands before `Depends(RateLimit(…))`, which is checked in
-its turn; `@tg.limit` and defaults are checked before all dependencies.
+The Decision is in `request.state.rate_limit`. Functions given as options get the `Request` (a `WebSocket` for
+websockets). `user()` reads `request.user` or `request.state.user`, `claim()` the verified claims in
+`request.state.claims`. Middleware sets these before a limit is checked. A dependency that sets them stands before
+`Depends(RateLimit(…))`, which is checked in its turn; `@tg.limit` and defaults are checked before all dependencies.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ MAX_METHOD = 32
 UNROUTED = (
     "@tg.{} stands at {}, which no route calls: its limit would limit nobody. It belongs directly below @app.get(…). "
     "A decorator between them needs functools.wraps; a function that endpoints call is limited with "
-    '@limiter.limit(…) or limiter.check(…)'
+    "@limiter.limit(…) or limiter.check(…)"
 )
 
 
@@ -211,7 +211,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             # The application was asked at the mount, with its default.
             return tuple(bound for bound in limits if bound not in self._application and not defaults)
         exchange.checked_default = defaults
-        return limits  # type: ignore[no-any-return]
+        return limits
 
     def _find_limits(self, route: Any, scope: Scope) -> tuple[Any, tuple[BoundLimit, ...], bool]:
         endpoint, method = scope.get("endpoint"), scope.get("method")

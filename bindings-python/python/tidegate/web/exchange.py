@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from .._shown import shown
 from .._tidegate import AsyncLimiter, Decision, Headers, PreparedCheck
+from ..errors import ConfigError
 from .admission import DECISION, Admission, admit, refund, settle
 from .bound_limit import BoundLimit
 from .keys import UNAUTHENTICATED, MissingPeer
@@ -193,6 +195,10 @@ class AsgiExchange:
             if isinstance(given, Awaitable):
                 given = await given
             if given is not None:
+                if not callable(given):
+                    raise ConfigError(
+                        f"on_denied returned {shown(given)}: it returns an ASGI application, or None for the default"
+                    )
                 await given(scope, receive, self.send)
                 return
         await self.respond(Refusal(admission), CLOSE_CODE)
@@ -224,9 +230,10 @@ class ScopeAdapter:
     """Reads a scope, as a RequestAdapter."""
 
     authentication = (
-        "middleware outside the limit sets scope['user'] (request.user) or request.state.user, and request.state.claims. "
-        "Where a dependency authenticates, it sets request.state.user or request.state.claims, to None for an anonymous "
-        "request, and Depends(RateLimit(…)) stands after it: @tg.limit and defaults are checked before all dependencies"
+        "middleware outside the limit sets scope['user'] (request.user) or request.state.user, and for claims "
+        "request.state.claims. Where a dependency authenticates, it sets request.state.user or request.state.claims, "
+        "to None for an anonymous request, and Depends(RateLimit(…)) stands after it: @tg.limit and defaults are "
+        "checked before all dependencies"
     )
 
     def peer(self, request: Any) -> str | None:
