@@ -28,7 +28,7 @@ from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import FileLimiterOptions, LimiterOptions
+from ._options import LimiterOptions
 '''
 # By class and member: the type that pyo3 gives, and the exact one.
 EXACT = {

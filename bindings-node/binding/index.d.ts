@@ -97,6 +97,8 @@ export declare class NativeLimiter {
   cancel(ticket: number): void
   /** Adds a name, a notation or a policy to the list that calls refer to. */
   resolve(policy: string | Policy): ResolvedPolicy | ErrorValue
+  /** Registers what uses a policy by its name, until the `PolicyUse` is collected. */
+  usePolicy(policy: string | Policy, by: string): PolicyUse | ErrorValue
   /** The policy that a notation means, without adding it to that list. */
   parse(notation: string): Policy | ErrorValue
   /** Empties that list. */
@@ -143,6 +145,9 @@ export declare class Policy {
   /** Its options. */
   options(): PolicyOptionValues
 }
+
+/** While it exists, a reload refuses to drop a policy. */
+export declare class PolicyUse {}
 
 /** The factor of the period in [`LimitField::Kind`]: more than there are algorithms. */
 export declare const ALGORITHM_COUNT: number

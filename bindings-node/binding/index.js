@@ -841,6 +841,7 @@ module.exports.Limit = nativeBinding.Limit
 module.exports.LimiterBuilder = nativeBinding.LimiterBuilder
 module.exports.NativeLimiter = nativeBinding.NativeLimiter
 module.exports.Policy = nativeBinding.Policy
+module.exports.PolicyUse = nativeBinding.PolicyUse
 module.exports.ALGORITHM_COUNT = nativeBinding.ALGORITHM_COUNT
 module.exports.algorithms = nativeBinding.algorithms
 module.exports.anonymous = nativeBinding.anonymous

@@ -45,6 +45,12 @@ export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
  */
 export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: number) => Decision | Promise<Decision>;
 
+/** Registers that an object, `by` in errors, uses a policy: `reload` does not drop it. */
+export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user: object) => void;
+
+/** A number that is another one after each `reload`. */
+export let generationOf: (limiter: Limiter) => number;
+
 /** Set before the constructor is called for a limiter of a policy file, so that its signature is for users only. */
 let fileOfNext: string | undefined;
 
@@ -285,10 +291,11 @@ export class Limiter {
     return { ...counters, denyCache: counters.denyCache + (this.#denyCache?.repeated ?? 0) };
   }
 
-  /** Takes the changed policy file, as a whole or not at all. */
+  /** Takes the changed policy file, as a whole or not at all. Policies that were given in code stay. */
   async reload(): Promise<void> {
     try {
       await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.reload(ticket));
+      this.#policyRefs.reloads++;
     } finally {
       this.#policyRefs.forget();
     }
@@ -308,11 +315,12 @@ export class Limiter {
     options: WrapOptions<A>,
   ): (this: This, ...args: A) => Promise<Awaited<R>> {
     const holds = (): boolean => this.#policyRefs.of(policy).holds;
-    // A policy that is wrong throws here, and not at the first call.
-    holds();
     const check = (key: string, cost: number): Promise<Decision> => this.#call(CHECK, policy, key, cost);
     const hold = (key: string, cost: number): Promise<Hold> => this.hold(policy, key, { cost });
-    return wrapped({ holds, check, hold }, fn, options);
+    const limited = wrapped({ holds, check, hold }, fn, options);
+    // A policy that is wrong throws here, and not at the first call.
+    usePolicyIn(this, policy, `limiter.wrap of ${fn.name || 'a function'}`, limited);
+    return limited;
   }
 
   /** Ends the limiter: holds are given back, calls that wait are answered, and every later call throws ClosedError. */
@@ -334,6 +342,8 @@ export class Limiter {
 
   static {
     isLocal = (limiter) => limiter.#open.local;
+    usePolicyIn = (limiter, policy, by, user) => limiter.#policyRefs.use(policy, by, user);
+    generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CHECK, policyRef, key, cost, 0);
   }

@@ -21,6 +21,10 @@ export class PolicyRefs {
   #bytes = 0;
   /** How often the list was begun again. */
   #generation = 0;
+  /** How often the policy file was reloaded. */
+  reloads = 0;
+  /** Keeps the policies in use that an object uses, for as long as the object lives. */
+  readonly #uses = new WeakMap<object, native.PolicyUse[]>();
 
   constructor(transport: Transport, denyCache: DenyCache | undefined) {
     this.#transport = transport;
@@ -30,6 +34,17 @@ export class PolicyRefs {
   /** The policy as calls name it. */
   of(policy: PolicyLike): PolicyRef {
     return this.#resolved.get(policy) ?? this.#resolve(policy);
+  }
+
+  /** Registers that `user`, which `by` names in errors, uses a policy: `reload` refuses to drop it while `user` lives. */
+  use(policy: PolicyLike, by: string, user: object): void {
+    // Refuses what is no policy.
+    this.of(policy);
+    const crossing = typeof policy === 'string' ? policy : nativePolicyOf(policy);
+    const policyUse = unwrap(this.#transport.nativeLimiter.usePolicy(crossing, by));
+    const uses = this.#uses.get(user);
+    if (uses === undefined) this.#uses.set(user, [policyUse]);
+    else uses.push(policyUse);
   }
 
   /** What a function makes of policies that have to be in one list together. */

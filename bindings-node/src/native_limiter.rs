@@ -36,6 +36,12 @@ pub struct ResolvedPolicy {
     pub bytes: u32,
 }
 
+/// While it exists, a reload refuses to drop a policy.
+#[napi]
+pub struct PolicyUse {
+    _use: tidegate::PolicyUse,
+}
+
 /// Whether a policy has units that are held and given back.
 fn holds(policy: &tidegate::Policy) -> bool {
     policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
@@ -122,6 +128,24 @@ impl NativeLimiter {
                     bytes,
                 })
             }
+            Err(error) => Either::B(error.into()),
+        }
+    }
+
+    /// Registers what uses a policy by its name, until the `PolicyUse` is collected.
+    #[napi(catch_unwind)]
+    pub fn use_policy(
+        &self,
+        policy: Either<String, ClassInstance<'_, Policy>>,
+        by: String,
+    ) -> Either<PolicyUse, ErrorValue> {
+        let limiter = &self.codec.borrow().limiter;
+        let policy_use = match policy {
+            Either::A(text) => limiter.use_policy(text, &by),
+            Either::B(policy) => limiter.use_policy(&policy.policy, &by),
+        };
+        match policy_use {
+            Ok(policy_use) => Either::A(PolicyUse { _use: policy_use }),
             Err(error) => Either::B(error.into()),
         }
     }

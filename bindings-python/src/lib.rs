@@ -23,6 +23,7 @@ mod loop_waker;
 mod options;
 mod policy;
 mod policy_argument;
+mod policy_use;
 mod prepared_check;
 mod rollout;
 mod warning;
@@ -50,6 +51,8 @@ mod _tidegate {
     use crate::limiter::{AsyncLimiter, Limiter};
     #[pymodule_export]
     use crate::policy::Policy;
+    #[pymodule_export]
+    use crate::policy_use::PolicyUse;
     #[pymodule_export]
     use crate::prepared_check::PreparedCheck;
     #[pymodule_export]

@@ -26,27 +26,30 @@ const POLICIES: &str = "policies";
 impl LimiterOptions<'_, '_> {
     /// A builder with the option `policies` and all others.
     pub(crate) fn with_policies(&self) -> PyResult<Builder> {
-        let mut builder = tidegate::Limiter::builder();
+        self.apply(self.named_policies(tidegate::Limiter::builder())?)
+    }
+
+    /// A builder with the policies of a file, the option `policies`, and all others.
+    pub(crate) fn with_file(&self, path: &Path) -> PyResult<Builder> {
+        self.apply(self.named_policies(Builder::from_file(path).map_err(raise)?)?)
+    }
+
+    fn named_policies(&self, mut builder: Builder) -> PyResult<Builder> {
         let policies = self.options.map(|options| options.get_item(POLICIES)).transpose()?.flatten();
         if let Some(policies) = policies.filter(|policies| !policies.is_none()) {
             for policy in named_policies(&policies)? {
                 builder = builder.named(policy).map_err(raise)?;
             }
         }
-        self.apply(builder, true)
+        Ok(builder)
     }
 
-    /// A builder with the policies of a file, and all options but `policies`.
-    pub(crate) fn with_file(&self, path: &Path) -> PyResult<Builder> {
-        self.apply(Builder::from_file(path).map_err(raise)?, false)
-    }
-
-    fn apply(&self, mut builder: Builder, takes_policies: bool) -> PyResult<Builder> {
+    fn apply(&self, mut builder: Builder) -> PyResult<Builder> {
         let (mut timeout, mut deny_cache) = (0.25, 1.0);
         let (mut prefix, mut on_store_error) = ("tg".to_owned(), "local".to_owned());
         for (name, value) in self.options.into_iter().flatten() {
             match &*name.cast::<PyString>()?.to_string_lossy() {
-                POLICIES if takes_policies => {}
+                POLICIES => {}
                 "prefix" => prefix = owned_text(&value, ErrorKind::ConfigInvalid, "the prefix")?,
                 "timeout" => timeout = argument("timeout", &value)?,
                 "on_store_error" => {

@@ -2,7 +2,7 @@
 
 import type { Decision } from '../decision.js';
 import { ConfigError } from '../errors.js';
-import { type Limiter, policyRefIn } from '../limiter.js';
+import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
 import type { PolicyLike } from '../policy.js';
 import type { HeaderChoice } from './fields.js';
 import { keyOf } from './keys.js';
@@ -105,8 +105,9 @@ export class Settings<Request, Response> {
     if (typeof policy === 'function') this.#policy = policy;
     else if (policy === undefined && application !== undefined) this.entries = this.#application;
     else this.entries = this.#entries(policy as PolicyChoice<Request>, this.#place, this.#application);
-    // A policy that does not exist is an error when the service starts, not at the first request.
-    for (const { policy } of this.entries ?? this.#application) policyRefIn(this.limiter, policy);
+    // A policy that does not exist is an error when the service starts, and a reload does not drop one that does.
+    const by = typeof this.#place === 'string' && this.#place !== '' ? `${where} at ${this.#place}` : where;
+    for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     const [first, second] = this.entries ?? [];
     const isOnly = first !== undefined && second === undefined && hasFixedCost(first) && meta === undefined;
     this.only = isOnly && this.skips.length === 0 ? first : undefined;

@@ -57,6 +57,8 @@ def limit(
         else:
             wrapper = _function(function, blocking, policy, key_and_cost, holds)
         functools.update_wrapper(wrapper, function)
+        # As long as the function exists, `reload` refuses to drop its policy.
+        wrapper._tidegate_policy_use = limiter._use_policy(policy, f"@limiter.limit on {_name_of(function)}")
         return cast(Function, wrapper)
 
     return decorate

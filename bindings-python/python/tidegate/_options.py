@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from ._tidegate import ManualClock
 
 
-class FileLimiterOptions(TypedDict, total=False):
-    """The options of a limiter that a policy file describes."""
+class LimiterOptions(TypedDict, total=False):
+    """The options of a limiter. Those of a policy file's limiter are the same."""
 
+    # Policies by name: a notation, a Policy, or a dict as in a policy file. They stay when a policy file is reloaded.
+    policies: Mapping[str, Any] | None
     # What every key in Redis begins with; "tg" by default.
     prefix: str
     # The longest time that a call may wait for the store, in seconds; 0.25 by default.
@@ -22,10 +24,3 @@ class FileLimiterOptions(TypedDict, total=False):
     deny_cache: float
     # A clock for tests.
     clock: ManualClock | None
-
-
-class LimiterOptions(FileLimiterOptions, total=False):
-    """The options of a limiter."""
-
-    # Policies by name: a notation, a Policy, or a dict as in a policy file.
-    policies: Mapping[str, Any] | None

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import FileLimiterOptions, LimiterOptions
+from ._options import LimiterOptions
 
 __all__ = [
     "__version__",
@@ -27,6 +27,7 @@ __all__ = [
     "Limiter",
     "ManualClock",
     "Policy",
+    "PolicyUse",
     "PreparedCheck",
     "Rollout",
     "Warning",
@@ -92,6 +93,15 @@ class AsyncLimiter:
     ) -> AsyncLimiter: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
+    @property
+    def _generation(self, /) -> int:
+        """
+        Another number after each `reload`.
+        """
+    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
+        """
+        Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
+        """
     def acquire(
         self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None
     ) -> Coroutine[Any, Any, Decision]:
@@ -146,12 +156,12 @@ class AsyncLimiter:
         /,
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
-        **options: Unpack[FileLimiterOptions],
+        **options: Unpack[LimiterOptions],
     ) -> AsyncLimiter:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
-        The options are prefix, timeout, on_store_error, deny_cache and clock.
+        Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(self, /, policy: str | Policy, key: str, cost: int = 1) -> Holding:
         """
@@ -575,6 +585,15 @@ class Limiter:
     ) -> Limiter: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
+    @property
+    def _generation(self, /) -> int:
+        """
+        Another number after each `reload`.
+        """
+    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
+        """
+        Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
+        """
     def acquire(self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -624,12 +643,12 @@ class Limiter:
         /,
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
-        **options: Unpack[FileLimiterOptions],
+        **options: Unpack[LimiterOptions],
     ) -> Limiter:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
-        The options are prefix, timeout, on_store_error, deny_cache and clock.
+        Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(self, /, policy: str | Policy, key: str, cost: int = 1) -> Hold:
         """
@@ -800,6 +819,12 @@ class Policy:
         """
         Whether it counts but never denies.
         """
+
+@final
+class PolicyUse:
+    """
+    Says that a policy is used: while it exists, `reload` refuses a file without a policy of that name.
+    """
 
 @final
 class PreparedCheck:

@@ -19,6 +19,7 @@ use crate::hold::Hold;
 use crate::options::LimiterOptions;
 use crate::policy::Policy;
 use crate::policy_argument::{PolicyArgument, entries};
+use crate::policy_use::PolicyUse;
 
 #[pymethods]
 impl Limiter {
@@ -33,11 +34,11 @@ impl Limiter {
 
     /// The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
     ///
-    /// The options are prefix, timeout, on_store_error, deny_cache and clock.
+    /// Its policies are those of the file and of `policies`. The other options are those of the class.
     #[classmethod]
     #[pyo3(signature = (
         path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | None" = None,
-        **options: "Unpack[FileLimiterOptions]"
+        **options: "Unpack[LimiterOptions]"
     ) -> "Limiter")]
     fn from_file(
         _class: &Bound<'_, PyType>,
@@ -299,6 +300,18 @@ impl Limiter {
     #[pyo3(signature = (*_error: "object") -> "None")]
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
         self.close(py);
+    }
+
+    /// Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
+    #[pyo3(name = "_use_policy", signature = (policy: "str | Policy", by: "str") -> "PolicyUse")]
+    fn use_policy(&self, policy: Bound<'_, PyAny>, by: Bound<'_, PyString>) -> PyResult<PolicyUse> {
+        PolicyUse::new(&self.inner, &policy, &by)
+    }
+
+    /// Another number after each `reload`.
+    #[getter(_generation)]
+    fn generation(&self) -> u64 {
+        self.inner.policy_generation()
     }
 
     #[pyo3(signature = () -> "NoReturn")]

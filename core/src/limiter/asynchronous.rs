@@ -291,10 +291,11 @@ impl AsyncLimiter {
         self.core.counters()
     }
 
-    /// Reads the changed policy file. It is taken as a whole or not at all.
+    /// Reads the changed policy file. It is taken as a whole or not at all. Policies that were given in code stay.
     ///
     /// # Errors
-    /// `policy_invalid` with file, line and column: then nothing has changed.
+    /// Then nothing has changed: `policy_invalid` with file, line and column; `config_invalid` when the file names another
+    /// store, or lacks a policy that is in use ([`AsyncLimiter::use_policy`]).
     pub fn reload(&self) -> Result<()> {
         self.core.reload()
     }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::LimiterCore;
 use super::acquire::WaitQueues;
 use super::asynchronous::AsyncLimiter;
@@ -136,9 +138,14 @@ impl Builder {
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let core = Arc::new(LimiterCore {
             store,
-            policies: Policies::new(&self.policies),
+            policies: Policies::new(
+                self.source.as_ref().map_or(&[], |source| source.first().policies()),
+                self.policies,
+            ),
             clock: self.clock,
-            file: self.file,
+            uses_store_of_file: self.uses_store_of_file,
+            source: self.source,
+            reloading: Mutex::new(()),
             wait_queues: WaitQueues::default(),
             hold_renewer: HoldRenewer::default(),
             log,

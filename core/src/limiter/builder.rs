@@ -1,14 +1,15 @@
 //! The options of a limiter.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::policy_source::PolicySource;
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::log::WarningListener;
-use crate::policy::{OnStoreError, Policy, PolicyFile, Warning, lint};
+use crate::policy::{OnStoreError, Policy, Warning, lint};
 use crate::resilience::{Listener, StoreChange};
 use crate::store::MAX_ENTRIES;
 
@@ -17,8 +18,10 @@ use crate::store::MAX_ENTRIES;
 pub struct Builder {
     pub(super) stores: Vec<String>,
     pub(super) rollout: Option<(String, f64)>,
+    /// The policies that are not of the file.
     pub(super) policies: Vec<Policy>,
-    pub(super) file: Option<PathBuf>,
+    pub(super) source: Option<PolicySource>,
+    pub(super) uses_store_of_file: bool,
     /// What lint says of the file; logged when the limiter is made.
     pub(super) file_warnings: Vec<Warning>,
     pub(super) prefix: String,
@@ -38,7 +41,7 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("policies", &self.policies)
-            .field("file", &self.file)
+            .field("source", &self.source)
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)
             .field("on_store_error", &self.on_store_error)
@@ -54,7 +57,8 @@ impl Default for Builder {
             stores: vec!["memory://".to_owned()],
             rollout: None,
             policies: Vec::new(),
-            file: None,
+            source: None,
+            uses_store_of_file: false,
             file_warnings: Vec::new(),
             prefix: "tg".to_owned(),
             timeout: Duration::from_millis(250),
@@ -76,18 +80,14 @@ impl Builder {
     /// # Errors
     /// `policy_invalid` with file, line and column.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let file = PolicyFile::read(path)?;
-        let mut builder = Self {
-            policies: file.policies().to_vec(),
-            file: Some(path.to_owned()),
-            file_warnings: lint(&file),
-            ..Self::default()
-        };
+        let source = PolicySource::read(path.as_ref())?;
+        let file = source.first();
+        let mut builder = Self { uses_store_of_file: true, file_warnings: lint(file), ..Self::default() };
         if let Some(stores) = file.store() {
             builder.stores = stores.to_vec();
         }
         builder.rollout = file.rollout().map(|(new, percent)| (new.to_owned(), percent));
+        builder.source = Some(source);
         Ok(builder)
     }
 
@@ -103,6 +103,7 @@ impl Builder {
     pub fn stores(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.stores = urls.into_iter().map(Into::into).collect();
         self.rollout = None;
+        self.uses_store_of_file = false;
         self
     }
 
@@ -141,6 +142,9 @@ impl Builder {
             )));
         }
         self.policies.push(policy);
+        if let Some(source) = &self.source {
+            source.refuse_in_code(source.first(), &self.policies)?;
+        }
         Ok(self)
     }
 

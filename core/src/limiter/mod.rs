@@ -14,6 +14,9 @@ mod notations;
 mod operations;
 mod policies;
 mod policy_ref;
+mod policy_source;
+mod policy_uses;
+mod reload;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
@@ -22,8 +25,8 @@ pub use hold::{Hold, HoldAnswer};
 pub use operations::{CheckOptions, MAX_META};
 pub(crate) use operations::{check_operation, decided, difference, valid_cost};
 pub use policy_ref::{AsPolicy, PolicyRef};
+pub use policy_uses::PolicyUse;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -34,7 +37,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::log::Log;
 use crate::plan::Plan;
-use crate::policy::{PolicyFile, lint};
 use crate::resilience::{Counters, Layers};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -43,7 +45,9 @@ use crate::store::redis::ReaderRegistry;
 use crate::store::request::{Entry, Operation, Source};
 use acquire::WaitQueues;
 use hold_renewer::HoldRenewer;
+use parking_lot::Mutex;
 use policies::Policies;
+use policy_source::PolicySource;
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 65_536;
@@ -53,7 +57,12 @@ pub(crate) struct LimiterCore {
     pub(crate) store: Arc<dyn Store>,
     policies: Policies,
     clock: Option<Arc<ManualClock>>,
-    file: Option<PathBuf>,
+    /// The policy file, of a limiter that was made from one.
+    source: Option<PolicySource>,
+    /// Whether its store is that of the file.
+    uses_store_of_file: bool,
+    /// Held by a reload.
+    reloading: Mutex<()>,
     wait_queues: WaitQueues,
     hold_renewer: HoldRenewer,
     log: Arc<Log>,
@@ -153,18 +162,6 @@ impl LimiterCore {
             holds_lost: self.hold_renewer.lost.load(Ordering::Relaxed),
             ..layers.unwrap_or_else(|| Counters::of_memory(&self.forgotten_denials))
         }
-    }
-
-    fn reload(&self) -> Result<()> {
-        self.open()?;
-        let path = self
-            .file
-            .as_ref()
-            .ok_or_else(|| Error::config("this limiter was not made from a file: there is nothing to reload"))?;
-        let file = PolicyFile::read(path)?;
-        self.policies.replace(file.policies());
-        self.log.file_warnings(&lint(&file));
-        Ok(())
     }
 }
 

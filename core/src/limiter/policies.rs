@@ -1,14 +1,15 @@
 //! The policies of a limiter by name, and the notations that were parsed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 
 use super::notations::Notations;
 use super::policy_ref::PolicyRef;
+use super::policy_uses::{PolicyUse, PolicyUses};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::plan_cache;
@@ -21,27 +22,57 @@ type Plans = HashMap<String, Arc<Plan>, RandomState>;
 pub(super) struct Policies {
     /// The policies that the limiter was made with. They are in force until a reload; reading them takes no guard.
     first: Plans,
-    reloaded: AtomicBool,
+    /// How often they were reloaded.
+    generation: AtomicU64,
     /// The policies of the last reload.
     newer: ArcSwap<Plans>,
+    /// The policies that were given in code. They stay.
+    in_code: Vec<Policy>,
+    uses: PolicyUses,
     notations: Notations,
 }
 
 impl Policies {
-    pub(super) fn new(policies: &[Policy]) -> Self {
-        Self { first: plans(policies), ..Self::default() }
+    pub(super) fn new(in_file: &[Policy], in_code: Vec<Policy>) -> Self {
+        Self { first: plans(in_file.iter().chain(&in_code)), in_code, ..Self::default() }
     }
 
-    /// Replaces all policies at once.
-    pub(super) fn replace(&self, policies: &[Policy]) {
-        self.newer.store(Arc::new(plans(policies)));
-        self.reloaded.store(true, Ordering::Release);
+    pub(super) fn in_code(&self) -> &[Policy] {
+        &self.in_code
+    }
+
+    /// Replaces all policies of the file at once, unless one of those that are used is gone: then it says which.
+    pub(super) fn replace(&self, in_file: &[Policy]) -> std::result::Result<(), String> {
+        let plans = plans(in_file.iter().chain(&self.in_code));
+        let names: HashSet<String> = plans.keys().cloned().collect();
+        self.uses.replace(
+            |name| names.contains(name),
+            || {
+                self.newer.store(Arc::new(plans));
+                self.generation.fetch_add(1, Ordering::Release);
+            },
+        )
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Registers that something uses a policy, if it is named; an error if it does not exist.
+    pub(super) fn register_use(&self, policy: PolicyRef<'_>, by: &str) -> Result<PolicyUse> {
+        self.uses.register(by, || {
+            self.find(policy)?;
+            Ok(match policy {
+                PolicyRef::Text(text) if self.with_plans(|plans| plans.contains_key(text)) => Some(text.to_owned()),
+                _ => None,
+            })
+        })
     }
 
     /// Reads the policies in force.
     #[inline]
     fn with_plans<T>(&self, read: impl FnOnce(&Plans) -> T) -> T {
-        if self.reloaded.load(Ordering::Acquire) { read(&self.newer.load()) } else { read(&self.first) }
+        if self.generation() == 0 { read(&self.first) } else { read(&self.newer.load()) }
     }
 
     #[inline]
@@ -95,6 +126,6 @@ impl Policies {
     }
 }
 
-fn plans(policies: &[Policy]) -> Plans {
-    policies.iter().map(|policy| (policy.name().to_owned(), plan_cache::plan_of(policy))).collect()
+fn plans<'a>(policies: impl Iterator<Item = &'a Policy>) -> Plans {
+    policies.map(|policy| (policy.name().to_owned(), plan_cache::plan_of(policy))).collect()
 }

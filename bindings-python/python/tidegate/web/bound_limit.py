@@ -84,6 +84,7 @@ class BoundLimit:
         "settle",
         "settles",
         "skips",
+        "uses",
     )
 
     def __init__(
@@ -105,6 +106,9 @@ class BoundLimit:
         self.on_denied, self.refund_when, self.settle = declared.on_denied, declared.refund_when, declared.settle
         self.refunds, self.settles = declared.refund_when is not None, declared.settle is not None
         self.entries = [self._entry(use, ResolvedPolicy(use[0], limiter, place)) for use in declared.policies]
+        by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
+        # As long as these exist, `reload` refuses to drop the policies.
+        self.uses = [limiter._use_policy(use[0], by) for use in declared.policies]
         # Whether there may be something to do after the view has answered.
         self.has_follow_up = (
             self.refunds

@@ -1,0 +1,71 @@
+//! The policy file that a limiter was made from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::policy::{Policy, PolicyFile};
+use crate::store::url::without_secrets;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct PolicySource {
+    path: PathBuf,
+    /// The file as it was first read.
+    first: Arc<PolicyFile>,
+}
+
+impl PolicySource {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        Ok(Self { path: path.to_owned(), first: Arc::new(PolicyFile::read(path)?) })
+    }
+
+    pub(super) fn first(&self) -> &PolicyFile {
+        &self.first
+    }
+
+    /// Reads the file anew.
+    ///
+    /// # Errors
+    /// `policy_invalid` for what is wrong in it, `config_invalid` when it names another store and the limiter uses that of
+    /// the file.
+    pub(super) fn reread(&self, uses_its_store: bool) -> Result<PolicyFile> {
+        let file = PolicyFile::read(&self.path)?;
+        if uses_its_store && (stores(&file), file.rollout()) != (stores(&self.first), self.first.rollout()) {
+            let [before, now] = [&self.first, &file].map(|file| shown(file));
+            let change = if before == now { "its details".to_owned() } else { format!("{before} to {now}") };
+            return Err(self.refusal(&format!(
+                "the store has changed ({change}), which a reload cannot do. Restart the service, or restore `store`; \
+                 set_rollout changes the percentage of a rollout"
+            )));
+        }
+        Ok(file)
+    }
+
+    /// Why the file cannot be taken.
+    pub(super) fn refusal(&self, reason: &str) -> Error {
+        Error::config(format!("{}: {reason}; nothing was reloaded", self.path.display()))
+    }
+
+    /// A policy of the file has the name of a policy that was given in code.
+    pub(super) fn refuse_in_code(&self, file: &PolicyFile, in_code: &[Policy]) -> Result<()> {
+        let Some(policy) = in_code.iter().find(|policy| file.get(policy.name()).is_some()) else { return Ok(()) };
+        let error = Error::policy(format!(
+            "a policy of the name {:?} was given in code as well: give one of them another name",
+            policy.name()
+        ));
+        Err(match file.location(policy.name()) {
+            Some(location) => error.at(location.clone()),
+            None => error,
+        })
+    }
+}
+
+/// The stores that a file means.
+fn stores(file: &PolicyFile) -> Vec<&str> {
+    file.store().map_or_else(|| vec!["memory://"], |urls| urls.iter().map(String::as_str).collect())
+}
+
+fn shown(file: &PolicyFile) -> String {
+    stores(file).into_iter().map(without_secrets).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,81 @@
+//! What uses a policy by its name, so that a reload does not remove it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::Result;
+
+/// The most users that an error names.
+const MAX_SHOWN: usize = 8;
+
+/// A name and what uses it.
+#[derive(Debug)]
+struct NamedUse {
+    policy: String,
+    by: String,
+}
+
+#[derive(Debug, Default)]
+struct Uses {
+    by_number: BTreeMap<u64, NamedUse>,
+    next: u64,
+}
+
+/// The uses of a limiter's policies that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct PolicyUses {
+    uses: Arc<Mutex<Uses>>,
+}
+
+impl PolicyUses {
+    /// Registers a use, when `name` finds a name to register. No reload happens meanwhile.
+    pub(super) fn register(&self, by: &str, name: impl FnOnce() -> Result<Option<String>>) -> Result<PolicyUse> {
+        let mut uses = self.uses.lock();
+        let Some(policy) = name()? else { return Ok(PolicyUse { registered: None }) };
+        let number = uses.next;
+        uses.next += 1;
+        uses.by_number.insert(number, NamedUse { policy, by: by.to_owned() });
+        Ok(PolicyUse { registered: Some((Arc::clone(&self.uses), number)) })
+    }
+
+    /// Replaces the policies, unless one of those that are used is not among the new ones: then it says which.
+    pub(super) fn replace(
+        &self,
+        is_known: impl Fn(&str) -> bool,
+        replace: impl FnOnce(),
+    ) -> std::result::Result<(), String> {
+        let uses = self.uses.lock();
+        let gone: Vec<_> = uses.by_number.values().filter(|used| !is_known(&used.policy)).collect();
+        if gone.is_empty() {
+            replace();
+            return Ok(());
+        }
+        let shown = gone.iter().take(MAX_SHOWN).map(|used| format!("{:?}, used by {}", used.policy, used.by));
+        let more =
+            if gone.len() > MAX_SHOWN { format!("; and {} more", gone.len() - MAX_SHOWN) } else { String::new() };
+        Err(format!("{}{more}", shown.collect::<Vec<_>>().join("; ")))
+    }
+}
+
+/// Says that a policy is used: while it exists, [`Limiter::reload`](crate::Limiter::reload) refuses a file without it.
+#[must_use = "a reload may remove the policy once this is dropped"]
+pub struct PolicyUse {
+    registered: Option<(Arc<Mutex<Uses>>, u64)>,
+}
+
+impl fmt::Debug for PolicyUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyUse").field("named", &self.registered.is_some()).finish()
+    }
+}
+
+impl Drop for PolicyUse {
+    fn drop(&mut self) {
+        if let Some((uses, number)) = &self.registered {
+            uses.lock().by_number.remove(number);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+"""A reload takes a changed policy file as a whole or not at all, and keeps what code relies on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+
+import tidegate.flask
+from tidegate import AsyncLimiter, Limiter, Policy
+from tidegate.errors import ConfigError, PolicyError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tidegate.yaml"
+    path.write_text("store: memory://\npolicies: {login: 20/minute, rest: 1/s}\n")
+    return path
+
+
+def test_a_file_and_policies_in_code_go_together_and_those_in_code_stay(file: Path) -> None:
+    with Limiter.from_file(file, policies={"mail": "3/minute", "send": Policy("2/hour")}) as limiter:
+        assert limiter.check("mail", "k", 2)
+        for text, login in [("20/minute", 20), ("5/minute", 5)]:
+            file.write_text(f"policies: {{login: {text}}}\n")
+            limiter.reload()
+            assert [limiter.policy(name).limits[0].count for name in ("login", "mail", "send")] == [login, 3, 2]
+        assert limiter.check("mail", "k").remaining == 0
+
+
+def test_the_async_limiter_takes_them_too(file: Path) -> None:
+    async def run() -> None:
+        limiter = AsyncLimiter.from_file(file, policies={"mail": "3/minute"})
+        await limiter.reload()
+        assert (await limiter.check("mail", "k")).limit == 3
+        file.write_text("store: redis://127.0.0.1:1\npolicies: {login: 5/minute}\n")
+        with pytest.raises(ConfigError, match="store"):
+            await limiter.reload()
+        assert limiter.policy("login").limits[0].count == 20
+        await limiter.close()
+
+    asyncio.run(run())
+
+
+def test_a_name_in_both_is_an_error(file: Path) -> None:
+    with pytest.raises(PolicyError, match=rf'{file}:2.*"login" was given in code'):
+        Limiter.from_file(file, policies={"login": "3/minute"})
+    with Limiter.from_file(file, policies={"mail": "3/minute"}) as limiter:
+        file.write_text("policies:\n  login: 9/minute\n  mail: 4/minute\n")
+        with pytest.raises(PolicyError, match=rf'{file}:3.*"mail" was given in code'):
+            limiter.reload()
+        assert limiter.policy("login").limits[0].count == 20
+
+
+def test_a_changed_store_refuses_the_whole_file(file: Path) -> None:
+    with Limiter.from_file(file) as limiter:
+        file.write_text("store: redis://u:hunter2@127.0.0.1:1\npolicies: {login: 5/minute}\n")
+        with pytest.raises(ConfigError, match=rf"{file}.*store has changed") as caught:
+            limiter.reload()
+        assert caught.value.code == "config_invalid" and "hunter2" not in str(caught.value)
+        assert limiter.policy("login").limits[0].count == 20
+
+
+def refuses(limiter: Any, file: Path, *parts: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        limiter.reload()
+    for part in (str(file), *parts):
+        assert part in str(caught.value)
+
+
+def test_a_policy_that_a_decorated_function_uses_stays(file: Path) -> None:
+    with Limiter.from_file(file) as limiter:
+
+        @limiter.limit("login", key="k")
+        def sign_in() -> str:
+            return "in"
+
+        @limiter.to_async().limit("rest", key="k")
+        async def read() -> str:
+            return "read"
+
+        file.write_text("policies: {other: 5/minute}\n")
+        refuses(limiter, file, '"login"', "sign_in", '"rest"', "read")
+        assert sign_in() == "in" and asyncio.run(read()) == "read"
+        del read
+        file.write_text("policies: {login: 5/minute}\n")
+        gc.collect()
+        limiter.reload()
+        assert limiter.peek("login", "k").limit == 5
+
+
+def test_a_policy_that_a_web_layer_uses_stays(file: Path) -> None:
+    with Limiter.from_file(file) as limiter:
+        app = Flask(__name__)
+        tg = tidegate.flask.Tidegate(app, limiter=limiter, default="rest")
+
+        @app.get("/")
+        @tg.limit("login")
+        def index() -> str:
+            return "ok"
+
+        file.write_text("policies: {other: 5/minute}\n")
+        refuses(limiter, file, '"login"', "index", '"rest"', "flask")
+        assert app.test_client().get("/").status_code == 200
+
+
+def test_a_generation_says_that_policies_were_reloaded(file: Path) -> None:
+    with Limiter.from_file(file) as limiter:
+        before = limiter._generation
+        file.write_text("nothing: 5\n")
+        with pytest.raises(PolicyError):
+            limiter.reload()
+        assert limiter._generation == before == limiter.to_async()._generation
+        file.write_text("policies: {login: concurrency 1}\n")
+        limiter.reload()
+        assert limiter._generation != before

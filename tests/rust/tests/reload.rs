@@ -1,0 +1,151 @@
+//! A reload takes a changed policy file as a whole or not at all, and keeps what code relies on.
+
+use std::path::PathBuf;
+
+use tidegate::{Builder, Error, ErrorKind, Limiter, Policy};
+
+/// A policy file that is removed at the end.
+struct PolicyText(PathBuf);
+
+impl PolicyText {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-reload-{name}-{}.yaml", std::process::id()));
+        std::fs::write(&path, text).expect("a file");
+        Self(path)
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).expect("a file");
+    }
+
+    fn builder(&self) -> Builder {
+        Builder::from_file(&self.0).expect("a policy file")
+    }
+
+    fn limiter(&self) -> Limiter {
+        self.builder().build().expect("a limiter")
+    }
+
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for PolicyText {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// The limits that these names mean, without those that are unknown.
+fn limits(limiter: &Limiter, names: &[&str]) -> Vec<String> {
+    names.iter().filter_map(|name| limiter.policy(*name).ok()).map(|policy| policy.to_string()).collect()
+}
+
+fn refused(limiter: &Limiter, kind: ErrorKind, parts: &[&str]) -> Error {
+    let error = limiter.reload().expect_err("the reload is refused");
+    assert_eq!(error.kind(), kind, "{error}");
+    for part in parts {
+        assert!(error.message().contains(part), "{error} does not say {part}");
+    }
+    error
+}
+
+#[test]
+fn policies_given_in_code_stay() {
+    let file = PolicyText::new("code", "policies: {login: 20/minute}");
+    let limiter = file.builder().policy("mail", "3/minute").expect("a name").build().expect("a limiter");
+    assert!(limiter.check_n("mail", "k", 2).expect("a decision").allowed());
+    for (text, login) in [("policies: {login: 20/minute}", "20/minute"), ("policies: {login: 5/hour}", "5/hour")] {
+        file.write(text);
+        limiter.reload().expect("a reload");
+        let shown = |notation: &str| Policy::parse(notation).expect("a notation").to_string();
+        assert_eq!(limits(&limiter, &["login", "mail"]), [shown(login), shown("3/minute")]);
+    }
+    assert_eq!(limiter.check("mail", "k").expect("a decision").remaining(), 0, "what was used stays used");
+}
+
+#[test]
+fn a_name_in_code_and_in_the_file_is_an_error() {
+    let file = PolicyText::new("twice", "policies:\n  login: 20/minute\n");
+    let error = file.builder().policy("login", "3/minute").expect_err("the name is taken");
+    assert_eq!(error.kind(), ErrorKind::PolicyInvalid);
+    for part in ["\"login\"", &file.name(), "in code"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    let limiter = file.builder().policy("mail", "3/minute").expect("a name").build().expect("a limiter");
+    file.write("policies:\n  login: 9/minute\n  mail: 4/minute\n");
+    refused(&limiter, ErrorKind::PolicyInvalid, &["\"mail\"", &format!("{}:3", file.name()), "in code"]);
+    assert_eq!(limits(&limiter, &["login"]), [Policy::parse("20/minute").expect("a notation").to_string()]);
+}
+
+#[test]
+fn a_changed_store_refuses_the_whole_file() {
+    let file = PolicyText::new("store", "store: memory://\npolicies: {login: 20/minute}");
+    let limiter = file.limiter();
+    file.write("store: redis://user:hunter2@127.0.0.1:1/0\npolicies: {login: 5/minute}");
+    let error =
+        refused(&limiter, ErrorKind::ConfigInvalid, &[&file.name(), "store", "memory://", "redis://127.0.0.1:1/0"]);
+    assert!(!error.message().contains("hunter2"), "{error}");
+    assert_eq!(limits(&limiter, &["login"]), [Policy::parse("20/minute").expect("a notation").to_string()]);
+    // No store means memory.
+    file.write("policies: {login: 5/minute}");
+    limiter.reload().expect("the same store");
+    assert_eq!(limits(&limiter, &["login"]), [Policy::parse("5/minute").expect("a notation").to_string()]);
+    file.write("store: \"memory://?max_keys=5\"\npolicies: {login: 6/minute}");
+    refused(&limiter, ErrorKind::ConfigInvalid, &[&file.name(), "store"]);
+    // Only a secret or an option differs: the message shows neither.
+    let file = PolicyText::new("secret", "store: redis://:one@127.0.0.1:1/0\npolicies: {login: 20/minute}");
+    let limiter = file.limiter();
+    file.write("store: redis://:two@127.0.0.1:1/0\npolicies: {login: 20/minute}");
+    let error = refused(&limiter, ErrorKind::ConfigInvalid, &[&file.name(), "store"]);
+    assert!(!error.message().contains("one@") && !error.message().contains("two@"), "{error}");
+}
+
+#[test]
+fn the_store_of_the_file_does_not_matter_where_code_gives_one() {
+    let file = PolicyText::new("given", "store: redis://127.0.0.1:1\npolicies: {login: 20/minute}");
+    let limiter = file.builder().store("memory://").build().expect("a limiter");
+    file.write("store: redis://127.0.0.1:2\npolicies: {login: 5/minute}");
+    limiter.reload().expect("a reload");
+    assert_eq!(limits(&limiter, &["login"]), [Policy::parse("5/minute").expect("a notation").to_string()]);
+}
+
+#[test]
+fn a_policy_that_is_used_stays() {
+    let file = PolicyText::new("used", "policies: {login: 20/minute, mail: 3/minute, rest: 1/s}");
+    let limiter = file.limiter();
+    let login = limiter.use_policy("login", "the function sign_in").expect("a policy");
+    let again = limiter.use_policy("login", "POST /login").expect("a policy");
+    let mail = limiter.to_async().use_policy("mail", "the function send").expect("a policy");
+    let notation = limiter.use_policy("9/minute", "the function other").expect("a notation");
+    assert_eq!(limiter.use_policy("lgoin", "x").expect_err("unknown").kind(), ErrorKind::PolicyUnknown);
+    file.write("policies: {rest: 2/s}");
+    let parts = [&*file.name(), "\"login\"", "sign_in", "POST /login", "\"mail\"", "the function send"];
+    let error = refused(&limiter, ErrorKind::ConfigInvalid, &parts);
+    assert!(!error.message().contains("\"rest\"") && !error.message().contains("9/minute"), "{error}");
+    let shown = |notation: &str| Policy::parse(notation).expect("a notation").to_string();
+    assert_eq!(limits(&limiter, &["login", "rest"]), [shown("20/minute"), shown("1/s")], "nothing has changed");
+    drop(mail);
+    drop(login);
+    let error = refused(&limiter, ErrorKind::ConfigInvalid, &["\"login\"", "POST /login"]);
+    assert!(!error.message().contains("sign_in") && !error.message().contains("mail"), "{error}");
+    drop(again);
+    limiter.reload().expect("no user is left");
+    assert_eq!(limits(&limiter, &["login", "rest"]), [shown("2/s")]);
+    drop(notation);
+}
+
+#[test]
+fn a_generation_says_that_policies_were_reloaded() {
+    let file = PolicyText::new("generation", "policies: {login: 20/minute}");
+    let limiter = file.limiter();
+    let before = limiter.policy_generation();
+    file.write("policies: {login: 5 per fortnight}");
+    refused(&limiter, ErrorKind::PolicyInvalid, &[]);
+    assert_eq!(limiter.policy_generation(), before);
+    file.write("policies: {login: concurrency 4}");
+    limiter.reload().expect("a reload");
+    assert_ne!(limiter.policy_generation(), before);
+    assert_eq!(limiter.to_async().policy_generation(), limiter.policy_generation());
+}
