@@ -48,11 +48,13 @@ impl PolicyUses {
         replace: impl FnOnce(),
     ) -> std::result::Result<(), String> {
         let uses = self.uses.lock();
-        let gone: Vec<_> = uses.by_number.values().filter(|used| !is_known(&used.policy)).collect();
+        let mut gone: Vec<_> = uses.by_number.values().filter(|used| !is_known(&used.policy)).collect();
         if gone.is_empty() {
             replace();
             return Ok(());
         }
+        gone.sort_unstable_by_key(|used| (&used.policy, &used.by));
+        gone.dedup_by_key(|used| (&used.policy, &used.by));
         let shown = gone.iter().take(MAX_SHOWN).map(|used| format!("{:?}, used by {}", used.policy, used.by));
         let more =
             if gone.len() > MAX_SHOWN { format!("; and {} more", gone.len() - MAX_SHOWN) } else { String::new() };

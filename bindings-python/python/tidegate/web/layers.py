@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from .._shown import shown
-from .._tidegate import AsyncLimiter, Limiter
+from .._tidegate import AsyncLimiter, Limiter, PolicyUse
 from ..errors import ConfigError
 from .bound_limit import APPLICATION, BoundLimit
 from .declared_limit import DeclaredLimit, PolicyOption
@@ -69,6 +69,7 @@ class WebLayer(Generic[L]):
         DeclaredLimit("1/s", **self._defaults)
         self._make: Callable[[], L] = functools.partial(choose_limiter, self._limiter_class, limiter, store, options)
         self.limiter = self._make()
+        self._uses: list[PolicyUse] = []
         # The layer closes a limiter that it has made, and leaves open one that was given.
         self._owns_limiter = limiter is None
 
@@ -153,7 +154,7 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         self._default = None if default is None else self._declare(default)
         if self._default is not None:
             # It raises for a policy that is wrong.
-            self._bind(self._default)
+            self._uses += self._bind(self._default).uses
         # One budget for all views, whatever their methods are.
         self._application: tuple[BoundLimit, ...] = ()
         if application is not None:
@@ -181,6 +182,9 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
 
         def decorate(view: Limited) -> Limited:
             self._check_decorator_order(view, "limit")
+            # A reload refuses to drop these policies from now on, not only once they are bound.
+            by = f"the limit of {name_of(view)}"
+            self._uses += [self.limiter._use_policy(use[0], by) for use in declared.policies]
             limited: Limited = self._with_limit(view, declared)
             return limited
 
