@@ -1,12 +1,14 @@
-"""The Python code in the README runs."""
+"""The Python code in the README and in the pages runs."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from paths import ROOT
+from web import call_asgi
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
@@ -18,3 +20,18 @@ def test_the_readme_shows_python() -> None:
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_a_block_runs(block: str) -> None:
     exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_the_page_about_fastapi_runs_from_top_to_bottom() -> None:
+    page = (ROOT / "docs" / "fastapi.md").read_text()
+    shared = {"__name__": "page"}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "fastapi.md", "exec"), shared)
+    app: Any = shared["app"]
+    assert call_asgi(app, "POST", "/login").body == b'{"left":4}'
+    assert call_asgi(app, path="/search").body == b'{"left":9}'
+    answers = [call_asgi(app, "POST", "/login", headers={"Origin": "https://shop.example"}) for _ in range(21)]
+    refused = next(answer for answer in answers if answer.status == 429)
+    assert b"wait" in refused.body
+    assert refused["Access-Control-Allow-Origin"] == "https://shop.example"
+    assert call_asgi(app, path="/me", headers={"X-User": "alice"}).status == 200
