@@ -20,8 +20,6 @@ pub struct Decision {
     key: CompactString,
     cost: u64,
     answer: Answer,
-    /// Units this call consumed.
-    charged: u64,
     /// Of `check_all`.
     decisions: Option<Arc<[Decision]>>,
 }
@@ -37,8 +35,12 @@ pub struct LimitState {
     pub period: Period,
     /// Units it would admit now.
     pub remaining: u64,
+    /// Units that are used beyond it: by a charge, or because its numbers were lowered.
+    pub over: u64,
     /// The time until it admits the cost; zero when it does now, `None` when it never will.
     pub retry_after: Option<Duration>,
+    /// The same also of a Decision that is allowed: the time until it admits the same cost again.
+    pub next_after: Option<Duration>,
     /// The time until it is as if unused.
     pub reset_after: Duration,
     /// Whether it refused.
@@ -47,8 +49,8 @@ pub struct LimitState {
 
 impl Decision {
     #[inline(always)]
-    pub(crate) fn new(plan: Arc<Plan>, key: impl Into<CompactString>, cost: u64, charged: u64, answer: Answer) -> Self {
-        Self { plan: PlanHandle::new(plan), key: key.into(), cost, answer, charged, decisions: None }
+    pub(crate) fn new(plan: Arc<Plan>, key: impl Into<CompactString>, cost: u64, answer: Answer) -> Self {
+        Self { plan: PlanHandle::new(plan), key: key.into(), cost, answer, decisions: None }
     }
 
     /// One Decision of several: the first denial, else the one with least left in proportion.
@@ -69,10 +71,11 @@ impl Decision {
         &self.answer
     }
 
-    /// The units this call consumed: what `settle` starts from.
+    /// The units that were consumed: the cost or 0, of a partial check anything between, of a charge the cost. `settle`
+    /// starts from it.
     #[must_use]
-    pub const fn charged(&self) -> u64 {
-        self.charged
+    pub const fn granted(&self) -> u64 {
+        self.answer.granted
     }
 
     pub(crate) fn plan(&self) -> &Arc<Plan> {
@@ -119,7 +122,7 @@ impl Decision {
 
     /// The binding limit: the one that refused and takes longest, else the one with least left in proportion.
     fn binding(&self) -> (usize, &View) {
-        let share = |(index, view): &(usize, &View)| (view.remaining, self.plan.rules[*index].capacity());
+        let share = |(index, view): &(usize, &View)| (view.remaining(), self.plan.rules[*index].capacity());
         let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(*a), self.exceeds(*b)) {
             (true, true) => b.1.admits_at.unwrap_or(u64::MAX).cmp(&a.1.admits_at.unwrap_or(u64::MAX)),
             (false, false) => by_share(share(a), share(b)),
@@ -167,7 +170,7 @@ impl Decision {
     /// The units that the binding limit would admit now; 0 while the key is blocked.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        if self.blocked() { 0 } else { self.binding().1.remaining }
+        if self.blocked() { 0 } else { self.binding().1.remaining() }
     }
 
     /// The time until the same check is admitted, if no other call uses the key: zero when allowed, `None` for never.
@@ -175,6 +178,29 @@ impl Decision {
     pub fn retry_after(&self) -> Option<Duration> {
         if self.allowed() {
             return Some(Duration::ZERO);
+        }
+        self.next_after()
+    }
+
+    /// The time until the same check is admitted again, if no other call uses the key: also of a Decision that is allowed.
+    /// Zero when another one is admitted at once, `None` for never.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let limiter = tidegate::Limiter::builder().policy("mail", "gcra 1/s burst 2")?.build()?;
+    /// assert_eq!(limiter.check("mail", "alice")?.next_after(), Some(Duration::ZERO));
+    /// let last = limiter.check("mail", "alice")?;
+    /// assert!(last.allowed() && last.next_after() > Some(Duration::from_millis(500)));
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn next_after(&self) -> Option<Duration> {
+        if self.in_shadow() {
+            return Some(Duration::ZERO);
+        }
+        let entries = self.decisions();
+        if !entries.is_empty() && self.answer.applied {
+            return entries.iter().try_fold(Duration::ZERO, |longest, entry| Some(longest.max(entry.next_after()?)));
         }
         let mut moment = self.answer.blocked_until;
         for view in &self.answer.views {
@@ -212,12 +238,14 @@ impl Decision {
                 algorithm: limit.algorithm(),
                 limit: self.plan.rules[index].capacity(),
                 period: limit.period(),
-                remaining: view.remaining,
+                remaining: view.remaining(),
+                over: view.over(),
                 retry_after: if self.answer.applied {
                     Some(Duration::ZERO)
                 } else {
                     view.admits_at.map(|at| self.until(at))
                 },
+                next_after: view.admits_at.map(|at| self.until(at)),
                 reset_after: self.until(view.resets_at),
                 exceeded: self.exceeds((index, view)),
             }
@@ -264,7 +292,7 @@ fn by_share((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) ->
     (u128::from(left) * u128::from(other_limit.max(1))).cmp(&(u128::from(other_left) * u128::from(limit.max(1))))
 }
 
-const EMPTY: View = View { remaining: 0, admits_at: None, resets_at: 0, delay: 0 };
+const EMPTY: View = View { left: 0, admits_at: None, resets_at: 0, delay: 0 };
 
 /// The most characters of a text that `Debug` shows.
 const MAX_SHOWN: usize = 64;
@@ -289,15 +317,20 @@ impl fmt::Debug for Decision {
             .field("policy", &Shortened(self.policy()))
             .field("key", &Shortened(self.key()))
             .field("cost", &self.cost)
+            .field("granted", &self.granted())
             .field("limit", &self.limit())
             .field("remaining", &self.remaining())
             .field("retry_after", &self.retry_after())
+            .field("next_after", &self.next_after())
             .field("reset_after", &self.reset_after());
         if !self.delay().is_zero() {
             shown.field("delay", &self.delay());
         }
         if self.shadow() {
             shown.field("shadow", &true);
+        }
+        if self.unavailable() {
+            shown.field("unavailable", &true);
         }
         shown.field("source", &self.source().name());
         if self.decisions().is_empty() {

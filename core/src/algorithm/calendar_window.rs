@@ -6,7 +6,7 @@
 //!
 //! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
-use super::{MAX_SAFE_INTEGER, View};
+use super::{MAX_SAFE_INTEGER, View, left};
 
 /// Microseconds of a day.
 const DAY: u64 = 86_400 * 1_000_000;
@@ -89,7 +89,7 @@ impl Rule {
         let State { index, used } = self.state_at(state, now);
         let closes = if used == 0 { now } else { start_of(self.grid, index + 1) };
         View {
-            remaining: self.count.saturating_sub(used),
+            left: left(self.count, used),
             admits_at: (cost <= self.count).then_some(if used + cost <= self.count { now } else { closes }),
             resets_at: closes,
             delay: 0,

@@ -9,7 +9,7 @@
 //! **Example,** 2 with a ttl of 30 s: holds A at 0 s and B at 10 s are admitted, a third is refused until A expires at
 //! 30 s. When B is renewed at 20 s, it expires at 50 s instead of 40 s. When A is closed at 25 s, a third is admitted.
 
-use super::{MAX_SAFE_INTEGER, View};
+use super::{MAX_SAFE_INTEGER, View, left};
 
 /// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
 pub(crate) type HoldId = u64;
@@ -135,7 +135,7 @@ impl Rule {
             Some(moment)
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
-        View { remaining: self.count.saturating_sub(used), admits_at, resets_at, delay: 0 }
+        View { left: left(self.count, used), admits_at, resets_at, delay: 0 }
     }
 }
 

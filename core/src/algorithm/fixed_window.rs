@@ -8,7 +8,7 @@
 //! after that, at 12 s, opens the window [12 s, 22 s). Around the end of a window up to 2n - 1 units pass within less
 //! than p: one at 0 s, two at 9.9 s and three at 10 s are all admitted.
 
-use super::{MAX_SAFE_INTEGER, View};
+use super::{MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -60,7 +60,7 @@ impl Rule {
         let used = self.used(state, now);
         let closes = if used == 0 { now } else { state.opened + self.period };
         View {
-            remaining: self.count.saturating_sub(used),
+            left: left(self.count, used),
             admits_at: (cost <= self.count).then_some(if used + cost <= self.count { now } else { closes }),
             resets_at: closes,
             delay: 0,

@@ -55,7 +55,7 @@ mod tests {
             assert!(rule.admits(&state, now, 1));
             rule.charge(&mut state, now, 1);
             assert_eq!(rule.view_with_delay(&state, now, 1, 1).delay, delay * MILLISECOND);
-            assert_eq!(rule.admits(&state, now, 1), rule.view(&state, now, 1).remaining > 0);
+            assert_eq!(rule.admits(&state, now, 1), rule.view(&state, now, 1).remaining() > 0);
         }
         assert!(!rule.admits(&state, 200 * MILLISECOND, 1));
     }

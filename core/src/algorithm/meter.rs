@@ -23,7 +23,7 @@
 //! **Example,** 3 per 10 s, burst 3: T = 10/3 s. Three units at 0 s fill the meter: since 0, units 3, so TAT = 10 s. At
 //! 4 s one unit has drained, at 3 1/3 s: since 3,333,333 µs, fraction 1/3 µs, units 2, and TAT is still exactly 10 s.
 
-use super::{Admitted, MAX_SAFE_INTEGER, View};
+use super::{Admitted, MAX_SAFE_INTEGER, View, left};
 
 /// The longest that a meter may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
 const LONGEST_DRAIN: u128 = 1 << 52;
@@ -180,7 +180,7 @@ impl Meter {
         } else {
             Some(self.drained_at(state, wanted - self.capacity))
         };
-        View { remaining: self.capacity.saturating_sub(state.units), admits_at, resets_at: ends.max(now), delay: 0 }
+        View { left: left(self.capacity, state.units), admits_at, resets_at: ends.max(now), delay: 0 }
     }
 }
 

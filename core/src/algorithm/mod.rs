@@ -32,14 +32,34 @@ pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// What a Decision reports of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct View {
-    /// Units that would be admitted now.
-    pub(crate) remaining: u64,
+    /// Units that would be admitted now. Below 0: units that are used beyond the limit.
+    pub(crate) left: i64,
     /// The first moment at which the same cost would be admitted; `None` is never.
     pub(crate) admits_at: Option<u64>,
     /// The moment from which the limit is as if unused.
     pub(crate) resets_at: u64,
     /// `leaky-bucket`: how long the caller has to wait before it goes on.
     pub(crate) delay: u64,
+}
+
+impl View {
+    /// Units that would be admitted now.
+    #[inline]
+    pub(crate) fn remaining(&self) -> u64 {
+        u64::try_from(self.left).unwrap_or(0)
+    }
+
+    /// Units that are used beyond the limit.
+    #[inline]
+    pub(crate) fn over(&self) -> u64 {
+        if self.left < 0 { self.left.unsigned_abs() } else { 0 }
+    }
+}
+
+/// See [`View::left`]. Both numbers are at most 2^53.
+#[inline(always)]
+pub(crate) const fn left(limit: u64, used: u64) -> i64 {
+    limit as i64 - used as i64
 }
 
 /// A check that a meter admitted and charged.

@@ -9,7 +9,7 @@
 //! **Example,** 10 per 60 s: 10 units in the window [0 s, 60 s), none since. At 75 s the estimate is
 //! floor(10 * 45 / 60) = 7, so 3 units are admitted. The estimate is 1 until 114 s, and 0 after that.
 
-use super::{MAX_SAFE_INTEGER, View};
+use super::{MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -107,7 +107,7 @@ impl Rule {
         } else {
             Some(self.falls_to(start + self.period, state.current, self.count - cost))
         };
-        View { remaining: self.count.saturating_sub(used), admits_at, resets_at: self.ends(&state).max(now), delay: 0 }
+        View { left: left(self.count, used), admits_at, resets_at: self.ends(&state).max(now), delay: 0 }
     }
 }
 
@@ -121,9 +121,9 @@ mod tests {
     fn the_example_of_this_file() {
         let (rule, mut state) = (Rule { count: 10, period: 60 * SECOND }, State::default());
         rule.charge(&mut state, 59 * SECOND, 10);
-        assert_eq!(rule.view(&state, 75 * SECOND, 1).remaining, 3);
+        assert_eq!(rule.view(&state, 75 * SECOND, 1).remaining(), 3);
         assert!(rule.admits(&state, 75 * SECOND, 3) && !rule.admits(&state, 75 * SECOND, 4));
-        assert_eq!(rule.view(&state, 114 * SECOND, 1).remaining, 9);
-        assert_eq!(rule.view(&state, 114 * SECOND + 1, 1).remaining, 10);
+        assert_eq!(rule.view(&state, 114 * SECOND, 1).remaining(), 9);
+        assert_eq!(rule.view(&state, 114 * SECOND + 1, 1).remaining(), 10);
     }
 }

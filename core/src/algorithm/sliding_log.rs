@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::{MAX_SAFE_INTEGER, View};
+use super::{MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -136,7 +136,7 @@ impl Rule {
             state.entries.get(index).map(|&(at, _)| at + self.period)
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
-        View { remaining: self.count.saturating_sub(used), admits_at, resets_at, delay: 0 }
+        View { left: left(self.count, used), admits_at, resets_at, delay: 0 }
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use super::{MAX_SAFE_INTEGER, View};
+use super::{MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -153,7 +153,7 @@ impl Rule {
             Some(if excess == 0 { moment } else { self.ends(state) })
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
-        View { remaining: self.count.saturating_sub(used), admits_at, resets_at, delay: 0 }
+        View { left: left(self.count, used), admits_at, resets_at, delay: 0 }
     }
 }
 

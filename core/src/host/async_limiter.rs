@@ -66,7 +66,10 @@ impl HostAsyncLimiter for AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
-        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| Ok((plan, call.operation()?))) {
+        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| {
+            let operation = call.operation(&plan)?;
+            Ok((plan, operation))
+        }) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };

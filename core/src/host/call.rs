@@ -1,6 +1,7 @@
 //! The calls about one policy and key that a Decision answers, as data.
 
 use crate::error::Result;
+use crate::plan::Plan;
 use crate::limiter::{CheckOptions, check_operation, valid_cost};
 use crate::store::request::Operation;
 
@@ -18,9 +19,9 @@ pub enum Call {
 }
 
 impl Call {
-    pub(super) fn operation(&self) -> Result<Operation> {
+    pub(super) fn operation(&self, plan: &Plan) -> Result<Operation> {
         Ok(match self {
-            Self::Check(options) => check_operation(options)?,
+            Self::Check(options) => check_operation(options, plan)?,
             Self::Peek(cost) => Operation::Peek { cost: valid_cost(*cost)? },
             Self::Charge(cost) => Operation::Charge { cost: valid_cost(*cost)? },
             Self::Refund(cost) => Operation::Refund { cost: valid_cost(*cost)? },

@@ -25,7 +25,12 @@ pub trait HostLimiter {
 
 impl HostLimiter for Limiter {
     fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        let decision = self.decide(&policy, key, call.operation()?)?;
+        let plan = self.core.plan(&policy, key)?;
+        let operation = call.operation(&plan)?;
+        let entry = Entry { plan: &plan, key, operation };
+        let answer = self.core.store.ask(&entry, self.core.context())?;
+        let operation = entry.operation;
+        let decision = decided(plan, key, &operation, answer);
         if matches!(call, Call::Refund(_)) {
             self.core.given_back(decision.plan(), key);
         }
@@ -34,10 +39,13 @@ impl HostLimiter for Limiter {
 
     #[inline]
     fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
-        if let Call::Check(CheckOptions { cost, meta: None }) = call {
+        if let Call::Check(CheckOptions { cost, meta: None, partial: false }) = call {
             return try_immediate_check(self, &policy, key, *cost);
         }
-        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| Ok((plan, call.operation()?))) {
+        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| {
+            let operation = call.operation(&plan)?;
+            Ok((plan, operation))
+        }) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
@@ -67,7 +75,6 @@ fn try_immediate_check(limiter: &Limiter, policy: &impl AsPolicy, key: &str, cos
         Ok(answer) => answer,
         Err(error) => return Some(Err(error)),
     };
-    let charged = if answer.applied { cost } else { 0 };
     drop(entry);
-    Some(Ok(Decision::new(plan, key, cost, charged, answer)))
+    Some(Ok(Decision::new(plan, key, cost, answer)))
 }

@@ -16,8 +16,8 @@ pub struct Parts {
     pub key: String,
     /// The units that were asked for.
     pub cost: u64,
-    /// The units it consumed.
-    pub charged: u64,
+    /// The units that it consumed.
+    pub granted: u64,
     /// The answer.
     pub numbers: Vec<u64>,
     /// Of `check_all`: one for each entry.
@@ -44,13 +44,13 @@ impl Parts {
             answer.refused.map_or(ABSENT, u64::from),
         ];
         for view in &answer.views {
-            numbers.extend([view.remaining, view.admits_at.unwrap_or(ABSENT), view.resets_at, view.delay]);
+            numbers.extend([view.left as u64, view.admits_at.unwrap_or(ABSENT), view.resets_at, view.delay]);
         }
         Self {
             policy: decision.plan().policy.clone(),
             key: decision.key().to_owned(),
             cost: decision.cost(),
-            charged: decision.charged(),
+            granted: decision.granted(),
             numbers,
             decisions: decision.decisions().iter().map(Self::of).collect(),
         }
@@ -76,14 +76,15 @@ impl Parts {
             source: usize::try_from(source).ok().and_then(|at| SOURCES.get(at)).copied().ok_or_else(wrong)?,
             now,
             blocked_until,
+            granted: self.granted,
             refused: some(refused).map(u16::try_from).transpose().map_err(|_| wrong())?,
             views: views
                 .chunks_exact(NUMBERS_PER_LIMIT)
-                .map(|view| View { remaining: view[0], admits_at: some(view[1]), resets_at: view[2], delay: view[3] })
+                .map(|view| View { left: view[0] as i64, admits_at: some(view[1]), resets_at: view[2], delay: view[3] })
                 .collect(),
             ..Answer::default()
         };
         let decisions = self.decisions.into_iter().map(Self::into_decision).collect::<Result<Vec<_>>>()?;
-        Ok(Decision::new(plan, self.key, self.cost, self.charged, answer).with_decisions(decisions))
+        Ok(Decision::new(plan, self.key, self.cost, answer).with_decisions(decisions))
     }
 }

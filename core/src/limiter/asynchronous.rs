@@ -93,9 +93,13 @@ impl AsyncLimiter {
     /// Asks and consumes, with all options.
     ///
     /// # Errors
-    /// As [`AsyncLimiter::check_n`], and `config_invalid` for metadata that is too long.
+    /// As [`AsyncLimiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy
+    /// that has a `concurrency` or a `leaky-bucket` limit.
     pub async fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        self.decide(&policy, key, check_operation(options)?).await
+        let plan = self.core.plan(&policy, key)?;
+        let operation = check_operation(options, &plan)?;
+        let answer = self.answer(&plan, key, operation.clone()).await?;
+        Ok(decided(plan, key, &operation, answer))
     }
 
     /// Asks without consuming.
@@ -132,7 +136,7 @@ impl AsyncLimiter {
         self.core.open()?;
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
-            if let Some(operation) = difference(decision.charged(), actual)? {
+            if let Some(operation) = difference(decision.granted(), actual)? {
                 if self.core.settled_in_fallback(decision, &operation) {
                     continue;
                 }

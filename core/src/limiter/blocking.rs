@@ -78,9 +78,8 @@ impl Limiter {
         let plan = self.core.plan(policy, key)?;
         let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
         let answer = self.core.store.ask(&entry, self.core.context())?;
-        let charged = if answer.applied { cost } else { 0 };
         drop(entry);
-        Ok(Decision::new(plan, key, cost, charged, answer))
+        Ok(Decision::new(plan, key, cost, answer))
     }
 
     /// The policy that a name or a notation means to this limiter now.
@@ -112,9 +111,13 @@ impl Limiter {
     /// Asks and consumes, with all options.
     ///
     /// # Errors
-    /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long.
+    /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy that
+    /// has a `concurrency` or a `leaky-bucket` limit.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        self.decide(&policy, key, check_operation(options)?)
+        let plan = self.core.plan(&policy, key)?;
+        let operation = check_operation(options, &plan)?;
+        let answer = self.answer(&plan, key, operation.clone())?;
+        Ok(decided(plan, key, &operation, answer))
     }
 
     /// Asks without consuming.
@@ -151,7 +154,7 @@ impl Limiter {
         self.core.open()?;
         let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
         for decision in each {
-            if let Some(operation) = difference(decision.charged(), actual)? {
+            if let Some(operation) = difference(decision.granted(), actual)? {
                 if self.core.settled_in_fallback(decision, &operation) {
                     continue;
                 }

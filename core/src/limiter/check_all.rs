@@ -44,8 +44,8 @@ pub(super) fn decided_all(resolved: CheckAllEntries, answers: Vec<Answer>) -> Re
     let all_admitted =
         resolved.iter().zip(&answers).all(|((plan, ..), answer)| answer.applied || plan.policy.options().shadow);
     let decisions = resolved.into_iter().zip(answers).map(|((plan, key, cost), answer)| {
-        let charged = if all_admitted && answer.applied { cost } else { 0 };
-        Decision::new(plan, &key, cost, charged, answer)
+        let granted = if all_admitted && answer.applied { cost } else { 0 };
+        Decision::new(plan, &key, cost, Answer { granted, ..answer })
     });
     Decision::of_all(decisions.collect())
         .ok_or_else(|| Error::new(ErrorKind::StoreRejected, "the store answered without an answer"))

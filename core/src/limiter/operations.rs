@@ -9,6 +9,7 @@ use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{MAX_METADATA, Plan};
+use crate::policy::{Algorithm, Limit};
 use crate::store::request::{Answer, Operation};
 
 /// The longest metadata of an attempt, in bytes.
@@ -21,11 +22,13 @@ pub struct CheckOptions {
     pub cost: u64,
     /// What the journal keeps of it.
     pub meta: Option<Vec<u8>>,
+    /// Takes what there is, up to the cost; `Decision::granted` says how much. It is denied where there is nothing.
+    pub partial: bool,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { cost: 1, meta: None }
+        Self { cost: 1, meta: None, partial: false }
     }
 }
 
@@ -42,14 +45,34 @@ pub(crate) fn valid_cost(cost: u64) -> Result<u64> {
     Ok(cost)
 }
 
-pub(crate) fn check_operation(options: &CheckOptions) -> Result<Operation> {
+/// # Errors
+/// `cost_invalid`, and `config_invalid` for metadata that is too long and for a policy that cannot be checked partially.
+pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     let cost = valid_cost(options.cost)?;
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
     }
     // The script of Redis does not tell empty metadata from none, so both are none everywhere.
     let meta = options.meta.as_deref().filter(|meta| !meta.is_empty());
-    Ok(Operation::Check { cost, hold: 0, meta: meta.map(Into::into) })
+    let meta = meta.map(Into::into);
+    if !options.partial {
+        return Ok(Operation::Check { cost, hold: 0, meta });
+    }
+    can_be_partial(plan)?;
+    Ok(Operation::Take { cost, meta })
+}
+
+/// Part of a hold, or a delay for part of the work, is nothing that a caller could use.
+fn can_be_partial(plan: &Plan) -> Result<()> {
+    let whole = |limit: &&Limit| matches!(limit.algorithm(), Algorithm::Concurrency | Algorithm::LeakyBucket);
+    match plan.policy.limits().iter().find(whole) {
+        None => Ok(()),
+        Some(limit) => Err(Error::config(format!(
+            "partial: {:?} has the limit \"{limit}\", which admits a cost as a whole or not at all; check it without \
+             partial, or give the limits that may be granted in part a policy of their own",
+            plan.policy.name(),
+        ))),
+    }
 }
 
 /// The Decision of an answer.
@@ -60,23 +83,17 @@ pub(crate) fn decided(
     operation: &Operation,
     answer: Answer,
 ) -> Decision {
-    let (cost, charged) = match *operation {
-        Operation::Check { cost, .. } => (cost, if answer.applied { cost } else { 0 }),
-        Operation::Charge { cost } => (cost, cost),
-        Operation::Peek { cost } | Operation::Refund { cost } => (cost, 0),
-        _ => (1, 0),
-    };
-    Decision::new(plan, key, cost, charged, answer)
+    Decision::new(plan, key, operation.named_cost(), answer)
 }
 
 /// What `settle` has to do: charge, refund, or nothing.
-pub(crate) fn difference(charged: u64, actual: u64) -> Result<Option<Operation>> {
+pub(crate) fn difference(granted: u64, actual: u64) -> Result<Option<Operation>> {
     if actual > MAX_SAFE_INTEGER {
         valid_cost(actual)?;
     }
     Ok(match actual {
-        _ if actual > charged => Some(Operation::Charge { cost: actual - charged }),
-        _ if actual < charged => Some(Operation::Refund { cost: charged - actual }),
+        _ if actual > granted => Some(Operation::Charge { cost: actual - granted }),
+        _ if actual < granted => Some(Operation::Refund { cost: granted - actual }),
         _ => None,
     })
 }

@@ -20,6 +20,8 @@ pub(crate) type States = SmallVec<[State; 1]>;
 pub(crate) enum Operation {
     /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
     Check { cost: u64, hold: HoldId, meta: Option<Arc<[u8]>> },
+    /// A partial check: consume as many units as there are, at most `cost`. Where there are none it is a denied check.
+    Take { cost: u64, meta: Option<Arc<[u8]>> },
     /// Ask.
     Peek { cost: u64 },
     /// Consume, admitted or not.
@@ -39,12 +41,33 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The cost a limit is asked about.
+    /// The cost a limit is asked about. A partial check asks about one unit: where that is admitted, it is granted something.
     pub(crate) const fn cost(&self) -> u64 {
         match self {
-            Self::Check { cost, .. } | Self::Peek { cost } => *cost,
+            Self::Check { cost, .. } | Self::Peek { cost } | Self::Charge { cost } | Self::Refund { cost } => *cost,
             _ => 1,
         }
+    }
+
+    /// The units that the caller named; 1 for an operation without a cost.
+    pub(crate) const fn named_cost(&self) -> u64 {
+        match self {
+            Self::Take { cost, .. } => *cost,
+            other => other.cost(),
+        }
+    }
+
+    /// The units that it consumes where nothing refuses them.
+    pub(crate) const fn consumes(&self) -> u64 {
+        match self {
+            Self::Check { cost, .. } | Self::Take { cost, .. } | Self::Charge { cost } => *cost,
+            _ => 0,
+        }
+    }
+
+    /// Whether it asks and consumes.
+    pub(crate) const fn is_check(&self) -> bool {
+        matches!(self, Self::Check { .. } | Self::Take { .. })
     }
 }
 
@@ -134,6 +157,8 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Answer {
     pub(crate) applied: bool,
+    /// Units that the operation consumed.
+    pub(crate) granted: u64,
     pub(crate) now: u64,
     /// When a block ends; 0 is none.
     pub(crate) blocked_until: u64,

@@ -12,12 +12,16 @@ pub struct DecisionValues {
     pub allowed: bool,
     /// Whether an enforced policy would have denied.
     pub shadow: bool,
+    /// Units that were consumed.
+    pub granted: u64,
     /// Of the limit that binds.
     pub limit: u64,
     /// Of the limit that binds.
     pub remaining: u64,
     /// `None` is never.
     pub retry_after: Option<u64>,
+    /// When the same check would be admitted again; `None` is never.
+    pub next_after: Option<u64>,
     /// Of the limit that binds.
     pub reset_after: u64,
     /// Of a `leaky-bucket`.
@@ -39,8 +43,12 @@ pub struct LimitValues {
     pub period: u64,
     /// Units that it would admit now.
     pub remaining: u64,
+    /// Units that were used beyond it.
+    pub over: u64,
     /// `None` is never.
     pub retry_after: Option<u64>,
+    /// When it would admit the cost; `None` is never.
+    pub next_after: Option<u64>,
     /// Until it is as if unused.
     pub reset_after: u64,
     /// Whether it refused.
@@ -65,9 +73,11 @@ impl DecisionValues {
         Self {
             allowed: decision.allowed(),
             shadow: decision.shadow(),
+            granted: decision.granted(),
             limit: decision.limit(),
             remaining: decision.remaining(),
             retry_after: decision.retry_after().map(micros),
+            next_after: decision.next_after().map(micros),
             reset_after: micros(decision.reset_after()),
             delay: micros(decision.delay()),
             limits: decision
@@ -77,7 +87,9 @@ impl DecisionValues {
                     limit: limit.limit,
                     period: limit.period.micros(),
                     remaining: limit.remaining,
+                    over: limit.over,
                     retry_after: limit.retry_after.map(micros),
+                    next_after: limit.next_after.map(micros),
                     reset_after: micros(limit.reset_after),
                     exceeded: limit.exceeded,
                 })
@@ -95,7 +107,9 @@ impl DecisionValues {
                 limit: limit["limit"].as_u64()?,
                 period: limit["period"].as_u64()?,
                 remaining: limit["remaining"].as_u64()?,
+                over: limit["over"].as_u64()?,
                 retry_after: limit["retry_after"].as_u64(),
+                next_after: limit["next_after"].as_u64(),
                 reset_after: limit["reset_after"].as_u64()?,
                 exceeded: limit["exceeded"].as_bool()?,
             })
@@ -103,9 +117,11 @@ impl DecisionValues {
         Some(Self {
             allowed: value["allowed"].as_bool()?,
             shadow: value["shadow"].as_bool()?,
+            granted: value["granted"].as_u64()?,
             limit: value["limit"].as_u64()?,
             remaining: value["remaining"].as_u64()?,
             retry_after: value["retry_after"].as_u64(),
+            next_after: value["next_after"].as_u64(),
             reset_after: value["reset_after"].as_u64()?,
             delay: value["delay"].as_u64()?,
             limits: value["limits"].as_array()?.iter().map(limit).collect::<Option<_>>()?,
@@ -122,14 +138,15 @@ impl DecisionValues {
             .map(|limit| {
                 json!({
                     "algorithm": limit.algorithm, "limit": limit.limit, "period": limit.period,
-                    "remaining": limit.remaining, "retry_after": limit.retry_after,
-                    "reset_after": limit.reset_after, "exceeded": limit.exceeded,
+                    "remaining": limit.remaining, "over": limit.over, "retry_after": limit.retry_after,
+                    "next_after": limit.next_after, "reset_after": limit.reset_after, "exceeded": limit.exceeded,
                 })
             })
             .collect();
         json!({
-            "allowed": self.allowed, "shadow": self.shadow, "limit": self.limit, "remaining": self.remaining,
-            "retry_after": self.retry_after, "reset_after": self.reset_after, "delay": self.delay,
+            "allowed": self.allowed, "shadow": self.shadow, "granted": self.granted, "limit": self.limit,
+            "remaining": self.remaining, "retry_after": self.retry_after, "next_after": self.next_after,
+            "reset_after": self.reset_after, "delay": self.delay,
             "limits": limits, "decisions": self.decisions.iter().map(Self::json).collect::<Vec<_>>(),
         })
     }

@@ -152,11 +152,17 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
         let line = match random.below(24) {
             0..=10 => {
                 let meta = (policy.options().journal > 0).then(|| format!("meta {step}").into_bytes());
-                let options = CheckOptions { cost, meta };
-                let decision = limiter.check_with(&policy, key, &options).expect("a check");
-                let line = text_of(&decision);
-                last = Some(decision);
-                line
+                // A policy that cannot grant part of a cost refuses, with the same words in both stores.
+                let options = CheckOptions { cost, meta, partial: random.one_in(4) };
+                match limiter.check_with(&policy, key, &options) {
+                    Ok(decision) => {
+                        let line = text_of(&decision);
+                        last = Some(decision);
+                        line
+                    }
+                    Err(refused) if options.partial => format!("refused {refused}"),
+                    Err(error) => panic!("a check: {error}"),
+                }
             }
             11 | 12 => text_of(&limiter.peek(&policy, key, cost).expect("a peek")),
             13 => text_of(&limiter.charge(&policy, key, cost).expect("a charge")),

@@ -9,6 +9,8 @@ use tidegate::{Algorithm, Limit, Options, Period, Policy, Unit};
 pub enum Action {
     /// Checks and charges.
     Check(u64),
+    /// Charges what there is, up to the cost.
+    Take(u64),
     /// Checks without charging.
     Peek(u64),
     /// Charges.
@@ -127,6 +129,7 @@ pub fn pause() -> BoxedStrategy<u64> {
 pub fn any_action() -> BoxedStrategy<Action> {
     prop_oneof![
         12 => cost().prop_map(Action::Check),
+        4 => cost().prop_map(Action::Take),
         2 => cost().prop_map(Action::Peek),
         1 => cost().prop_map(Action::Charge),
         2 => cost().prop_map(Action::Refund),
@@ -147,6 +150,7 @@ pub fn any_action() -> BoxedStrategy<Action> {
 pub fn consuming_action() -> BoxedStrategy<Action> {
     prop_oneof![
         12 => cost().prop_map(Action::Check),
+        3 => cost().prop_map(Action::Take),
         3 => cost().prop_map(Action::Peek),
         2 => cost().prop_map(Action::Charge),
         2 => (cost(), cost()).prop_map(|(one, two)| Action::CheckAll(one, two)),

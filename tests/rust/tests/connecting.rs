@@ -174,7 +174,7 @@ fn keys_costs_and_metadata() {
         }
         let never = limiter.check_n("2/minute", "cost", (1 << 53) - 1).expect("a decision");
         assert!(!never.allowed() && never.retry_after().is_none());
-        let options = tidegate::CheckOptions { cost: 1, meta: Some(vec![b'm'; 1 << 20]) };
+        let options = tidegate::CheckOptions { meta: Some(vec![b'm'; 1 << 20]), ..Default::default() };
         assert_eq!(kind(limiter.check_with("2/minute", "meta", &options)), ErrorKind::ConfigInvalid);
         assert_eq!(limiter.peek("2/minute", "meta", 1).expect("a peek").remaining(), 2, "nothing was charged");
         assert_eq!(kind(limiter.check("login", "k")), ErrorKind::PolicyUnknown);

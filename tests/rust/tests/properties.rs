@@ -62,6 +62,11 @@ impl Timed {
     }
 }
 
+/// Whether a limit of this algorithm can grant part of a cost.
+fn takes_part(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Concurrency | Algorithm::LeakyBucket)
+}
+
 /// Runs the actions on a limiter and on the model; every answer must be the same.
 fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError> {
     let mut real = Timed::new();
@@ -77,12 +82,25 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
         match action {
             Action::Check(cost) => {
                 let meta = Some(vec![index as u8]);
-                let options = CheckOptions { cost: *cost, meta: meta.clone() };
+                let options = CheckOptions { cost: *cost, meta: meta.clone(), partial: false };
                 let decision = limiter.check_with(&policy, "key", &options).expect("a check");
                 let answer = model.check(&policy, "key", *cost, meta.as_deref());
                 prop_assert_eq!(DecisionValues::of(&decision), answer.clone(), "{}: {:?}", index, action);
-                let charged = if answer.allowed && !answer.shadow { *cost } else { 0 };
-                last = Some((decision, charged));
+                last = Some((decision, answer.granted));
+            }
+            Action::Take(cost) => {
+                let meta = Some(vec![index as u8]);
+                let options = CheckOptions { cost: *cost, meta: meta.clone(), partial: true };
+                let found = limiter.check_with(&policy, "key", &options);
+                if policy.limits().iter().any(|limit| !takes_part(limit.algorithm())) {
+                    let refused = found.expect_err("part of a hold or of a place in a queue is nothing");
+                    prop_assert_eq!(refused.code(), "config_invalid");
+                    continue;
+                }
+                let answer = model.take(&policy, "key", *cost, meta.as_deref());
+                let decision = found.expect("a partial check");
+                prop_assert_eq!(DecisionValues::of(&decision), answer.clone(), "{}: {:?}", index, action);
+                last = Some((decision, answer.granted));
             }
             Action::Peek(cost) => {
                 prop_assert_eq!(
@@ -253,6 +271,31 @@ proptest! {
             real.set(now + wait);
             prop_assert!(real.peek(&policy, cost).allowed);
             prop_assert!(real.check(&policy, cost).allowed);
+        }
+    }
+
+    #[test]
+    fn the_next_check_is_admitted_when_an_allowed_one_said(
+        policy in strategies::policy(TIMED, 3, strategies::plain()),
+        pauses in proptest::collection::vec(0u64..20_000, 0..12),
+        cost in 1u64..8,
+    ) {
+        let mut real = Timed::new();
+        for pause in pauses {
+            real.pass(pause);
+            real.check(&policy, 1);
+        }
+        let answer = real.check(&policy, cost);
+        let most = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
+        prop_assert_eq!(answer.next_after.is_none(), cost > most);
+        if let Some(next) = answer.next_after {
+            let now = real.now;
+            for earlier in [1, 2_000].into_iter().filter(|earlier| *earlier <= next) {
+                real.set(now + next - earlier);
+                prop_assert!(!real.peek(&policy, cost).allowed, "{} µs before {}", earlier, next);
+            }
+            real.set(now + next);
+            prop_assert!(real.check(&policy, cost).allowed, "{:?}", answer);
         }
     }
 

@@ -233,6 +233,11 @@ proptest! {
                     prop_assert_eq!(found, model.peek(&policy, "key", many));
                 }
                 13..=18 => prop_assert_eq!(DecisionValues::of(&stored.check(&policy, many)), model.check(&policy, "key", many, None)),
+                19..=25 => {
+                    let options = CheckOptions { cost: many, partial: true, ..CheckOptions::default() };
+                    let found = stored.limiter.check_with(&policy, "key", &options).expect("a partial check");
+                    prop_assert_eq!(DecisionValues::of(&found), model.take(&policy, "key", many, None));
+                }
                 _ => prop_assert_eq!(DecisionValues::of(&stored.check(&policy, cost)), model.check(&policy, "key", cost, None)),
             }
         }

@@ -48,18 +48,18 @@ impl QueueEstimate {
     }
 
     fn admits_at(&self, plan: &Plan, index: usize, view: &View, (asked, at): (u64, u64)) -> u64 {
-        if self.wanted <= view.remaining || self.wanted <= asked {
+        if self.wanted <= view.remaining() || self.wanted <= asked {
             return at;
         }
         let limit = &plan.policy.limits()[index];
         let (count, period) = (u128::from(limit.count().max(1)), u128::from(limit.period().micros()));
         let later = if plan.rules[index].meter().is_some() {
             // What does not fit drains at a steady rate.
-            let rest = u128::from(self.wanted - asked.max(view.remaining.min(self.wanted)));
+            let rest = u128::from(self.wanted - asked.max(view.remaining().min(self.wanted)));
             u128::from(at) + (rest * period).div_ceil(count)
         } else {
             // As if each new window were full again at once.
-            let rest = u128::from(self.wanted - view.remaining - 1);
+            let rest = u128::from(self.wanted - view.remaining() - 1);
             u128::from(view.resets_at) + rest / count * period
         };
         later.min(u128::from(MAX_SAFE_INTEGER)) as u64
@@ -80,11 +80,11 @@ mod tests {
 
     /// The wait of a caller that wants one unit behind so many, and which limits refused it. Of each limit it is given
     /// what is left, and in how many seconds it admits what is asked.
-    fn estimate(notation: &str, ahead: u64, views: &[(u64, u64)]) -> (Option<Duration>, Vec<bool>) {
+    fn estimate(notation: &str, ahead: u64, views: &[(i64, u64)]) -> (Option<Duration>, Vec<bool>) {
         let plan = plan_of(&Policy::parse(notation).expect("a policy"));
-        let views = views.iter().map(|(remaining, seconds)| {
+        let views = views.iter().map(|(left, seconds)| {
             let at = NOW + seconds * SECOND;
-            View { remaining: *remaining, admits_at: Some(at), resets_at: at, delay: 0 }
+            View { left: *left, admits_at: Some(at), resets_at: at, delay: 0 }
         });
         let answer = Answer { applied: true, now: NOW, views: views.collect::<Views>(), ..Answer::default() };
         let denied = QueueEstimate::new(1, ahead).denied(plan, "k", answer);

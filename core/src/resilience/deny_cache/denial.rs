@@ -152,13 +152,13 @@ impl Denial {
 /// What a limit says at a later moment, when its usage has not changed since.
 #[inline]
 fn later(rule: &Rule, state: &State, view: &View, at: u64, cost: u64) -> View {
-    let remaining = match rule {
+    let left = match rule {
         // Only the server has the log. A log that was full still is.
-        Rule::SlidingLog(_) => view.remaining,
-        rule => rule.view(state, at, cost, 0).remaining,
+        Rule::SlidingLog(_) => view.left,
+        rule => rule.view(state, at, cost, 0).left,
     };
     View {
-        remaining,
+        left,
         admits_at: view.admits_at.map(|moment| moment.max(at)),
         resets_at: view.resets_at.max(at),
         delay: 0,

@@ -102,8 +102,9 @@ impl DenyCache {
     /// Looks for a denial. `renews` says that this check may go through to renew it.
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Lookup {
-        let Operation::Check { cost, .. } = entry.operation else { return Lookup::Uncached };
-        if !entry.plan.repeats_denials() {
+        // A partial check is denied exactly when a check of one unit is.
+        let cost = entry.operation.cost();
+        if !entry.operation.is_check() || !entry.plan.repeats_denials() {
             return Lookup::Uncached;
         }
         let (now, key) = (self.time(given), TableKeyRef::of(entry.key));

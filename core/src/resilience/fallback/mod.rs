@@ -75,7 +75,7 @@ impl Fallback {
     #[inline]
     fn take_states(&self, entry: &Entry<'_>, answer: &mut Answer) -> Option<States> {
         let states = answer.states.take()?;
-        if !answer.applied && matches!(entry.operation, Operation::Check { .. }) && entry.plan.repeats_denials() {
+        if !answer.applied && entry.operation.is_check() && entry.plan.repeats_denials() {
             answer.states = Some(states.clone());
         }
         (self.choice(entry.plan) == OnStoreError::Local).then_some(*states)
@@ -168,7 +168,7 @@ fn unused(entry: &Entry<'_>, now: u64) -> Answer {
 }
 
 fn admitted(entry: &Entry<'_>, now: u64) -> Answer {
-    Answer { applied: true, ..unused(entry, now) }
+    Answer { applied: true, granted: entry.operation.consumes(), ..unused(entry, now) }
 }
 
 fn unavailable(entry: &Entry<'_>, now: u64) -> Answer {

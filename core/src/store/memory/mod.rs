@@ -174,8 +174,8 @@ impl Memory {
         let hash = self.hash(entry.plan, key);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry.plan, key);
-        if let Some(view) = index.and_then(|index| shard.get_mut(index).try_simple_check(entry, now)) {
-            return Answer { applied: true, now, views: OneOrMany::One(view), ..Answer::default() };
+        if let Some((granted, view)) = index.and_then(|index| shard.get_mut(index).try_simple_check(entry, now)) {
+            return Answer { applied: true, granted, now, views: OneOrMany::One(view), ..Answer::default() };
         }
         let answer = self.run_in(&mut shard, index, hash, entry, now, swept);
         drop(shard);

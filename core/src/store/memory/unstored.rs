@@ -6,11 +6,11 @@ use crate::store::request::{Answer, Entry, Operation};
 #[inline]
 pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
     match &entry.operation {
-        Operation::Check { cost, .. } => {
+        operation @ (Operation::Check { .. } | Operation::Take { .. }) => {
             let options = entry.plan.policy.options();
             entry.plan.denial_writes
                 || options.journal > 0
-                || entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, *cost))
+                || entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, operation.cost()))
         }
         Operation::Charge { .. } => true,
         Operation::Block { micros } => *micros > 0,
@@ -22,7 +22,7 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
 pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
     let cost = entry.operation.cost();
     let applied = match &entry.operation {
-        Operation::Check { .. } => false,
+        Operation::Check { .. } | Operation::Take { .. } => false,
         Operation::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
         Operation::Renew { .. } | Operation::Close { .. } => false,
         _ => true,

@@ -223,6 +223,11 @@ impl Ledger {
         u128::from(self.capacity()).saturating_sub(used) as u64
     }
 
+    /// Units that are used beyond the limit.
+    pub(super) fn over(&self, now: u64) -> u64 {
+        self.used(self.time(now)).saturating_sub(u128::from(self.capacity())) as u64
+    }
+
     /// The moment from which it is as if unused.
     pub(super) fn resets_at(&self, now: u64) -> u64 {
         self.first(now, 0)

@@ -123,6 +123,28 @@ impl Model {
         self.checked(policy, key, cost, meta, 0).0
     }
 
+    /// Charges as many units as there are, at most `cost`: what a check of one unit says and does where there are none.
+    pub fn take(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>) -> DecisionValues {
+        let mut usage = self.usage(policy, key);
+        let granted = usage.left(self.now).min(cost);
+        let refusing = usage.refusing(self.now, 1);
+        let before = usage.clone();
+        if granted > 0 {
+            usage.charge(self.now, granted, 0);
+            usage.blocked_until = 0;
+        } else {
+            usage.deny(policy, self.now, cost, 0);
+        }
+        let answer = usage.answer(policy, self.now, 1, granted > 0, granted, &refusing);
+        if granted > 0 {
+            self.keep(policy, key, usage);
+        } else {
+            self.keep_if_changed(policy, key, usage, &before);
+        }
+        self.record(policy, key, granted > 0, cost, meta);
+        answer
+    }
+
     fn checked(
         &mut self,
         policy: &Policy,
@@ -273,6 +295,8 @@ impl Model {
                 }
             }
         }
-        DecisionValues { decisions: decisions.clone(), ..chosen.clone() }
+        let longest = decisions.iter().map(|answer| answer.next_after).try_fold(0, |longest, next| Some(longest.max(next?)));
+        let next_after = if chosen.allowed { longest } else { chosen.next_after };
+        DecisionValues { decisions: decisions.clone(), next_after, ..chosen.clone() }
     }
 }

@@ -67,6 +67,12 @@ impl Usage {
         self.blocked_until <= now && self.started(now).ledgers.iter().all(|ledger| ledger.admits(now, cost))
     }
 
+    /// The units that every limit admits now.
+    pub(super) fn left(&self, now: u64) -> u64 {
+        let left = self.started(now).ledgers.iter().map(|ledger| ledger.remaining(now)).min();
+        if self.blocked_until > now { 0 } else { left.unwrap_or(0) }
+    }
+
     /// Whether each limit refuses a cost.
     pub(super) fn refusing(&self, now: u64, cost: u64) -> Vec<bool> {
         self.started(now).ledgers.iter().map(|ledger| !ledger.admits(now, cost)).collect()
@@ -130,22 +136,26 @@ impl Usage {
                 limit: ledger.capacity(),
                 period: ledger.limit.period().micros(),
                 remaining: ledger.remaining(now),
+                over: ledger.over(now),
                 retry_after: if admitted { Some(0) } else { admits_at.map(|at| at - now) },
+                next_after: admits_at.map(|at| at - now),
                 reset_after: ledger.resets_at(now) - now,
                 exceeded: !admitted && *refused,
             })
             .collect();
         let blocked = self.blocked_until.saturating_sub(now);
-        let mut waits = limits.iter().map(|limit| limit.retry_after);
+        let mut waits = limits.iter().map(|limit| limit.next_after);
         let wait = waits.try_fold(blocked, |longest, wait| wait.map(|wait| longest.max(wait)));
         let binding = binding(&limits);
         let delay = views.iter().map(|(ledger, _)| ledger.delay(now, charged)).max();
         DecisionValues {
             allowed: admitted || shadow,
             shadow,
+            granted: charged,
             limit: binding.limit,
             remaining: if blocked > 0 { 0 } else { binding.remaining },
             retry_after: if admitted || shadow { Some(0) } else { wait },
+            next_after: if policy.options().shadow { Some(0) } else { wait },
             reset_after: binding.reset_after,
             delay: if admitted { delay.unwrap_or(0) } else { 0 },
             limits,

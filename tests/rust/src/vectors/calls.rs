@@ -42,13 +42,25 @@ impl Run {
         let decided = |decision: &Decision| DecisionValues::of(decision).json();
         // The model runs only calls that the limiter accepts.
         let result = match action {
+            "check" if step["partial"] == true => match self.limiter.take(&*name, &key, cost, meta.clone()) {
+                Err(error) => Err(error),
+                Ok(decision) => {
+                    let said = self.model.take(&self.policy(&name)?, &key, cost, meta.as_deref());
+                    let found = decided(&decision);
+                    if let Some(label) = step.get("as").and_then(Value::as_str) {
+                        let charged = said.granted;
+                        self.named.insert(label.to_owned(), NamedDecision { decision, charged, policy: name, key });
+                    }
+                    Ok((found, Some(said.json())))
+                }
+            },
             "check" => match self.limiter.check(&*name, &key, cost, meta.clone()) {
                 Err(error) => Err(error),
                 Ok(decision) => {
                     let said = self.model.check(&self.policy(&name)?, &key, cost, meta.as_deref());
                     let found = decided(&decision);
                     if let Some(label) = step.get("as").and_then(Value::as_str) {
-                        let charged = if said.allowed && !said.shadow { cost } else { 0 };
+                        let charged = said.granted;
                         self.named.insert(label.to_owned(), NamedDecision { decision, charged, policy: name, key });
                     }
                     Ok((found, Some(said.json())))

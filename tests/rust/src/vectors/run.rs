@@ -112,7 +112,7 @@ impl Run {
 
     fn step(&mut self, step: &Value) -> Result<(), Mismatch> {
         let known = [
-            "at", "do", "policy", "policies", "key", "cost", "meta", "as", "of", "for", "entries", "times", "every",
+            "at", "do", "policy", "policies", "key", "cost", "partial", "meta", "as", "of", "for", "entries", "times", "every",
             "expect", "note",
         ];
         let names = step.as_object().ok_or("a step is a map")?;

@@ -88,7 +88,7 @@ impl Both {
         let (limiter, model, policy) = (&self.limiter, &mut self.model, &self.policy);
         match action {
             Action::Check(cost) => {
-                let options = CheckOptions { cost: *cost, meta: None };
+                let options = CheckOptions { cost: *cost, ..CheckOptions::default() };
                 let decision = limiter.check_with(policy, "key", &options).expect("a check");
                 let (mut found, expected) = (DecisionValues::of(&decision), model.check(policy, "key", *cost, None));
                 if decision.source() == Source::DenyCache
@@ -99,6 +99,19 @@ impl Both {
                 }
                 let charged = if found.allowed && !found.shadow { *cost } else { 0 };
                 self.last = Some((decision, charged));
+                return Some((found, expected));
+            }
+            Action::Take(cost) => {
+                let options = CheckOptions { cost: *cost, partial: true, ..CheckOptions::default() };
+                // Not every policy can grant part of a cost; it refuses before and during the outage.
+                let Ok(decision) = limiter.check_with(policy, "key", &options) else { return None };
+                let (mut found, expected) = (DecisionValues::of(&decision), model.take(policy, "key", *cost, None));
+                if decision.source() == Source::DenyCache
+                    && (found.granted, found.retry_after) == (expected.granted, expected.retry_after)
+                {
+                    found = expected.clone();
+                }
+                self.last = Some((decision, expected.granted));
                 return Some((found, expected));
             }
             Action::Peek(cost) => {

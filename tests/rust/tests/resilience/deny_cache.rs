@@ -204,7 +204,7 @@ fn policies_that_must_count_always_call_the_store() {
         limiter.check(&policy, "k").expect("a decision");
         let before = scripts(&server);
         for _ in 0..5 {
-            let options = CheckOptions { cost: 1, meta: None };
+            let options = CheckOptions::default();
             let decision = limiter.check_with(&policy, "k", &options).expect("a decision");
             assert_eq!((decision.allowed(), decision.source()), (false, Source::Store));
             assert_eq!(decision.denied_for(), None);

@@ -93,7 +93,7 @@ impl Snapshot {
     fn is_still_stored(&self, entry: &Entry<'_>, answer: &Answer, states: &States, outage: u64) -> bool {
         let wrote = match entry.operation {
             Operation::Peek { .. } => false,
-            Operation::Check { .. } => answer.applied || entry.plan.denial_writes,
+            Operation::Check { .. } | Operation::Take { .. } => answer.applied || entry.plan.denial_writes,
             _ => true,
         };
         let converted =

@@ -35,7 +35,7 @@ impl Usage {
     /// Adds a check to the journal, if its policy keeps one.
     pub(in crate::store::memory) fn record_attempt(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
         let most = entry.plan.policy.options().journal as usize;
-        let Operation::Check { cost, meta, .. } = &entry.operation else { return };
+        let (Operation::Check { cost, meta, .. } | Operation::Take { cost, meta }) = &entry.operation else { return };
         if most == 0 {
             return;
         }

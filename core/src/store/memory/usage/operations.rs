@@ -8,9 +8,10 @@ use crate::one_or_many::OneOrMany;
 use crate::store::request::{Answer, Entry, Operation};
 
 impl Usage {
-    /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer.
+    /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer. Returns
+    /// the cost and the view.
     #[inline(always)]
-    pub(in crate::store::memory) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<View> {
+    pub(in crate::store::memory) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<(u64, View)> {
         let plan = entry.plan;
         let (Operation::Check { cost, .. }, [rule], OneOrMany::One(state), None) =
             (&entry.operation, &*plan.rules, &mut self.states, &self.rare)
@@ -24,7 +25,7 @@ impl Usage {
         let Admitted { ends, view } = meter.try_charge(state, now, *cost)?;
         // That is later than `now`: a unit that was just charged has not drained.
         self.expires_at = ends;
-        Some(view)
+        Some((*cost, view))
     }
 
     pub(in crate::store::memory) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
@@ -49,8 +50,9 @@ impl Usage {
     /// Returns the answer, and whether the usage has changed.
     fn apply_as_stored(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         match &entry.operation {
-            Operation::Check { cost, .. } => {
-                let admits = self.try_charge(entry, now);
+            Operation::Check { .. } | Operation::Take { .. } => {
+                let granted = self.try_charge(entry, now);
+                let admits = granted > 0;
                 let charges = !admits && entry.plan.policy.options().count_denied;
                 let refused = charges.then(|| self.refusing_limits(entry, now));
                 let changed = admits || self.refuse(entry, now);
@@ -60,8 +62,8 @@ impl Usage {
                 if entry.plan.policy.options().journal > 0 {
                     self.record_attempt(entry, now, admits);
                 }
-                let mut answer = self.answer(entry, now, admits, if admits { *cost } else { 0 });
-                answer.refused = refused;
+                let mut answer = self.answer(entry, now, admits, granted);
+                (answer.granted, answer.refused) = (granted, refused);
                 if !admits {
                     self.remember_denial(&answer);
                 }
@@ -77,7 +79,8 @@ impl Usage {
                 if changed {
                     self.refresh_expiry(entry.plan, now);
                 }
-                let mut answer = self.answer(entry, now, applied, 0);
+                let mut answer = self.answer(entry, now, applied, operation.consumes());
+                answer.granted = operation.consumes();
                 if matches!(operation, Operation::Journal) {
                     let attempts = self.journal().map(|journal| journal.newest(now, entry.plan.journal_life()));
                     answer.attempts = Some(Box::new(attempts.unwrap_or_default()));
@@ -87,12 +90,19 @@ impl Usage {
         }
     }
 
-    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> bool {
-        let admits = self.admits(entry, now);
-        if admits {
-            self.charge(entry, now);
+    /// Charges what is granted, and returns it: the cost or nothing, of a partial check what there is.
+    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> u64 {
+        if !self.admits(entry, now) {
+            return 0;
         }
-        admits
+        let Operation::Take { cost, .. } = entry.operation else {
+            self.charge(entry, now);
+            return entry.operation.consumes();
+        };
+        let left = |(rule, state): (&Rule, &State)| rule.capacity().saturating_sub(rule.used(state, now));
+        let granted = entry.plan.rules.iter().zip(&self.states).map(left).fold(cost, u64::min);
+        self.charge(&Entry { operation: Operation::Check { cost: granted, hold: 0, meta: None }, ..*entry }, now);
+        granted
     }
 
     #[inline]
@@ -113,7 +123,11 @@ impl Usage {
     /// Changes what a denial changes: nothing, unless the policy says so. Returns whether it did.
     pub(in crate::store::memory) fn refuse(&mut self, entry: &Entry<'_>, now: u64) -> bool {
         let plan = entry.plan;
-        let Operation::Check { cost, hold, .. } = entry.operation else { return false };
+        let (cost, hold) = match entry.operation {
+            Operation::Check { cost, hold, .. } => (cost, hold),
+            Operation::Take { cost, .. } => (cost, 0),
+            _ => return false,
+        };
         if !plan.denial_writes {
             return false;
         }
@@ -153,7 +167,7 @@ impl Usage {
                 rules.for_each(|(rule, state)| *state = rule.fresh());
                 self.block(0);
             }
-            Operation::Journal | Operation::Check { .. } | Operation::Peek { .. } => {}
+            Operation::Journal | Operation::Check { .. } | Operation::Take { .. } | Operation::Peek { .. } => {}
         }
         true
     }

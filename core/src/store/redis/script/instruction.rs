@@ -15,6 +15,7 @@ const CLOSE: u8 = 7;
 const CLEAR: u8 = 8;
 const JOURNAL: u8 = 9;
 const UNDO: u8 = 10;
+const TAKE: u8 = 11;
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
 const SLOW_PATH_HEAD: u16 = 34;
@@ -25,6 +26,7 @@ pub(super) fn encode(request: &Request) -> Vec<u8> {
     let block_for = options.block_for.map_or(0, Period::micros);
     let (operation, block, hold, meta) = match &request.operation {
         Operation::Check { hold, meta, .. } => (CHECK, block_for, *hold, meta.as_deref().unwrap_or(no_meta)),
+        Operation::Take { meta, .. } => (TAKE, block_for, 0, meta.as_deref().unwrap_or(no_meta)),
         Operation::Peek { .. } => (PEEK, 0, 0, no_meta),
         Operation::Charge { .. } => (CHARGE, 0, 0, no_meta),
         Operation::Refund { .. } => request.charged_at.map_or((REFUND, 0, 0, no_meta), |at| (UNDO, at, 0, no_meta)),
@@ -33,10 +35,6 @@ pub(super) fn encode(request: &Request) -> Vec<u8> {
         Operation::Close { hold } => (CLOSE, 0, *hold, no_meta),
         Operation::Clear => (CLEAR, 0, 0, no_meta),
         Operation::Journal => (JOURNAL, 0, 0, no_meta),
-    };
-    let cost = match request.operation {
-        Operation::Charge { cost } | Operation::Refund { cost } => cost,
-        ref operation => operation.cost(),
     };
     let flags = u8::from(options.shadow)
         | u8::from(options.count_denied) << 1
@@ -48,7 +46,7 @@ pub(super) fn encode(request: &Request) -> Vec<u8> {
     let mut out = Vec::with_capacity(size + 40);
     let push_double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
-    push_double(&mut out, cost);
+    push_double(&mut out, request.operation.named_cost());
     out.extend_from_slice(&policy.compact_form);
     out.extend_from_slice(&policy.limits);
     out.extend_from_slice(&(policy.slow_path.len() as u16 + SLOW_PATH_HEAD).to_le_bytes());

@@ -63,7 +63,7 @@ impl Batch {
             let item = items.next().ok_or_else(|| garbled("too few answers"))?;
             let request = request(member.request);
             let answer = answer(request, now, denied.is_none(), charged, item);
-            let check = matches!(request.operation, Operation::Check { .. });
+            let check = request.operation.is_check();
             let refused = denied.filter(|_| {
                 check && (self.grouping() != Grouping::Independent || request.plan.policy.options().count_denied)
             });
@@ -149,12 +149,14 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
             answer.states = Some(Box::new(request.plan.rules.iter().map(Rule::fresh).collect()));
             Ok(answer)
         }
-        (operation, Value::BulkString(bytes)) => {
-            let charged = match operation {
-                Operation::Check { cost, .. } if applied && charged => *cost,
+        (operation, Value::BulkString(mut bytes)) => {
+            let grants = applied && charged;
+            answer.granted = match operation {
+                Operation::Take { cost, .. } => taken(&mut bytes, *cost, grants)?,
+                operation if grants => operation.consumes(),
                 _ => 0,
             };
-            let context = ViewContext { now, cost: operation.cost(), charged };
+            let context = ViewContext { now, cost: operation.cost(), charged: answer.granted };
             let mut states = Box::default();
             (answer.views, answer.blocked_until) = stored_value::read(&request.plan, &bytes, context, &mut states)
                 .ok_or_else(|| garbled("a state that cannot be read"))?;
@@ -163,6 +165,20 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
         }
         (_, other) => Err(garbled(shape(&other))),
     }
+}
+
+/// The units that a take has charged, which the item ends with. They are removed from it.
+fn taken(item: &mut Vec<u8>, cost: u64, grants: bool) -> Result<u64> {
+    let wrong = || garbled("a grant that cannot be");
+    let (value, last) = item.split_last_chunk().ok_or_else(wrong)?;
+    let (length, units) = (value.len(), f64::from_le_bytes(*last));
+    let least = if grants { 1.0 } else { 0.0 };
+    let most = if grants { cost as f64 } else { 0.0 };
+    if !(least..=most).contains(&units) || units.fract() != 0.0 {
+        return Err(wrong());
+    }
+    item.truncate(length);
+    Ok(units as u64)
 }
 
 /// See `add_to_journal` in `lua/slow_path.lua`.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Rule, State, StoredHold, View};
+use crate::algorithm::{Rule, State, StoredHold, View, left};
 use crate::plan::{Field, MOMENT_WIDTH, Plan};
 use crate::store::request::{States, Views};
 
@@ -147,6 +147,6 @@ impl LogSummary {
             Some(self.release)
         };
         let resets_at = if self.used == 0 { context.now } else { self.ends };
-        View { remaining: count.saturating_sub(self.used), admits_at, resets_at, delay: 0 }
+        View { left: left(count, self.used), admits_at, resets_at, delay: 0 }
     }
 }

@@ -10,7 +10,7 @@
 --          instruction of each.
 -- ARGV[3…] The instructions: an operation with the numbers of its policy. See instruction.lua.
 -- Reply    {item…, seal}. The item of an entry is the value after it. A refusal returns the stored value as it is: nothing
---          is encoded. The seal is '<dI4…I4': the time; the number of each entry that was refused, or whose hold was not
+--          is encoded. That of a take ends with '<d', the units it has charged. The seal is '<dI4…I4': the time; the number of each entry that was refused, or whose hold was not
 --          found; the number of the call. Where the value does not show which limits refused, they are bits from 2^16 on of
 --          the number of the entry. The reply to a single entry of fast_path.lua is one text: '<dB', the time and how many
 --          were refused, the value, and '<I4', the number of the call. The number of the call comes last, so that bytes that
@@ -55,7 +55,8 @@ end
 -- Of the key at hand: the names of the log's chunks and of the journal, and what is to be done once its value is written.
 local companions
 
--- The functions of an algorithm's rule: admits, charge, refund, ends, and what only some have: start, summary, renew, close.
+-- The functions of an algorithm's rule: admits, charge, refund, ends, and what only some have: start, summary, renew, close,
+-- used.
 --   admits  brings the fields to the time `now` and says whether `cost` is admitted; it comes before charge
 --   charge  charges `cost`, and returns what `ends` would
 --   refund  gives `cost` back

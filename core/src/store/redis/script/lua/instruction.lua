@@ -15,6 +15,8 @@ local function read_instruction(s)
   local operation, flags, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', s)
   local instruction = {
     operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
+    -- A take asks the limits about one unit.
+    asked = operation == 11 and 1 or cost,
     shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
   }
   local limits, lists = {}, {}
@@ -31,7 +33,7 @@ local function read_instruction(s)
       algorithm = algorithm, first = first, list = list, length = length,
       count = count, period = period, x = x, y = y, z = z,
       admits = rule[1], charge = rule[2], refund = rule[3], ends = rule[4],
-      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8],
+      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8], used = rule[9],
     }
     limits[i] = limit
     if list > 0 then lists[#lists + 1] = limit end

@@ -1,6 +1,7 @@
 -- The operations on a decoded value, by their number: 1 check, 2 peek, 3 charge, 4 refund, 5 block, 6 renew, 7 close, 8 clear,
--- 9 journal, 10 undo. Clear and journal do not read the value: see slow_path.lua.
-local CHECK, PEEK, CLEAR, JOURNAL = 1, 2, 8, 9
+-- 9 journal, 10 undo, 11 take: a check of as many units as there are. Clear and journal do not read the value: see
+-- slow_path.lua.
+local CHECK, PEEK, CLEAR, JOURNAL, TAKE = 1, 2, 8, 9, 11
 
 -- Each changes the value and returns whether it applied.
 local operations = {
@@ -60,19 +61,39 @@ local function refuse(instruction, s, blocked)
   return changed and value or nil
 end
 
--- Runs one entry on a decoded value. Returns whether it was admitted, the value to store, if any, and the limits that refused
--- as bits from 2^16 on, where the value will not show them. `s` is the stored value. With `defer_refusal` the caller does
--- later what a refusal does.
+-- By the number of the algorithm: where a value has the units used, once `admits` has brought it to the time. The others have
+-- a function.
+local USED = { 1, 1, nil, 2, nil, 1, 1, 1, 1 }
+
+-- As many units as every limit has left, at most `most`.
+local function left(instruction, value, most)
+  for _, limit in ipairs(instruction.limits) do
+    limit.admits(value, limit.first, now, 0, limit)
+    local used = limit.used and limit.used(value, limit.first, limit) or value[limit.first + USED[limit.algorithm]]
+    if limit.count - used < most then most = limit.count - used end
+  end
+  return most
+end
+
+-- Runs one entry on a decoded value. Returns whether it was admitted, the value to store, if any, the limits that refused as
+-- bits from 2^16 on, where the value will not show them, and the units that a check has charged. `s` is the stored value. With
+-- `defer_refusal` the caller does later what a refusal does.
 local function run(instruction, value, s, defer_refusal)
   local operation = instruction.operation
-  if operation > PEEK then
-    if operations[operation](instruction, value) then return true, value, 0 end
+  local change = operations[operation]
+  if change then
+    if change(instruction, value) then return true, value, 0 end
     return false, nil, 0
   end
   local limits, cost = instruction.limits, instruction.cost
   local blocked = value.blocked_until and value.blocked_until > now
+  if operation == TAKE then
+    -- Where nothing is left it is a check of one unit, which is refused.
+    cost = left(instruction, value, cost)
+    if cost < 1 then cost = 1 end
+  end
   local admitted, mask = not blocked, 0
-  local ask_all = operation == CHECK and (defer_refusal or instruction.count_denied)
+  local ask_all = operation ~= PEEK and (defer_refusal or instruction.count_denied)
   for i = 1, #limits do
     local limit = limits[i]
     if (admitted or ask_all) and not limit.admits(value, limit.first, now, cost, limit) then
@@ -81,11 +102,11 @@ local function run(instruction, value, s, defer_refusal)
     end
   end
   if operation == PEEK then return admitted, nil, 0 end
-  if not admitted then return false, not defer_refusal and refuse(instruction, s, blocked) or nil, mask end
+  if not admitted then return false, not defer_refusal and refuse(instruction, s, blocked) or nil, mask, 0 end
   if value.blocked_until then value.blocked_until = 0 end
   for i = 1, #limits do
     local limit = limits[i]
     limit.charge(value, limit.first, now, cost, limit, instruction.hold)
   end
-  return true, value, 0
+  return true, value, 0, cost
 end

@@ -48,5 +48,9 @@ if algorithm == 5 then
     value[first + 1], value[first + 2] = previous, current
     if previous == 0 and current == 0 then value[first] = 0 end
   end
-  return admits, charge, refund, ends
+  local function used(value, first, limit)
+    local p = limit.period
+    return scaled(value[first + 1], p - value[first] % p, p) + value[first + 2]
+  end
+  return admits, charge, refund, ends, nil, nil, nil, nil, used
 end

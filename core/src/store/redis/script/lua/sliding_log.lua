@@ -160,5 +160,9 @@ if algorithm == 3 then
     end
     return pack('<ddd', used, release, used == 0 and 0 or ends(value, first, limit))
   end
-  return admits, charge, refund, ends, nil, summary
+  local function used(value, first, limit)
+    local _, total = last(value, first, limit)
+    return between(value[first + 2], total)
+  end
+  return admits, charge, refund, ends, nil, summary, nil, nil, used
 end

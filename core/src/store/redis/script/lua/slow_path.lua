@@ -41,7 +41,7 @@ local function item_of(instruction, s)
   local value = read(s, instruction)
   if value.converted then s = write(value, instruction) end
   for _, limit in ipairs(instruction.limits) do
-    if limit.summary then s = s .. limit.summary(value, limit.first, now, instruction.cost, limit) end
+    if limit.summary then s = s .. limit.summary(value, limit.first, now, instruction.asked, limit) end
   end
   return s
 end
@@ -73,15 +73,16 @@ local function serve_key(index, entry, n, program, at)
         reply[slot] = { err = 'TIDEGATE the key ' .. reason }
       else
         local converted = value.converted
-        local admitted, changed_value, mask = run(instruction, value, s)
+        local admitted, changed_value, mask, granted = run(instruction, value, s)
         if changed_value then
           s = write(changed_value, instruction)
           ends, changed = ends_of(changed_value, instruction), true
           if changed_value ~= value then value = nil end
         end
         if not admitted then refused[#refused + 1] = entry + i + mask end
-        if instruction.journal > 0 and operation == CHECK then add_to_journal(instruction, admitted) end
-        reply[slot] = (instruction.has_summaries or converted) and item_of(instruction, s) or s
+        if instruction.journal > 0 and (operation == CHECK or operation == TAKE) then add_to_journal(instruction, admitted) end
+        local item = (instruction.has_summaries or converted) and item_of(instruction, s) or s
+        reply[slot] = operation == TAKE and item .. pack('<d', granted) or item
       end
     end
   end
