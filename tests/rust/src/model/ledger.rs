@@ -252,7 +252,8 @@ impl Ledger {
             self.level = Some(level);
         } else if self.limit.algorithm() == Algorithm::Concurrency {
             self.held.retain(|held| held.expires > now);
-            self.held.push(HeldUnits { expires: now + self.period(), id: hold, units: cost });
+            let room = MOST - self.used(now).min(MOST);
+            self.held.push(HeldUnits { expires: now + self.period(), id: hold, units: cost.min(room) });
             self.held.sort_by_key(|held| held.expires);
         } else {
             let room = match self.limit.algorithm() {
