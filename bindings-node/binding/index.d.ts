@@ -127,9 +127,9 @@ export declare class NativeLimiter {
   /** Drops the attachment of that number. A hold is given back. */
   discard(number: number): void
   /** Checks with metadata. */
-  checkWithMeta(ticket: number, policy: number, key: string, cost: number, meta: Uint8Array): number
+  checkWithMeta(ticket: number, policy: number, key: string, cost: number, partial: boolean, meta: Uint8Array): number
   /** Makes one call with a key that is too long for `key_text`. */
-  callWithLongKey(ticket: number, policy: number, key: string, kind: number, cost: number, charged: number): number
+  callWithLongKey(ticket: number, policy: number, key: string, kind: number, cost: number, granted: number): number
   /** Ends the limiter. Holds are given back; calls that wait for the store are answered. */
   close(): void
 }
@@ -228,7 +228,7 @@ export declare enum CallField {
   /** The length of the key in `key_text`. */
   KeyLength = 4,
   /** Only for `Settle`: the units that the check consumed. */
-  Charged = 5,
+  Granted = 5,
 }
 
 /** What a call does. */
@@ -241,8 +241,10 @@ export declare enum CallKind {
   Charge = 2,
   /** Gives back. */
   Refund = 3,
+  /** A partial check: consumes what there is, up to the cost. */
+  Take = 4,
   /** Charges or refunds the difference to what a check consumed. The number of that check's source is added to this kind. */
-  Settle = 4,
+  Settle = 5,
 }
 
 /** Trusts these proxies, or so many hops, and takes IPv6 addresses with the same first bits for one client. */
@@ -301,13 +303,15 @@ export declare enum DecisionField {
   /** How long to wait before going. */
   Delay = 6,
   /** The units that were consumed. */
-  Charged = 7,
+  Granted = 7,
   /** How long the denial may be repeated without a call. */
   DeniedFor = 8,
   /** The store's time of the answer. */
   At = 9,
+  /** How long until the same check is admitted again; [`NEVER`] when waiting does not help. */
+  NextAfter = 10,
   /** The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
-  Limits = 10,
+  Limits = 11,
 }
 
 /** Flags in the header of a Decision. */
@@ -369,6 +373,10 @@ export declare enum LimitField {
   ResetAfter = 4,
   /** Its [`LimitFlag`]s. */
   Flags = 5,
+  /** How long until it admits the same cost again; [`NEVER`] when waiting does not help. */
+  NextAfter = 6,
+  /** Units that are used beyond it. */
+  Over = 7,
 }
 
 /** Flags of a limit. */

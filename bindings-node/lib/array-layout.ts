@@ -12,7 +12,7 @@ export const CALL_POLICY = CallField.Policy;
 export const CALL_KIND = CallField.Kind;
 export const CALL_COST = CallField.Cost;
 export const CALL_KEY_LENGTH = CallField.KeyLength;
-export const CALL_CHARGED = CallField.Charged;
+export const CALL_GRANTED = CallField.Granted;
 export const CALL_LENGTH = native.CALL_LENGTH;
 
 // What a call does.
@@ -20,6 +20,7 @@ export const CHECK = CallKind.Check;
 export const PEEK = CallKind.Peek;
 export const CHARGE = CallKind.Charge;
 export const REFUND = CallKind.Refund;
+export const TAKE = CallKind.Take;
 /** The number of the check's source is added. */
 export const SETTLE = CallKind.Settle;
 
@@ -52,10 +53,11 @@ export const RETRY_AFTER = DecisionField.RetryAfter;
 export const RESET_AFTER = DecisionField.ResetAfter;
 export const RESET_AT = DecisionField.ResetAt;
 export const DELAY = DecisionField.Delay;
-export const CHARGED = DecisionField.Charged;
+export const GRANTED = DecisionField.Granted;
 export const DENIED_FOR = DecisionField.DeniedFor;
 /** The store's time of the answer. */
 export const AT = DecisionField.At;
+export const NEXT_AFTER = DecisionField.NextAfter;
 export const LIMITS = DecisionField.Limits;
 
 // Where the numbers of a limit stand, counted from its first one.
@@ -65,6 +67,8 @@ export const LIMIT_REMAINING = LimitField.Remaining;
 export const LIMIT_RETRY_AFTER = LimitField.RetryAfter;
 export const LIMIT_RESET_AFTER = LimitField.ResetAfter;
 export const LIMIT_FLAGS = LimitField.Flags;
+export const LIMIT_NEXT_AFTER = LimitField.NextAfter;
+export const LIMIT_OVER = LimitField.Over;
 export const { LIMIT_LENGTH, ALGORITHM_COUNT } = native;
 export const LIMIT_EXCEEDED = LimitFlag.Exceeded;
 export const LIMIT_BINDS = LimitFlag.Binds;

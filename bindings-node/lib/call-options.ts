@@ -12,6 +12,10 @@ export interface CheckOptions {
   cost?: number | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
+  /**
+   * Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none. Default false.
+   */
+  partial?: boolean | undefined;
 }
 
 /** The options of calls that only have a cost. */
@@ -52,7 +56,11 @@ export function onlyCost(options: CheckOptions): number | undefined {
 
 /** The options of `check`, checked. */
 export function checkOptionsOf(options: CheckOptions): CheckOptions {
-  checkOptions('check', options, ['cost', 'meta'], COST_EXAMPLE);
+  checkOptions('check', options, ['cost', 'meta', 'partial'], COST_EXAMPLE);
+  const { partial } = options;
+  if (partial !== undefined && typeof partial !== 'boolean') {
+    throw new ConfigError(`partial cannot be ${describe(partial)}: it must be true or false`);
+  }
   return options;
 }
 
@@ -95,8 +103,12 @@ export function holdArguments<T>(
   return { cost, signal, run: work };
 }
 
-/** The entries of `checkAll`, checked. */
-export function checkEntriesOf(entries: Iterable<CheckEntry>): readonly CheckEntry[] {
+/** The entries of `checkAll`, checked. `options` is what was given after them. */
+export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly unknown[]): readonly CheckEntry[] {
+  if (options.some((option) => option !== undefined)) {
+    const all = 'checkAll takes entries and no options: it is all or nothing, so that it cannot be partial';
+    throw new ConfigError(`${all}; make a partial check of each policy and key`);
+  }
   const shape = '[policy, key] or [policy, key, cost]';
   const given: unknown = entries;
   if (typeof given !== 'object' || given === null || !(Symbol.iterator in given)) {

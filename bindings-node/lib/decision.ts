@@ -8,10 +8,10 @@ import type { Algorithm, PolicyRef } from './policy.js';
 const {
   ALGORITHM_COUNT,
   ALLOWED,
-  CHARGED,
   COUNT_SHIFT,
   DELAY,
   EXCEEDED,
+  GRANTED,
   HEADER,
   KIND_MASK,
   LIMIT,
@@ -21,11 +21,14 @@ const {
   LIMIT_KIND,
   LIMIT_LENGTH,
   LIMIT_LIMIT,
+  LIMIT_NEXT_AFTER,
+  LIMIT_OVER,
   LIMIT_REMAINING,
   LIMIT_RESET_AFTER,
   LIMIT_RETRY_AFTER,
   LIMITS,
   NEVER,
+  NEXT_AFTER,
   REMAINING,
   RESET_AFTER,
   RESET_AT,
@@ -51,8 +54,12 @@ export interface LimitState {
   readonly periodMs: number;
   /** Units it would admit now. */
   readonly remaining: number;
+  /** Units that are used beyond it: by a charge, or because its numbers were lowered. */
+  readonly over: number;
   /** When it would admit the cost: 0 when it does now, `null` when it never will. */
   readonly retryAfterMs: number | null;
+  /** The same also of a Decision that is allowed: when it admits the same cost again. */
+  readonly nextAfterMs: number | null;
   /** Until it is as if unused. */
   readonly resetAfterMs: number;
   /** Whether it refused. */
@@ -61,6 +68,7 @@ export interface LimitState {
 
 /** The numbers of a Decision, as `array-layout.ts` names them: the fixed ones, and those of the limits. */
 export type DecisionNumbers = readonly [
+  number,
   number,
   number,
   number,
@@ -98,9 +106,10 @@ export function numbersAt(answers: Float64Array, at: number, header: number): De
     answers[at + 8] as number,
     answers[at + 9] as number,
     answers[at + 10] as number,
+    answers[at + 11] as number,
   ];
   const length = lengthOf(header);
-  for (let index = 11; index < length; index++) numbers.push(answers[at + index] as number);
+  for (let index = 12; index < length; index++) numbers.push(answers[at + index] as number);
   return numbers;
 }
 
@@ -113,39 +122,39 @@ function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {
   const header = numbers[HEADER];
   if ((header & SIMPLE) !== 0) {
     const exceeded = (header & EXCEEDED) !== 0;
-    const retry = exceeded ? numbers[RETRY_AFTER] : 0;
-    return [limitState(numbers[LIMITS], numbers[LIMIT], numbers[REMAINING], retry, numbers[RESET_AFTER], exceeded)];
+    return [
+      {
+        ...limitKind(numbers[LIMITS]),
+        limit: numbers[LIMIT],
+        remaining: numbers[REMAINING],
+        over: 0,
+        retryAfterMs: exceeded ? wait(numbers[RETRY_AFTER]) : 0,
+        nextAfterMs: wait(numbers[NEXT_AFTER]),
+        resetAfterMs: numbers[RESET_AFTER] / 1000,
+        exceeded,
+      },
+    ];
   }
   return Array.from({ length: header >> COUNT_SHIFT }, (_, index) => {
     const start = LIMITS + index * LIMIT_LENGTH;
     const at = (field: number): number => numbers[start + field] as number;
-    return limitState(
-      at(LIMIT_KIND),
-      at(LIMIT_LIMIT),
-      at(LIMIT_REMAINING),
-      at(LIMIT_RETRY_AFTER),
-      at(LIMIT_RESET_AFTER),
-      (at(LIMIT_FLAGS) & LIMIT_EXCEEDED) !== 0,
-    );
+    return {
+      ...limitKind(at(LIMIT_KIND)),
+      limit: at(LIMIT_LIMIT),
+      remaining: at(LIMIT_REMAINING),
+      over: at(LIMIT_OVER),
+      retryAfterMs: wait(at(LIMIT_RETRY_AFTER)),
+      nextAfterMs: wait(at(LIMIT_NEXT_AFTER)),
+      resetAfterMs: at(LIMIT_RESET_AFTER) / 1000,
+      exceeded: (at(LIMIT_FLAGS) & LIMIT_EXCEEDED) !== 0,
+    };
   });
 }
 
-function limitState(
-  kind: number,
-  limit: number,
-  remaining: number,
-  retryAfter: number,
-  resetAfter: number,
-  exceeded: boolean,
-): LimitState {
+function limitKind(kind: number): { readonly algorithm: Algorithm; readonly periodMs: number } {
   return {
     algorithm: ALGORITHMS[kind % ALGORITHM_COUNT] as Algorithm,
-    limit,
     periodMs: Math.floor(kind / ALGORITHM_COUNT) / 1000,
-    remaining,
-    retryAfterMs: wait(retryAfter),
-    resetAfterMs: resetAfter / 1000,
-    exceeded,
   };
 }
 
@@ -161,7 +170,7 @@ export function bindingOf(decision: Decision): number {
 
 export let numbersOf: (decision: Decision) => DecisionNumbers;
 export let policyRefOf: (decision: Decision) => PolicyRef;
-export let chargedOf: (decision: Decision) => number;
+export let grantedOf: (decision: Decision) => number;
 export let sourceNumberOf: (decision: Decision) => number;
 
 /** The answer to a check. A denial is a Decision, never an error. */
@@ -201,6 +210,14 @@ export class Decision {
     return this._policyRef.name;
   }
 
+  /**
+   * The units that were consumed: the cost or 0, of a partial check anything between, of a charge the cost. `settle` starts
+   * from it.
+   */
+  get granted(): number {
+    return this._numbers[GRANTED];
+  }
+
   /** The most units that the limit that binds ever admits at once. */
   get limit(): number {
     return this._numbers[LIMIT];
@@ -217,6 +234,16 @@ export class Decision {
    */
   get retryAfterMs(): number | null {
     return wait(this._numbers[RETRY_AFTER]);
+  }
+
+  /**
+   * The same also of a Decision that is allowed: when the same check is admitted again if nothing else uses the key, in
+   * milliseconds. 0 when another one is admitted at once, `null` for never.
+   */
+  get nextAfterMs(): number | null {
+    if (this.decisions.length === 0 || !this.allowed) return wait(this._numbers[NEXT_AFTER]);
+    const all = this.decisions.map((entry) => entry.nextAfterMs);
+    return all.reduce((longest, next) => (longest === null || next === null ? null : Math.max(longest, next)), 0);
   }
 
   /** Until the limit that binds is as if unused. */
@@ -264,22 +291,25 @@ export class Decision {
 
   /** All fields, as a plain object. */
   toJSON(): DecisionFields {
-    const { allowed, policy, key, cost, limit, remaining, retryAfterMs, resetAfterMs, resetAt } = this;
-    const { delayMs, limits, source, shadow } = this;
+    const { allowed, policy, key, cost, granted, limit, remaining, retryAfterMs, nextAfterMs, resetAfterMs } = this;
+    const { resetAt, delayMs, limits, source, shadow, unavailable } = this;
     const fields: DecisionFields = {
       allowed,
       policy,
       key,
       cost,
+      granted,
       limit,
       remaining,
       retryAfterMs,
+      nextAfterMs,
       resetAfterMs,
       resetAt,
       delayMs,
       limits,
       source,
       shadow,
+      unavailable,
     };
     return this.decisions.length === 0
       ? fields
@@ -293,7 +323,7 @@ export class Decision {
   static {
     numbersOf = (decision) => decision._numbers;
     policyRefOf = (decision) => decision._policyRef;
-    chargedOf = (decision) => decision._numbers[CHARGED];
+    grantedOf = (decision) => decision._numbers[GRANTED];
     sourceNumberOf = (decision) => (decision._numbers[HEADER] >> SOURCE_SHIFT) & KIND_MASK;
   }
 }
@@ -304,15 +334,18 @@ export interface DecisionFields {
   policy: string;
   key: string;
   cost: number;
+  granted: number;
   limit: number;
   remaining: number;
   retryAfterMs: number | null;
+  nextAfterMs: number | null;
   resetAfterMs: number;
   resetAt: Date;
   delayMs: number;
   limits: readonly LimitState[];
   source: Source;
   shadow: boolean;
+  unavailable: boolean;
   decisions?: readonly DecisionFields[];
 }
 

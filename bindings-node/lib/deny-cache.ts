@@ -5,7 +5,7 @@ import type { Decision, DecisionNumbers } from './decision.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
 
-const { AT, DENIED_FOR, HEADER, NEVER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } = layout;
+const { AT, DENIED_FOR, HEADER, NEVER, NEXT_AFTER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } = layout;
 
 /** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
 const MAX_DENIALS = 65_536;
@@ -161,6 +161,7 @@ function minus(wait: number, passed: number): number {
 function later(numbers: DecisionNumbers, passed: number): DecisionNumbers {
   const copy = numbers.slice() as [...DecisionNumbers];
   copy[RETRY_AFTER] = minus(copy[RETRY_AFTER], passed);
+  copy[NEXT_AFTER] = minus(copy[NEXT_AFTER], passed);
   copy[RESET_AFTER] = minus(copy[RESET_AFTER], passed);
   copy[AT] += passed;
   return copy;

@@ -16,7 +16,7 @@ import {
   onlyCost,
 } from './call-options.js';
 import type { Counters } from './counters.js';
-import { chargedOf, Decision, policyRefOf, sourceNumberOf } from './decision.js';
+import { Decision, grantedOf, policyRefOf, sourceNumberOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
 import { isRecord } from './given-options.js';
@@ -31,7 +31,7 @@ import type { CallTarget } from './tasks.js';
 import type { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
 
-const { CHARGE, CHECK, PEEK, REFUND, SETTLE } = layout;
+const { CHARGE, CHECK, PEEK, REFUND, SETTLE, TAKE } = layout;
 
 /** Whether usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
@@ -98,9 +98,9 @@ export class Limiter {
     }
   }
 
-  #call(kind: number, policy: PolicyLike, key: string, cost: unknown, charged = 0): Promise<Decision> {
+  #call(kind: number, policy: PolicyLike, key: string, cost: unknown, granted = 0): Promise<Decision> {
     try {
-      return Promise.resolve(this.#callResolved(kind, this.#policyRefs.of(policy), key, cost, charged));
+      return Promise.resolve(this.#callResolved(kind, this.#policyRefs.of(policy), key, cost, granted));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -111,7 +111,7 @@ export class Limiter {
     policyRef: PolicyRef,
     key: string,
     cost: unknown,
-    charged: number,
+    granted: number,
   ): Decision | Promise<Decision> {
     if (typeof key !== 'string') throw invalidKey(key);
     if (typeof cost !== 'number') throw invalidCost(cost);
@@ -119,11 +119,11 @@ export class Limiter {
       if (kind === CHECK) {
         const denial = this.#denyCache.find(policyRef, key, cost);
         if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
-      } else if (kind !== PEEK) {
-        return this.#denyCache.forgetDuring(key, this.#transport.call(kind, policyRef, key, cost, charged));
+      } else if (kind !== PEEK && kind !== TAKE) {
+        return this.#denyCache.forgetDuring(key, this.#transport.call(kind, policyRef, key, cost, granted));
       }
     }
-    return this.#transport.call(kind, policyRef, key, cost, charged);
+    return this.#transport.call(kind, policyRef, key, cost, granted);
   }
 
   #target(policy: PolicyLike, key: string, cost = 1): CallTarget {
@@ -142,9 +142,9 @@ export class Limiter {
   }
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
-    const { cost = 1, meta } = checkOptionsOf(options);
-    if (meta === undefined) return this.#call(CHECK, policy, key, cost);
-    return this.#transport.checkWithMeta(this.#target(policy, key, cost), encodedMeta(meta));
+    const { cost = 1, meta, partial = false } = checkOptionsOf(options);
+    if (meta === undefined) return this.#call(partial ? TAKE : CHECK, policy, key, cost);
+    return this.#transport.checkWithMeta(this.#target(policy, key, cost), encodedMeta(meta), partial);
   }
 
   /** Asks without consuming. */
@@ -185,14 +185,14 @@ export class Limiter {
     const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
     await Promise.all(
       entries.map((entry) =>
-        this.#call(SETTLE + sourceNumberOf(entry), policyRefOf(entry).given, entry.key, actualCost, chargedOf(entry)),
+        this.#call(SETTLE + sourceNumberOf(entry), policyRefOf(entry).given, entry.key, actualCost, grantedOf(entry)),
       ),
     );
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
-  async checkAll(entries: Iterable<CheckEntry>): Promise<Decision> {
-    const all = checkEntriesOf(entries);
+  async checkAll(entries: Iterable<CheckEntry>, ...none: readonly never[]): Promise<Decision> {
+    const all = checkEntriesOf(entries, none);
     const targets = this.#policyRefs.together(() =>
       all.map(([policy, key, cost = 1]) => this.#target(policy, key, cost)),
     );

@@ -14,7 +14,7 @@ const {
   ANSWER_HEADER,
   ANSWER_TICKET,
   ANSWER_VALUE,
-  CALL_CHARGED,
+  CALL_GRANTED,
   CALL_COST,
   CALL_KEY_LENGTH,
   CALL_KIND,
@@ -112,9 +112,9 @@ export class Transport {
   }
 
   /** Makes a call about one policy and key. An answer that is there at once is returned without a promise. */
-  call(kind: number, policyRef: PolicyRef, key: string, cost: number, charged: number): Decision | Promise<Decision> {
+  call(kind: number, policyRef: PolicyRef, key: string, cost: number, granted: number): Decision | Promise<Decision> {
     const length = key.length;
-    if (length > MAX_KEY_LENGTH) return this.#callWithLongKey(kind, policyRef, key, cost, charged);
+    if (length > MAX_KEY_LENGTH) return this.#callWithLongKey(kind, policyRef, key, cost, granted);
     if (this.#keyLength + length > KEY_TEXT_LENGTH) this.flush();
     const keyText = this.#keyText;
     const keyStart = this.#keyLength;
@@ -128,7 +128,7 @@ export class Transport {
     calls[at + CALL_KIND] = kind;
     calls[at + CALL_COST] = cost;
     calls[at + CALL_KEY_LENGTH] = length;
-    calls[at + CALL_CHARGED] = charged;
+    calls[at + CALL_GRANTED] = granted;
     if (this.#crossesAtOnce) {
       const answers = this.#cross(1);
       if (answers !== 0) return this.#immediateAnswer(answers, policyRef, key, cost);
@@ -151,11 +151,11 @@ export class Transport {
     policyRef: PolicyRef,
     key: string,
     cost: number,
-    charged: number,
+    granted: number,
   ): Decision | Promise<Decision> {
     if (!key.isWellFormed()) return Promise.reject(malformedKey());
     return this.callAlone(policyRef, key, cost, (ticket) =>
-      this.nativeLimiter.callWithLongKey(ticket, policyRef.id, key, kind, cost, charged),
+      this.nativeLimiter.callWithLongKey(ticket, policyRef.id, key, kind, cost, granted),
     );
   }
 
@@ -176,9 +176,13 @@ export class Transport {
   }
 
   /** Checks with metadata, which crosses alone. */
-  checkWithMeta({ policyRef, key, cost }: CallTarget, meta: Uint8Array): Decision | Promise<Decision> {
+  checkWithMeta(
+    { policyRef, key, cost }: CallTarget,
+    meta: Uint8Array,
+    partial: boolean,
+  ): Decision | Promise<Decision> {
     return this.callAlone(policyRef, key, cost, (ticket) =>
-      this.nativeLimiter.checkWithMeta(ticket, policyRef.id, key, cost, meta),
+      this.nativeLimiter.checkWithMeta(ticket, policyRef.id, key, cost, partial, meta),
     );
   }
 

@@ -58,6 +58,8 @@ fn write_limit(out: &mut Vec<f64>, limit: &LimitState, binds: bool) {
     numbers[LimitField::RetryAfter as usize] = wait(limit.retry_after);
     numbers[LimitField::ResetAfter as usize] = micros(limit.reset_after);
     numbers[LimitField::Flags as usize] = f64::from(exceeded | binds);
+    numbers[LimitField::NextAfter as usize] = wait(limit.next_after);
+    numbers[LimitField::Over as usize] = limit.over as f64;
     out.extend_from_slice(&numbers);
 }
 
@@ -65,9 +67,11 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     let mut limits = decision.limits();
     let count = limits.len() as u64;
     let (remaining, retry, reset) = (decision.remaining(), decision.retry_after(), decision.reset_after());
+    let next = decision.next_after();
     let simple = (count == 1).then(|| limits.next()).flatten().filter(|limit| {
         let waits = if limit.exceeded { retry } else { Some(Duration::ZERO) };
-        (limit.remaining, limit.retry_after, limit.reset_after) == (remaining, waits, reset)
+        (limit.remaining, limit.over, limit.retry_after) == (remaining, 0, waits)
+            && (limit.next_after, limit.reset_after) == (next, reset)
     });
     let mut header =
         AnswerKind::Decision as u64 | source_number(decision.source()) << SOURCE_SHIFT | count << COUNT_SHIFT;
@@ -90,9 +94,10 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::ResetAfter as usize] = micros(reset);
     record[HEADER + DecisionField::ResetAt as usize] = micros(reset_at);
     record[HEADER + DecisionField::Delay as usize] = micros(decision.delay());
-    record[HEADER + DecisionField::Charged as usize] = decision.charged() as f64;
+    record[HEADER + DecisionField::Granted as usize] = decision.granted() as f64;
     record[HEADER + DecisionField::DeniedFor as usize] = micros(decision.denied_for().unwrap_or_default());
     record[HEADER + DecisionField::At as usize] = micros(decision.at());
+    record[HEADER + DecisionField::NextAfter as usize] = wait(next);
     out.extend_from_slice(&record);
     match simple {
         Some(limit) => out.push(limit_kind(&limit)),

@@ -25,7 +25,7 @@ pub enum CallField {
     /// The length of the key in `key_text`.
     KeyLength = 4,
     /// Only for `Settle`: the units that the check consumed.
-    Charged = 5,
+    Granted = 5,
 }
 
 /// The numbers of one call.
@@ -43,8 +43,10 @@ pub enum CallKind {
     Charge = 2,
     /// Gives back.
     Refund = 3,
+    /// A partial check: consumes what there is, up to the cost.
+    Take = 4,
     /// Charges or refunds the difference to what a check consumed. The number of that check's source is added to this kind.
-    Settle = 4,
+    Settle = 5,
 }
 
 /// Where the numbers of an answer stand in its record.
@@ -120,13 +122,15 @@ pub enum DecisionField {
     /// How long to wait before going.
     Delay = 6,
     /// The units that were consumed.
-    Charged = 7,
+    Granted = 7,
     /// How long the denial may be repeated without a call.
     DeniedFor = 8,
     /// The store's time of the answer.
     At = 9,
+    /// How long until the same check is admitted again; [`NEVER`] when waiting does not help.
+    NextAfter = 10,
     /// The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
-    Limits = 10,
+    Limits = 11,
 }
 
 /// Where the numbers of a limit stand.
@@ -144,11 +148,15 @@ pub enum LimitField {
     ResetAfter = 4,
     /// Its [`LimitFlag`]s.
     Flags = 5,
+    /// How long until it admits the same cost again; [`NEVER`] when waiting does not help.
+    NextAfter = 6,
+    /// Units that are used beyond it.
+    Over = 7,
 }
 
 /// The numbers of one limit.
 #[napi]
-pub const LIMIT_LENGTH: u32 = 6;
+pub const LIMIT_LENGTH: u32 = 8;
 
 /// The factor of the period in [`LimitField::Kind`]: more than there are algorithms.
 #[napi]

@@ -18,6 +18,7 @@ const CHECK: u8 = CallKind::Check as u8;
 const PEEK: u8 = CallKind::Peek as u8;
 const CHARGE: u8 = CallKind::Charge as u8;
 const REFUND: u8 = CallKind::Refund as u8;
+const TAKE: u8 = CallKind::Take as u8;
 const SETTLE: u8 = CallKind::Settle as u8;
 
 /// A policy that calls name by its index in a list, so that no text crosses with each of them.
@@ -44,7 +45,7 @@ pub(crate) struct BatchCall {
     pub(crate) policy: f64,
     pub(crate) kind: u8,
     pub(crate) cost: f64,
-    pub(crate) charged: f64,
+    pub(crate) granted: f64,
 }
 
 /// A limiter, and the arrays through which JavaScript talks to it.
@@ -134,7 +135,7 @@ impl BatchCodec {
                         policy: call[CallField::Policy as usize],
                         kind: call[CallField::Kind as usize] as u8,
                         cost: call[CallField::Cost as usize],
-                        charged: call[CallField::Charged as usize],
+                        granted: call[CallField::Granted as usize],
                     },
                     &self.key,
                     Some(batch),
@@ -161,12 +162,13 @@ impl BatchCodec {
             Err(error) => return Some(Err(error)),
         };
         let operation = match call.kind {
-            CHECK => Call::Check(CheckOptions { cost, meta: None }),
+            CHECK => Call::Check(CheckOptions { cost, ..CheckOptions::default() }),
+            TAKE => Call::Check(CheckOptions { cost, partial: true, ..CheckOptions::default() }),
             PEEK => Call::Peek(cost),
             CHARGE => Call::Charge(cost),
             REFUND => Call::Refund(cost),
             settle => {
-                let charged = ChargedUnits { units: call.charged as u64, source: source_of(settle - SETTLE) };
+                let charged = ChargedUnits { units: call.granted as u64, source: source_of(settle - SETTLE) };
                 let settled =
                     self.limiter.post_settle(policy_ref, key, charged, cost, call.ticket, &self.queue, batch)?;
                 return Some(settled.map(|()| Outcome::Nothing));

@@ -242,10 +242,18 @@ impl NativeLimiter {
 
     /// Checks with metadata.
     #[napi(catch_unwind)]
-    pub fn check_with_meta(&self, ticket: f64, policy: u32, key: String, cost: f64, meta: Uint8Array) -> i32 {
+    pub fn check_with_meta(
+        &self,
+        ticket: f64,
+        policy: u32,
+        key: String,
+        cost: f64,
+        partial: bool,
+        meta: Uint8Array,
+    ) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
         let answer = number::cost(cost).and_then(|cost| {
-            let call = Call::Check(CheckOptions { cost, meta: Some(meta.to_vec()) });
+            let call = Call::Check(CheckOptions { cost, meta: Some(meta.to_vec()), partial });
             let policy_ref = codec.policy_ref(f64::from(policy))?;
             codec.limiter.post(policy_ref, &key, &call, ticket as u64, &codec.queue, None).transpose()
         });
@@ -257,9 +265,9 @@ impl NativeLimiter {
 
     /// Makes one call with a key that is too long for `key_text`.
     #[napi(catch_unwind)]
-    pub fn call_with_long_key(&self, ticket: f64, policy: u32, key: String, kind: u8, cost: f64, charged: f64) -> i32 {
+    pub fn call_with_long_key(&self, ticket: f64, policy: u32, key: String, kind: u8, cost: f64, granted: f64) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
-        let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost, charged };
+        let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost, granted };
         match codec.post(&call, &key, None) {
             None => 0,
             Some(outcome) => codec.answer(call.ticket, outcome),

@@ -1,4 +1,4 @@
-//! `Decision` and `LimitState`. A field is computed when it is read.
+//! `Decision`. A field is computed when it is read.
 
 use std::time::UNIX_EPOCH;
 
@@ -8,6 +8,7 @@ use tidegate::host::Outcome;
 
 use crate::convert::{in_seconds, key, shortened, utf8};
 use crate::error::raise;
+use crate::limit_state::{LimitState, python_bool, python_number};
 use crate::policy::Policy;
 
 /// The answer to a check, as data. A denial is a Decision, never an error; it is truthy exactly when allowed.
@@ -36,14 +37,6 @@ impl Decision {
     }
 }
 
-const fn python_bool(truth: bool) -> &'static str {
-    if truth { "True" } else { "False" }
-}
-
-fn python_number(value: Option<f64>) -> String {
-    value.map_or_else(|| "None".to_owned(), |value| format!("{value:?}"))
-}
-
 #[pymethods]
 impl Decision {
     /// Whether the check was admitted.
@@ -70,6 +63,12 @@ impl Decision {
         self.inner.cost()
     }
 
+    /// Units that were consumed: `cost` or 0, with `partial` anything between, of a charge the cost. `settle` starts from it.
+    #[getter]
+    fn granted(&self) -> u64 {
+        self.inner.granted()
+    }
+
     /// The most units that the binding limit ever admits at once. The binding limit is the one that denied, else the one
     /// with the smallest share left.
     #[getter]
@@ -87,6 +86,12 @@ impl Decision {
     #[getter]
     fn retry_after(&self) -> Option<f64> {
         self.inner.retry_after().map(in_seconds)
+    }
+
+    /// The same also when allowed: seconds until the same check is admitted again, 0 for at once, None for never.
+    #[getter]
+    fn next_after(&self) -> Option<f64> {
+        self.inner.next_after().map(in_seconds)
     }
 
     /// Seconds until the binding limit is as if unused.
@@ -133,6 +138,13 @@ impl Decision {
         self.inner.shadow()
     }
 
+    /// Whether it is denied because the store is missing (on_store_error "closed"), not because a limit refused: a web layer
+    /// answers 503 then, and 429 otherwise.
+    #[getter]
+    fn unavailable(&self) -> bool {
+        self.inner.unavailable()
+    }
+
     /// The same as a dict of plain values, ready for JSON.
     #[pyo3(signature = () -> "dict[str, Any]")]
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -141,9 +153,11 @@ impl Decision {
         dict.set_item("policy", self.policy())?;
         dict.set_item("key", self.key())?;
         dict.set_item("cost", self.cost())?;
+        dict.set_item("granted", self.granted())?;
         dict.set_item("limit", self.limit())?;
         dict.set_item("remaining", self.remaining())?;
         dict.set_item("retry_after", self.retry_after())?;
+        dict.set_item("next_after", self.next_after())?;
         dict.set_item("reset_after", self.reset_after())?;
         dict.set_item("reset_at", self.reset_at())?;
         dict.set_item("delay", self.delay())?;
@@ -151,6 +165,7 @@ impl Decision {
         dict.set_item("limits", limits.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("source", self.source())?;
         dict.set_item("shadow", self.shadow())?;
+        dict.set_item("unavailable", self.unavailable())?;
         if !self.inner.decisions().is_empty() {
             let each = self.inner.decisions().iter().map(|one| Self { inner: one.clone() }.as_dict(py));
             dict.set_item("decisions", each.collect::<PyResult<Vec<_>>>()?)?;
@@ -180,20 +195,23 @@ impl Decision {
         let parts = tidegate::host::Parts::of(&self.inner);
         let policy = Policy { inner: parts.policy };
         let arguments =
-            (policy, parts.key, parts.cost, parts.charged, PyTuple::new(py, parts.numbers)?, self.decisions(py)?);
+            (policy, parts.key, parts.cost, parts.granted, PyTuple::new(py, parts.numbers)?, self.decisions(py)?);
         Ok((py.import("tidegate._tidegate")?.getattr("restore_decision")?, arguments).into_pyobject(py)?.into_any())
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let mut text = format!(
-            "Decision(allowed={}, policy={}, key={}, cost={}, limit={}, remaining={}, retry_after={}, reset_after={:?}",
+            "Decision(allowed={}, policy={}, key={}, cost={}, granted={}, limit={}, remaining={}, retry_after={}, \
+             next_after={}, reset_after={:?}",
             python_bool(self.allowed()),
             shortened(py, self.policy()),
             shortened(py, self.key()),
             self.cost(),
+            self.granted(),
             self.limit(),
             self.remaining(),
             python_number(self.retry_after()),
+            python_number(self.next_after()),
             self.reset_after(),
         );
         if self.delay() > 0.0 {
@@ -201,6 +219,9 @@ impl Decision {
         }
         if self.shadow() {
             text += ", shadow=True";
+        }
+        if self.unavailable() {
+            text += ", unavailable=True";
         }
         if self.source() != "store" {
             text += &format!(", source='{}'", self.source());
@@ -212,99 +233,19 @@ impl Decision {
 /// Makes a pickled Decision again, from what its `__reduce__` returned.
 #[pyfunction]
 #[pyo3(signature = (
-    policy: "Policy", key: "str", cost: "int", charged: "int", numbers: "tuple[int, ...]",
+    policy: "Policy", key: "str", cost: "int", granted: "int", numbers: "tuple[int, ...]",
     decisions: "tuple[Decision, ...]"
 ) -> "Decision")]
 pub(crate) fn restore_decision(
     policy: &Bound<'_, Policy>,
     #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
     cost: u64,
-    charged: u64,
+    granted: u64,
     numbers: Vec<u64>,
     decisions: Vec<Bound<'_, Decision>>,
 ) -> PyResult<Decision> {
     let decisions = decisions.iter().map(|one| tidegate::host::Parts::of(&one.get().inner)).collect();
     let (policy, key) = (policy.get().inner.clone(), utf8(&key)?.to_owned());
-    let parts = tidegate::host::Parts { policy, key, cost, charged, numbers, decisions };
+    let parts = tidegate::host::Parts { policy, key, cost, granted, numbers, decisions };
     parts.into_decision().map(Decision::from).map_err(raise)
-}
-
-/// The state of one limit in a Decision.
-#[pyclass(module = "tidegate", frozen, eq)]
-#[derive(PartialEq, Eq)]
-pub(crate) struct LimitState {
-    inner: tidegate::LimitState,
-}
-
-#[pymethods]
-impl LimitState {
-    /// Its algorithm: "gcra", "sliding-window", …
-    #[getter]
-    fn algorithm(&self) -> &'static str {
-        self.inner.algorithm.name()
-    }
-
-    /// The most units that it ever admits at once.
-    #[getter]
-    fn limit(&self) -> u64 {
-        self.inner.limit
-    }
-
-    /// Its period in seconds; the ttl of the holds for "concurrency".
-    #[getter]
-    fn period(&self) -> f64 {
-        self.inner.period.micros() as f64 / 1e6
-    }
-
-    /// Units that it would admit now.
-    #[getter]
-    fn remaining(&self) -> u64 {
-        self.inner.remaining
-    }
-
-    /// Seconds until it admits the cost: 0 when it does now, None for never.
-    #[getter]
-    fn retry_after(&self) -> Option<f64> {
-        self.inner.retry_after.map(in_seconds)
-    }
-
-    /// Seconds until it is as if unused.
-    #[getter]
-    fn reset_after(&self) -> f64 {
-        in_seconds(self.inner.reset_after)
-    }
-
-    /// Whether it denied the check.
-    #[getter]
-    fn exceeded(&self) -> bool {
-        self.inner.exceeded
-    }
-
-    /// The same as a dict.
-    #[pyo3(signature = () -> "dict[str, Any]")]
-    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        dict.set_item("algorithm", self.algorithm())?;
-        dict.set_item("limit", self.limit())?;
-        dict.set_item("period", self.period())?;
-        dict.set_item("remaining", self.remaining())?;
-        dict.set_item("retry_after", self.retry_after())?;
-        dict.set_item("reset_after", self.reset_after())?;
-        dict.set_item("exceeded", self.exceeded())?;
-        Ok(dict)
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "LimitState(algorithm='{}', limit={}, period={:?}, remaining={}, retry_after={}, reset_after={:?}, \
-             exceeded={})",
-            self.algorithm(),
-            self.limit(),
-            self.period(),
-            self.remaining(),
-            python_number(self.retry_after()),
-            self.reset_after(),
-            python_bool(self.exceeded()),
-        )
-    }
 }

@@ -15,6 +15,7 @@ mod fork;
 mod hold;
 mod http;
 mod limit;
+mod limit_state;
 mod limiter;
 mod log;
 mod loop_completions;
@@ -38,7 +39,7 @@ mod _tidegate {
     #[pymodule_export]
     use crate::clock::ManualClock;
     #[pymodule_export]
-    use crate::decision::{Decision, LimitState, restore_decision};
+    use crate::decision::{Decision, restore_decision};
     #[pymodule_export]
     use crate::fork::after_fork_in_child;
     #[pymodule_export]
@@ -47,6 +48,8 @@ mod _tidegate {
     use crate::http::{ClientIp, Headers, anonymous, hashed, problem, status};
     #[pymodule_export]
     use crate::limit::Limit;
+    #[pymodule_export]
+    use crate::limit_state::LimitState;
     #[pymodule_export]
     use crate::limiter::{AsyncLimiter, Limiter};
     #[pymodule_export]

@@ -6,6 +6,7 @@ use pyo3::types::PyString;
 use tidegate::{AsPolicy, ErrorKind, PolicyRef};
 
 use crate::convert::{cost, key, shown, text, utf8};
+use crate::error::config;
 use crate::policy::Policy;
 
 /// See the module.
@@ -71,6 +72,16 @@ impl AsPolicy for OwnedPolicy {
             Self::Policy(policy) => PolicyRef::Policy(policy),
         }
     }
+}
+
+/// All or nothing is no part: `check_all` refuses to be partial.
+pub(crate) fn refuse_partial(partial: bool) -> PyResult<()> {
+    if partial {
+        return Err(config(
+            "check_all is all or nothing, so that it cannot be partial: make a partial check of each policy and key",
+        ));
+    }
+    Ok(())
 }
 
 /// The entries of `check_all`: `(policy, key)` or `(policy, key, cost)`.

@@ -48,7 +48,7 @@ impl PreparedCheck {
         ip: Option<Py<ClientIp>>,
     ) -> PyResult<Self> {
         PolicyArgument::of(policy)?;
-        let call = Call::Check(CheckOptions { cost: self::cost(cost)?, meta: None });
+        let call = Call::Check(CheckOptions { cost: self::cost(cost)?, ..CheckOptions::default() });
         Ok(Self { policy: policy.clone().unbind(), prefix, call, headers, ip })
     }
 

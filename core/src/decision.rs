@@ -195,12 +195,12 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn next_after(&self) -> Option<Duration> {
+        let entries = self.decisions();
+        if !entries.is_empty() && self.allowed() {
+            return entries.iter().try_fold(Duration::ZERO, |longest, entry| Some(longest.max(entry.next_after()?)));
+        }
         if self.in_shadow() {
             return Some(Duration::ZERO);
-        }
-        let entries = self.decisions();
-        if !entries.is_empty() && self.answer.applied {
-            return entries.iter().try_fold(Duration::ZERO, |longest, entry| Some(longest.max(entry.next_after()?)));
         }
         let mut moment = self.answer.blocked_until;
         for view in &self.answer.views {

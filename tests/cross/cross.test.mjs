@@ -58,13 +58,18 @@ describe('Python and Node', { skip: found.missing }, async () => {
             ? await limiter.checkAll(step.entries)
             : await (step.do === 'charge'
                 ? limiter.charge(step.policy, step.key, step.cost)
-                : limiter[step.do](step.policy, step.key, { cost: step.cost }));
+                : limiter[step.do](step.policy, step.key, optionsOf(step)));
         other.send(JSON.stringify(step));
         assert.deepEqual(fieldsOf(decision), JSON.parse(await other.line()), JSON.stringify(step));
       }
     });
   }
 });
+
+/** The options of a call. */
+function optionsOf({ cost, partial }) {
+  return partial === undefined ? { cost } : { cost, partial };
+}
 
 /** Random steps, the same in every run. */
 function* history(policies, length) {
@@ -78,10 +83,13 @@ function* history(policies, length) {
   const keys = ['alice', 'bob', '', 'Grüße {x}'];
   for (let step = 0; step < length; step++) {
     const advance = pick([0, 0, 1, 10, 137, 999, 1500]);
-    const todo = pick(['check', 'check', 'check', 'peek', 'charge', 'check_all']);
+    const todo = pick(['check', 'check', 'check', 'peek', 'charge', 'check_all', 'partial']);
     if (todo === 'check_all') {
       const entries = Array.from({ length: 1 + below(3) }, () => [pick(names), pick(keys), 1 + below(2)]);
       yield { do: todo, advance, entries };
+    } else if (todo === 'partial') {
+      const policy = pick(names.filter((name) => name !== 'queue' && name !== 'places'));
+      yield { do: 'check', advance, policy, key: pick(keys), cost: 1 + below(9), partial: true };
     } else {
       yield { do: todo, advance, policy: pick(names), key: pick(keys), cost: 1 + below(4) };
     }

@@ -19,5 +19,6 @@ for line in sys.stdin:
         decision = limiter.check_all([tuple(entry) for entry in step["entries"]])
     else:
         call = getattr(limiter, step["do"])
-        decision = call(step["policy"], step["key"], cost=step["cost"])
+        partial = {"partial": True} if "partial" in step else {}
+        decision = call(step["policy"], step["key"], cost=step["cost"], **partial)
     print(json.dumps(fields_of(decision)), flush=True)

@@ -11,8 +11,10 @@ const { Decision, Hold, Limit, Limiter, ManualClock, Policy } = tidegate;
 const CALLS =
   'check peek charge refund settle checkAll acquire hold block unblock clear journal ping reload close wrap'.split(' ');
 const FIELDS =
-  'allowed policy key cost limit remaining retryAfterMs resetAfterMs resetAt delayMs limits source shadow'.split(' ');
-const LIMIT = 'algorithm limit periodMs remaining retryAfterMs resetAfterMs exceeded'.split(' ');
+  'allowed policy key cost granted limit remaining retryAfterMs nextAfterMs resetAfterMs resetAt delayMs limits source shadow unavailable'.split(
+    ' ',
+  );
+const LIMIT = 'algorithm periodMs limit remaining over retryAfterMs nextAfterMs resetAfterMs exceeded'.split(' ');
 
 it('a limiter has every call', () => {
   for (const call of CALLS) assert.equal(typeof Limiter.prototype[call], 'function', call);
@@ -21,7 +23,7 @@ it('a limiter has every call', () => {
 
 it('a Decision has every field', async () => {
   const decision = await new Limiter().check('5/s', 'a');
-  for (const field of [...FIELDS, 'decisions', 'unavailable']) assert.ok(field in decision, field);
+  for (const field of [...FIELDS, 'decisions']) assert.ok(field in decision, field);
   assert.deepEqual(Object.keys(decision.toJSON()), FIELDS);
   assert.deepEqual(Object.keys(decision.limits[0]), LIMIT);
   assert.throws(() => {
@@ -74,6 +76,7 @@ const RENAMED = {
     delay: 'delayMs',
     reset_after: 'resetAfterMs',
     retry_after: 'retryAfterMs',
+    next_after: 'nextAfterMs',
     as_dict: 'toJSON',
   },
   Limit: { period: 'periodMs' },

@@ -105,7 +105,9 @@ class History {
     const cost = 'cost' in step ? number(step.cost) : 1;
     switch (step.do) {
       case 'check': {
-        const decision = await limiter.check(policy, key, 'meta' in step ? { cost, meta: text(step.meta) } : { cost });
+        const { partial = false } = step;
+        const options = 'meta' in step ? { cost, partial, meta: text(step.meta) } : { cost, partial };
+        const decision = await limiter.check(policy, key, options);
         if (step.as !== undefined) this.#named.set(step.as, decision);
         return fieldsOf(decision);
       }

@@ -20,21 +20,26 @@ def fields_of(decision: Decision) -> dict[str, Any]:
         "policy": decision.policy,
         "key": decision.key,
         "cost": decision.cost,
+        "granted": decision.granted,
         "limit": decision.limit,
         "remaining": decision.remaining,
         "retry_after": micros(decision.retry_after),
+        "next_after": micros(decision.next_after),
         "reset_after": micros(decision.reset_after),
         # Truncated to milliseconds: a Date of JavaScript has no finer times.
         "reset_at": int(decision.reset_at * 1000 + 0.0005),
         "delay": micros(decision.delay),
         "source": decision.source,
+        "unavailable": decision.unavailable,
         "limits": [
             {
                 "algorithm": limit.algorithm,
                 "limit": limit.limit,
                 "period": micros(limit.period),
                 "remaining": limit.remaining,
+                "over": limit.over,
                 "retry_after": micros(limit.retry_after),
+                "next_after": micros(limit.next_after),
                 "reset_after": micros(limit.reset_after),
                 "exceeded": limit.exceeded,
             }

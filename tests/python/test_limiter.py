@@ -168,13 +168,16 @@ def test_a_decision_is_plain_data() -> None:
     limiter = Limiter(policies={"it's": "5/10s; 100/hour"}, clock=clock)
     decision = limiter.check("it's", "a\nb")
     assert repr(decision) == (
-        "Decision(allowed=True, policy=\"it's\", key='a\\nb', cost=1, limit=5, remaining=4, retry_after=0.0, "
-        f"reset_after={decision.reset_after})"
+        "Decision(allowed=True, policy=\"it's\", key='a\\nb', cost=1, granted=1, limit=5, remaining=4, "
+        f"retry_after=0.0, next_after=0.0, reset_after={decision.reset_after})"
     )
     with pytest.raises(AttributeError):
         decision.allowed = True  # type: ignore[misc]
-    same, other = limiter.peek("it's", "a\nb"), limiter.check("it's", "a\nb")
-    assert decision == same and decision != other and decision != 5
+    peeked, other = limiter.peek("it's", "a\nb"), limiter.check("it's", "a\nb")
+    assert peeked.granted == 0 and decision != peeked and decision != other and decision != 5
+    limiter.clear("it's", "a\nb")
+    same = limiter.check("it's", "a\nb")
+    assert decision == same
     assert hash(decision) == hash(same)
     fields = json.loads(json.dumps(decision.as_dict()))
     assert fields["allowed"] is True and fields["limits"][1]["limit"] == 100 and "decisions" not in fields

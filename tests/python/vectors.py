@@ -130,7 +130,7 @@ class Run:
             self.write(policies(step))
             answer = limiter.reload()
         elif do == "check":
-            answer = limiter.check(*about, **cost, **meta)
+            answer = limiter.check(*about, **cost, **meta, partial=step.get("partial", False))
         elif do == "charge":
             answer = limiter.charge(*about, cost.get("cost", 1))
         elif do in ("peek", "refund"):

@@ -18,7 +18,7 @@ use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::AsyncHold;
 use crate::options::LimiterOptions;
 use crate::policy::Policy;
-use crate::policy_argument::{PolicyArgument, entries};
+use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
 use crate::policy_use::PolicyUse;
 
 #[pymethods]
@@ -53,9 +53,10 @@ impl AsyncLimiter {
     /// Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
     /// Policy.
     ///
-    /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error.
+    /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
+    /// many units as there are, up to `cost`; `granted` says how many.
     #[pyo3(signature = (
-        policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None
+        policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None, partial: "bool" = false
     ) -> "Coroutine[Any, Any, Decision]")]
     fn check(
         &self,
@@ -63,14 +64,10 @@ impl AsyncLimiter {
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
         #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+        partial: bool,
     ) -> PyResult<CallCoroutine> {
-        CallCoroutine::of_call(
-            &self.reader,
-            &policy,
-            key,
-            Call::Check(CheckOptions { cost, meta }),
-            Decision::from_outcome,
-        )
+        let call = Call::Check(CheckOptions { cost, meta, partial });
+        CallCoroutine::of_call(&self.reader, &policy, key, call, Decision::from_outcome)
     }
 
     /// The same as a check that consumes nothing.
@@ -119,10 +116,12 @@ impl AsyncLimiter {
     /// Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
     ///
     /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
+    /// `partial` is refused: all or nothing is no part.
     #[pyo3(signature = (
-        entries: "Iterable[tuple[str | Policy | int, ...]]"
+        entries: "Iterable[tuple[str | Policy | int, ...]]", *, partial: "bool" = false
     ) -> "Coroutine[Any, Any, Decision]")]
-    fn check_all(&self, entries: Bound<'_, PyAny>) -> PyResult<CallCoroutine> {
+    fn check_all(&self, entries: Bound<'_, PyAny>, partial: bool) -> PyResult<CallCoroutine> {
+        refuse_partial(partial)?;
         let (limiter, entries) = (self.reader.limiter.clone(), self::entries(&entries)?);
         Ok(CallCoroutine::of_task(Decision::from_outcome, true, async move {
             limiter.check_all(entries).await.map(Outcome::Decision)

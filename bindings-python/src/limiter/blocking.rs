@@ -18,7 +18,7 @@ use crate::error::{RateLimited, belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
 use crate::options::LimiterOptions;
 use crate::policy::Policy;
-use crate::policy_argument::{PolicyArgument, entries};
+use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
 use crate::policy_use::PolicyUse;
 
 #[pymethods]
@@ -53,9 +53,10 @@ impl Limiter {
     /// Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
     /// Policy.
     ///
-    /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error.
+    /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
+    /// many units as there are, up to `cost`; `granted` says how many.
     #[pyo3(signature = (
-        policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None
+        policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None, partial: "bool" = false
     ) -> "Decision")]
     fn check(
         &self,
@@ -64,8 +65,9 @@ impl Limiter {
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
         #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+        partial: bool,
     ) -> PyResult<Decision> {
-        self.decide(py, &policy, &key, &Call::Check(CheckOptions { cost, meta }))
+        self.decide(py, &policy, &key, &Call::Check(CheckOptions { cost, meta, partial }))
     }
 
     /// The same as a check that consumes nothing.
@@ -119,8 +121,12 @@ impl Limiter {
     /// Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
     ///
     /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
-    #[pyo3(signature = (entries: "Iterable[tuple[str | Policy | int, ...]]") -> "Decision")]
-    fn check_all(&self, py: Python<'_>, entries: Bound<'_, PyAny>) -> PyResult<Decision> {
+    /// `partial` is refused: all or nothing is no part.
+    #[pyo3(signature = (
+        entries: "Iterable[tuple[str | Policy | int, ...]]", *, partial: "bool" = false
+    ) -> "Decision")]
+    fn check_all(&self, py: Python<'_>, entries: Bound<'_, PyAny>, partial: bool) -> PyResult<Decision> {
+        refuse_partial(partial)?;
         let entries = self::entries(&entries)?;
         self.detached(py, || self.inner.check_all(entries)).map(Decision::from).map_err(raise)
     }

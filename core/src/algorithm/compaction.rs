@@ -100,7 +100,12 @@ mod tests {
             for later in 0..2_000 {
                 let at = NOW + 8 * SECOND + later * SECOND / 100;
                 let (was, is) = (rule.view(&state, at, 1, 0), rule.view(&bounded, at, 1, 0));
-                assert!(is.remaining() <= was.remaining(), "{rule:?}, {later}: {} after {}", is.remaining(), was.remaining());
+                assert!(
+                    is.remaining() <= was.remaining(),
+                    "{rule:?}, {later}: {} after {}",
+                    is.remaining(),
+                    was.remaining()
+                );
                 assert!(later > 0 || is.remaining() == was.remaining(), "{rule:?}: nothing is lost");
             }
             assert_eq!(rule.ends(&bounded), rule.ends(&state));

@@ -1,8 +1,8 @@
 //! The calls about one policy and key that a Decision answers, as data.
 
 use crate::error::Result;
-use crate::plan::Plan;
 use crate::limiter::{CheckOptions, check_operation, valid_cost};
+use crate::plan::Plan;
 use crate::store::request::Operation;
 
 /// A call about one policy and key that a Decision answers.

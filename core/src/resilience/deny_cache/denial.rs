@@ -157,12 +157,7 @@ fn later(rule: &Rule, state: &State, view: &View, at: u64, cost: u64) -> View {
         Rule::SlidingLog(_) => view.left,
         rule => rule.view(state, at, cost, 0).left,
     };
-    View {
-        left,
-        admits_at: view.admits_at.map(|moment| moment.max(at)),
-        resets_at: view.resets_at.max(at),
-        delay: 0,
-    }
+    View { left, admits_at: view.admits_at.map(|moment| moment.max(at)), resets_at: view.resets_at.max(at), delay: 0 }
 }
 
 /// For how long the store would repeat a denial, and asking it would change nothing.

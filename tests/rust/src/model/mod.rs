@@ -295,7 +295,8 @@ impl Model {
                 }
             }
         }
-        let longest = decisions.iter().map(|answer| answer.next_after).try_fold(0, |longest, next| Some(longest.max(next?)));
+        let longest =
+            decisions.iter().map(|answer| answer.next_after).try_fold(0, |longest, next| Some(longest.max(next?)));
         let next_after = if chosen.allowed { longest } else { chosen.next_after };
         DecisionValues { decisions: decisions.clone(), next_after, ..chosen.clone() }
     }

@@ -94,7 +94,7 @@ fn check_all_charges_all_or_nothing() {
             let allowed: Vec<bool> = whole.decisions().iter().map(tidegate::Decision::allowed).collect();
             assert_eq!(allowed, (0..KEYS).map(|number| number != 9).collect::<Vec<_>>());
             assert_eq!(whole.decisions().iter().map(tidegate::Decision::remaining).collect::<Vec<_>>(), charged);
-            assert_eq!(whole.decisions().iter().map(tidegate::Decision::charged).sum::<u64>(), 0);
+            assert_eq!(whole.decisions().iter().map(tidegate::Decision::granted).sum::<u64>(), 0);
             assert_eq!(left(), charged);
             // One server fails: the others are refunded.
             for down in &servers {

@@ -1,0 +1,110 @@
+//! `LimitState`: what a Decision says of one limit.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::convert::in_seconds;
+
+pub(crate) const fn python_bool(truth: bool) -> &'static str {
+    if truth { "True" } else { "False" }
+}
+
+pub(crate) fn python_number(value: Option<f64>) -> String {
+    value.map_or_else(|| "None".to_owned(), |value| format!("{value:?}"))
+}
+
+/// The state of one limit in a Decision.
+#[pyclass(module = "tidegate", frozen, eq)]
+#[derive(PartialEq, Eq)]
+pub(crate) struct LimitState {
+    pub(crate) inner: tidegate::LimitState,
+}
+
+#[pymethods]
+impl LimitState {
+    /// Its algorithm: "gcra", "sliding-window", …
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.inner.algorithm.name()
+    }
+
+    /// The most units that it ever admits at once.
+    #[getter]
+    fn limit(&self) -> u64 {
+        self.inner.limit
+    }
+
+    /// Its period in seconds; the ttl of the holds for "concurrency".
+    #[getter]
+    fn period(&self) -> f64 {
+        self.inner.period.micros() as f64 / 1e6
+    }
+
+    /// Units that it would admit now.
+    #[getter]
+    fn remaining(&self) -> u64 {
+        self.inner.remaining
+    }
+
+    /// Units that are used beyond it: by a charge, or because its numbers were lowered.
+    #[getter]
+    fn over(&self) -> u64 {
+        self.inner.over
+    }
+
+    /// Seconds until it admits the cost: 0 when it does now, None for never.
+    #[getter]
+    fn retry_after(&self) -> Option<f64> {
+        self.inner.retry_after.map(in_seconds)
+    }
+
+    /// The same also of a Decision that is allowed: seconds until it admits the same cost again.
+    #[getter]
+    fn next_after(&self) -> Option<f64> {
+        self.inner.next_after.map(in_seconds)
+    }
+
+    /// Seconds until it is as if unused.
+    #[getter]
+    fn reset_after(&self) -> f64 {
+        in_seconds(self.inner.reset_after)
+    }
+
+    /// Whether it denied the check.
+    #[getter]
+    fn exceeded(&self) -> bool {
+        self.inner.exceeded
+    }
+
+    /// The same as a dict.
+    #[pyo3(signature = () -> "dict[str, Any]")]
+    pub(crate) fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("algorithm", self.algorithm())?;
+        dict.set_item("limit", self.limit())?;
+        dict.set_item("period", self.period())?;
+        dict.set_item("remaining", self.remaining())?;
+        dict.set_item("over", self.over())?;
+        dict.set_item("retry_after", self.retry_after())?;
+        dict.set_item("next_after", self.next_after())?;
+        dict.set_item("reset_after", self.reset_after())?;
+        dict.set_item("exceeded", self.exceeded())?;
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "LimitState(algorithm='{}', limit={}, period={:?}, remaining={}, over={}, retry_after={}, \
+             next_after={}, reset_after={:?}, exceeded={})",
+            self.algorithm(),
+            self.limit(),
+            self.period(),
+            self.remaining(),
+            self.over(),
+            python_number(self.retry_after()),
+            python_number(self.next_after()),
+            self.reset_after(),
+            python_bool(self.exceeded()),
+        )
+    }
+}
