@@ -54,7 +54,7 @@ impl RequestLimits {
                 }
             }
         }
-        let charged = match self.check(plain, CheckOptions { cost, meta }).await {
+        let charged = match self.check(plain, CheckOptions { cost, meta, partial: false }).await {
             Ok(charged) => charged,
             Err(error) => {
                 self.give_back(&holds).await;
