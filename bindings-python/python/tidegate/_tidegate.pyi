@@ -119,19 +119,23 @@ class AsyncLimiter:
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None
+        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
-        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error.
+        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
+        many units as there are, up to `cost`; `granted` says how many.
         """
-    def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]]) -> Coroutine[Any, Any, Decision]:
+    def check_all(
+        self, /, entries: Iterable[tuple[str | Policy | int, ...]], *, partial: bool = False
+    ) -> Coroutine[Any, Any, Decision]:
         """
         Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
+        `partial` is refused: all or nothing is no part.
         """
     def clear(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
@@ -351,6 +355,11 @@ class Decision:
         For a leaky-bucket: how many seconds to wait before the work begins.
         """
     @property
+    def granted(self, /) -> int:
+        """
+        Units that were consumed: `cost` or 0, with `partial` anything between, of a charge the cost. `settle` starts from it.
+        """
+    @property
     def key(self, /) -> str:
         """
         The key.
@@ -365,6 +374,11 @@ class Decision:
     def limits(self, /) -> tuple[LimitState, ...]:
         """
         The state of each limit, in the order of the policy.
+        """
+    @property
+    def next_after(self, /) -> float | None:
+        """
+        The same also when allowed: seconds until the same check is admitted again, 0 for at once, None for never.
         """
     @property
     def policy(self, /) -> str:
@@ -400,6 +414,12 @@ class Decision:
     def source(self, /) -> str:
         """
         What gave the answer: store, "deny-cache", "lease" or "fallback".
+        """
+    @property
+    def unavailable(self, /) -> bool:
+        """
+        Whether it is denied because the store is missing (on_store_error "closed"), not because a limit refused: a web layer
+        answers 503 then, and 429 otherwise.
         """
 
 @final
@@ -539,6 +559,16 @@ class LimitState:
         The most units that it ever admits at once.
         """
     @property
+    def next_after(self, /) -> float | None:
+        """
+        The same also of a Decision that is allowed: seconds until it admits the same cost again.
+        """
+    @property
+    def over(self, /) -> int:
+        """
+        Units that are used beyond it: by a charge, or because its numbers were lowered.
+        """
+    @property
     def period(self, /) -> float:
         """
         Its period in seconds; the ttl of the holds for "concurrency".
@@ -608,18 +638,22 @@ class Limiter:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
-    def check(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Decision:
+    def check(
+        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+    ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
-        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error.
+        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
+        many units as there are, up to `cost`; `granted` says how many.
         """
-    def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]]) -> Decision:
+    def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]], *, partial: bool = False) -> Decision:
         """
         Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
+        `partial` is refused: all or nothing is no part.
         """
     def clear(self, /, policy: str | Policy, key: str) -> None:
         """
@@ -926,7 +960,7 @@ def problem(decision: Decision) -> str:
     """
 
 def restore_decision(
-    policy: Policy, key: str, cost: int, charged: int, numbers: tuple[int, ...], decisions: tuple[Decision, ...]
+    policy: Policy, key: str, cost: int, granted: int, numbers: tuple[int, ...], decisions: tuple[Decision, ...]
 ) -> Decision:
     """
     Makes a pickled Decision again, from what its `__reduce__` returned.
