@@ -13,14 +13,13 @@ from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from tidegate.django import exempt, limit, user
+from tidegate.django import client_ip, exempt, header, limit
 
 settings.configure(
     DEBUG=True,
     ALLOWED_HOSTS=["*"],
     SECRET_KEY="not a secret",
     ROOT_URLCONF=__name__,
-    # After the middleware that authenticates, where there is one.
     MIDDLEWARE=["tidegate.django.TidegateMiddleware"],
     TIDEGATE={
         "store": os.environ.get("TIDEGATE_STORE", "memory://"),
@@ -35,7 +34,7 @@ def login(request: HttpRequest) -> HttpResponse:
     return HttpResponse("welcome\n")
 
 
-@limit("search", key=user())
+@limit("search", key=header("X-API-Key", otherwise=client_ip()))
 async def search(request: HttpRequest) -> HttpResponse:
     return HttpResponse("found\n")
 

@@ -22,11 +22,12 @@ MODULES = ["tidegate"] + [
     for one in pkgutil.iter_modules(tidegate.__path__)
     if one.name[0] != "_" and one.name not in INTERNAL
 ]
+MODULES.append("tidegate.django.rest_framework")
 
 
 def public(name: str) -> Iterator[tuple[str, Any]]:
     """Everything that has a public name in a module: itself, its functions and classes, and their members."""
-    if name == "tidegate.django":
+    if name.startswith("tidegate.django"):
         django_settings()
     module = importlib.import_module(name)
     yield name, module
@@ -49,7 +50,7 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def test_there_are_modules_for_every_framework() -> None:
-    assert {"flask", "fastapi", "asgi", "wsgi", "django", "limits", "http", "errors"} == {
+    assert {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits", "http", "errors"} == {
         name.removeprefix("tidegate.") for name in MODULES[1:]
     }
 

@@ -14,7 +14,8 @@ import pytest
 from tidegate import KeyInvalid
 from tidegate.wsgi import client_ip
 from web import call_wsgi, get_over_unix, wait_until
-from web_adapters import DjangoAdapter, FlaskAdapter, WsgiAdapter
+from web_adapters import FlaskAdapter, WsgiAdapter
+from web_django_adapters import DjangoAdapter
 
 
 def unix_socket() -> socket.socket:

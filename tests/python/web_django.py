@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
+import types
+from collections.abc import Callable
 from typing import Any
+
+from web import SeenResponse, call_asgi, call_wsgi
+
+_numbers = itertools.count()
 
 
 def django_settings() -> Any:
@@ -15,6 +23,7 @@ def django_settings() -> Any:
             DEBUG=False,
             ALLOWED_HOSTS=["*"],
             SECRET_KEY="only for tests",
+            INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "rest_framework"],
             MIDDLEWARE=["tidegate.django.TidegateMiddleware"],
             DEBUG_PROPAGATE_EXCEPTIONS=True,
         )
@@ -38,3 +47,57 @@ def django_asgi() -> Any:
                 self.body.close()
 
     return Handler()
+
+
+class Site:
+    """Serves views by path, under settings that end with it."""
+
+    def __init__(self) -> None:
+        self._changed: list[Any] = []
+
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from django.urls import clear_url_caches
+
+        for setting in reversed(self._changed):
+            setting.disable()
+        clear_url_caches()
+
+    def serve(
+        self,
+        views: dict[str, Any],
+        asynchronous: bool = False,
+        *,
+        middleware: Any = None,
+        rest: Any = None,
+        settings: Any = None,
+        handlers: Any = None,
+        more_urls: Any = (),
+        **tidegate: Any,
+    ) -> Callable[..., SeenResponse]:
+        """A function that requests a path. `tidegate` is the setting TIDEGATE, `rest` REST_FRAMEWORK."""
+        from django.conf import settings as configured
+        from django.core.handlers.wsgi import WSGIHandler
+        from django.test import override_settings
+        from django.urls import clear_url_caches, path
+
+        urls: Any = types.ModuleType(f"urls_{next(_numbers)}")
+        sys.modules[urls.__name__] = urls
+        changes = {"ROOT_URLCONF": urls.__name__, "TIDEGATE": tidegate, **(settings or {})}
+        changes["MIDDLEWARE"] = configured.MIDDLEWARE if middleware is None else middleware
+        changes["REST_FRAMEWORK"] = rest or {}
+        setting = override_settings(**changes)
+        setting.enable()
+        self._changed.append(setting)
+        urls.urlpatterns = [*(path(route, view) for route, view in views.items()), *more_urls]
+        urls.__dict__.update(handlers or {})
+        clear_url_caches()
+        handler = django_asgi() if asynchronous else WSGIHandler()
+        call = call_asgi if asynchronous else call_wsgi
+
+        def get(route: str, method: str = "GET", **more: Any) -> SeenResponse:
+            return call(handler, path=f"/{route}", method=method, **more)
+
+        return get

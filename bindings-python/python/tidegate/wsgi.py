@@ -5,7 +5,7 @@
     app = TidegateMiddleware(app, policy="100/minute", store="redis://127.0.0.1:6379/0")
 
 Functions given as options get the environ. `user()` reads `REMOTE_USER`, `claim()` the verified claims in
-`environ["tidegate.claims"]`.
+`environ["tidegate.claims"]`. The application finds the Decision in `environ["tidegate.decision"]`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from ._tidegate import Limiter
-from .web.admission import Admission, admit, admit_in_one_call, refund, settle
+from .errors import StoreError
+from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
 from .web.environ import EnvironAdapter
 from .web.keys import claim, client_ip, header, user
 from .web.layers import AppLimits
@@ -55,7 +56,8 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
 
     limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
     on_store_error, deny_cache, clock).
-    key, cost, skip, on_denied, headers, refund_when, settle, methods: the options of the limit.
+    key, cost, skip, on_denied, headers, refund_when, settle, meta, methods, per_method: the options of the limit.
+    enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED is read.
 
     A policy with a "concurrency" limit is held until the last byte of the response, or until the server closes it.
     """
@@ -64,15 +66,24 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
     _adapter = _WsgiAdapter()
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if not self.enabled:
+            return self.app(environ, start_response)
         bound = self._limits[0]
-        if bound.prepared is not None:
-            decision, fields = admit_in_one_call(bound, bound.prepared, environ, self.limiter)
-            if not decision:
-                return self._refuse(Admission(decision, bound, None), environ, start_response)
+        admission: Admission | None
+        try:
+            if bound.prepared is not None:
+                decision, fields = admit_in_one_call(bound, bound.prepared, environ, self.limiter)
+                admission = None if decision else Admission(decision, bound, None)
+            else:
+                admission = run_steps(admit(self._limits, environ, environ["REQUEST_METHOD"]), self.limiter)
+        except StoreError:
+            return _respond(Refusal(None), [], environ, start_response)
+        if bound.prepared is not None and admission is None:
+            environ[DECISION] = decision
             return self.app(environ, _with_fields(start_response, fields))
-        admission = run_steps(admit(self._limits, environ, environ["REQUEST_METHOD"]), self.limiter)
         if admission is None:
             return self.app(environ, start_response)
+        environ[DECISION] = admission.decision
         if admission.denied:
             return self._refuse(admission, environ, start_response)
         environ[NAME] = admission
@@ -111,10 +122,15 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
             if given is not None:
                 body: Iterable[bytes] = given(environ, _with_fields(start_response, fields))
                 return body
-        refusal = Refusal(admission)
-        phrase = HTTPStatus(refusal.status).phrase
-        start_response(f"{refusal.status} {phrase}", [*refusal.fields, *fields])
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
+        return _respond(Refusal(admission), fields, environ, start_response)
+
+
+def _respond(
+    refusal: Refusal, fields: list[tuple[str, str]], environ: Environ, start_response: Callable[..., Any]
+) -> Iterable[bytes]:
+    phrase = HTTPStatus(refusal.status).phrase
+    start_response(f"{refusal.status} {phrase}", [*refusal.fields, *fields])
+    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
 
 
 def _with_fields(start_response: Callable[..., Any], fields: list[tuple[str, str]]) -> Callable[..., Any]:

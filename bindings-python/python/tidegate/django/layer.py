@@ -1,0 +1,197 @@
+"""The limits of a Django project: what its settings say, and what is written at its views."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.http import HttpRequest
+from django.utils.module_loading import import_string
+
+from .._shown import shown
+from .._tidegate import Limiter
+from ..errors import ConfigError
+from ..web.bound_limit import BoundLimit
+from ..web.declared_limit import DeclaredLimit, PolicyOption
+from ..web.keys import Key, client_ip
+from ..web.layers import RouteLimits
+from ..web.options import LimitOptions
+from ..web.switch import enabled_layer, enabled_setting
+from ..web.wrapped import with_wrapped
+from .requests import DjangoAdapter, rest_class
+
+# The attribute in which a view carries its limits: a list of ViewLimit; None exempts the view.
+LIMITS = "__tidegate__"
+# How many views and methods are remembered: a client may make up methods, a server has few.
+MAX_ROUTES = 10_000
+# The longest method whose limits are kept.
+MAX_METHOD = 32
+# Options that settings may have as a dotted path.
+_FUNCTIONS = ("skip", "on_denied", "refund_when", "settle")
+
+
+class ViewLimit:
+    """A limit as it is written at a view. Options that are missing come from the settings, which are read later."""
+
+    def __init__(self, policy: PolicyOption, options: LimitOptions) -> None:
+        self.enabled = DeclaredLimit(policy, **options).enabled
+        self.policy, self.options = policy, options
+
+
+def settings_options() -> dict[str, Any]:
+    """The setting TIDEGATE."""
+    given = getattr(settings, "TIDEGATE", {})
+    if not isinstance(given, dict):
+        raise ConfigError(f"the setting TIDEGATE is a dict of options, not {shown(given)}")
+    options = dict(given)
+    if (enabled := options.get("enabled")) is not None:
+        options["enabled"] = enabled_setting(enabled, "TIDEGATE['enabled']")
+    for name in _FUNCTIONS:
+        if isinstance(path := options.get(name), str):
+            try:
+                options[name] = import_string(path)
+            except ImportError as error:
+                raise ConfigError(f"TIDEGATE[{name!r}] is a function or its dotted path: {error}") from error
+    return options
+
+
+def is_enabled() -> bool:
+    """Whether the settings and the environment let limits work at all."""
+    return enabled_layer(settings_options().get("enabled"))
+
+
+def name_of(view: Any) -> str:
+    """The name of a view, a class or a function: the same in every process."""
+    if isinstance(view, functools.partial):
+        return name_of(view.func)
+    name = getattr(view, "__qualname__", None) or type(view).__qualname__
+    return f"{getattr(view, '__module__', '')}.{name}"
+
+
+def place_of(view: Any, request: HttpRequest) -> str:
+    """The place of what is written at a view or at a function."""
+    owner = class_of(view)
+    if owner is not None and (function := _function_of(owner)) is None:
+        return name_of(owner)
+    name = name_of(view if owner is None else function)
+    # Functions that a function has made have one name: their routes tell them apart.
+    match = request.resolver_match
+    return f"{name} {match.route}" if "<" in name and match is not None else name
+
+
+def _function_of(view_class: Any) -> Any:
+    """The function that `@api_view` has made a class of; None for any other class."""
+    if view_class.__qualname__ != "WrappedAPIView":
+        return None
+    handlers = (vars(view_class)[name] for name in view_class.http_method_names if name in vars(view_class))
+    return next((one for handler in handlers for one in list(with_wrapped(handler))[1:]), None)
+
+
+def class_of(view: Any) -> Any:
+    """The class that `as_view()` has made a view of."""
+    return rest_class(view) or getattr(view, "view_class", None)
+
+
+class DjangoLayer(RouteLimits[Limiter, Any]):
+    """The limiter and the limits of a project."""
+
+    _limiter_class = Limiter
+    _adapter = DjangoAdapter()
+
+    def __init__(self) -> None:
+        options = settings_options()
+        default, application, store, limiter = (
+            options.pop(name, None) for name in ("default", "application", "store", "limiter")
+        )
+        self._configure(limiter, store, options)
+        self._declare_shared(default, application)
+        self.async_limiter = self.limiter.to_async()
+        # By view and method: its shared limits; None where limits of its own replace the default.
+        self._shared: dict[Any, tuple[BoundLimit, ...] | None] = {}
+        self._bound: dict[tuple[Any, str], BoundLimit] = {}
+        # The limits of throttle classes.
+        self.throttle_limits: dict[Any, ViewLimit] = {}
+
+    @property
+    def application(self) -> tuple[BoundLimit, ...]:
+        """The limits of the application."""
+        return self._application
+
+    @property
+    def address_key(self) -> Key:
+        """How the project reads the address of a client: the key of its settings, where that is an address."""
+        given = self._defaults.get("key")
+        address = client_ip()
+        return given if isinstance(given, Key) and repr(given) == repr(address) else address
+
+    def bound(self, limit: ViewLimit, place: str) -> BoundLimit:
+        """A limit that is written at a place, prepared."""
+        known = self._bound.get((limit, place))
+        if known is None:
+            known = self._bind(self._declare(limit.policy, limit.options), place)
+            if len(self._bound) < MAX_ROUTES:
+                self._bound[limit, place] = known
+        return known
+
+    def shared_limits(self, view: Any, request: HttpRequest) -> tuple[BoundLimit, ...] | None:
+        """The default and the application's limit, as far as they apply to a view. None: it has limits of its own."""
+        method = request.method
+        key = (view, method)
+        try:
+            return self._shared[key]
+        except (KeyError, TypeError):
+            pass
+        found = list(_written_at(view, method))
+        limits: tuple[BoundLimit, ...] | None = None
+        if None in found:
+            limits = ()
+        elif not any(one.enabled for one in found):
+            limits = self._limits_of_view(place_of(view, request))
+        self.remember(key, limits)
+        return limits
+
+    def remember(self, key: Any, limits: tuple[BoundLimit, ...] | None) -> None:
+        """Remembers the shared limits of a view and a method."""
+        # A client may send any word as its method.
+        if len(self._shared) < MAX_ROUTES and len(key[1] or "") <= MAX_METHOD:
+            try:
+                self._shared[key] = limits
+            except TypeError:  # a callable object without a hash
+                return
+
+
+def _written_at(view: Any, method: str | None) -> Iterator[Any]:
+    """The limits that are written at a view, at its class, and at the method that serves the request."""
+    places = [view]
+    view_class = class_of(view)
+    if view_class is not None:
+        actions = getattr(view, "actions", None) or {}
+        name = (method or "").lower()
+        handler = getattr(view_class, actions.get(name, name), None)
+        if handler is None and name == "head":
+            handler = getattr(view_class, actions.get("get", "get"), None)
+        places += [view_class, view_class.dispatch, handler]
+    for place in places:
+        if inspect.isclass(place):
+            yield from getattr(place, LIMITS, ())
+        elif place is not None:
+            for one in with_wrapped(place):
+                yield from getattr(one, LIMITS, ())
+
+
+@functools.cache
+def standalone_layer() -> DjangoLayer:
+    """The layer of throttle classes in a project without the middleware."""
+    return DjangoLayer()
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "TIDEGATE":
+        standalone_layer.cache_clear()
+
+
+setting_changed.connect(_forget)

@@ -1,0 +1,173 @@
+"""The middleware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..errors import StoreError
+from ..web.admission import Admission, admit, refund, settle
+from ..web.bound_limit import BoundLimit
+from ..web.steps import Steps, run_steps, run_steps_async
+from .layer import DjangoLayer
+from .refusals import RequestDenied, RequestUnchecked, answer_of, awaited_answer, denied, unchecked
+from .requests import NAME, RequestLimits, limits_of
+
+
+class TidegateMiddleware(DjangoLayer):
+    """Checks the limits that are not written at views, and answers what was refused, on threads and on event loops.
+
+    See the module `tidegate.django` for the settings. Its place in MIDDLEWARE: below what adds to every response, such
+    as CORS headers, and above what may answer by itself.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        super().__init__()
+        self.get_response = get_response
+        self._async = iscoroutinefunction(get_response)
+        if self._async:
+            markcoroutinefunction(self)
+        self.process_view = self._process_view_async if self._async else self._process_view
+
+    def __call__(self, request: HttpRequest) -> Any:
+        state = RequestLimits(self)
+        setattr(request, NAME, state)
+        request.rate_limit = None
+        if not self.enabled:
+            return self.get_response(request)
+        if self._async:
+            return self._call_async(request, state)
+        try:
+            response = self.get_response(request)
+            if state.pending:
+                response = self._check_late(request, state, response)
+            if state.admissions:
+                run_steps(self._follow_up(state, request, response), self.limiter)
+        except BaseException:
+            state.release()
+            raise
+        return response
+
+    async def _call_async(self, request: HttpRequest, state: RequestLimits) -> Any:
+        try:
+            response = await self.get_response(request)
+            if state.pending:
+                response = await self._check_late_async(request, state, response)
+            if state.admissions:
+                await run_steps_async(self._follow_up(state, request, response), self.async_limiter)
+        except BaseException:
+            state.release()
+            raise
+        return response
+
+    def _shared_limits(self, request: HttpRequest, view: Any) -> tuple[BoundLimit, ...]:
+        """The limits to check before the view. A view with limits of its own checks them with the application's."""
+        state = limits_of(request)
+        if state is None or not self.enabled:
+            return ()
+        state.route = (view, request.method)
+        limits = self.shared_limits(view, request)
+        if limits is None:
+            return ()
+        state.pending = ()
+        return limits
+
+    def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponseBase | None:
+        limits = self._shared_limits(request, view)
+        return self._check(request, limits) if limits else None
+
+    async def _process_view_async(
+        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
+    ) -> HttpResponseBase | None:
+        limits = self._shared_limits(request, view)
+        return await self._check_async(request, limits) if limits else None
+
+    def _check(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> HttpResponseBase | None:
+        """Checks limits that are not written at a view. Returns the response of a request that was refused."""
+        try:
+            admission = run_steps(admit(limits, request, request.method), self.limiter)
+        except StoreError as error:
+            return unchecked(request, error).response
+        if not self._record(request, admission):
+            return None
+        assert admission is not None
+        return denied(request, admission, answer_of(admission.bound.on_denied, request, admission.decision)).response
+
+    async def _check_async(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> HttpResponseBase | None:
+        """The same on an event loop."""
+        try:
+            admission = await run_steps_async(admit(limits, request, request.method), self.async_limiter)
+        except StoreError as error:
+            return (await sync_to_async(unchecked)(request, error)).response
+        if not self._record(request, admission):
+            return None
+        assert admission is not None
+        given = await awaited_answer(admission.bound.on_denied, request, admission.decision)
+        return (await sync_to_async(denied)(request, admission, given)).response
+
+    def _record(self, request: HttpRequest, admission: Admission | None) -> bool:
+        """Keeps an admission. Returns whether it is a denial."""
+        state = limits_of(request)
+        if admission is None or state is None:
+            return False
+        state.add(request, admission)
+        state.shared = admission
+        return admission.denied
+
+    def _check_late(self, request: HttpRequest, state: RequestLimits, response: Any) -> Any:
+        """Checks the application's limit for a request that has reached no view, or no limit of its view."""
+        limits, state.pending = state.pending, ()
+        refused = self._check(request, limits)
+        return self._instead(response, refused)
+
+    async def _check_late_async(self, request: HttpRequest, state: RequestLimits, response: Any) -> Any:
+        """The same on an event loop."""
+        limits, state.pending = state.pending, ()
+        refused = await self._check_async(request, limits)
+        return self._instead(response, refused)
+
+    @staticmethod
+    def _instead(response: Any, refused: Any) -> Any:
+        if refused is None:
+            return response
+        response.close()
+        return refused
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        """Answers what a limit of a view has raised."""
+        if isinstance(exception, (RequestDenied, RequestUnchecked)):
+            return getattr(exception, "response", None)
+        return None
+
+    def _follow_up(self, state: RequestLimits, request: HttpRequest, response: Any) -> Steps[None]:
+        """What is left to do when the view has answered."""
+        admissions = state.admissions
+        for admission in admissions:
+            if admission.refunds:
+                yield from refund(admission, request, response)
+        # Those of a denial stand behind what the project's own answer says.
+        last = next((one for one in admissions if one.denied), admissions[-1])
+        for name, value in last.bound.headers.text(*(one for admission in admissions for one in admission.decisions)):
+            if not (last.denied and name in response.headers):
+                response.headers[name] = value
+        if not any(admission.holds or admission.settles for admission in admissions):
+            return
+        if getattr(response, "streaming", False):
+            # A stream ends with its last byte, or when its reader leaves; Django closes it on a thread.
+            response._resource_closers.append(lambda: self._end(admissions, request, response))
+            return
+        for admission in admissions:
+            admission.release()
+            yield from settle(admission, request, response)
+
+    def _end(self, admissions: list[Admission], request: HttpRequest, response: Any) -> None:
+        for admission in admissions:
+            admission.release()
+            run_steps(settle(admission, request, response), self.limiter)

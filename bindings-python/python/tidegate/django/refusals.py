@@ -1,0 +1,79 @@
+"""How a Django project answers a request that was refused."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import get_callable, get_resolver
+
+from .._tidegate import Decision
+from ..errors import RateLimited, StoreError
+from ..web.admission import Admission
+from ..web.refusal import Refusal
+
+
+class RequestDenied(RateLimited):
+    """A request was denied; `decision` says why. The middleware answers, unless `process_exception` of another does."""
+
+    response: HttpResponseBase
+
+    def __init__(self, decision: Decision, response: HttpResponseBase | None = None) -> None:
+        super().__init__(decision)
+        if response is not None:
+            self.response = response
+
+
+class RequestUnchecked(StoreError):
+    """The store did not answer, and `on_store_error` is "raise". The middleware answers 503, unless another does."""
+
+    response: HttpResponseBase
+
+    def __init__(self, message: str, code: str = "store_unavailable", response: HttpResponseBase | None = None) -> None:
+        super().__init__(message, code)
+        if response is not None:
+            self.response = response
+
+
+def denied(request: HttpRequest, admission: Admission, given: HttpResponseBase | None = None) -> RequestDenied:
+    """The exception for a request that was denied, with its response: what `on_denied` gave, or the project's."""
+    error = RequestDenied(admission.decision)
+    error.response = _response(request, Refusal(admission), error) if given is None else given
+    return error
+
+
+def unchecked(request: HttpRequest, cause: StoreError) -> RequestUnchecked:
+    """The exception for a request that could not be checked, with its response."""
+    error = RequestUnchecked(cause.message, cause.code)
+    error.response = _response(request, Refusal(None), error)
+    return error
+
+
+def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpResponseBase:
+    """What the project's `handler429` or `handler503` answers, or the problem."""
+    handler = _handler(request, refusal.status)
+    if handler is not None:
+        answer: HttpResponseBase = handler(request, exception=error)
+        return answer
+    return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.fields))
+
+
+def _handler(request: HttpRequest, status: int) -> Callable[..., Any] | None:
+    module = get_resolver(getattr(request, "urlconf", None)).urlconf_module
+    given = getattr(module, f"handler{status}", None)
+    return None if given is None else get_callable(given)
+
+
+def answer_of(on_denied: Any, request: Any, decision: Decision) -> Any:
+    """What `on_denied` answers; it may be awaitable on an event loop only."""
+    given = None if on_denied is None else on_denied(request, decision)
+    return given
+
+
+async def awaited_answer(on_denied: Any, request: Any, decision: Decision) -> Any:
+    """The same on an event loop."""
+    given = answer_of(on_denied, request, decision)
+    return await given if inspect.isawaitable(given) else given

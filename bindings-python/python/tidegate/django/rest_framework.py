@@ -1,0 +1,216 @@
+"""Throttle classes for Django REST framework.
+
+    # settings.py
+    REST_FRAMEWORK = {
+        "DEFAULT_THROTTLE_CLASSES": [
+            "tidegate.django.rest_framework.AnonRateThrottle",
+            "tidegate.django.rest_framework.UserRateThrottle",
+        ],
+        "DEFAULT_THROTTLE_RATES": {"anon": "100/day", "user": "1000/day; 10/s"},
+    }
+
+    # or for one view
+    class Burst(TidegateThrottle):
+        policy = "gcra 10/s burst 20"
+
+Rates are notations or names of policies, in `rate`, in `THROTTLE_RATES` or in the setting; a scope without a rate is a
+policy of that name in the setting TIDEGATE. Throttles run after authentication and permissions, so `user()` reads the
+user of the request. A denial is a `Throttled` for the exception handler, with `Retry-After` and the fields of Tidegate;
+a missing store is 503. `limit` of `tidegate.django` limits views, viewsets, actions and methods as well.
+
+The middleware of `tidegate.django` is needed for `concurrency`, `refund_when` and `settle` only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+from django.http import HttpRequest
+from rest_framework.exceptions import Throttled
+from rest_framework.settings import api_settings
+from rest_framework.throttling import BaseThrottle
+
+from ..errors import ConfigError, PolicyError, StoreError
+from ..web.admission import Admission, admit
+from ..web.bound_limit import BoundLimit
+from ..web.keys import Key, client_ip, user
+from ..web.options import LIMIT_OPTIONS, LimitOptions
+from ..web.refusal import Refusal
+from ..web.steps import run_steps
+from .layer import DjangoLayer, ViewLimit, name_of, standalone_layer
+from .requests import django_request, limits_of
+from .rest_refusals import RequestThrottled, StoreUnavailable, answer_refusals, rest_denied, rest_unchecked
+
+__all__ = [
+    "AnonRateThrottle",
+    "RequestThrottled",
+    "ScopedRateThrottle",
+    "StoreUnavailable",
+    "TidegateThrottle",
+    "UserRateThrottle",
+]
+
+_OPTIONS = tuple(name for name in LIMIT_OPTIONS if name not in ("on_denied", "enabled"))
+
+
+class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
+    """A throttle with a policy. A subclass sets `policy`, or `scope`, and the options of a limit: key, cost, skip,
+    headers, refund_when, settle, meta, methods and per_method. Functions among them get the request.
+
+    A notation counts for its scope, or for its class: all views that have this throttle share it.
+    """
+
+    # A name, a notation, a Policy, several of them, or a function of the request.
+    policy: Any = None
+    # The same under the name that Django REST framework has for it.
+    rate: Any = None
+    # The name of a rate in DEFAULT_THROTTLE_RATES, or of a policy.
+    scope: str | None = None
+    # Rates by scope, instead of those of the settings.
+    THROTTLE_RATES: ClassVar[dict[str, Any] | None] = None
+
+    # The layer of the request that is checked.
+    _layer: DjangoLayer | None = None
+
+    def __init__(self) -> None:
+        self._wait: float | None = None
+
+    def get_policy(self, request: Any, view: Any) -> Any:
+        """The policy of a request; None does not limit it."""
+        given = _plain(type(self), "policy") or self.rate
+        if given is not None:
+            return given
+        if not self.scope:
+            raise ConfigError(f"{type(self).__name__} limits nothing: set its `policy`, its `rate` or its `scope`")
+        return self.rate_of(self.scope)
+
+    def rate_of(self, scope: str) -> Any:
+        """The rate of a scope; None where the settings say None."""
+        rates = self.THROTTLE_RATES
+        if rates is None:
+            # Not what Django REST framework has as a default: that is None, which would limit nobody.
+            rates = api_settings.user_settings.get("DEFAULT_THROTTLE_RATES") or {}
+        if scope in rates:
+            return rates[scope]
+        try:
+            layer = standalone_layer() if self._layer is None else self._layer
+            layer.limiter.policy(scope)
+        except PolicyError:
+            raise ConfigError(
+                f"No default throttle rate set for {scope!r} scope: put it into DEFAULT_THROTTLE_RATES, or a policy of "
+                "that name into TIDEGATE"
+            ) from None
+        return scope
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        """Checks a request."""
+        http: HttpRequest = django_request(request)
+        state = limits_of(http)
+        layer = self._layer = standalone_layer() if state is None else state.layer
+        if not layer.enabled:
+            return True
+        policy = self.get_policy(request, view)
+        if policy is None:
+            return True
+        bound = self._bound(layer, policy)
+        if state is None and bound.has_follow_up:
+            raise ConfigError(
+                f"{name_of(type(self))} has something to do after the response: put "
+                "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
+            )
+        try:
+            admission = run_steps(admit((bound,), request, http.method), layer.limiter)
+        except StoreError as error:
+            raise rest_unchecked(view, error) from error
+        if admission is None:
+            return True
+        if state is None:
+            _announce(view, admission)
+        else:
+            state.add(http, admission)
+        http.rate_limit = admission.decision
+        if not admission.denied:
+            return True
+        refusal = Refusal(admission)
+        if refusal.status == 503:
+            raise rest_denied(view, admission)
+        self._wait = admission.decision.retry_after
+        answer_refusals(view, lambda exc: refusal if isinstance(exc, Throttled) else None)
+        return False
+
+    def wait(self) -> float | None:
+        """The seconds until the request would be admitted; None if never."""
+        return self._wait
+
+    def _bound(self, layer: DjangoLayer, policy: Any) -> BoundLimit:
+        kind = type(self)
+        # A throttle is made for each request, and its limit once.
+        known = (kind, policy if isinstance(policy, str) else id(policy), self.scope, api_settings.NUM_PROXIES)
+        limit = layer.throttle_limits.get(known)
+        if limit is None:
+            options = {name: given for name in _OPTIONS if (given := _plain(kind, name)) is not None}
+            if "key" not in options and (key := self.default_key()) is not None:
+                options["key"] = key
+            limit = layer.throttle_limits[known] = ViewLimit(policy, cast("LimitOptions", options))
+        return layer.bound(limit, f"throttle {self.scope or name_of(kind)}")
+
+    def default_key(self) -> Key | None:
+        """The key where the class has none; None for that of the settings."""
+        return None
+
+
+class AnonRateThrottle(TidegateThrottle):
+    """Limits requests without a user, by address. The scope is "anon"; NUM_PROXIES is the number of trusted proxies."""
+
+    scope = "anon"
+
+    def get_policy(self, request: Any, view: Any) -> Any:
+        """The policy of a request; None for a request with a user."""
+        return None if request.user and request.user.is_authenticated else super().get_policy(request, view)
+
+    def default_key(self) -> Key | None:
+        """The address."""
+        return _address(self._layer)
+
+
+class UserRateThrottle(TidegateThrottle):
+    """Limits each user, and requests without one by address. The scope is "user"."""
+
+    scope: str | None = "user"
+
+    def default_key(self) -> Key | None:
+        """The user, or else the address."""
+        return user(otherwise=_address(self._layer))
+
+
+class ScopedRateThrottle(UserRateThrottle):
+    """Limits the views with a `throttle_scope`, each scope by itself; all others have no limit."""
+
+    scope = None
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        """Checks a request."""
+        self.scope = getattr(view, "throttle_scope", None)
+        return super().allow_request(request, view) if self.scope else True
+
+
+def _plain(kind: type, name: str) -> Any:
+    """An attribute of a class as it is written there: a function is no method."""
+    for owner in kind.__mro__:
+        if name in vars(owner):
+            found = vars(owner)[name]
+            return found.__func__ if isinstance(found, staticmethod) else found
+    return None
+
+
+def _address(layer: DjangoLayer | None) -> Key:
+    proxies = api_settings.NUM_PROXIES
+    if proxies is not None:
+        return client_ip(trusted_proxies=proxies)
+    return client_ip() if layer is None else layer.address_key
+
+
+def _announce(view: Any, admission: Admission) -> None:
+    """Adds the fields to the response: a view sends what its `headers` has."""
+    for name, value in admission.bound.headers.text(*admission.decisions):
+        view.headers[name] = value

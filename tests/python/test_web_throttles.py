@@ -1,0 +1,230 @@
+"""Django REST framework: throttle classes, and how it answers a refusal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tidegate import ConfigError, Limiter
+from web_django import Site, django_settings
+
+settings = django_settings()
+
+from rest_framework.authentication import BaseAuthentication  # noqa: E402
+from rest_framework.decorators import api_view, throttle_classes  # noqa: E402
+from rest_framework.exceptions import Throttled  # noqa: E402
+from rest_framework.response import Response  # noqa: E402
+from rest_framework.throttling import BaseThrottle  # noqa: E402
+from rest_framework.views import APIView, exception_handler  # noqa: E402
+
+from tidegate.django import limit  # noqa: E402
+from tidegate.django.rest_framework import (  # noqa: E402
+    AnonRateThrottle,
+    RequestThrottled,
+    ScopedRateThrottle,
+    TidegateThrottle,
+    UserRateThrottle,
+)
+
+handled: list[Any] = []
+
+
+@pytest.fixture
+def serve() -> Iterator[Any]:
+    with Site() as site:
+        yield site.serve
+
+
+class Account:
+    is_authenticated = True
+
+    def __init__(self, pk: str) -> None:
+        self.pk = pk
+
+
+class TokenAuthentication(BaseAuthentication):
+    def authenticate(self, request: Any) -> Any:
+        token = request.headers.get("X-Token")
+        return (Account(token), {"sub": f"sub-{token}"}) if token else None
+
+
+def own_handler(exc: Exception, context: Any) -> Any:
+    handled.append(exc)
+    response = exception_handler(exc, context)
+    if response is not None:
+        response.data = {"own": response.status_code}
+    return response
+
+
+def answer(request: Any, *_: Any, **__: Any) -> Response:
+    return Response({"ok": True})
+
+
+def statuses(get: Any, route: str, times: int = 3, **more: Any) -> list[int]:
+    return [get(route, **more).status for _ in range(times)]
+
+
+def test_a_denial_is_throttled_for_the_exception_handler(serve: Any) -> None:
+    view = api_view(["GET"])(limit("fixed-window 1/minute")(answer))
+    get = serve({"": view})
+    assert get("").status == 200
+    seen = get("")
+    assert (seen.status, seen["Content-Type"]) == (429, "application/problem+json")
+    problem = json.loads(seen.body)
+    assert problem["detail"].startswith("Request was throttled. Expected available in ")
+    assert problem["violated-policies"] == ["fixed-window 1/minute"] and problem["status"] == 429
+    assert seen["Retry-After"] == str(int(seen["Retry-After"])) and "RateLimit" in seen
+    handled.clear()
+    own = {
+        "EXCEPTION_HANDLER": own_handler,
+        "DEFAULT_THROTTLE_CLASSES": [],
+        "DEFAULT_THROTTLE_RATES": {"anon": "1/day"},
+    }
+    throttled = throttle_classes([AnonRateThrottle])(lambda request: Response({}))
+    get = serve({"": view, "t": api_view(["GET"])(throttled)}, rest=own)
+    for route in ("", "t"):
+        assert get(route).status == 200
+        seen = get(route)
+        assert (seen.status, json.loads(seen.body)) == (429, {"own": 429})
+        assert seen["Retry-After"] and "RateLimit" in seen
+    assert isinstance(handled[0], RequestThrottled) and not handled[0].decision
+    assert all(isinstance(exc, Throttled) and exc.wait for exc in handled)
+
+
+def test_a_missing_store_is_503_for_the_exception_handler(serve: Any) -> None:
+    gone = {"store": "redis://127.0.0.1:1/0"}
+
+    @limit("1/minute")
+    class Whole(APIView):
+        get = answer
+
+    class Throttles(TidegateThrottle):
+        policy = "1/minute"
+
+    views = {
+        "below": api_view(["GET"])(limit("1/minute")(answer)),
+        "whole": Whole.as_view(),
+        "throttle": api_view(["GET"])(throttle_classes([Throttles])(lambda request: Response({}))),
+    }
+    for on_store_error in ("raise", "closed"):
+        get = serve(views, on_store_error=on_store_error, **gone)
+        for route in views:
+            seen = get(route)
+            assert (seen.status, seen["Content-Type"]) == (503, "application/problem+json"), (route, on_store_error)
+            assert int(seen["Retry-After"]) >= 1
+        get = serve(views, on_store_error=on_store_error, rest={"EXCEPTION_HANDLER": own_handler}, **gone)
+        assert [json.loads(get(route).body) for route in views] == [{"own": 503}] * 3
+
+
+@pytest.mark.parametrize("middleware", [[], ["tidegate.django.TidegateMiddleware"]])
+def test_throttle_classes_with_rates_from_the_settings(serve: Any, middleware: list[str]) -> None:
+    class Throttled(APIView):
+        authentication_classes = [TokenAuthentication]  # noqa: RUF012
+        throttle_classes = [AnonRateThrottle, UserRateThrottle]  # noqa: RUF012
+        get = answer
+
+    class Other(Throttled):
+        pass
+
+    rest = {"DEFAULT_THROTTLE_RATES": {"anon": "1/day", "user": "2/day; 100/week"}}
+    get = serve({"a": Throttled.as_view(), "b": Other.as_view()}, rest=rest, middleware=middleware)
+    # As throttles of Django REST framework are: one budget for all views.
+    assert [get("a").status, get("b").status] == [200, 429]
+    for token in ("x", "y"):
+        assert statuses(get, "a", 3, headers={"X-Token": token}) == [200, 200, 429]
+    seen = get("b", headers={"X-Token": "x"})
+    assert seen.status == 429 and int(seen["Retry-After"]) > 3600
+    assert seen["X-RateLimit-Limit"] == "2" and seen["Content-Type"] == "application/problem+json"
+    seen = get("a", headers={"X-Token": "z"})
+    assert (seen.status, seen["X-RateLimit-Remaining"]) == (200, "1")
+
+
+def test_scopes_policies_and_proxies(serve: Any) -> None:
+    limiter = Limiter(policies={"uploads": "1/minute", "burst": "1/minute"})
+
+    class Burst(TidegateThrottle):
+        policy = "burst"
+        key = staticmethod(lambda request: request.headers["X-Who"])
+
+    def scoped(scope: str | None) -> Any:
+        class Scoped(APIView):
+            throttle_classes = [ScopedRateThrottle]  # noqa: RUF012
+            throttle_scope = scope
+            get = answer
+
+        return Scoped.as_view()
+
+    class Anon(AnonRateThrottle):
+        rate = "1/minute"
+
+    class None_(AnonRateThrottle):
+        scope = "off"
+
+    def throttled(kind: Any) -> Any:
+        return api_view(["GET"])(throttle_classes([kind])(lambda request: Response({})))
+
+    rest = {"DEFAULT_THROTTLE_RATES": {"contacts": "2/minute", "off": None}, "NUM_PROXIES": 1}
+    views = {
+        "contacts": scoped("contacts"),
+        "uploads": scoped("uploads"),
+        "none": scoped(None),
+        "unknown": scoped("unknown"),
+        "burst": throttled(Burst),
+        "anon": throttled(Anon),
+        "off": throttled(None_),
+        "forgotten": throttled(UserRateThrottle),
+        "nothing": throttled(TidegateThrottle),
+    }
+    get = serve(views, limiter=limiter, rest=rest)
+    assert statuses(get, "contacts") == [200, 200, 429]
+    assert statuses(get, "uploads", 2) == [200, 429]
+    assert statuses(get, "none") == statuses(get, "off") == [200] * 3
+    assert [get("burst", headers={"X-Who": who}).status for who in ("a", "b", "a")] == [200, 200, 429]
+    clients = ("9.9.9.9, 198.51.100.1", "198.51.100.2", "8.8.8.8, 198.51.100.1")
+    assert [get("anon", headers={"X-Forwarded-For": one}).status for one in clients] == [200, 200, 429]
+    for route in ("unknown", "forgotten"):
+        with pytest.raises(ConfigError, match="No default throttle rate set for"):
+            get(route)
+    with pytest.raises(ConfigError, match="limits nothing"):
+        get("nothing")
+
+
+def test_a_throttle_beside_others_and_with_follow_up(serve: Any) -> None:
+    class Held(TidegateThrottle):
+        policy = "concurrency 1"
+
+    class Never(BaseThrottle):
+        def allow_request(self, request: Any, view: Any) -> bool:
+            return "X-Never" not in request.headers
+
+    limiter = Limiter()
+    view = api_view(["GET"])(throttle_classes([Held, Never])(answer))
+    get = serve({"": view}, limiter=limiter)
+    assert statuses(get, "", 3) == [200] * 3
+    seen = get("", headers={"X-Never": "1"})
+    assert seen.status == 429 and b"detail" in seen.body
+    assert statuses(get, "", 2) == [200] * 2
+    get = serve({"": view}, limiter=limiter, middleware=[])
+    with pytest.raises(ConfigError, match="MIDDLEWARE"):
+        get("")
+
+
+def test_a_disabled_project_limits_nothing(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Once(TidegateThrottle):
+        policy = "1/minute"
+
+    @limit("1/minute")
+    class Whole(APIView):
+        throttle_classes = [Once]  # noqa: RUF012
+        get = answer
+
+    for middleware in ([], ["tidegate.django.TidegateMiddleware"]):
+        get = serve({"": Whole.as_view()}, enabled=False, middleware=middleware)
+        assert statuses(get, "") == [200] * 3
+    monkeypatch.setenv("TIDEGATE_ENABLED", "no")
+    assert statuses(serve({"": Whole.as_view()}), "") == [200] * 3
+    monkeypatch.delenv("TIDEGATE_ENABLED")
+    assert statuses(serve({"": Whole.as_view()}), "") == [200, 429, 429]

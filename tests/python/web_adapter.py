@@ -1,0 +1,57 @@
+"""What the adapters of all web layers have in common."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from web import SeenResponse
+
+# The options of the limiter; all others are options of the limit.
+LIMITER_OPTIONS = {"limiter", "store", "policies", "prefix", "timeout", "on_store_error", "deny_cache", "clock"}
+numbers = itertools.count()
+
+# A view returns a status, and a body or the parts of a stream.
+View = Callable[[], "tuple[int, bytes | list[Any]]"]
+
+
+@dataclass
+class LimitedApp:
+    """An application with one view, and how to call it."""
+
+    app: Any
+    call: Callable[..., SeenResponse]
+    get: Callable[..., SeenResponse] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.get = lambda **more: self.call(self.app, **more)
+
+
+def simple() -> tuple[int, bytes]:
+    return 200, b"ok"
+
+
+class Adapter:
+    """Makes applications of one framework."""
+
+    name = ""
+    # How a function of the request reads it.
+    header: Callable[[Any, str], str | None]
+    method: Callable[[Any], str]
+    # A response that on_denied may return.
+    denial: Callable[[], Any]
+
+    def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
+        raise NotImplementedError
+
+
+def stream(parts: list[Any]) -> Iterator[bytes]:
+    for part in parts:
+        yield part() if callable(part) else part
+
+
+async def astream(parts: list[Any]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part() if callable(part) else part
