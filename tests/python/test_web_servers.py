@@ -31,6 +31,9 @@ SERVERS = {
     "django, gunicorn, 2 workers with 4 threads": [
         *GUNICORN, "-w2", "-k", "gthread", "--threads", "4", "django_wsgi()",
     ],
+    "rest framework, gunicorn, 2 workers with 4 threads": [
+        *GUNICORN, "-w2", "-k", "gthread", "--threads", "4", "rest_framework_wsgi()",
+    ],
     "django, uvicorn, 2 workers": [*UVICORN, "--workers", "2", "--lifespan", "off", "django_asgi"],
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ import pytest
 
 from tidegate import KeyInvalid
 from tidegate.wsgi import client_ip
-from web import call_wsgi, get_over_unix, wait_until
+from web import call_wsgi, get_over_unix, listens, wait_until
 from web_adapters import FlaskAdapter, WsgiAdapter
 from web_django_adapters import DjangoAdapter
 
@@ -103,7 +103,8 @@ def test_gunicorn_on_a_unix_domain_socket(worker: str, tmp_path: Path) -> None:
     command = ["gunicorn", "-k", worker, "-b", f"unix:{path}", "--chdir", str(tmp_path), "--log-level", "error"]
     server = subprocess.Popen([sys.executable, "-m", *command, f"unix_apps:{app}"], cwd=tmp_path)
     try:
-        wait_until(lambda: path.exists() or server.poll() is not None)
+        # The path is there before the server listens.
+        wait_until(lambda: listens(str(path)) or server.poll() is not None)
         answers = [get_over_unix(str(path), f"192.0.2.{client}") for client in (1, 1, 2)]
     finally:
         server.terminate()

@@ -172,6 +172,12 @@ def get_over_unix(path: str, client: str) -> bytes:
         return b"".join(iter(lambda: connection.recv(4096), b"")).split(b"\r\n", 1)[0]
 
 
+def listens(path: str) -> bool:
+    """Whether a server accepts connections on a Unix domain socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(path) == 0
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():

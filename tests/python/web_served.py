@@ -133,3 +133,46 @@ def django_wsgi() -> Any:
 
 def django_asgi() -> Any:
     return django_app(True)
+
+
+def rest_framework_wsgi() -> Any:
+    """The views of Django REST framework, limited by decorators and by the throttle classes of the settings."""
+    from django.conf import settings
+
+    application = django_app(False)
+    settings.INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "rest_framework"]
+    settings.REST_FRAMEWORK = {
+        "DEFAULT_THROTTLE_CLASSES": ["tidegate.django.rest_framework.ScopedRateThrottle"],
+        "DEFAULT_THROTTLE_RATES": {"quick": "short"},
+    }
+    from django.apps import apps
+    from django.http import StreamingHttpResponse
+    from django.urls import path
+
+    apps.set_installed_apps(settings.INSTALLED_APPS)
+    from rest_framework.decorators import api_view
+    from rest_framework.response import Response
+    from rest_framework.views import APIView
+
+    from tidegate.django import limit
+
+    @api_view()
+    @limit("crowd")
+    def crowd(request: Any) -> Response:
+        return Response("ok")
+
+    class Short(APIView):
+        throttle_scope = "quick"
+
+        def get(self, request: Any) -> Response:
+            return Response("ok")
+
+    @limit("held", key="k")
+    class Held(APIView):
+        def get(self, request: Any) -> StreamingHttpResponse:
+            return StreamingHttpResponse(slowly())
+
+    import served_urls
+
+    served_urls.urlpatterns = [path("crowd", crowd), path("short", Short.as_view()), path("held", Held.as_view())]
+    return application
