@@ -143,8 +143,10 @@ async def _answer(connection: HTTPConnection, error: Refused | StoreRefused) -> 
     fields = {**(error.headers or {}), "Content-Length": str(len(error.body))}
     response = Response(body, error.status_code, fields, "application/problem+json")
     if isinstance(connection, WebSocket):
-        # Older Starlettes do not send what is returned for a websocket.
-        await connection.send_denial_response(response)
+        # Older Starlettes do not send what is returned for a websocket, and do not know this answer.
+        start = {"type": f"{DENIAL}.start", "status": error.status_code, "headers": response.raw_headers}
+        await connection._send(start)
+        await connection._send({"type": f"{DENIAL}.body", "body": body, "more_body": False})
         return None
     return response
 

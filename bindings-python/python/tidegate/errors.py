@@ -31,7 +31,8 @@ class TidegateError(Exception):
     message: str
 
     def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
+        # Not super(): an exception of a web framework that is one of these as well has a status as its first argument.
+        Exception.__init__(self, message)
         self.message = message
         self.code = code
 

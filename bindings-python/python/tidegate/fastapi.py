@@ -189,18 +189,18 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
         return app
 
-    def _with_application(self, inner: App) -> App:
+    def _with_application(self, app: App) -> App:
         """The application without its middleware; the limit of the application counts what has no route."""
         if not self._application or not self.enabled:
-            return inner
+            return app
 
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
             exchange: StarletteExchange | None = scope.get(NAME)
             if exchange is not None and exchange.tidegate is self:
                 send = exchange.checking(self._application, receive, send)
-            await inner(scope, receive, send)
+            await app(scope, receive, send)
 
-        return app
+        return counted
 
     def limits_for(self, route: Any, scope: Scope, exchange: StarletteExchange) -> tuple[BoundLimit, ...]:
         """The limits of a request whose route is known."""
