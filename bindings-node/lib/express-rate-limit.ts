@@ -1,4 +1,4 @@
-// A store for express-rate-limit 8, for services that use that package.
+// A store for express-rate-limit 7 and 8, for services that use that package.
 //
 //     app.use(rateLimit({ windowMs: 60_000, limit: 100, store: new TidegateStore({ limiter }) }));
 //
@@ -7,17 +7,13 @@
 
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
-import { ConfigError, StoreError } from './errors.js';
-import { isLocal, Limiter } from './limiter.js';
+import { StoreError } from './errors.js';
+import { isLocal, type Limiter } from './limiter.js';
+import { type PeerStoreOptions, storeOptions } from './peer-store-options.js';
 import { Limit, Policy } from './policy.js';
 
-/** The options of the store. */
-export interface TidegateStoreOptions {
-  /** The limiter that counts. */
-  limiter: Limiter;
-  /** The prefix of its keys. Each of several stores on one Redis needs its own. Default `erl:`. */
-  prefix?: string;
-}
+/** The options of the store. The default prefix is `erl:`. */
+export interface TidegateStoreOptions extends PeerStoreOptions {}
 
 /** More hits than any window has. */
 const MAX_HITS = 1_000_000_000;
@@ -39,12 +35,10 @@ export class TidegateStore implements Store {
   #generation = '';
 
   constructor(options: TidegateStoreOptions) {
-    if (!(options?.limiter instanceof Limiter)) {
-      throw new ConfigError('tidegate/express-rate-limit: the option limiter is no Limiter of tidegate');
-    }
-    this.#limiter = options.limiter;
-    this.prefix = options.prefix ?? 'erl:';
-    this.localKeys = isLocal(options.limiter);
+    const { limiter, prefix } = storeOptions(options, 'tidegate/express-rate-limit', 'erl:');
+    this.#limiter = limiter;
+    this.prefix = prefix;
+    this.localKeys = isLocal(limiter);
   }
 
   /** Called by express-rate-limit, which does not await it. */

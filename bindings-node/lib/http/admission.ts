@@ -17,6 +17,9 @@ import type { AfterResponse, FixedCostEntry, LimitedEntry, Settings } from './se
 /** One empty list for all requests. */
 const NONE: readonly never[] = Object.freeze([]);
 
+/** What the journal remembers of a request. */
+type Meta = string | Uint8Array | undefined;
+
 /** A policy with the key and the cost of one request. */
 interface RequestCheck {
   readonly policy: PolicyLike;
@@ -25,11 +28,16 @@ interface RequestCheck {
 }
 
 /** Checks several policies as one Decision. */
-async function checkTogether(limiter: Limiter, checks: readonly RequestCheck[]): Promise<Decision | undefined> {
+async function checkTogether(
+  limiter: Limiter,
+  checks: readonly RequestCheck[],
+  meta: Meta,
+): Promise<Decision | undefined> {
   const [only] = checks;
   if (only === undefined) return undefined;
   if (checks.length > 1) return limiter.checkAll(checks.map(({ policy, key, cost }) => [policy, key, cost]));
   const { policy, key, cost } = only;
+  if (meta !== undefined) return limiter.check(policy, key, { cost, meta });
   return cost === 1 ? limiter.check(policy, key) : limiter.check(policy, key, { cost });
 }
 
@@ -118,6 +126,7 @@ export class Admission<Request extends object, Response> {
       await this.#decide();
       return this;
     } catch (error) {
+      // The store is lost, or an option is wrong: what was held ends.
       this.#release();
       return this.#failed(error);
     }
@@ -160,7 +169,7 @@ export class Admission<Request extends object, Response> {
       this._holds = [...this._holds, hold];
       decisions.push(hold.decision);
     }
-    const decision = await checkTogether(limiter, rest);
+    const decision = await checkTogether(limiter, rest, await this.#meta());
     if (decision !== undefined) {
       if (!decision.allowed) return this.#refused(decision);
       decisions.push(decision);
@@ -169,8 +178,21 @@ export class Admission<Request extends object, Response> {
     this.decision = leading(decisions);
   }
 
+  async #meta(): Promise<Meta> {
+    const { adapter, meta } = this.settings;
+    if (typeof meta !== 'function') return meta;
+    const value = (await meta(this.request)) ?? undefined;
+    if (value === undefined || typeof value === 'string' || (value as unknown) instanceof Uint8Array) return value;
+    throw new ConfigError(
+      `${adapter.name}: the function given as meta returned ${describe(value)}: return a text, bytes, or nothing`,
+    );
+  }
+
   #refused(decision: Decision): void {
     this.#decided(decision);
+    const { limiter } = this.settings;
+    // What a hold charged to other limits of its policy is given back too: a refused request has consumed nothing.
+    for (const hold of this._holds) limiter.settle(hold.decision, 0).catch(warn);
     this.#release();
   }
 

@@ -24,6 +24,7 @@ export function middlewareParts<Request, Response>(
 ): LimitParts<Request, Response> {
   checkOptions(options, LIMIT_NAMES, where);
   checkValues(options as Partial<LayerOptions<never, never>>, where);
+  checkLimiter(options.limiter, where);
   if (options.policy === undefined) {
     throw new ConfigError(
       `${where}: the option policy is missing: name a policy or write a notation, such as '100/minute'`,
@@ -34,6 +35,11 @@ export function middlewareParts<Request, Response>(
   return { options, place, applicationPlace: '', skips: skip === undefined ? [] : [skip], enabled };
 }
 
+function checkLimiter(limiter: unknown, where: string): void {
+  if (limiter === undefined)
+    throw new ConfigError(`${where}: the option limiter is missing: give a Limiter of tidegate`);
+}
+
 /** Checks the options of a layer over routes. */
 export function checkLayer<Request, Response>(
   options: LayerOptions<Request, Response>,
@@ -42,9 +48,7 @@ export function checkLayer<Request, Response>(
 ): void {
   checkOptions(options, [...LIMIT_NAMES, 'default', ...more], where);
   checkValues(options as Partial<LayerOptions<never, never>>, where);
-  if (options.limiter === undefined) {
-    throw new ConfigError(`${where}: the option limiter is missing: give a Limiter of tidegate`);
-  }
+  checkLimiter(options.limiter, where);
   if (options.policy !== undefined && options.default !== undefined) {
     throw new ConfigError(
       `${where}: policy is one limit for all routes together, default one for each of them: give one of the two`,

@@ -1,0 +1,144 @@
+// A store for @fastify/rate-limit, for services that use that plugin.
+//
+//     await app.register(rateLimit, { max: 100, timeWindow: '1 minute', store: TidegateStore({ limiter }) });
+//
+// The plugin compares the count with its maximum itself, so the store only counts, with charges, which are admitted whatever the
+// count. It makes the store from a class, and asks it for a child for each route with limits of its own.
+
+import type { Decision } from './decision.js';
+import { ConfigError, StoreError } from './errors.js';
+import type { Limiter } from './limiter.js';
+import { type PeerStoreOptions, storeOptions } from './peer-store-options.js';
+import { Limit, Policy } from './policy.js';
+
+/** The options of the store. The default prefix is `frl:`. */
+export interface TidegateStoreOptions extends PeerStoreOptions {}
+
+/** What the plugin is told about a key. */
+export interface Hits {
+  /** How often it was counted in its window. */
+  current: number;
+  /** How long the window lasts, in milliseconds. */
+  ttl: number;
+}
+
+type Callback = (error: Error | null, result?: Hits) => void;
+
+/** What the store reads of the plugin's options and of a route's. */
+export interface PluginOptions {
+  readonly continueExceeding?: boolean;
+  readonly exponentialBackoff?: boolean;
+  readonly ban?: number;
+  readonly routeInfo?: { readonly method?: string | readonly string[]; readonly url?: string };
+}
+
+/** The store that the plugin makes. */
+export interface FastifyRateLimitStore {
+  incr(key: string, callback: Callback, timeWindow?: number, max?: number): void;
+  read(key: string, callback: Callback, timeWindow?: number, max?: number): void;
+  child(routeOptions: PluginOptions & object): FastifyRateLimitStore;
+}
+
+/** A class that the plugin can be given as `store`. */
+export type FastifyRateLimitStoreClass = new (options: object) => FastifyRateLimitStore;
+
+const WHERE = 'tidegate/fastify-rate-limit';
+/** More hits than any window has. */
+const MAX_HITS = 1_000_000_000;
+/** The plugin's own default. */
+const WINDOW_MS = 60_000;
+
+/** Windows may depend on the request, so their policies are kept, though not without bound. */
+const MAX_WINDOWS = 1000;
+const windows = new Map<number, Policy>();
+
+function windowOf(ms: number): Policy {
+  let policy = windows.get(ms);
+  if (policy === undefined) {
+    policy = new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]);
+    if (windows.size >= MAX_WINDOWS) windows.clear();
+    windows.set(ms, policy);
+  }
+  return policy;
+}
+
+/** Counts the hits of clients. */
+class Store implements FastifyRateLimitStore {
+  readonly #limiter: Limiter;
+  readonly #prefix: string;
+  readonly #continueExceeding: boolean;
+
+  constructor(limiter: Limiter, prefix: string, options: PluginOptions) {
+    if (options.exponentialBackoff) {
+      throw new ConfigError(`${WHERE} has no exponentialBackoff: use tidegate/fastify with a policy with blockFor`);
+    }
+    this.#continueExceeding = options.continueExceeding === true;
+    if (this.#continueExceeding && (options.ban ?? -1) >= 0) {
+      throw new ConfigError(
+        `${WHERE} does not count how often a client exceeds its limit: give continueExceeding or ban`,
+      );
+    }
+    this.#limiter = limiter;
+    this.#prefix = prefix;
+  }
+
+  /** Counts a hit. */
+  incr(key: string, callback: Callback, timeWindow = WINDOW_MS, max = MAX_HITS): void {
+    settle(this.#hit(key, timeWindow, max), callback);
+  }
+
+  /** The count, without a hit. */
+  read(key: string, callback: Callback, timeWindow = WINDOW_MS, max = MAX_HITS): void {
+    const asked = this.#limiter.peek(windowOf(period(timeWindow)), this.#prefix + key);
+    settle(
+      asked.then((decision) => hitsOf(decision, max)),
+      callback,
+    );
+  }
+
+  /** The store of a route, which counts for itself. */
+  child(routeOptions: PluginOptions & object): Store {
+    const { method = '', url = '' } = routeOptions.routeInfo ?? {};
+    return new Store(this.#limiter, `${this.#prefix}${String(method)}${url}-`, routeOptions);
+  }
+
+  async #hit(key: string, timeWindow: number, max: number): Promise<Hits> {
+    const [policy, name, ms] = [windowOf(period(timeWindow)), this.#prefix + key, period(timeWindow)];
+    const hits = hitsOf(await this.#limiter.charge(policy, name, 1), max);
+    if (!this.#continueExceeding || hits.current <= max) return hits;
+    // A client that goes on stays out for another window.
+    await this.#limiter.block(policy, name, ms);
+    return { current: hits.current, ttl: ms };
+  }
+}
+
+function period(timeWindow: number): number {
+  return Math.max(1, timeWindow);
+}
+
+function hitsOf(decision: Decision, max: number): Hits {
+  if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
+  // A blocked key has nothing left, which says no count.
+  const current = Math.min(decision.limit - decision.remaining, decision.remaining === 0 ? max + 1 : MAX_HITS);
+  return {
+    current,
+    ttl: current === 0 ? 0 : Math.ceil(decision.remaining === 0 ? (decision.retryAfterMs ?? 0) : decision.resetAfterMs),
+  };
+}
+
+function settle(hits: Promise<Hits>, callback: Callback): void {
+  hits.then(
+    (result) => callback(null, result),
+    (error) => callback(error as Error),
+  );
+}
+
+/** The class that the plugin is given: `store: TidegateStore({ limiter })`. */
+export function TidegateStore(options: TidegateStoreOptions): FastifyRateLimitStoreClass {
+  const { limiter, prefix } = storeOptions(options, WHERE, 'frl:');
+  return class extends Store {
+    constructor(given: object) {
+      super(limiter, prefix, given);
+    }
+  };
+}

@@ -1,0 +1,81 @@
+// A storage for @nestjs/throttler 6, for services that use that package.
+//
+//     ThrottlerModule.forRoot({ throttlers: [{ ttl: 60_000, limit: 100 }], storage: new TidegateStorage({ limiter }) });
+//
+// A hit is a check: it is counted when it is admitted, and a refusal begins the block, in one step for all processes.
+
+import type { ThrottlerStorage } from '@nestjs/throttler';
+import type { Decision } from './decision.js';
+import { StoreError } from './errors.js';
+import type { Limiter } from './limiter.js';
+import { type PeerStoreOptions, storeOptions } from './peer-store-options.js';
+import { Limit, Policy } from './policy.js';
+
+/** The options of the storage. The default prefix is `throttler:`. */
+export interface TidegateStorageOptions extends PeerStoreOptions {}
+
+type ThrottlerRecord = Awaited<ReturnType<ThrottlerStorage['increment']>>;
+
+/** A limit of more hits than this is counted in granules, because an exact log of them would be large. */
+const MAX_EXACT = 1000;
+/** Limits may depend on the request, so their policies are kept, though not without bound. */
+const MAX_POLICIES = 1000;
+
+/** Counts the hits of clients. */
+export class TidegateStorage implements ThrottlerStorage {
+  readonly #limiter: Limiter;
+  readonly #prefix: string;
+  readonly #policies = new Map<string, Policy>();
+
+  constructor(options: TidegateStorageOptions) {
+    const { limiter, prefix } = storeOptions(options, 'tidegate/nestjs-throttler', 'throttler:');
+    this.#limiter = limiter;
+    this.#prefix = prefix;
+  }
+
+  /** Counts a hit. Durations are milliseconds; those of the record are seconds, as the package has them. */
+  async increment(
+    key: string,
+    ttl: number,
+    limit: number,
+    blockDuration: number,
+    throttlerName: string,
+  ): Promise<ThrottlerRecord> {
+    const policy = this.#policyOf(ttl, limit, blockDuration);
+    const name = `${this.#prefix}${throttlerName}:${key}`;
+    const decision = await this.#limiter.check(policy, name);
+    if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
+    const timeToExpire = seconds(decision.resetAfterMs);
+    if (decision.allowed) {
+      return { totalHits: decision.limit - decision.remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
+    }
+    // After a block that is shorter than its window, a client begins anew, as in the package's own storage.
+    if (blockDuration > 0 && blockDuration < ttl && limit > 0 && beganBlock(decision)) {
+      await this.#limiter.refund(policy, name, { cost: limit });
+    }
+    const timeToBlockExpire = seconds(decision.retryAfterMs ?? (blockDuration > 0 ? blockDuration : ttl));
+    return { totalHits: limit + 1, timeToExpire, isBlocked: true, timeToBlockExpire };
+  }
+
+  #policyOf(ttl: number, limit: number, blockDuration: number): Policy {
+    const id = `${ttl}/${limit}/${blockDuration}`;
+    let policy = this.#policies.get(id);
+    if (policy === undefined) {
+      const algorithm = limit > MAX_EXACT ? 'sliding-window' : 'sliding-log';
+      const limits = [new Limit(algorithm, Math.max(0, Math.floor(limit)), { period: Math.max(1, ttl) })];
+      policy = new Policy(limits, blockDuration > 0 ? { blockFor: blockDuration } : {});
+      if (this.#policies.size >= MAX_POLICIES) this.#policies.clear();
+      this.#policies.set(id, policy);
+    }
+    return policy;
+  }
+}
+
+/** Whether a denial is by the limit: one by a block that runs exceeds no limit. */
+function beganBlock(decision: Decision): boolean {
+  return decision.limits.some(({ exceeded }) => exceeded);
+}
+
+function seconds(ms: number): number {
+  return Math.ceil(ms / 1000);
+}
