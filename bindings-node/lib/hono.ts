@@ -4,6 +4,7 @@
 
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Decision } from './decision.js';
+import { KeyInvalid } from './errors.js';
 import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
@@ -54,6 +55,12 @@ const adapter: RequestAdapter<Context> = {
   peer(context) {
     const server = serverOf(context);
     if (server.requestIP !== undefined) return server.requestIP(context.req.raw)?.address;
+    if (server.incoming === undefined && server.remoteAddr === undefined) {
+      throw new KeyInvalid(
+        'tidegate/hono: this server does not say who is connected, so all clients would be one: give a key, such as ' +
+          "key: header('CF-Connecting-IP') behind Cloudflare, or key: (context) => context.get('user').id",
+      );
+    }
     return server.incoming?.socket?.remoteAddress ?? server.remoteAddr?.hostname;
   },
   overUnix(context) {

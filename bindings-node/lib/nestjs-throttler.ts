@@ -52,6 +52,7 @@ export class TidegateStorage implements ThrottlerStorage {
     // After a block that is shorter than its window, a client begins anew, as in the package's own storage.
     if (blockDuration > 0 && blockDuration < ttl && limit > 0 && beganBlock(decision)) {
       await this.#limiter.refund(policy, name, { cost: limit });
+      return { totalHits: limit + 1, timeToExpire, isBlocked: true, timeToBlockExpire: seconds(blockDuration) };
     }
     const timeToBlockExpire = seconds(decision.retryAfterMs ?? (blockDuration > 0 ? blockDuration : ttl));
     return { totalHits: limit + 1, timeToExpire, isBlocked: true, timeToBlockExpire };

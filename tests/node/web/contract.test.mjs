@@ -16,7 +16,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
       [{ limiter, policy: 'login', kee: 'all' }, /no option kee: did you mean key\?/],
       [{ limiter, policy: 'login', refund_when: () => true }, /no option refund_when: did you mean refundWhen\?/],
       [{}, /limiter/],
-      [null, /give options/],
+      [null, /give options|limiter is missing/],
       [undefined, /give options|limiter/],
       ['login', /give options/],
       [{ limiter, policy: 'login', methods: ['GTE'] }, /"GTE".*did you mean GET\?/],
