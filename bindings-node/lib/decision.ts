@@ -1,9 +1,10 @@
-import { inspect } from 'node:util';
-
 import * as layout from './array-layout.js';
 import { shortened } from './errors.js';
 import { native } from './native.js';
 import type { Algorithm, PolicyRef } from './policy.js';
+
+/** What Node's `inspect.custom` is. Not imported: the types of the package need none of Node's. */
+const INSPECT: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
 
 const {
   ALGORITHM_COUNT,
@@ -316,7 +317,7 @@ export class Decision {
       : { ...fields, decisions: this.decisions.map((decision) => decision.toJSON()) };
   }
 
-  [inspect.custom](depth: number, options: object, show: typeof inspect): string {
+  [INSPECT](depth: number, options: object, show: (value: unknown, options: object) => string): string {
     return `Decision ${depth < 0 ? '{…}' : show(shortFields(this.toJSON()), options)}`;
   }
 

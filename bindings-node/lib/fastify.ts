@@ -122,6 +122,8 @@ export const rateLimit = Object.assign(plugin, {
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'tidegate',
   [Symbol.for('plugin-meta')]: { name: 'tidegate', fastify: '4.x || 5.x' },
+  /** For programs that load the plugin as `require(…).default`, whatever they have. */
+  default: plugin,
 });
 
 export default rateLimit;

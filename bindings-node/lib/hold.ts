@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 import type { CancelSignal } from './cancel-signal.js';
 import type { Decision } from './decision.js';
 import type { native } from './native.js';

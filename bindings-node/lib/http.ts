@@ -4,21 +4,27 @@
 //     if (!decision.allowed) return refuse(response, decision);
 //     setFields(response, decision);
 
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
 import { fields as fieldList, type HeaderChoice } from './http/fields.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { problem as problemOf, retryAfter as retryAfterOf, status as statusOf } from './http/refusal.js';
-import { nodeRequestAdapter } from './http/request-adapter.js';
+import { type NodeRequest, nodeRequestAdapter, type WebResponse } from './http/request-adapter.js';
 import { native, throwIfFailed } from './native.js';
 
 export type { HeaderChoice } from './http/fields.js';
 export { MEDIA_TYPE } from './http/refusal.js';
 
-const keys: Keys<IncomingMessage> = keysOf(nodeRequestAdapter<IncomingMessage>('tidegate/http'));
-export const clientIp: Keys<IncomingMessage>['clientIp'] = keys.clientIp;
-export const header: Keys<IncomingMessage>['header'] = keys.header;
+const keys: Keys<NodeRequest> = keysOf(nodeRequestAdapter<NodeRequest>('tidegate/http'));
+export const clientIp: Keys<NodeRequest>['clientIp'] = keys.clientIp;
+export const header: Keys<NodeRequest>['header'] = keys.header;
+
+/** A response of `node:http`. */
+export interface NodeResponse {
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+}
 
 /** A Decision, or several that one answer announces. */
 type Decisions = Decision | readonly Decision[];
@@ -53,13 +59,13 @@ export function problem(decisions: Decisions): string {
 }
 
 /** A refusal as a `Response`. */
-export function refusal(decisions: Decisions, headers: HeaderChoice = 'both'): Response {
+export function refusal(decisions: Decisions, headers: HeaderChoice = 'both'): WebResponse {
   const all = { ...fields(decisions, headers), 'Content-Type': native.problemMediaType() };
   return new Response(problem(decisions), { status: status(decisions), headers: all });
 }
 
 /** The same `Response` with the fields that announce the limits. */
-export function withFields(response: Response, decisions: Decisions, headers: HeaderChoice = 'both'): Response {
+export function withFields(response: WebResponse, decisions: Decisions, headers: HeaderChoice = 'both'): WebResponse {
   // A copy: the fields of a response that came from elsewhere cannot be changed.
   const copy = new Response(response.body, response);
   for (const [name, value] of Object.entries(fields(decisions, headers))) copy.headers.set(name, value);
@@ -67,7 +73,7 @@ export function withFields(response: Response, decisions: Decisions, headers: He
 }
 
 /** Sets the fields that announce the limits. */
-export function setFields(response: ServerResponse, decisions: Decisions, headers: HeaderChoice = 'both'): void {
+export function setFields(response: NodeResponse, decisions: Decisions, headers: HeaderChoice = 'both'): void {
   if (typeof response?.setHeader !== 'function') {
     throw new ConfigError(`tidegate/http: setFields needs a response of node:http, not ${describe(response)}`);
   }
@@ -75,7 +81,7 @@ export function setFields(response: ServerResponse, decisions: Decisions, header
 }
 
 /** Answers a request of `node:http` with a refusal. */
-export function refuse(response: ServerResponse, decisions: Decisions, headers: HeaderChoice = 'both'): void {
+export function refuse(response: NodeResponse, decisions: Decisions, headers: HeaderChoice = 'both'): void {
   setFields(response, decisions, headers);
   response.statusCode = status(decisions);
   response.setHeader('Content-Type', native.problemMediaType());

@@ -17,7 +17,10 @@ for (const entry of Object.values(exports)) {
   const source = `./${basename(file.pathname)}`;
   const lines = names.includes('default') ? ['export default module.default;\n'] : [];
   if (named.length > 0) lines.push(`export const { ${named.join(', ')} } = module;\n`);
-  const types = names.includes('default') ? [`export { default } from '${source}';\n`] : [];
+  // What ESM imports as the default of a CommonJS file is the whole module.
+  const types = names.includes('default')
+    ? [`import module from '${source}';\n\ndeclare const exported: typeof module.default;\nexport default exported;\n`]
+    : [];
   writeFileSync(new URL(entry.import.default, root), `import module from '${source}';\n\n${lines.join('')}`);
   writeFileSync(new URL(entry.import.types, root), `export * from '${source}';\n${types.join('')}`);
 }

@@ -4,6 +4,7 @@ import type { Decision } from '../decision.js';
 import { StoreError } from '../errors.js';
 import { RateLimited } from '../rate-limited.js';
 import { MEDIA_TYPE } from './refusal.js';
+import type { WebResponse } from './request-adapter.js';
 
 /** What error handlers find on the error of a refusal. */
 export interface RefusalError extends Error {
@@ -21,7 +22,7 @@ export interface RefusalError extends Error {
   /** The body that is sent when nobody else answers, as `application/problem+json`. */
   problem(): string;
   /** The answer of Hono. */
-  getResponse(): Response;
+  getResponse(): WebResponse;
 }
 
 /** What an error of a refusal is made from. */

@@ -1,10 +1,12 @@
 // How the requests of a framework are read.
 
-import type { Socket } from 'node:net';
 import type { ProxyTrust } from './proxy-trust.js';
 
 /** A value, or a promise of it. */
 export type Awaitable<T> = T | Promise<T>;
+
+/** The platform's `Response`, where the program that is compiled knows one. */
+export type WebResponse = typeof globalThis extends { Response: { prototype: infer R } } ? R : unknown;
 
 /** Reads the requests of one framework. */
 export interface RequestAdapter<Request> {
@@ -34,7 +36,7 @@ export interface NodeRequest {
   readonly url?: string | undefined;
   readonly originalUrl?: string | undefined;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly socket: Pick<Socket, 'remoteAddress'> | null | undefined;
+  readonly socket: { readonly remoteAddress?: string | undefined } | null | undefined;
 }
 
 /** What Node's sockets know of the server that accepted them. */

@@ -10,9 +10,12 @@ import tidegate = require('tidegate');
 import onExpress = require('tidegate/express');
 import store = require('tidegate/express-rate-limit');
 import onFastify = require('tidegate/fastify');
+import fastifyStore = require('tidegate/fastify-rate-limit');
 import onHono = require('tidegate/hono');
+import http = require('tidegate/http');
 import onKoa = require('tidegate/koa');
 import onNest = require('tidegate/nest');
+import throttler = require('tidegate/nestjs-throttler');
 
 async function main(): Promise<void> {
   const limiter = new tidegate.Limiter({ policies: { api: '100/minute' } });
@@ -43,6 +46,15 @@ async function main(): Promise<void> {
 
   const guard = new onNest.RateLimitGuard({ limiter, policy: 'api' });
   assert.equal(typeof guard.canActivate, 'function');
+
+  assert.equal(typeof fastifyStore.TidegateStore({ limiter }), 'function');
+  assert.equal(typeof new throttler.TidegateStorage({ limiter }).increment, 'function');
+  assert.equal(http.fields(await limiter.check('api', 'http'))['X-RateLimit-Limit'], '100');
+
+  // A program may register the default export, or the module itself.
+  const whole = fastify.fastify();
+  await whole.register(onFastify.default, { limiter, policy: 'api' });
+  await whole.close();
 
   // ESM and CommonJS load the same module.
   const loaded = await import('tidegate/fastify');

@@ -7,18 +7,33 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { Controller, Get, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { ThrottlerModule } from '@nestjs/throttler';
 import express, { type Request } from 'express';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
 import { Hono } from 'hono';
 import Koa from 'koa';
 import { type Decision, Limiter } from 'tidegate';
-import { clientIp, header, rateLimit } from 'tidegate/express';
+import { clientIp, header, type RateLimitOptions, rateLimit } from 'tidegate/express';
 import { TidegateStore } from 'tidegate/express-rate-limit';
-import fastifyLimit, { type FastifyRateLimitOptions, rateLimit as named } from 'tidegate/fastify';
+import fastifyLimit, {
+  type RateLimitOptions as FastifyOptions,
+  type FastifyRateLimitOptions,
+  rateLimit as named,
+} from 'tidegate/fastify';
+import { TidegateStore as FastifyStore } from 'tidegate/fastify-rate-limit';
 import * as hono from 'tidegate/hono';
+import * as http from 'tidegate/http';
 import * as koa from 'tidegate/koa';
-import { RateLimit, RateLimitException, RateLimitGuard, RateLimitModule, SkipRateLimit } from 'tidegate/nest';
+import {
+  type RateLimitOptions as NestOptions,
+  RateLimit,
+  RateLimitException,
+  RateLimitGuard,
+  RateLimitModule,
+  SkipRateLimit,
+} from 'tidegate/nest';
+import { TidegateStorage } from 'tidegate/nestjs-throttler';
 
 const limiter = new Limiter({ policies: { api: '100/minute' } });
 
@@ -108,6 +123,42 @@ async function rateLimitOf(url: string): Promise<string | null> {
   assert.equal(await rateLimitOf(`${await app.getUrl()}/cats/one`), null);
   await app.close();
   assert.equal(typeof RateLimitException, 'function');
+}
+
+// A function of one argument gets the response, with its type; every option may be undefined.
+{
+  const express: RateLimitOptions = {
+    limiter,
+    policy: (request) => (request.get('x-plan') === 'none' ? undefined : ['api', { policy: '5/s', cost: 2 }]),
+    refundWhen: (response) => response.statusCode === 304,
+    settle: (_request, response) => (response.headersSent ? 2 : undefined),
+    meta: (request) => request.get('x-user'),
+    cost: undefined,
+    enabled: undefined,
+    perMethod: true,
+    application: 'api',
+    onDenied: 'throw',
+  };
+  const onFastify: FastifyOptions = { limiter, default: '5/minute', refundWhen: (reply) => reply.statusCode === 304 };
+  const onKoa: koa.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
+  const onHono: hono.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
+  const onNest: NestOptions = { limiter, policy: ['api', '5/s'], refundWhen: (response) => response.raw !== undefined };
+  assert.equal([express, onFastify, onKoa, onHono, onNest].length, 5);
+  // @ts-expect-error there is no such option
+  const mistyped: RateLimitOptions = { limiter, policy: 'api', polcy: 'api' };
+  assert.throws(() => rateLimit(mistyped));
+  assert.equal(fastifyLimit.default, fastifyLimit);
+  RateLimitModule.forRootAsync({ useFactory: async (): Promise<NestOptions> => onNest });
+  SkipRateLimit('5/s');
+}
+
+{
+  assert.equal(typeof FastifyStore({ limiter }), 'function');
+  ThrottlerModule.forRoot({ throttlers: [{ ttl: 1000, limit: 5 }], storage: new TidegateStorage({ limiter }) });
+  const decision = await limiter.check('api', 'alice');
+  const answer: Response = http.withFields(new Response('hello'), decision);
+  assert.equal(answer.headers.get('x-ratelimit-limit'), '100');
+  assert.match(http.problem(decision), /quota-exceeded/);
 }
 
 await limiter.close();
