@@ -11,7 +11,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/python
 export RUFF_CACHE_DIR := $(CURDIR)/.cache/ruff
 export MYPY_CACHE_DIR := $(CURDIR)/.cache/mypy
 
-.PHONY: help setup toolchain demo python stubs test soak check bench clean
+.PHONY: help setup toolchain demo python stubs test test-all soak check bench clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ stubs: python ## Write the Python stubs from the compiled module
 
 test: setup ## Run all tests of all languages
 	@scripts/test.sh
+
+test-all: setup ## Run all tests, also against Redis 6.2 and Valkey 8
+	@scripts/test_all.sh
 
 soak: setup ## Ten minutes of random faults, every call of three languages recorded and checked
 	@scripts/soak.sh

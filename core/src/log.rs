@@ -15,6 +15,8 @@ pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 pub(crate) enum WarningKind {
     /// A server may evict keys.
     Eviction,
+    /// Any server is believed, whatever its certificate says.
+    Unverified,
     /// The memory of this process forgot a denial before its time.
     ForgottenDenial,
 }

@@ -7,24 +7,20 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// `config_invalid` for certificates without encryption, and as [`read`].
-pub(super) fn read_if(
-    tls: bool,
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
-) -> Result<Option<Certificates>> {
+pub(super) fn read_if(tls: bool, [ca, cert, key, required]: [Option<String>; 4]) -> Result<Option<Certificates>> {
     if tls {
-        return read(ca, cert, key).map(Some);
+        return read([ca, cert, key, required]).map(Some);
     }
-    match [ca, cert, key].iter().any(Option::is_some) {
+    match [ca, cert, key, required].iter().any(Option::is_some) {
         true => Err(Error::config("certificates are of use with TLS only: begin the store URL with rediss")),
         false => Ok(None),
     }
 }
 
 /// # Errors
-/// `config_invalid` for a file that cannot be read, and for a client certificate without its key.
-pub(super) fn read(ca: Option<String>, cert: Option<String>, key: Option<String>) -> Result<Certificates> {
+/// `config_invalid` for a file that cannot be read, for a client certificate without its key, and for requirements that are
+/// unknown.
+pub(super) fn read([ca, cert, key, required]: [Option<String>; 4]) -> Result<Certificates> {
     let file = |what: &str, path: Option<String>| {
         path.map(|path| {
             // The path is not shown: a part of a password may follow it.
@@ -39,5 +35,10 @@ pub(super) fn read(ca: Option<String>, cert: Option<String>, key: Option<String>
         (Some(cert), Some(key)) => Some((cert, key)),
         _ => return Err(Error::config("a client certificate needs both ssl_certfile and ssl_keyfile")),
     };
-    Ok(Certificates { authority, client })
+    let unverified = match required.as_deref() {
+        None | Some("required") => false,
+        Some("none") => true,
+        Some(_) => return Err(Error::config("ssl_cert_reqs is unknown: give required or none")),
+    };
+    Ok(Certificates { unverified, authority, client })
 }

@@ -1,8 +1,12 @@
 //! The servers of a store.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use super::password_file::PasswordFile;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The servers of a store, and how to connect to them.
 #[derive(Clone)]
@@ -45,19 +49,37 @@ impl fmt::Display for Address {
     }
 }
 
-/// The user, the database and the protocol of a connection.
+/// The user, the database, the protocol and the name of a connection.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
+    /// Given in the place of a password.
+    pub(crate) password_file: Option<PasswordFile>,
     pub(crate) database: u16,
     /// Whether replies are in RESP3.
     pub(crate) resp3: bool,
+    /// How `CLIENT LIST` shows the connection.
+    pub(crate) client_name: Option<String>,
 }
 
-/// The contents of the certificate files.
+impl Login {
+    /// The login with the password that its file holds now.
+    ///
+    /// # Errors
+    /// `store_unavailable` when the file holds none.
+    pub(crate) fn current(&self) -> Result<Cow<'_, Self>> {
+        let Some(file) = &self.password_file else { return Ok(Cow::Borrowed(self)) };
+        let password = file.read().map_err(|why| Error::new(ErrorKind::StoreUnavailable, why))?;
+        Ok(Cow::Owned(Self { password: Some(password), ..self.clone() }))
+    }
+}
+
+/// The contents of the certificate files, and what is done with those of servers.
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {
+    /// Whether any server is believed, whatever its certificate says.
+    pub(crate) unverified: bool,
     pub(crate) authority: Option<Vec<u8>>,
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }

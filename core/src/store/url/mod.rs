@@ -6,6 +6,7 @@ mod endpoints;
 mod escaping;
 mod memory_bounds;
 mod parse;
+mod password_file;
 #[cfg(test)]
 mod tests;
 mod without_secrets;

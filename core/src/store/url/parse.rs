@@ -10,10 +10,15 @@ use super::certificates;
 use super::endpoints::{Address, Certificates, Deployment, Endpoints, Login};
 use super::escaping::ADVICE;
 use super::memory_bounds::MemoryBounds;
+use super::password_file::PasswordFile;
 use crate::error::{Error, Result};
 
 const REDIS_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
+/// The options of every connection to a server.
+const CONNECTION: [&str; 3] = ["protocol", "password_file", "client_name"];
+/// The options of connections that are encrypted.
+const TLS: [&str; 4] = ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"];
 
 pub(super) fn parsed(text: &str) -> Result<Url> {
     let text = &with_host(text);
@@ -41,8 +46,13 @@ fn with_host(text: &str) -> Cow<'_, str> {
 ///
 /// # Errors
 /// `config_invalid` for an option that is unknown or is given twice.
-fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String>; N]> {
-    let mut found = [const { None }; N];
+fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<Found<N>> {
+    let mut found = found_options(url, &known)?.into_iter();
+    Ok(known.map(|_| found.next().flatten()))
+}
+
+fn found_options(url: &Url, known: &[&str]) -> Result<Vec<Option<String>>> {
+    let mut found = vec![None; known.len()];
     for (name, value) in url.query_pairs() {
         let Some(index) = known.iter().position(|known| *known == name) else {
             // The name is not shown: what follows a & in a password looks like one.
@@ -57,6 +67,16 @@ fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String
         }
     }
     Ok(found)
+}
+
+type Found<const N: usize> = [Option<String>; N];
+
+/// The values of these options, of [`CONNECTION`] and of [`TLS`].
+fn encrypted_options<const N: usize>(url: &Url, names: [&str; N]) -> Result<(Found<N>, Found<3>, Found<4>)> {
+    let known: Vec<&str> = names.into_iter().chain(CONNECTION).chain(TLS).collect();
+    let mut found = found_options(url, &known)?.into_iter();
+    let mut next = || found.next().flatten();
+    Ok((names.map(|_| next()), CONNECTION.map(|_| next()), TLS.map(|_| next())))
 }
 
 pub(super) fn memory(url: &Url) -> Result<StoreUrl> {
@@ -74,19 +94,48 @@ fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The user, the database and the protocol of a URL.
-fn login(url: &Url, database: Option<&str>, protocol: Option<&str>) -> Result<Login> {
-    let mut login = Login::default();
+/// A password that stands in the URL or in a file, which must be there already.
+fn password_of(
+    [password_option, file_option]: [&'static str; 2],
+    password: Option<String>,
+    file: Option<String>,
+) -> Result<(Option<String>, Option<PasswordFile>)> {
+    let Some(path) = file else { return Ok((password, None)) };
+    if password.is_some() {
+        return Err(Error::config(format!(
+            "the store URL has {password_option} and {file_option}: remove one of them"
+        )));
+    }
+    let file = PasswordFile { option: file_option, path: path.into() };
+    file.read().map_err(Error::config)?;
+    Ok((None, Some(file)))
+}
+
+/// `CLIENT SETNAME` takes no others.
+fn client_name(name: Option<String>) -> Result<Option<String>> {
+    if name.as_ref().is_some_and(|name| name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(Error::config(
+            "client_name cannot be used: it must be letters, digits and signs of ASCII, without blanks",
+        ));
+    }
+    Ok(name)
+}
+
+/// The user, the database, the protocol and the name of a URL. The options are those of [`CONNECTION`].
+fn login(url: &Url, database: Option<&str>, options: [Option<String>; 3]) -> Result<Login> {
+    let [protocol, file, name] = options;
+    let mut login = Login { client_name: client_name(name)?, ..Login::default() };
     if !url.username().is_empty() {
         login.user = Some(decoded(url.username()));
     }
-    login.password = url.password().map(decoded);
+    (login.password, login.password_file) =
+        password_of(["a password", CONNECTION[1]], url.password().map(decoded), file)?;
     if let Some(text) = database.filter(|text| !text.is_empty()) {
         login.database = text.parse::<u16>().map_err(|_| {
             Error::config("the store URL names no database of Redis: give its number, as in redis://localhost:6379/0")
         })?;
     }
-    login.resp3 = match protocol {
+    login.resp3 = match protocol.as_deref() {
         None | Some("2" | "resp2") => false,
         Some("3" | "resp3") => true,
         Some(_) => return Err(Error::config("protocol names no protocol of Redis: give 2 or 3")),
@@ -109,24 +158,23 @@ pub(super) fn tcp(url: &Url, tls: bool) -> Result<StoreUrl> {
     let address = address(url, REDIS_PORT);
     let database = url.path().trim_start_matches('/');
     let shown = format!("{}://{address}/{}", url.scheme(), if database.is_empty() { "0" } else { database });
-    let (protocol, certificates) = if tls {
-        let [protocol, ca, cert, key] = options(url, ["protocol", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])?;
-        (protocol, Some(certificates::read(ca, cert, key)?))
+    let (connection, certificates) = if tls {
+        let ([], connection, files) = encrypted_options(url, [])?;
+        (connection, Some(certificates::read(files)?))
     } else {
-        let [protocol] = options(url, ["protocol"])?;
-        (protocol, None)
+        (options(url, CONNECTION)?, None)
     };
-    Ok(single(address, login(url, Some(database), protocol.as_deref())?, certificates, shown))
+    Ok(single(address, login(url, Some(database), connection)?, certificates, shown))
 }
 
 pub(super) fn unix(url: &Url) -> Result<StoreUrl> {
-    let [protocol, database] = options(url, ["protocol", "db"])?;
+    let [protocol, file, name, database] = options(url, [CONNECTION[0], CONNECTION[1], CONNECTION[2], "db"])?;
     let path = decoded(url.path());
     if path.len() < 2 {
         return Err(Error::config("a unix socket needs a path, as in redis+unix:///run/redis.sock?db=0"));
     }
     let shown = format!("{}://{path}", url.scheme());
-    let login = login(url, database.as_deref(), protocol.as_deref())?;
+    let login = login(url, database.as_deref(), [protocol, file, name])?;
     Ok(single(Address::Unix(Arc::new(path.into())), login, None, shown))
 }
 
@@ -166,18 +214,9 @@ fn replicas(read_from: Option<&str>) -> Result<bool> {
 
 pub(super) fn sentinel(text: &str, tls: bool) -> Result<StoreUrl> {
     let (url, sentinels) = several(text, SENTINEL_PORT)?;
-    let [protocol, read_from, user, password, ca, cert, key] = options(
-        &url,
-        [
-            "protocol",
-            "read_from",
-            "sentinel_username",
-            "sentinel_password",
-            "ssl_ca_certs",
-            "ssl_certfile",
-            "ssl_keyfile",
-        ],
-    )?;
+    let names = ["read_from", "sentinel_username", "sentinel_password", "sentinel_password_file"];
+    let ([read_from, user, password, file], connection, files) = encrypted_options(&url, names)?;
+    let (password, password_file) = password_of([names[2], names[3]], password, file)?;
     let mut path = url.path().trim_start_matches('/').splitn(2, '/');
     let (name, database) = (decoded(path.next().unwrap_or_default()), path.next().unwrap_or_default());
     if name.is_empty() {
@@ -186,16 +225,19 @@ pub(super) fn sentinel(text: &str, tls: bool) -> Result<StoreUrl> {
             url.scheme()
         )));
     }
-    let certificates = certificates::read_if(tls, ca, cert, key)?;
+    let certificates = certificates::read_if(tls, files)?;
     let shown = format!(
         "{}://{}/{name}/{}",
         url.scheme(),
         joined(&sentinels),
         if database.is_empty() { "0" } else { database }
     );
+    let login = login(&url, Some(database), connection)?;
+    let client_name = login.client_name.clone();
+    let sentinel_login = Login { user, password, password_file, client_name, ..Login::default() };
     Ok(StoreUrl::Redis(Box::new(Endpoints {
-        deployment: Deployment::Sentinel { sentinels, name, login: Login { user, password, ..Login::default() } },
-        login: login(&url, Some(database), protocol.as_deref())?,
+        deployment: Deployment::Sentinel { sentinels, name, login: sentinel_login },
+        login,
         certificates,
         read_replicas: replicas(read_from.as_deref())?,
         shown,
@@ -204,8 +246,7 @@ pub(super) fn sentinel(text: &str, tls: bool) -> Result<StoreUrl> {
 
 pub(super) fn cluster(text: &str, tls: bool) -> Result<StoreUrl> {
     let (url, seeds) = several(text, REDIS_PORT)?;
-    let [protocol, read_from, ca, cert, key] =
-        options(&url, ["protocol", "read_from", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])?;
+    let ([read_from], connection, files) = encrypted_options(&url, ["read_from"])?;
     if !matches!(url.path(), "" | "/" | "/0") {
         return Err(Error::config(format!(
             "a cluster has no databases, but the store URL of {}:// names one: leave it out",
@@ -215,8 +256,8 @@ pub(super) fn cluster(text: &str, tls: bool) -> Result<StoreUrl> {
     Ok(StoreUrl::Redis(Box::new(Endpoints {
         shown: format!("{}://{}", url.scheme(), joined(&seeds)),
         deployment: Deployment::Cluster(seeds),
-        login: login(&url, None, protocol.as_deref())?,
-        certificates: certificates::read_if(tls, ca, cert, key)?,
+        login: login(&url, None, connection)?,
+        certificates: certificates::read_if(tls, files)?,
         read_replicas: replicas(read_from.as_deref())?,
     })))
 }

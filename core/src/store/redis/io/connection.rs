@@ -52,6 +52,15 @@ impl Connector {
     /// `config_invalid` for certificates that cannot be used.
     pub(crate) fn new(endpoints: &Endpoints, log: Arc<Log>) -> StoreResult<Self> {
         let tls = endpoints.certificates.as_ref().map(tls::config).transpose()?;
+        if endpoints.certificates.as_ref().is_some_and(|certificates| certificates.unverified) {
+            log.warn_once(WarningKind::Unverified, || {
+                format!(
+                    "the certificate of {} is not verified (ssl_cert_reqs=none): any server in between can read and change \
+                     what is sent, the password too; name the authority with ssl_ca_certs instead",
+                    endpoints.shown
+                )
+            });
+        }
         Ok(Self { tls, log, asked: Mutex::default() })
     }
 
@@ -71,8 +80,9 @@ impl Connector {
     }
 
     fn open_and_ask(&self, server: &Server, asks: bool, deadline: Instant) -> Result<BlockingConnection, Failure> {
+        let login = server.login.current().map_err(Failure::of_call)?;
         let mut connection = self.connect(server, deadline).map_err(|error| server.failure(&error, false))?;
-        let mut handshake = Handshake::new(&server.login, server.role);
+        let mut handshake = Handshake::new(&login, server.role);
         if asks {
             handshake = handshake.with_memory();
         }
@@ -80,7 +90,7 @@ impl Connector {
         let done = connection.run(&mut exchange, deadline);
         done.map_err(|interrupted| server.failure(&interrupted.error, false))?;
         let replies = exchange.into_replies();
-        handshake.check(&replies, &server.login, server.role, &server.shown)?;
+        handshake.check(&replies, &login, server.role, &server.shown)?;
         if asks {
             self.note_eviction(server, handshake.eviction(&replies));
         }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::error::{Error, Result};
 use crate::store::url::Certificates;
@@ -22,10 +24,14 @@ pub(crate) fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| Error::config(format!("TLS cannot be used: {error}")))?
-        .with_root_certificates(roots);
+        .map_err(|error| Error::config(format!("TLS cannot be used: {error}")))?;
+    let builder = if certificates.unverified {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+    } else {
+        builder.with_root_certificates(roots)
+    };
     let config = match &certificates.client {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
@@ -36,6 +42,45 @@ pub(crate) fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
         }
     };
     Ok(Arc::new(config))
+}
+
+/// Believes every certificate (`ssl_cert_reqs=none`). That the server has its key is still checked.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 fn chain(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {

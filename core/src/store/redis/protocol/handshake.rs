@@ -40,6 +40,8 @@ enum Step {
     Hello,
     /// Which keys the server evicts. A user who may not ask is served all the same.
     Memory,
+    /// How the server lists the connection. A user who may not say is served all the same.
+    Name,
     Other,
 }
 
@@ -58,6 +60,9 @@ impl Handshake {
             hello.arg(3);
         }
         handshake.add(Step::Hello, &hello);
+        if let Some(name) = &login.client_name {
+            handshake.add(Step::Name, redis::cmd("CLIENT").arg("SETNAME").arg(name));
+        }
         if login.database > 0 {
             handshake.add(Step::Other, redis::cmd("SELECT").arg(login.database));
         }
@@ -102,16 +107,20 @@ impl Handshake {
         for (step, reply) in self.steps.iter().zip(replies) {
             match (step, reply) {
                 (Step::Login, Value::ServerError(error)) if !is_full(error) => {
+                    let advice = login.password_file.as_ref().map_or_else(
+                        || "give the right ones in the store URL".to_owned(),
+                        |file| format!("the file that {} names must hold the right one", file.option),
+                    );
                     return Err(Failure::of_call(Error::new(
                         ErrorKind::StoreRejected,
-                        format!("{shown} refused the user or the password: give the right ones in the store URL"),
+                        format!("{shown} refused the user or the password: {advice}"),
                     )));
                 }
                 // An old server or a proxy may not know HELLO; only the third protocol needs it.
                 (Step::Hello, Value::ServerError(error)) if error.code() == "ERR" && !is_full(error) => {
                     require_second_protocol(login, shown)?;
                 }
-                (Step::Memory, Value::ServerError(error)) if !is_full(error) => {}
+                (Step::Memory | Step::Name, Value::ServerError(error)) if !is_full(error) => {}
                 (_, Value::ServerError(error)) => {
                     return Err(Failure::of_server(failure::refused(shown, error)));
                 }
