@@ -26,16 +26,16 @@ wheel() {
     [ ! -x "$target/$2" ] || echo "$target/$2"
 }
 
-# has_tls SERVER: whether it was built with TLS.
+# Whether the server of TIDEGATE_REDIS_SERVER was built with TLS.
 has_tls() {
-    ! "$1" --port 0 --tls-port 0 --daemonize no --save '' --dir /nonexistent 2>&1 </dev/null | grep -q "tls-port"
+    python3 tests/servers/servers.py '{"kind": "single", "options": {"tls": true}}' </dev/null 2>/dev/null | grep -q '"ok": *true'
 }
 
 with_server() {
     local server="$1" rust=() pytest=() version
     version="$("$server" --version | sed -E 's/^([A-Za-z]+) server v=([0-9.]+).*/\1 \2/')"
     export TIDEGATE_REDIS_SERVER="$server"
-    if ! has_tls "$server"; then
+    if ! has_tls; then
         rust=(-- --skip tls --skip certificate)
         pytest=(-k "not tls and not certificate")
         left_out+=("TLS on $version: this build of the server has none")

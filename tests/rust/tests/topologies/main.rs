@@ -4,6 +4,7 @@ mod check_all;
 mod cluster;
 mod moving_slots;
 mod sentinel;
+mod stale_replicas;
 mod wrong_kind;
 
 use std::time::Duration;
