@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Host, Mount, Route, WebSocketRoute
 
 from ._starlette_exchange import StarletteExchange
@@ -16,7 +17,7 @@ from ._starlette_refusal import respond_to
 from ._starlette_routes import LIMITS, mark_routed, name_of, route_of, serves_routes
 from .errors import ConfigError
 from .web.exchange import NAME
-from .web.lifespan import Receive, Scope, Send
+from .web.lifespan import App, Receive, Scope, Send
 
 try:
     from fastapi.routing import APIRoute, APIWebSocketRoute
@@ -75,9 +76,33 @@ def _with_mount_check(handle: Any) -> Any:
     return handle_checked
 
 
-def _with_note(init: Any, attribute: str) -> Any:
+class _Gate:
+    """Checks a route or mount with middleware of its own inside that middleware, which then sees the refusal."""
+
+    def __init__(self, app: App, route: Any, with_check: Any) -> None:
+        # The routes of a mounted application are found through it.
+        self.app = app
+
+        async def handle(_: Any, scope: Scope, receive: Receive, send: Send) -> None:
+            await app(scope, receive, send)
+
+        self._handle = functools.partial(with_check(handle), route)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._handle(scope, receive, send)
+
+
+def _with_note(init: Any, attribute: str, with_check: Any) -> Any:
+    """The constructor of a route, which notes that its endpoint has one."""
+
     @functools.wraps(init)
     def noting(self: Any, *args: Any, **kwargs: Any) -> None:
+        if middleware := kwargs.get("middleware"):
+            kwargs["middleware"] = [*middleware, Middleware(_Gate, route=self, with_check=with_check)]
+            handle = type(self).handle
+            if hasattr(handle, LIMITS):
+                # As it was before it checked.
+                self.handle = functools.partial(handle.__wrapped__, self)
         init(self, *args, **kwargs)
         mark_routed(getattr(self, attribute, None))
 
@@ -97,7 +122,7 @@ def patch_routes() -> None:
     """Changes the classes of routes, once."""
     for kind in {Route, WebSocketRoute, APIRoute, APIWebSocketRoute}:
         _patch(kind, "handle", _with_check)
-        _patch(kind, "__init__", lambda init: _with_note(init, "endpoint"))
+        _patch(kind, "__init__", lambda init: _with_note(init, "endpoint", _with_check))
     for kind in (Mount, Host):
         _patch(kind, "handle", _with_mount_check)
-        _patch(kind, "__init__", lambda init: _with_note(init, "app"))
+        _patch(kind, "__init__", lambda init: _with_note(init, "app", _with_mount_check))

@@ -13,7 +13,7 @@
     def search(decision: Annotated[Decision | None, Depends(RateLimit("10/second"))]): ...
 
 A default is a budget of each route without a limit of its own; `application` is one budget for all requests, also
-those without a route. Neither counts preflights that CORSMiddleware answers.
+those without a route. Neither counts preflights that a CORSMiddleware of the application answers.
 
 A refusal is an exception, `tidegate.RateLimited` and an HTTPException at once. Exception handlers of the application
 may answer it; otherwise it is a problem document. Middleware sees the response as it sees any other.
