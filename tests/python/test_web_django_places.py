@@ -324,3 +324,14 @@ def test_policies_by_request_and_metadata(serve: Any, asynchronous: bool) -> Non
     assert statuses(get, "", 2, headers={"X-Plan": "none"}) == [200] * 2
     assert {one.meta for one in limiter.journal("free", "203.0.113.9")} <= {"free", b"free"}
     assert statuses(get, "m", 1, headers={"X-Plan": "free"}) == [429]
+
+
+def test_a_default_charges_no_405_and_no_options(serve: Any) -> None:
+    class Whole(View):
+        def get(self, request: Any) -> HttpResponse:
+            return HttpResponse("get")
+
+    get = serve({"": Whole.as_view()}, default="1/minute")
+    assert [get("", method="OPTIONS").status, get("", method="POST").status] == [200, 405]
+    assert [get("", method=method).status for method in ("GET", "HEAD", "GET")] == [200, 429, 429]
+    assert [get("", method="OPTIONS").status, get("", method="POST").status] == [200, 405]

@@ -150,7 +150,8 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
         if None in found:
             limits = ()
         elif not any(one.enabled for one in found):
-            limits = self._limits_of_view(place_of(view, request))
+            use_default = not _answers_by_itself(view, method)
+            limits = self._limits_of_view(place_of(view, request), use_default=use_default)
         self.remember(key, limits)
         return limits
 
@@ -164,17 +165,32 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
                 return
 
 
+def _handler_of(view: Any, method: str | None) -> Any:
+    """The method of a class that serves an HTTP method; None if there is none."""
+    view_class, actions = class_of(view), getattr(view, "actions", None)
+    name = (method or "").lower()
+    for one in (name, "get") if name == "head" else (name,):
+        # A viewset knows its actions by the methods of a route.
+        action = one if actions is None else actions.get(one)
+        if action is not None and one in view_class.http_method_names and hasattr(view_class, action):
+            return getattr(view_class, action)
+    return view_class.options if name == "options" else None
+
+
+def _answers_by_itself(view: Any, method: str | None) -> bool:
+    """Whether the class of a view answers without code of the project: 405, or what it says to OPTIONS."""
+    if class_of(view) is None:
+        return False
+    handler = _handler_of(view, method)
+    return handler is None or (method == "OPTIONS" and handler.__module__.startswith(("django.", "rest_framework.")))
+
+
 def _written_at(view: Any, method: str | None) -> Iterator[Any]:
     """The limits that are written at a view, at its class, and at the method that serves the request."""
     places = [view]
     view_class = class_of(view)
     if view_class is not None:
-        actions = getattr(view, "actions", None) or {}
-        name = (method or "").lower()
-        handler = getattr(view_class, actions.get(name, name), None)
-        if handler is None and name == "head":
-            handler = getattr(view_class, actions.get("get", "get"), None)
-        places += [view_class, view_class.dispatch, handler]
+        places += [view_class, view_class.dispatch, _handler_of(view, method)]
     for place in places:
         if inspect.isclass(place):
             yield from getattr(place, LIMITS, ())
