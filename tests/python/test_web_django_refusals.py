@@ -228,3 +228,18 @@ def test_disabled(serve: Any, asynchronous: bool, monkeypatch: pytest.MonkeyPatc
 
         with override_settings(TIDEGATE=7):
             settings_options()
+
+
+def test_an_async_on_denied(serve: Any, asynchronous: bool) -> None:
+    async def slow_down(request: Any, decision: Any) -> HttpResponse:
+        return HttpResponse("slow down", status=418)
+
+    views = views_that_refuse(asynchronous, on_denied=slow_down)
+    get = serve(views, asynchronous, default="1/minute", on_denied=slow_down)
+    for route in views:
+        assert statuses(get, route, 2) == [200, 418], route
+
+
+def test_a_setting_that_does_not_exist_is_an_error(serve: Any) -> None:
+    with pytest.raises(TypeError, match=r"the setting TIDEGATE has no option 'defualt': did you mean 'default'"):
+        serve({"": new_view()}, defualt="1/minute")("")

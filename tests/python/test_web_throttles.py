@@ -228,3 +228,16 @@ def test_a_disabled_project_limits_nothing(serve: Any, monkeypatch: pytest.Monke
     assert statuses(serve({"": Whole.as_view()}), "") == [200] * 3
     monkeypatch.delenv("TIDEGATE_ENABLED")
     assert statuses(serve({"": Whole.as_view()}), "") == [200, 429, 429]
+
+
+def test_a_limit_before_the_renderer_is_known(serve: Any) -> None:
+    class Early(APIView):
+        get = answer
+
+        @limit("1/minute")
+        def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
+            super().initial(request, *args, **kwargs)
+
+    get = serve({"": Early.as_view()})
+    assert statuses(get, "") == [200, 429, 429]
+    assert json.loads(get("").body)["violated-policies"] == ["1/minute"]

@@ -19,7 +19,7 @@ from ..web.bound_limit import BoundLimit
 from ..web.declared_limit import DeclaredLimit, PolicyOption
 from ..web.keys import Key, client_ip
 from ..web.layers import RouteLimits
-from ..web.options import LimitOptions
+from ..web.options import LIMIT_OPTIONS, LIMITER_OPTIONS, LimitOptions, check_names
 from ..web.switch import enabled_layer, enabled_setting
 from ..web.wrapped import with_wrapped
 from .requests import DjangoAdapter, rest_class
@@ -104,6 +104,7 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
 
     def __init__(self) -> None:
         options = settings_options()
+        check_names(options, (*self._own_options, *LIMIT_OPTIONS, *LIMITER_OPTIONS), "the setting TIDEGATE")
         default, application, store, limiter = (
             options.pop(name, None) for name in ("default", "application", "store", "limiter")
         )

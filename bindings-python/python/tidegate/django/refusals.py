@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import get_callable, get_resolver
@@ -68,12 +69,16 @@ def _handler(request: HttpRequest, status: int) -> Callable[..., Any] | None:
 
 
 def answer_of(on_denied: Any, request: Any, decision: Decision) -> Any:
-    """What `on_denied` answers; it may be awaitable on an event loop only."""
+    """What `on_denied` answers."""
     given = None if on_denied is None else on_denied(request, decision)
-    return given
+    return async_to_sync(_awaited)(given) if inspect.isawaitable(given) else given
 
 
 async def awaited_answer(on_denied: Any, request: Any, decision: Decision) -> Any:
     """The same on an event loop."""
-    given = answer_of(on_denied, request, decision)
+    given = None if on_denied is None else on_denied(request, decision)
     return await given if inspect.isawaitable(given) else given
+
+
+async def _awaited(given: Any) -> Any:
+    return await given
