@@ -1,9 +1,8 @@
-"""FastAPI and Starlette: what a default counts, what the limit of an application counts, and under which names."""
+"""FastAPI and Starlette: what a default counts, and what the limit of an application counts."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from tidegate.fastapi import RateLimit, Tidegate
 from web import SeenResponse, call_asgi, plain_endpoint, websocket
 
 PREFLIGHT = {"Origin": "http://page.example", "Access-Control-Request-Method": "GET"}
-# Where a default counts with the notation 2/minute.
 TWO = "2/minute"
 
 
@@ -154,6 +152,30 @@ def test_an_exempt_route_has_neither() -> None:
     assert statuses(app, "/free", "/free", "/free") == [200] * 3
 
 
+def test_an_exempt_route_of_a_limited_router_is_free() -> None:
+    app = FastAPI()
+    tg = Tidegate(app)
+    router = APIRouter(dependencies=[Depends(RateLimit("1/minute"))])
+    router.get("/free")(tg.exempt(plain_endpoint()))
+    router.get("/a")(plain_endpoint())
+    app.include_router(router)
+    assert statuses(app, "/free", "/free", "/a", "/a") == [200, 200, 200, 429]
+
+
+def test_a_mounted_function_has_a_limit_of_its_own_or_none() -> None:
+    def foreign() -> Any:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await answering(scope, receive, send)
+
+        return app
+
+    tg = Tidegate(default=TWO)
+    mounts = [Mount("/own", tg.limit("1/minute")(foreign())), Mount("/free", tg.exempt(foreign()))]
+    app = Starlette(routes=mounts)
+    tg.init_app(app)
+    assert statuses(app, "/own/x", "/own/x", "/free/x", "/free/x", "/free/x") == [200, 429, 200, 200, 200]
+
+
 def test_a_websocket_without_a_route_is_closed_and_not_counted() -> None:
     app = FastAPI()
     Tidegate(app, application="1/minute")
@@ -227,69 +249,6 @@ def test_routers_that_mount_applications_keep_their_routes_apart() -> None:
     router.mount("/sub", inner)
     app.include_router(router, prefix="/r")
     assert statuses(app, "/r/sub/free", "/r/sub/own", "/r/sub/own", "/r/sub/free") == [200, 200, 429, 200]
-
-
-def test_a_notation_counts_for_its_place() -> None:
-    app = FastAPI()
-    tg = Tidegate(app)
-    partial = functools.partial
-
-    def greet(name: str) -> str:
-        return name
-
-    class Callable:
-        async def __call__(self) -> str:
-            return "called"
-
-        async def method(self) -> str:
-            return "method"
-
-    made = {
-        "closures": (plain_endpoint(), plain_endpoint()),
-        "lambdas": (lambda: "a", lambda: "b"),
-        "partials": (partial(greet, name="a"), partial(greet, name="b")),
-        "objects": (Callable(), Callable()),
-        "methods": (Callable().method, Callable().method),
-    }
-    for name, endpoints in made.items():
-        for number, endpoint in enumerate(endpoints):
-            app.get(f"/{name}/{number}")(tg.limit("1/minute")(endpoint))
-    for name in made:
-        assert statuses(app, *[f"/{name}/0", f"/{name}/1"] * 2) == [200, 200, 429, 429], name
-
-
-def test_two_paths_of_one_endpoint_are_one_view() -> None:
-    app = FastAPI()
-    tg = Tidegate(app, default=TWO)
-    limited, free = tg.limit(TWO)(plain_endpoint()), plain_endpoint()
-    for path in ("/a", "/a-too"):
-        app.get(path)(limited)
-    for path in ("/b", "/b-too"):
-        app.get(path)(free)
-    assert statuses(app, "/a", "/a-too", "/a") == [200, 200, 429]
-    assert statuses(app, "/b", "/b-too", "/b") == [200, 200, 429]
-
-
-def test_a_place_has_the_same_name_in_every_process() -> None:
-    limiter = Limiter()
-    app = Starlette()
-    Tidegate(app, limiter=limiter, default=TWO)
-    app.add_route("/a", plain)
-    assert get(app, "/a").status == 200
-    name = f"{plain.__module__}.plain"
-    assert limiter.peek(TWO, f"{name} 203.0.113.9").remaining == 1
-
-    app = FastAPI()
-    tg = Tidegate(app, limiter=limiter)
-    inner = FastAPI()
-    inner.get("/items/{item}")(tg.limit(TWO)(plain_endpoint()))
-    inner.get("/d/{item}", dependencies=[Depends(RateLimit(TWO))])(plain_endpoint())
-    app.mount("/{tenant}/inner", inner)
-    assert get(app, "/acme/inner/items/1").status == 200
-    assert get(app, "/acme/inner/d/1").status == 200
-    endpoint = "web.plain_endpoint.<locals>.endpoint"
-    assert limiter.peek(TWO, f"{endpoint} /{{tenant}}/inner/items/{{item}} 203.0.113.9").remaining == 1
-    assert limiter.peek(TWO, f"/{{tenant}}/inner/d/{{item}} {endpoint} 203.0.113.9").remaining == 1
 
 
 def test_a_method_has_a_budget_of_its_own_when_it_is_asked_for() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.endpoints import HTTPEndpoint
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 
 from tidegate import ConfigError, KeyInvalid
@@ -253,6 +254,16 @@ def test_a_limit_above_the_route_of_a_router_raises() -> None:
         @router.get("/")
         async def endpoint() -> str:
             return "wrong"
+
+
+@pytest.mark.parametrize(
+    "made", [FastAPI, APIRouter, lambda: CORSMiddleware(FastAPI())], ids=["app", "router", "behind"]
+)
+def test_a_limit_on_what_has_routes_raises(made: Any) -> None:
+    tg = Tidegate(FastAPI())
+    for decorate in (tg.limit("1/minute"), tg.exempt):
+        with pytest.raises(ConfigError, match="has routes of its own"):
+            decorate(made())
 
 
 def test_an_asgi_middleware_outside_does_not_disturb() -> None:

@@ -29,6 +29,8 @@ class StarletteExchange(AsgiExchange):
     # Whether the limits of the route were checked, or those of a mounted application without routes.
     checked = False
     mounted = False
+    # Whether the endpoint is exempt, also from the limits that dependencies bring.
+    exempt = False
     # Whether the default was checked for a route that may have a dependency with a limit, which replaces it.
     checked_default = False
     # What each dependency was told: it asks once, however often a route has it.

@@ -8,7 +8,9 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
+from starlette.routing import Router
 
 from .errors import ConfigError
 from .web.declared_limit import DeclaredLimit
@@ -157,6 +159,15 @@ def routes_of(apps: Iterable[Any], prefix: str = "", depth: int = 0) -> Iterator
 def serves_routes(app: Any) -> bool:
     """Whether an application has routes, itself or behind its middleware."""
     return bool(_own_routes(app))
+
+
+def has_routes(view: Any) -> bool:
+    """Whether a view is an application or a router, itself or behind its middleware. It may get its routes later."""
+    for _ in range(MAX_DEPTH):
+        if isinstance(view, (Starlette, Router)):
+            return True
+        view = getattr(view, "app", None)
+    return False
 
 
 def _own_routes(app: Any) -> Iterable[Any]:

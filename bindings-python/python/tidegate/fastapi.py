@@ -43,6 +43,7 @@ from ._starlette_routes import (
     dependencies_of,
     depends_on,
     has_route,
+    has_routes,
     limits_of,
     name_of,
     path_of,
@@ -131,6 +132,11 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if isinstance(view, BaseRoute) or not callable(view):
             raise ConfigError(f"@tg.{decorator} is for endpoints, not for {shown(view)}")
+        if has_routes(view):
+            raise ConfigError(
+                f"@tg.{decorator} is for endpoints, and {name_of(view)} has routes of its own: limit or exempt these, or "
+                "give it dependencies=[Depends(RateLimit(…))]"
+            )
         known = (getattr(route, "endpoint", None) for _, route in routes_of(self._apps))
         if has_route(view) or any(one is view for one in known):
             raise ConfigError(
@@ -206,20 +212,20 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         """The limits of a request whose route is known."""
         exchange.checked = True
         known = self._limits_by_route.get((id(route), scope.get("method")))
-        _, limits, defaults = known if known is not None else self._find_limits(route, scope)
+        _, limits, defaults, exchange.exempt = known if known is not None else self._find_limits(route, scope)
         if exchange.mounted:
             # The application was asked at the mount, with its default.
             return tuple(bound for bound in limits if bound not in self._application and not defaults)
         exchange.checked_default = defaults
         return limits
 
-    def _find_limits(self, route: Any, scope: Scope) -> tuple[Any, tuple[BoundLimit, ...], bool]:
+    def _find_limits(self, route: Any, scope: Scope) -> tuple[Any, tuple[BoundLimit, ...], bool, bool]:
         endpoint, method = scope.get("endpoint"), scope.get("method")
         found = list(limits_of(endpoint, method))
         if any(one.owner is not self for one in found):
             raise ConfigError(UNATTACHED.format(name_of(endpoint)))
-        defaults = False
-        if not self.enabled or any(one.declared is None for one in found):
+        defaults, exempt = False, any(one.declared is None for one in found)
+        if not self.enabled or exempt:
             limits: tuple[BoundLimit, ...] = ()
         elif not allows(route, endpoint, method):
             limits = self._application
@@ -234,7 +240,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             place = place_of(endpoint, endpoint, self._apps, path) if hasattr(route, "endpoint") else path
             limits = self._limits_of_view(place, own, use_default=use_default)
             defaults = any(bound.declared is self._default for bound in limits)
-        answer = (route, limits, defaults)
+        answer = (route, limits, defaults, exempt)
         # A client may send any word as its method.
         if len(self._limits_by_route) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
             self._limits_by_route[id(route), method] = answer
@@ -263,7 +269,7 @@ class RateLimit:
         if exchange is None:
             raise ConfigError("RateLimit has no limiter: attach one with Tidegate(app, store=…)")
         tidegate = exchange.tidegate
-        if not tidegate.enabled:
+        if not tidegate.enabled or exchange.exempt:
             return None
         if exchange.told is None:
             exchange.told = {}
