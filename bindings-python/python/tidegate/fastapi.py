@@ -134,8 +134,8 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             raise ConfigError(f"@tg.{decorator} is for endpoints, not for {shown(view)}")
         if has_routes(view):
             raise ConfigError(
-                f"@tg.{decorator} is for endpoints, and {name_of(view)} has routes of its own: limit or exempt these, or "
-                "give it dependencies=[Depends(RateLimit(…))]"
+                f"@tg.{decorator} is for endpoints, and {name_of(view)} has routes of its own: limit or exempt these, "
+                "or give it dependencies=[Depends(RateLimit(…))]"
             )
         known = (getattr(route, "endpoint", None) for _, route in routes_of(self._apps))
         if has_route(view) or any(one is view for one in known):
