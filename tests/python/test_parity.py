@@ -71,9 +71,11 @@ def test_all_names_of_the_contract_are_exported() -> None:
     )
     assert set(first_lines.split()) <= set(tidegate.__all__)
     fields = {
-        "allowed", "policy", "key", "cost", "limit", "remaining", "retry_after", "reset_after", "reset_at", "delay",
-        "limits", "source", "shadow", "decisions",
+        "allowed", "policy", "key", "cost", "granted", "limit", "remaining", "retry_after", "next_after", "reset_after",
+        "reset_at", "delay", "limits", "source", "shadow", "unavailable", "decisions",
     }  # fmt: skip
     assert fields == {name for name in vars(tidegate.Decision) if not name.startswith("_")} - {"as_dict"}
-    parts = {"algorithm", "limit", "period", "remaining", "retry_after", "reset_after", "exceeded"}
+    parts = {
+        "algorithm", "limit", "period", "remaining", "over", "retry_after", "next_after", "reset_after", "exceeded",
+    }  # fmt: skip
     assert parts == {name for name in vars(tidegate.LimitState) if not name.startswith("_")} - {"as_dict"}
