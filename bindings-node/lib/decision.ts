@@ -1,34 +1,25 @@
 import * as layout from './array-layout.js';
+import { type DecisionNumbers, wait } from './decision-numbers.js';
 import { shortened } from './errors.js';
+import { type LimitState, limitsOf } from './limit-state.js';
 import { native } from './native.js';
-import type { Algorithm, PolicyRef } from './policy.js';
+import type { PolicyRef } from './policy.js';
 
 /** What Node's `inspect.custom` is. Not imported: the types of the package need none of Node's. */
 const INSPECT: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
 
 const {
-  ALGORITHM_COUNT,
   ALLOWED,
   COUNT_SHIFT,
   DELAY,
-  EXCEEDED,
   GRANTED,
   HEADER,
   KIND_MASK,
   LIMIT,
   LIMIT_BINDS,
-  LIMIT_EXCEEDED,
   LIMIT_FLAGS,
-  LIMIT_KIND,
   LIMIT_LENGTH,
-  LIMIT_LIMIT,
-  LIMIT_NEXT_AFTER,
-  LIMIT_OVER,
-  LIMIT_REMAINING,
-  LIMIT_RESET_AFTER,
-  LIMIT_RETRY_AFTER,
   LIMITS,
-  NEVER,
   NEXT_AFTER,
   REMAINING,
   RESET_AFTER,
@@ -46,118 +37,7 @@ const {
  */
 export type Source = 'store' | 'deny-cache' | 'lease' | 'fallback';
 
-/** The state of one limit of the policy. */
-export interface LimitState {
-  readonly algorithm: Algorithm;
-  /** The most units it ever admits at once. */
-  readonly limit: number;
-  /** Its period; the ttl of the holds for `concurrency`. */
-  readonly periodMs: number;
-  /** Units it would admit now. */
-  readonly remaining: number;
-  /** Units that are used beyond it: by a charge, or because its numbers were lowered. */
-  readonly over: number;
-  /** When it would admit the cost: 0 when it does now, `null` when it never will. */
-  readonly retryAfterMs: number | null;
-  /** The same also of a Decision that is allowed: when it admits the same cost again. */
-  readonly nextAfterMs: number | null;
-  /** Until it is as if unused. */
-  readonly resetAfterMs: number;
-  /** Whether it refused. */
-  readonly exceeded: boolean;
-}
-
-/** The numbers of a Decision, as `array-layout.ts` names them: the fixed ones, and those of the limits. */
-export type DecisionNumbers = readonly [
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  ...number[],
-];
-
 const SOURCES = native.sources() as readonly Source[];
-const ALGORITHMS = native.algorithms() as readonly Algorithm[];
-
-/** How many numbers a Decision with that header has. */
-export function lengthOf(header: number): number {
-  return (header & SIMPLE) !== 0 ? LIMITS + 1 : LIMITS + LIMIT_LENGTH * (header >> COUNT_SHIFT);
-}
-
-/** Copies the numbers of a Decision out of the array of answers, which is used again. */
-export function numbersAt(answers: Float64Array, at: number, header: number): DecisionNumbers {
-  // An array literal is allocated in one step, with its doubles inside.
-  const numbers: [...DecisionNumbers] = [
-    header,
-    answers[at + 1] as number,
-    answers[at + 2] as number,
-    answers[at + 3] as number,
-    answers[at + 4] as number,
-    answers[at + 5] as number,
-    answers[at + 6] as number,
-    answers[at + 7] as number,
-    answers[at + 8] as number,
-    answers[at + 9] as number,
-    answers[at + 10] as number,
-    answers[at + 11] as number,
-  ];
-  const length = lengthOf(header);
-  for (let index = 12; index < length; index++) numbers.push(answers[at + index] as number);
-  return numbers;
-}
-
-/** Microseconds as milliseconds; `null` for a wait that never ends. */
-function wait(micros: number): number | null {
-  return micros === NEVER ? null : micros / 1000;
-}
-
-function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {
-  const header = numbers[HEADER];
-  if ((header & SIMPLE) !== 0) {
-    const exceeded = (header & EXCEEDED) !== 0;
-    return [
-      {
-        ...limitKind(numbers[LIMITS]),
-        limit: numbers[LIMIT],
-        remaining: numbers[REMAINING],
-        over: 0,
-        retryAfterMs: exceeded ? wait(numbers[RETRY_AFTER]) : 0,
-        nextAfterMs: wait(numbers[NEXT_AFTER]),
-        resetAfterMs: numbers[RESET_AFTER] / 1000,
-        exceeded,
-      },
-    ];
-  }
-  return Array.from({ length: header >> COUNT_SHIFT }, (_, index) => {
-    const start = LIMITS + index * LIMIT_LENGTH;
-    const at = (field: number): number => numbers[start + field] as number;
-    return {
-      ...limitKind(at(LIMIT_KIND)),
-      limit: at(LIMIT_LIMIT),
-      remaining: at(LIMIT_REMAINING),
-      over: at(LIMIT_OVER),
-      retryAfterMs: wait(at(LIMIT_RETRY_AFTER)),
-      nextAfterMs: wait(at(LIMIT_NEXT_AFTER)),
-      resetAfterMs: at(LIMIT_RESET_AFTER) / 1000,
-      exceeded: (at(LIMIT_FLAGS) & LIMIT_EXCEEDED) !== 0,
-    };
-  });
-}
-
-function limitKind(kind: number): { readonly algorithm: Algorithm; readonly periodMs: number } {
-  return {
-    algorithm: ALGORITHMS[kind % ALGORITHM_COUNT] as Algorithm,
-    periodMs: Math.floor(kind / ALGORITHM_COUNT) / 1000,
-  };
-}
 
 /** The index of the limit that `limit` and `remaining` are of. */
 export function bindingOf(decision: Decision): number {

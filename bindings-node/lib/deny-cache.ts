@@ -1,7 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import * as layout from './array-layout.js';
 import type { ManualClock } from './clock.js';
-import type { Decision, DecisionNumbers } from './decision.js';
+import type { Decision } from './decision.js';
+import type { DecisionNumbers } from './decision-numbers.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
 

@@ -14,7 +14,8 @@ import {
 } from './array-layout.js';
 import { type Attempt, attemptFrom } from './attempt.js';
 import type { CancelSignal } from './cancel-signal.js';
-import { Decision, type DecisionNumbers, lengthOf, numbersAt } from './decision.js';
+import { Decision } from './decision.js';
+import { type DecisionNumbers, lengthOf, numbersAt } from './decision-numbers.js';
 import { ClosedError } from './errors.js';
 import { release, retain } from './keep-alive.js';
 import { type native, takeError } from './native.js';

@@ -2,7 +2,8 @@
 
 import process from 'node:process';
 import * as layout from './array-layout.js';
-import { Decision, emptyDecision, lengthOf, numbersAt } from './decision.js';
+import { Decision, emptyDecision } from './decision.js';
+import { lengthOf, numbersAt } from './decision-numbers.js';
 import type { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
 import { release, retain } from './keep-alive.js';

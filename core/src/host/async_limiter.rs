@@ -67,7 +67,7 @@ impl HostAsyncLimiter for AsyncLimiter {
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
         let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| {
-            let operation = call.operation(&plan)?;
+            let operation = call.operation(&plan.policy)?;
             Ok((plan, operation))
         }) {
             Ok(made) => made,

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::limiter::{CheckOptions, check_operation, valid_cost};
-use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::store::request::Operation;
 
 /// A call about one policy and key that a Decision answers.
@@ -19,9 +19,9 @@ pub enum Call {
 }
 
 impl Call {
-    pub(super) fn operation(&self, plan: &Plan) -> Result<Operation> {
+    pub(super) fn operation(&self, policy: &Policy) -> Result<Operation> {
         Ok(match self {
-            Self::Check(options) => check_operation(options, plan)?,
+            Self::Check(options) => check_operation(options, policy)?,
             Self::Peek(cost) => Operation::Peek { cost: valid_cost(*cost)? },
             Self::Charge(cost) => Operation::Charge { cost: valid_cost(*cost)? },
             Self::Refund(cost) => Operation::Refund { cost: valid_cost(*cost)? },

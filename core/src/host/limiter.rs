@@ -26,7 +26,7 @@ pub trait HostLimiter {
 impl HostLimiter for Limiter {
     fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
         let plan = self.core.plan(&policy, key)?;
-        let operation = call.operation(&plan)?;
+        let operation = call.operation(&plan.policy)?;
         let entry = Entry { plan: &plan, key, operation };
         let answer = self.core.store.ask(&entry, self.core.context())?;
         let operation = entry.operation;
@@ -43,7 +43,7 @@ impl HostLimiter for Limiter {
             return try_immediate_check(self, &policy, key, *cost);
         }
         let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| {
-            let operation = call.operation(&plan)?;
+            let operation = call.operation(&plan.policy)?;
             Ok((plan, operation))
         }) {
             Ok(made) => made,

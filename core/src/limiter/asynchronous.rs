@@ -97,7 +97,7 @@ impl AsyncLimiter {
     /// that has a `concurrency` or a `leaky-bucket` limit.
     pub async fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
         let plan = self.core.plan(&policy, key)?;
-        let operation = check_operation(options, &plan)?;
+        let operation = check_operation(options, &plan.policy)?;
         let answer = self.answer(&plan, key, operation.clone()).await?;
         Ok(decided(plan, key, &operation, answer))
     }

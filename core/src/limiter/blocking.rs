@@ -115,7 +115,7 @@ impl Limiter {
     /// has a `concurrency` or a `leaky-bucket` limit.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
         let plan = self.core.plan(&policy, key)?;
-        let operation = check_operation(options, &plan)?;
+        let operation = check_operation(options, &plan.policy)?;
         let answer = self.answer(&plan, key, operation.clone())?;
         Ok(decided(plan, key, &operation, answer))
     }

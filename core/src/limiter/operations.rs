@@ -9,7 +9,7 @@ use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{MAX_METADATA, Plan};
-use crate::policy::{Algorithm, Limit};
+use crate::policy::{Algorithm, Limit, Policy};
 use crate::store::request::{Answer, Operation};
 
 /// The longest metadata of an attempt, in bytes.
@@ -47,7 +47,7 @@ pub(crate) fn valid_cost(cost: u64) -> Result<u64> {
 
 /// # Errors
 /// `cost_invalid`, and `config_invalid` for metadata that is too long and for a policy that cannot be checked partially.
-pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
+pub(crate) fn check_operation(options: &CheckOptions, policy: &Policy) -> Result<Operation> {
     let cost = valid_cost(options.cost)?;
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
@@ -58,19 +58,19 @@ pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Ope
     if !options.partial {
         return Ok(Operation::Check { cost, hold: 0, meta });
     }
-    can_be_partial(plan)?;
+    can_be_partial(policy)?;
     Ok(Operation::Take { cost, meta })
 }
 
 /// Part of a hold, or a delay for part of the work, is nothing that a caller could use.
-fn can_be_partial(plan: &Plan) -> Result<()> {
+fn can_be_partial(policy: &Policy) -> Result<()> {
     let whole = |limit: &&Limit| matches!(limit.algorithm(), Algorithm::Concurrency | Algorithm::LeakyBucket);
-    match plan.policy.limits().iter().find(whole) {
+    match policy.limits().iter().find(whole) {
         None => Ok(()),
         Some(limit) => Err(Error::config(format!(
             "partial: {:?} has the limit \"{limit}\", which admits a cost as a whole or not at all; check it without \
              partial, or give the limits that may be granted in part a policy of their own",
-            plan.policy.name(),
+            policy.name(),
         ))),
     }
 }

@@ -48,7 +48,7 @@ with limiter.hold("exports", "alice") as hold:
 
 Limiter(timeout="soon")  # type: ignore[arg-type]
 Limiter(time_out=1.0)  # type: ignore[call-arg]
-Limiter.from_file("tidegate.yaml", policies={})  # type: ignore[call-arg]
+Limiter.from_file("tidegate.yaml", policies={})
 limiter.check("login", 5)  # type: ignore[arg-type]
 limiter.check("login")  # type: ignore[call-arg]
 limiter.limit("5/minute")  # type: ignore[call-arg]

@@ -19,6 +19,7 @@ pub mod servers;
 pub mod sockets;
 pub mod strategies;
 pub mod threads;
+pub mod timed_limiter;
 pub mod vectors;
 pub mod wait;
 pub mod wall_clock;

@@ -125,6 +125,12 @@ pub fn pause() -> BoxedStrategy<u64> {
     .boxed()
 }
 
+/// Whether a limit of this algorithm can grant part of a cost.
+#[must_use]
+pub fn takes_part(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Concurrency | Algorithm::LeakyBucket)
+}
+
 /// All actions.
 pub fn any_action() -> BoxedStrategy<Action> {
     prop_oneof![

@@ -1,18 +1,17 @@
 //! The promises, checked directly: against a model that shares no code with the rules, and by arithmetic on the admitted
 //! units.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use tidegate::{Algorithm, CheckOptions, Hold, HoldAnswer, Limiter, ManualClock, Policy};
+use tidegate::{Algorithm, CheckOptions, Hold, HoldAnswer, Limiter, Policy};
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::{JournalEntry, Model};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::strategies::{self, Action};
+use tidegate_tests::timed_limiter::{START, TimedLimiter};
 
-const START: u64 = 1_704_067_200_000_000;
 const WINDOWS: &[Algorithm] = &[Algorithm::SlidingLog, Algorithm::SlidingWindow];
 /// Algorithms whose units come back by time alone, so that a wait is exact.
 const TIMED: &[Algorithm] = &Algorithm::ALL;
@@ -26,50 +25,9 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// A memory limiter whose clock the test moves.
-struct Timed {
-    limiter: Limiter,
-    clock: Arc<ManualClock>,
-    now: u64,
-}
-
-impl Timed {
-    fn new() -> Self {
-        let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
-        let limiter = Limiter::builder().clock(Arc::clone(&clock)).build().expect("a limiter");
-        Self { limiter, clock, now: START }
-    }
-
-    fn set(&mut self, now: u64) {
-        self.now = now;
-        self.clock.set(Duration::from_micros(now));
-    }
-
-    fn pass(&mut self, time: u64) {
-        self.set(self.now + time);
-    }
-
-    fn check(&self, policy: &Policy, cost: u64) -> DecisionValues {
-        DecisionValues::of(&self.limiter.check_n(policy, "key", cost).expect("a check"))
-    }
-
-    fn peek(&self, policy: &Policy, cost: u64) -> DecisionValues {
-        DecisionValues::of(&self.limiter.peek(policy, "key", cost).expect("a peek"))
-    }
-
-    fn refund(&self, policy: &Policy, cost: u64) {
-        self.limiter.refund(policy, "key", cost).expect("a refund");
-    }
-}
-
-/// Whether a limit of this algorithm can grant part of a cost.
-fn takes_part(algorithm: Algorithm) -> bool {
-    !matches!(algorithm, Algorithm::Concurrency | Algorithm::LeakyBucket)
-}
-
 /// Runs the actions on a limiter and on the model; every answer must be the same.
 fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError> {
-    let mut real = Timed::new();
+    let mut real = TimedLimiter::default();
     let mut model = Model::new(START);
     let mut policy = policy.clone();
     let mut holds: Vec<(Hold, u64, Policy)> = Vec::new();
@@ -92,7 +50,7 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
                 let meta = Some(vec![index as u8]);
                 let options = CheckOptions { cost: *cost, meta: meta.clone(), partial: true };
                 let found = limiter.check_with(&policy, "key", &options);
-                if policy.limits().iter().any(|limit| !takes_part(limit.algorithm())) {
+                if policy.limits().iter().any(|limit| !strategies::takes_part(limit.algorithm())) {
                     let refused = found.expect_err("part of a hold or of a place in a queue is nothing");
                     prop_assert_eq!(refused.code(), "config_invalid");
                     continue;
@@ -229,7 +187,7 @@ proptest! {
         checks in proptest::collection::vec((strategies::pause(), 1u64..6), 1..150),
     ) {
         let limit = &policy.limits()[0];
-        let mut real = Timed::new();
+        let mut real = TimedLimiter::default();
         let mut admitted = Vec::new();
         for (pause, cost) in checks {
             // After longer pauses nothing would count.
@@ -247,7 +205,7 @@ proptest! {
         before in proptest::collection::vec((strategies::pause(), strategies::cost()), 1..30),
         cost in strategies::cost(),
     ) {
-        let mut real = Timed::new();
+        let mut real = TimedLimiter::default();
         for (pause, cost) in before {
             real.pass(pause);
             real.check(&policy, cost);
@@ -280,7 +238,7 @@ proptest! {
         pauses in proptest::collection::vec(0u64..20_000, 0..12),
         cost in 1u64..8,
     ) {
-        let mut real = Timed::new();
+        let mut real = TimedLimiter::default();
         for pause in pauses {
             real.pass(pause);
             real.check(&policy, 1);
@@ -307,7 +265,7 @@ proptest! {
         costs in proptest::collection::vec(1u64..6, 1..20),
         pauses in proptest::collection::vec(strategies::pause(), 1..20),
     ) {
-        let mut real = Timed::new();
+        let mut real = TimedLimiter::default();
         for cost in costs {
             real.check(&policy, cost);
         }
@@ -333,7 +291,7 @@ proptest! {
         actions in proptest::collection::vec((any::<bool>(), 1u64..12), 1..60),
     ) {
         // All at one moment: the units in use are those admitted less those refunded, and never more than the capacity.
-        let real = Timed::new();
+        let real = TimedLimiter::default();
         let fits = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
         let mut out = 0;
         for (checks, units) in actions {
