@@ -25,10 +25,11 @@ const limiter = new Limiter(options);
 const decision: Decision = await limiter.check('login', 'alice', { cost: 1 });
 const wait: number | null = decision.retryAfterMs;
 const next: number | null = decision.nextAfterMs;
-const part: number = (await limiter.check('login', 'alice', { cost: 5, partial: true })).granted;
+const part: number = (await limiter.check('login', 'bob', { cost: 5, partial: true })).granted;
 const over: readonly number[] = decision.limits.map((limit) => limit.over);
 const first: LimitState | undefined = decision.limits[0];
 assert.equal(wait, 0);
+assert.ok(next !== undefined && part === 2 && over.every((units) => units === 0));
 assert.equal(first?.algorithm, 'sliding-window');
 
 const entries: CheckEntry[] = [
