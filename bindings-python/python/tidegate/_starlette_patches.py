@@ -104,7 +104,7 @@ def _with_note(init: Any, attribute: str, with_check: Any) -> Any:
                 # As it was before it checked.
                 self.handle = functools.partial(handle.__wrapped__, self)
         init(self, *args, **kwargs)
-        mark_routed(getattr(self, attribute, None))
+        mark_routed(self, getattr(self, attribute, None))
 
     return noting
 

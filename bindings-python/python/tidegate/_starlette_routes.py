@@ -21,8 +21,9 @@ LIMITS = "__tidegate__"
 # How deep applications are mounted in each other, at most.
 MAX_DEPTH = 16
 
-# The endpoints that have a route.
+# The endpoints that have a route, and the route that was made last.
 _routed: weakref.WeakSet[Any] = weakref.WeakSet()
+_latest: Any = None
 
 
 class EndpointLimit:
@@ -34,8 +35,8 @@ class EndpointLimit:
         self.owner = owner
         self.declared = declared
         self.view = view
-        # Whether there is a route that finds it.
-        self.routed = False
+        # Whether there is a route that finds it. A function may have one in another application already.
+        self.routed = has_route(view)
 
 
 def with_limit(view: Any, limit: EndpointLimit) -> Any:
@@ -82,8 +83,10 @@ def _is_endpoint_class(endpoint: Any) -> bool:
     return inspect.isclass(endpoint) and issubclass(endpoint, HTTPEndpoint)
 
 
-def mark_routed(endpoint: Any) -> None:
+def mark_routed(route: Any, endpoint: Any) -> None:
     """Notes that an endpoint has a route."""
+    global _latest
+    _latest = weakref.ref(route)
     found = list(limits_of(endpoint, None))
     if inspect.isclass(endpoint):
         for verb in ("get", "head", "post", "put", "patch", "delete", "options", "query"):
@@ -102,6 +105,12 @@ def has_route(endpoint: Any) -> bool:
         return endpoint in _routed
     except TypeError:
         return False
+
+
+def has_latest_route(endpoint: Any) -> bool:
+    """Whether the route that was made last is that of this endpoint: its decorator stands below."""
+    route = None if _latest is None else _latest()
+    return route is not None and getattr(route, "endpoint", None) is endpoint
 
 
 def name_of(endpoint: Any) -> str:

@@ -42,7 +42,7 @@ from ._starlette_routes import (
     allows,
     dependencies_of,
     depends_on,
-    has_route,
+    has_latest_route,
     has_routes,
     limits_of,
     name_of,
@@ -138,7 +138,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                 "or give it dependencies=[Depends(RateLimit(…))]"
             )
         known = (getattr(route, "endpoint", None) for _, route in routes_of(self._apps))
-        if has_route(view) or any(one is view for one in known):
+        if has_latest_route(view) or any(one is view for one in known):
             raise ConfigError(
                 f"@tg.{decorator} stands above the route of {name_of(view)}, which is registered without it: "
                 "put it below @app.get(…)"
