@@ -16,7 +16,8 @@ from ..web.bound_limit import BoundLimit
 from ..web.steps import Steps, run_steps, run_steps_async
 from .layer import LIMITS, ViewLimit, is_enabled, name_of, place_of
 from .refusals import answer_of, awaited_answer, denied, unchecked
-from .requests import RequestLimits, django_request, find_request, is_rest_view, limits_of
+from .request_limits import RequestLimits, limits_of
+from .requests import django_request, find_request, is_rest_view
 
 MIDDLEWARE = "tidegate.django.TidegateMiddleware"
 

@@ -15,7 +15,7 @@ from ..web.bound_limit import BoundLimit
 from ..web.steps import Steps, run_steps, run_steps_async
 from .layer import DjangoLayer
 from .refusals import RequestDenied, RequestUnchecked, answer_of, awaited_answer, denied, unchecked
-from .requests import NAME, RequestLimits, limits_of
+from .request_limits import NAME, RequestLimits, limits_of
 
 
 class TidegateMiddleware(DjangoLayer):

@@ -38,7 +38,8 @@ from ..web.options import LIMIT_OPTIONS, LimitOptions
 from ..web.refusal import Refusal
 from ..web.steps import run_steps
 from .layer import DjangoLayer, ViewLimit, name_of, standalone_layer
-from .requests import django_request, limits_of
+from .request_limits import limits_of
+from .requests import django_request
 from .rest_refusals import RequestThrottled, StoreUnavailable, answer_refusals, rest_denied, rest_unchecked
 
 __all__ = [
@@ -88,7 +89,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         """The rate of a scope; None where the settings say None."""
         rates = self.THROTTLE_RATES
         if rates is None:
-            # Not what Django REST framework has as a default: that is None, which would limit nobody.
+            # Not what Django REST framework has as a default: that is None, which limits no request.
             rates = api_settings.user_settings.get("DEFAULT_THROTTLE_RATES") or {}
         if scope in rates:
             return rates[scope]
