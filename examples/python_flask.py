@@ -1,12 +1,17 @@
-"""Flask: a limit on a view, one on a blueprint, a default for the rest.
+"""Flask: a limit on a view, one on a blueprint, a default for the rest, and who is behind an address.
 
 Needs: pip install "tidegate[flask]". Runs with `flask --app examples/python_flask.py run`, or with gunicorn:
 
     TIDEGATE_STORE=redis://127.0.0.1:6379/0 gunicorn -w4 --chdir examples python_flask:app
+
+Which users tried to log in from an address, newest first, is asked from any process on the same Redis:
+
+    TIDEGATE_STORE=redis://127.0.0.1:6379/0 flask --app examples/python_flask.py users-behind 203.0.113.9
 """
 
 import os
 
+import click
 from flask import Blueprint, Flask, request
 
 from tidegate.flask import Tidegate, client_ip, header
@@ -15,7 +20,11 @@ app = Flask(__name__)
 tg = Tidegate(
     app,
     store=os.environ.get("TIDEGATE_STORE", "memory://"),
-    policies={"login": "20/minute; 5/3s", "api": "gcra 10/s burst 20", "exports": "concurrency 2 ttl 30s"},
+    policies={
+        "login": {"limits": ["20/minute", "5/3s"], "journal": 100},
+        "api": "gcra 10/s burst 20",
+        "exports": "concurrency 2 ttl 30s",
+    },
     default="100/minute",
     # Trusts X-Forwarded-For only when it comes from the proxy on this machine.
     key=client_ip(trusted_proxies=["loopback"]),
@@ -23,9 +32,17 @@ tg = Tidegate(
 
 
 @app.post("/login")
-@tg.limit("login")
+@tg.limit("login", meta=lambda request: request.form.get("user"))
 def login() -> str:
     return f"welcome, {request.form.get('user', 'stranger')}\n"
+
+
+@app.cli.command("users-behind")
+@click.argument("address")
+def users_behind(address: str) -> None:
+    """Prints the users who tried to log in from an address, newest first."""
+    for attempt in tg.limiter.journal("login", address):
+        click.echo(f"{attempt.at:.0f} {attempt.meta} {'allowed' if attempt.allowed else 'denied'}")
 
 
 @app.get("/")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paths import ROOT
-from web import call_asgi
+from web import call_asgi, call_wsgi
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
@@ -20,6 +20,21 @@ def test_the_readme_shows_python() -> None:
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_a_block_runs(block: str) -> None:
     exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_the_page_about_flask_runs_from_top_to_bottom() -> None:
+    page = (ROOT / "docs" / "flask.md").read_text()
+    shared = {"__name__": "page"}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "flask.md", "exec"), shared)
+    app: Any = shared["app"]
+    assert call_wsgi(app, "POST", "/login").body == b'{"left":4}\n'
+    answers = [call_wsgi(app, "POST", "/login") for _ in range(21)]
+    refused = next(answer for answer in answers if answer.status == 429)
+    assert b"wait" in refused.body and refused["Retry-After"]
+    for plan, limit in (("free", "100"), ("paid", "5000")):
+        seen = call_wsgi(app, path="/report", headers={"X-Plan": plan, "X-User": "alice"})
+        assert (seen.status, seen.items("RateLimit-Policy")[plan]["q"]) == (200, int(limit))
 
 
 def test_the_page_about_fastapi_runs_from_top_to_bottom() -> None:

@@ -16,6 +16,11 @@ FLASK = """
 from python_flask import app
 from web import call_wsgi as call
 assert [call(app, "POST", "/login").status for _ in range(6)] == [200] * 5 + [429]
+body = {"wsgi.input": __import__("io").BytesIO(b"user=bob"), "CONTENT_LENGTH": "8"}
+body["CONTENT_TYPE"] = "application/x-www-form-urlencoded"
+assert call(app, "POST", "/login", REMOTE_ADDR="203.0.113.7", **body).status == 200
+told = app.test_cli_runner().invoke(args=["users-behind", "203.0.113.7"]).output
+assert told.split()[1:] == ["bob", "allowed"], told
 assert call(app, path="/").items("RateLimit-Policy") == {"100/minute": {"q": 100, "w": 60}}
 assert "RateLimit" not in call(app, path="/health")
 seen = call(app, path="/export")

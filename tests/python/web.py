@@ -154,6 +154,19 @@ async def websocket(app: Any, extensions: Any = None) -> list[Any]:
     return seen
 
 
+def flask_app() -> Any:
+    """A Flask application that raises what its views raise, and takes further views after its first request."""
+    import flask
+
+    class Growing(flask.Flask):
+        def _check_setup_finished(self, f_name: str) -> None:
+            pass
+
+    app = Growing("app")
+    app.config["PROPAGATE_EXCEPTIONS"] = True
+    return app
+
+
 def plain_endpoint() -> Any:
     """A new endpoint: a limit belongs to the function that it decorates."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ from web import SeenResponse
 LIMITER_OPTIONS = {"limiter", "store", "policies", "prefix", "timeout", "on_store_error", "deny_cache", "clock"}
 numbers = itertools.count()
 
-# A view returns a status, and a body or the parts of a stream.
-View = Callable[[], "tuple[int, bytes | list[Any]]"]
+# A view returns a status, and a body or the parts of a stream. It may take the Decision about its request.
+View = Callable[..., "tuple[int, bytes | list[Any]]"]
 
 
 @dataclass
@@ -33,10 +34,16 @@ def simple() -> tuple[int, bytes]:
     return 200, b"ok"
 
 
+def run(view: View, decision: Any) -> Any:
+    return view(decision) if inspect.signature(view).parameters else view()
+
+
 class Adapter:
     """Makes applications of one framework."""
 
     name = ""
+    # Whether functions given as options may be async.
+    awaits = False
     # How a function of the request reads it.
     header: Callable[[Any, str], str | None]
     method: Callable[[Any], str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from web import call_asgi, call_wsgi
-from web_adapter import LIMITER_OPTIONS, Adapter, LimitedApp, View, astream, numbers, simple, stream
+from web_adapter import LIMITER_OPTIONS, Adapter, LimitedApp, View, astream, numbers, run, simple, stream
 from web_django_adapters import DJANGO_ADAPTERS
 
 
@@ -21,14 +21,16 @@ class FlaskAdapter(Adapter):
     def make(self, policy: Any, view: View = simple, asynchronous: bool = False, **options: Any) -> LimitedApp:
         import flask
 
-        from tidegate.flask import Tidegate
+        from tidegate.flask import Tidegate, decision
 
         app = flask.Flask(f"app{next(numbers)}")
+        # Errors of the limits reach the test.
+        app.config["PROPAGATE_EXCEPTIONS"] = True
         limiter = {name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()}
         tg = Tidegate(app, **limiter)
 
         def answer() -> Any:
-            status, body = view()
+            status, body = run(view, decision())
             return flask.Response(stream(body) if isinstance(body, list) else body, status)
 
         async def later() -> Any:
@@ -62,7 +64,7 @@ class WsgiAdapter(Adapter):
         from tidegate.wsgi import TidegateMiddleware
 
         def app(environ: Any, start_response: Any) -> Any:
-            status, body = view()
+            status, body = run(view, environ.get("tidegate.decision"))
             start_response(f"{status} Whatever", [("Content-Type", "text/plain")])
             return stream(body) if isinstance(body, list) else [body]
 
@@ -71,6 +73,7 @@ class WsgiAdapter(Adapter):
 
 class AsgiAdapter(Adapter):
     name = "asgi"
+    awaits = True
 
     def header(self, request: Any, name: str) -> str | None:
         return dict(request["headers"]).get(name.lower().encode(), b"").decode() or None
@@ -86,7 +89,7 @@ class AsgiAdapter(Adapter):
         from tidegate.asgi import TidegateMiddleware
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            status, body = view()
+            status, body = run(view, scope.get("tidegate.decision"))
             await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
             if isinstance(body, list):
                 for part in stream(body):
@@ -99,6 +102,7 @@ class AsgiAdapter(Adapter):
 
 class StarletteAdapter(Adapter):
     name = "starlette"
+    awaits = True
 
     def header(self, request: Any, name: str) -> str | None:
         return request.headers.get(name)
@@ -108,10 +112,10 @@ class StarletteAdapter(Adapter):
 
         return PlainTextResponse("slow down", 418)
 
-    def answer(self, view: View) -> Any:
+    def answer(self, view: View, decision: Any) -> Any:
         from starlette.responses import Response, StreamingResponse
 
-        status, body = view()
+        status, body = run(view, decision)
         return StreamingResponse(astream(body), status) if isinstance(body, list) else Response(body, status)
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
@@ -124,7 +128,7 @@ class StarletteAdapter(Adapter):
 
         @tg.limit(policy, **options)
         async def endpoint(request: Any) -> Any:
-            return self.answer(view)
+            return self.answer(view, request.state.rate_limit)
 
         app.router.add_route("/", endpoint, methods=["GET", "POST"])
         return LimitedApp(app, call_asgi)
@@ -135,18 +139,21 @@ class FastapiAdapter(StarletteAdapter):
     asynchronous = True
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
-        from fastapi import FastAPI
+        from fastapi import FastAPI, Request
 
         from tidegate.fastapi import Tidegate
 
         app = FastAPI()
         tg = Tidegate(app, **{name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()})
 
-        async def later() -> Any:
-            return self.answer(view)
+        async def later(request: Request) -> Any:
+            return self.answer(view, request.state.rate_limit)
 
-        def now() -> Any:
-            return self.answer(view)
+        def now(request: Request) -> Any:
+            return self.answer(view, request.state.rate_limit)
+
+        # FastAPI resolves the names of annotations in the globals of a function.
+        later.__annotations__["request"] = now.__annotations__["request"] = Request
 
         endpoint = tg.limit(policy, **options)(later if self.asynchronous else now)
         app.api_route("/", methods=["GET", "POST"])(endpoint)
@@ -169,10 +176,12 @@ class FastapiDependsAdapter(StarletteAdapter):
         app = FastAPI()
         Tidegate(app, **{name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()})
 
-        @app.api_route("/", methods=["GET", "POST"], dependencies=[Depends(RateLimit(policy, **options))])
-        async def endpoint() -> Any:
-            return self.answer(view)
+        dependency = Depends(RateLimit(policy, **options))
 
+        async def endpoint(decision: Any = dependency) -> Any:
+            return self.answer(view, decision)
+
+        app.api_route("/", methods=["GET", "POST"])(endpoint)
         return LimitedApp(app, call_asgi)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from web import call_asgi, call_wsgi
-from web_adapter import LIMITER_OPTIONS, Adapter, LimitedApp, View, astream, numbers, simple, stream
+from web_adapter import LIMITER_OPTIONS, Adapter, LimitedApp, View, astream, numbers, run, simple, stream
 from web_django import django_asgi, django_settings
 
 
@@ -35,17 +35,17 @@ class DjangoAdapter(Adapter):
         # Django's settings hold for the process; each application replaces them.
         settings.TIDEGATE = {name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()}
 
-        def answer() -> Any:
-            status, body = view()
+        def answer(request: Any) -> Any:
+            status, body = run(view, getattr(request, "rate_limit", None))
             if isinstance(body, list):
                 return StreamingHttpResponse(astream(body) if self.asynchronous else stream(body), status=status)
             return HttpResponse(body, status=status)
 
         async def later(request: Any) -> Any:
-            return answer()
+            return answer(request)
 
         def now(request: Any) -> Any:
-            return answer()
+            return answer(request)
 
         urls = types.ModuleType(f"urls{next(numbers)}")
         made = self.limited(limit(policy, **options), later if self.asynchronous else now)
@@ -67,6 +67,7 @@ class DjangoAdapter(Adapter):
 class DjangoAsyncAdapter(DjangoAdapter):
     name = "django, async views"
     asynchronous = True
+    awaits = True
 
 
 class DjangoHiddenAdapter(DjangoAdapter):

@@ -50,6 +50,7 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
         if not self.enabled:
             await self.app(scope, receive, send)
             return
+        self._refresh()
         exchange = AsgiExchange(send, self.limiter, scope)
         try:
             admission = await exchange.check(self._limits)

@@ -181,6 +181,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                 return
             if self._closed:
                 self._reopen()
+            self._refresh()
             if not self._routes_verified:
                 self._verify_routes()
             scope.setdefault("state", {}).setdefault("rate_limit", None)
@@ -261,7 +262,7 @@ class RateLimit:
     def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
         self._policy, self._options = policy, options
         DeclaredLimit(policy, **options)
-        self._bound: dict[int, tuple[Tidegate, BoundLimit]] = {}
+        self._bound: dict[int, tuple[Tidegate, int, BoundLimit]] = {}
 
     async def __call__(self, connection: HTTPConnection) -> Decision | None:
         scope = connection.scope
@@ -288,11 +289,11 @@ class RateLimit:
     def bound_to(self, tidegate: Tidegate, route: Any) -> BoundLimit:
         """The limit, prepared for the limiter of a Tidegate."""
         known = self._bound.get(id(tidegate))
-        if known is None or known[0] is not tidegate:
+        if known is None or known[0] is not tidegate or known[1] != tidegate._generation:
             declared = tidegate._declare(self._policy, self._options)
             bound = tidegate._bind(declared, place_of_dependency(self, tidegate._apps, route))
-            known = self._bound[id(tidegate)] = (tidegate, bound)
-        return known[1]
+            known = self._bound[id(tidegate)] = (tidegate, tidegate._generation, bound)
+        return known[2]
 
 
 # FastAPI resolves the names of annotations in the globals of a function; an instance has none.

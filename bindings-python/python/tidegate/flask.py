@@ -33,7 +33,7 @@ from flask.views import View
 
 from ._flask_refusals import announce, announcing, denied, store_missing
 from ._flask_requests import FlaskAdapter
-from ._flask_views import LIMITS, FoundLimits, ViewLimits, check_decorated, name_of
+from ._flask_views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
 from ._shown import shown
 from ._tidegate import Decision, Limiter
 from .errors import ConfigError, StoreError
@@ -51,6 +51,8 @@ log = logging.getLogger("tidegate.http")
 
 # The key under which an environ carries its admissions, and an application its Tidegate.
 NAME = "tidegate"
+# The key under which an environ carries the Decisions of several checks.
+ANNOUNCED = "tidegate.announced"
 # How many routes and methods are remembered.
 MAX_ROUTES = 10_000
 # The limits that were checked for the request whose view runs.
@@ -88,6 +90,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
     """
 
     _limiter_class = Limiter
+    _awaits = False
     _adapter = FlaskAdapter()
 
     def _configure(self, *args: Any) -> None:
@@ -95,6 +98,8 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         # The applications with response hooks, which only some limits need.
         self._hooked_apps: list[Flask] = []
         self._hooks_lock = threading.Lock()
+        self._decorated_views = DecoratedViews()
+        self._places = FunctionPlaces()
         # The limits of functions that are no views.
         self._limits_of_functions: dict[DeclaredLimit, BoundLimit] = {}
 
@@ -133,6 +138,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             return view
         limited = self._enforced(view, view, declared)
         setattr(limited, LIMITS, limits)
+        self._decorated_views.add(view, limited)
         return limited
 
     def _enforced(self, function: Any, view: Any, declared: DeclaredLimit | None) -> Any:
@@ -174,6 +180,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             return
         bound = self._limits_of_functions.get(declared)
         if bound is None:
+            self._places.check(view)
             bound = self._limits_of_functions[declared] = self._bind(declared, name_of(view))
             if bound.has_follow_up:
                 self._hook_responses(app)
@@ -182,12 +189,15 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             flask.abort(app.make_response(answer))
 
     def _checked_dispatch(self, app: Flask, dispatch: Callable[..., Any]) -> Callable[..., Any]:
+        limiter = self.limiter
         views: dict[tuple[str, str], ViewLimits] = self._limits_by_route.setdefault(id(app), {})
 
         @functools.wraps(dispatch)
         def checked(*args: Any) -> Any:
             if not self._is_enabled(app):
                 return dispatch(*args)
+            if limiter._generation != self._generation:
+                self._refresh()
             request: flask.Request = _current_request()
             rule = request.url_rule
             if rule is None:
@@ -229,11 +239,13 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         except StoreError as error:
             raise store_missing(app, error) from error
         earlier: Decision | None = environ.get(DECISION)
-        if earlier is not None and decision:
-            # A limit of the view was checked before this one, of a function that it calls.
-            fields = bound.headers.text(earlier, decision)
-        else:
+        if earlier is None or not decision:
             environ[DECISION] = decision
+        else:
+            # Limits of the request were checked before this one, which is that of a function that the view calls.
+            known = environ.setdefault(ANNOUNCED, [earlier])
+            known.append(decision)
+            fields = bound.headers.text(*known)
         announce(environ, fields, denied=not decision)
         if admission is None:
             return None
@@ -247,6 +259,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         raise denied(app, admission)
 
     def _find_limits(self, app: Flask, endpoint: str, request: flask.Request) -> ViewLimits:
+        self._decorated_views.check(app, endpoint)
         found = FoundLimits(self, app, endpoint, request)
         # Browsers ask with OPTIONS before they send a request that counts.
         automatic = request.method == "OPTIONS" and getattr(request.url_rule, "provide_automatic_options", False)
@@ -261,6 +274,12 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         if len(views) < MAX_ROUTES:
             views[endpoint, request.method] = view
         return view
+
+    def _bind_anew(self) -> None:
+        self._bind_application()
+        self._limits_of_functions.clear()
+        for views in self._limits_by_route.values():
+            views.clear()
 
     def _hook_responses(self, app: Flask) -> None:
         """Has `_after_request` and `_teardown_request` called from now on: they cost every request a microsecond."""

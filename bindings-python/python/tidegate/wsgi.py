@@ -63,11 +63,13 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
     """
 
     _limiter_class = Limiter
+    _awaits = False
     _adapter = _WsgiAdapter()
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         if not self.enabled:
             return self.app(environ, start_response)
+        self._refresh()
         bound = self._limits[0]
         admission: Admission | None
         try:

@@ -117,6 +117,11 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
         # The limits of throttle classes.
         self.throttle_limits: dict[Any, ViewLimit] = {}
 
+    def _bind_anew(self) -> None:
+        self._bind_application()
+        self._shared.clear()
+        self._bound.clear()
+
     @property
     def application(self) -> tuple[BoundLimit, ...]:
         """The limits of the application."""
@@ -131,6 +136,7 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
 
     def bound(self, limit: ViewLimit, place: str) -> BoundLimit:
         """A limit that is written at a place, prepared."""
+        self._refresh()
         known = self._bound.get((limit, place))
         if known is None:
             known = self._bind(self._declare(limit.policy, limit.options), place)

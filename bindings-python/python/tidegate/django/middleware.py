@@ -42,6 +42,7 @@ class TidegateMiddleware(DjangoLayer):
         request.rate_limit = None
         if not self.enabled:
             return self.get_response(request)
+        self._refresh()
         if self._async:
             return self._call_async(request, state)
         try:

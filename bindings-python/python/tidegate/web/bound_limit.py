@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._shown import shortened
-from .._tidegate import AsyncLimiter, Limiter, Policy, PreparedCheck
+from .._tidegate import AsyncLimiter, Limiter, Policy, PolicyUse, PreparedCheck
 from ..errors import ConfigError, PolicyError
-from .declared_limit import DeclaredLimit, PolicyUse
+from .declared_limit import DeclaredLimit, KeyedPolicy
 from .functions import name_of
 from .keys import Key, ReadRequest, RequestAdapter
 
@@ -31,12 +31,14 @@ def placed_key(place: str, key: str, method: str | None = None) -> str:
 class ResolvedPolicy:
     """What a policy means for the limiter, at a place."""
 
-    __slots__ = ("holds", "policy", "prefix", "rates", "shapes")
+    __slots__ = ("holds", "policy", "prefix", "rates", "shapes", "use")
 
-    def __init__(self, policy: str | Policy, limiter: Limiter | AsyncLimiter, place: str) -> None:
+    def __init__(self, policy: str | Policy, limiter: Limiter | AsyncLimiter, place: str, by: str) -> None:
         # It raises for a policy that is wrong.
         resolved = limiter.policy(policy)
         self.policy = policy
+        # As long as this exists, `reload` refuses to drop the policy.
+        self.use = limiter._use_policy(policy, by)
         algorithms = {limit.algorithm for limit in resolved.limits}
         self.holds = "concurrency" in algorithms
         # Whether a charge leaves usage that can be given back.
@@ -64,6 +66,7 @@ class BoundLimit:
 
     __slots__ = (
         "_adapter",
+        "_by",
         "_known",
         "_limiter",
         "choose",
@@ -84,7 +87,6 @@ class BoundLimit:
         "settle",
         "settles",
         "skips",
-        "uses",
     )
 
     def __init__(
@@ -105,10 +107,8 @@ class BoundLimit:
         self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
         self.on_denied, self.refund_when, self.settle = declared.on_denied, declared.refund_when, declared.settle
         self.refunds, self.settles = declared.refund_when is not None, declared.settle is not None
-        self.entries = [self._entry(use, ResolvedPolicy(use[0], limiter, place)) for use in declared.policies]
-        by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
-        # As long as these exist, `reload` refuses to drop the policies.
-        self.uses = [limiter._use_policy(use[0], by) for use in declared.policies]
+        self._by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
+        self.entries = [self._entry(use, self._resolved(use[0])) for use in declared.policies]
         # Whether there may be something to do after the view has answered.
         self.has_follow_up = (
             self.refunds
@@ -140,9 +140,17 @@ class BoundLimit:
         if key.plain and not needs_steps:
             self.prepared = PreparedCheck(resolved.policy, resolved.prefix, first.cost, self.headers, key.ip)
 
-    def _entry(self, use: PolicyUse, resolved: ResolvedPolicy) -> LimitEntry:
+    def _entry(self, use: KeyedPolicy, resolved: ResolvedPolicy) -> LimitEntry:
         _, key, cost = use
         return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost)
+
+    def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
+        return ResolvedPolicy(policy, self._limiter, self.place, self._by)
+
+    @property
+    def uses(self) -> list[PolicyUse]:
+        """What makes a reload keep the policies."""
+        return [entry.resolved.use for entry in self.entries]
 
     def entries_of(self, returned: Any) -> Sequence[LimitEntry]:
         """The entries of a request, from what the policy function returned. None: the request has no limit."""
@@ -162,7 +170,7 @@ class BoundLimit:
     def _resolve(self, policy: str | Policy) -> ResolvedPolicy:
         known = self._known.get(policy)
         if known is None:
-            known = ResolvedPolicy(policy, self._limiter, self.place)
+            known = self._resolved(policy)
             if len(self._known) >= MAX_POLICIES:
                 self._known.clear()
             self._known[policy] = known

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .._shown import shortened, shown
 from .._tidegate import Headers, Limiter, Policy
 from ..errors import ConfigError, CostError, PolicyError
-from .functions import name_of, with_arity
+from .functions import is_async, name_of, with_arity
 from .keys import Key, client_ip
 from .methods import limited_methods
 from .options import LIMIT_OPTIONS, LimitOptions, check_names
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # A name, a notation, a Policy, several of these or of (policy, key, cost), or a function of the request.
 PolicyOption: TypeAlias = "str | Policy | Sequence[Any] | Callable[..., Any]"
 # A policy with its key and its cost, either of which may be a function of the request.
-PolicyUse: TypeAlias = "tuple[str | Policy, Key, Any]"
+KeyedPolicy: TypeAlias = "tuple[str | Policy, Key, Any]"
 
 # The code of an error in a name, which only the limiter of a layer knows.
 _UNKNOWN = "policy_unknown"
@@ -32,6 +32,7 @@ class DeclaredLimit:
     """One or several policies with their options. What is wrong with them is an error here, where they are written."""
 
     __slots__ = (
+        "async_option",
         "choose",
         "cost",
         "enabled",
@@ -49,11 +50,16 @@ class DeclaredLimit:
 
     def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
         check_names(options, LIMIT_OPTIONS, "a limit")
+        # The first option that is an async function, which not every framework can call.
+        self.async_option = next(
+            (name for name, given in {"policy": policy, **options}.items() if name != "on_denied" and is_async(given)),
+            None,
+        )
         self.key = None if (key := options.get("key")) is None else key_option(key)
         self.cost = cost_option(options.get("cost", 1))
         # The function that returns the policies of a request, when they are not the same for all.
         self.choose: Callable[..., Any] | None = None
-        self.policies: list[PolicyUse] = []
+        self.policies: list[KeyedPolicy] = []
         if callable(policy):
             self.choose = _policy_function(policy)
         else:
@@ -77,11 +83,11 @@ class DeclaredLimit:
         if not isinstance(self.per_method, bool):
             raise ConfigError(f"per_method is True or False, not {shown(self.per_method)}")
 
-    def policies_of(self, given: Any) -> list[PolicyUse]:
+    def policies_of(self, given: Any) -> list[KeyedPolicy]:
         """Each policy with its key and its cost. `given` is one policy or several."""
         return [self._policy_use(one) for one in (given if isinstance(given, (list, tuple)) else [given])]
 
-    def _policy_use(self, given: Any) -> PolicyUse:
+    def _policy_use(self, given: Any) -> KeyedPolicy:
         policy, *rest = given if isinstance(given, (list, tuple)) and given else (given,)
         if not isinstance(policy, (str, Policy)) or len(rest) > 2:
             raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")

@@ -34,6 +34,13 @@ def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
     return lambda *_: function()
 
 
+def is_async(given: object) -> bool:
+    """Whether it is a function that returns something to wait for."""
+    return inspect.iscoroutinefunction(given) or (
+        callable(given) and not inspect.isclass(given) and inspect.iscoroutinefunction(type(given).__call__)
+    )
+
+
 def name_of(function: object) -> str:
     """The name of a function, for messages."""
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)

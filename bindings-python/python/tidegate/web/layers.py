@@ -49,6 +49,8 @@ class WebLayer(Generic[L]):
     # Set by each framework: the kind of limiter that it can wait for, and what reads its requests.
     _limiter_class: ClassVar[type[Any]]
     _adapter: ClassVar[RequestAdapter]
+    # Whether options may be async functions. Where they may not, they are an error where they are written.
+    _awaits: ClassVar[bool] = True
     # The options that are not those of limits and limiters.
     _own_options: ClassVar[tuple[str, ...]] = ("limiter", "store")
 
@@ -69,17 +71,31 @@ class WebLayer(Generic[L]):
         DeclaredLimit("1/s", **self._defaults)
         self._make: Callable[[], L] = functools.partial(choose_limiter, self._limiter_class, limiter, store, options)
         self.limiter = self._make()
+        self._generation = self.limiter._generation
         self._uses: list[PolicyUse] = []
         # The layer closes a limiter that it has made, and leaves open one that was given.
         self._owns_limiter = limiter is None
 
     def _declare(self, policy: PolicyOption, options: Any = None) -> DeclaredLimit:
         """A limit with these options; those that are missing are the layer's."""
-        return DeclaredLimit(policy, **{**self._defaults, **(options or {})})
+        declared = DeclaredLimit(policy, **{**self._defaults, **(options or {})})
+        if declared.async_option is not None and not self._awaits:
+            raise ConfigError(f"{declared.async_option} is async: this framework calls it on a thread")
+        return declared
 
     def _bind(self, declared: DeclaredLimit, place: str = "") -> BoundLimit:
         """The limit, prepared for the layer's limiter and framework, and for the place where it counts."""
         return BoundLimit(declared, self.limiter, self._adapter, place, self._skip)
+
+    def _refresh(self) -> None:
+        """Binds the limits anew when a reload may have changed what their policies are."""
+        generation = self.limiter._generation
+        if generation != self._generation:
+            self._bind_anew()
+            self._generation = generation
+
+    def _bind_anew(self) -> None:
+        raise NotImplementedError
 
 
 class AppLimits(WebLayer[L], Generic[L, A]):
@@ -97,6 +113,9 @@ class AppLimits(WebLayer[L], Generic[L, A]):
         self._configure(limiter, store, dict(options))
         self.app = app
         self._declared = self._declare(policy)
+        self._bind_anew()
+
+    def _bind_anew(self) -> None:
         self._limits = (self._bind(self._declared, APPLICATION),)
 
 
@@ -156,10 +175,16 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
             # It raises for a policy that is wrong.
             self._uses += self._bind(self._default).uses
         # One budget for all views, whatever their methods are.
-        self._application: tuple[BoundLimit, ...] = ()
-        if application is not None:
-            declared = self._declare(application, {"per_method": False})
-            self._application = (self._bind(declared, APPLICATION),)
+        self._declared_application = None if application is None else self._declare(application, {"per_method": False})
+        self._bind_application()
+
+    def _bind_application(self) -> None:
+        declared = self._declared_application
+        self._application = () if declared is None else (self._bind(declared, APPLICATION),)
+
+    def _bind_anew(self) -> None:
+        self._bind_application()
+        self._limits_by_route.clear()
 
     def _limits_of_view(
         self, place: str, own: Iterable[tuple[DeclaredLimit, str]] = (), *, use_default: bool = True

@@ -41,3 +41,4 @@ class Lifespan(WebLayer[AsyncLimiter]):
     def _reopen(self) -> None:
         if self._closed:
             self.limiter, self._closed = self._make(), False
+            self._bind_anew()
