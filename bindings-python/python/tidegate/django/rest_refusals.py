@@ -83,6 +83,7 @@ def answer_refusals(view: Any, refusal_of: Callable[[Any], Refusal | None], give
         # The answer of a project's own handler stays as it is.
         if isinstance(response, Response) and response.data == {"detail": exc.detail}:
             response.data = {**json.loads(refusal.body), **response.data}
+            response.headers.setdefault("Cache-Control", "no-store")
             if getattr(getattr(view.request, "accepted_renderer", None), "format", None) == "json":
                 response.content_type = "application/problem+json"
         return response
