@@ -1,3 +1,5 @@
+import { inNodeNames } from './message-names.js';
+
 /** The stable codes, the same in Rust, Python and Node. */
 export type ErrorCode =
   | 'policy_invalid'
@@ -195,5 +197,7 @@ export function thrown(error: ErrorValue): TidegateError {
   const classes: Record<string, ErrorClass | undefined> = CLASSES;
   const code = error.code as ErrorCode;
   const Known = classes[code];
-  return Known === undefined ? new TidegateError(error.message, code) : new Known(error.message, code, error.place);
+  // An error with a place shows what is written there: in a policy file the names are the same in all languages.
+  const message = error.place === undefined ? inNodeNames(error.message) : error.message;
+  return Known === undefined ? new TidegateError(message, code) : new Known(message, code, error.place);
 }

@@ -2,11 +2,35 @@
 
 import process from 'node:process';
 
-import native = require('../binding/index.js');
+import type * as binding from '../binding/index.js';
 
+import { loadFailure } from './addon-failure.js';
 import { type ErrorValue, type TidegateError, thrown } from './errors.js';
 
-export { native };
+/** The types of the core's side that other files name. */
+export declare namespace native {
+  type Announcement = binding.Announcement;
+  type Attempt = binding.Attempt;
+  type ClientIp = binding.ClientIp;
+  type Clock = binding.Clock;
+  type Limit = binding.Limit;
+  type LimitProperties = binding.LimitProperties;
+  type LimiterBuilder = binding.LimiterBuilder;
+  type NativeLimiter = binding.NativeLimiter;
+  type Policy = binding.Policy;
+  type PolicyOptionValues = binding.PolicyOptionValues;
+  type StoreChange = binding.StoreChange;
+}
+
+export const native = loaded();
+
+function loaded(): typeof binding {
+  try {
+    return require('../binding/index.js');
+  } catch (error) {
+    throw loadFailure(error, __dirname);
+  }
+}
 
 /** Whether the event loop can poll a socket for an addon: Node's can. Bun and Deno export the functions without effect. */
 export const LOOP_CAN_POLL = !('bun' in process.versions) && !('deno' in process.versions);

@@ -4,6 +4,7 @@
 import process from 'node:process';
 
 import { ConfigError, describe } from './errors.js';
+import { inNodeNames } from './message-names.js';
 import type { native } from './native.js';
 
 /** A store changed its state. Each change is reported once. */
@@ -44,13 +45,14 @@ export class StoreChangeReporter {
 
   warn(message: string): void {
     try {
-      if (this.#logger !== false) this.#logger.warn(message);
+      if (this.#logger !== false) this.#logger.warn(inNodeNames(message));
     } catch (error) {
       process.emitWarning(error instanceof Error ? error : String(error));
     }
   }
 
-  report({ store, state, message, since }: native.StoreChange): void {
+  report({ store, state, message: sentence, since }: native.StoreChange): void {
+    const message = inNodeNames(sentence);
     const change = { store, state: state as StoreChange['state'], message, since: new Date(since) };
     try {
       if (this.#logger !== false) this.#logger[state === 'back' ? 'info' : 'warn'](message);

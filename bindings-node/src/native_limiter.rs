@@ -106,6 +106,16 @@ impl NativeLimiter {
     }
 }
 
+impl Drop for NativeLimiter {
+    /// Node drops it when a worker ends, also a terminated one. Nothing waits for its tasks then, and a task keeps the limiter
+    /// open: a caller in `acquire` would go on to take units.
+    fn drop(&mut self) {
+        for task in self.tasks.get_mut().values() {
+            task.cancel();
+        }
+    }
+}
+
 #[napi]
 impl NativeLimiter {
     /// Adds a name, a notation or a policy to the list that calls refer to.

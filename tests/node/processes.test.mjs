@@ -63,6 +63,21 @@ describe('several at once', () => {
   });
 });
 
+describe('workers that end while callers wait in them', { skip: process.platform !== 'linux' }, () => {
+  const left = async (...args) => JSON.parse(await run('workers_waiting.mjs', ...args));
+  const nothing = { threads: 0, files: 0, taken: 0, held: 0 };
+
+  for (const ending of ['terminate', 'exit']) {
+    it(`leave nothing in memory, by ${ending}`, async () => {
+      assert.deepEqual(await left('memory://', ending), nothing);
+    });
+
+    it(`leave nothing on Redis, by ${ending}`, async () => {
+      assert.deepEqual(await left(servers.url, ending), nothing);
+    });
+  }
+});
+
 describe('a million checks leave nothing', () => {
   it('in memory', async () => {
     const grown = Number(await run('leak.mjs', 'memory://', '1000000'));

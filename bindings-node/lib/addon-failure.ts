@@ -1,0 +1,42 @@
+// Why the compiled addon could not be loaded. The generated loader always suspects npm.
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import process from 'node:process';
+
+import { ConfigError } from './errors.js';
+
+/** The errors of all places where the loader looked for the addon. */
+function* causesOf(error: unknown): Generator<Error> {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) yield cause;
+}
+
+/** Whether a place just has no such file. */
+function isAbsence(error: Error): boolean {
+  return (error as { code?: unknown }).code === 'MODULE_NOT_FOUND' || /^Cannot find /.test(error.message);
+}
+
+/** The error for a loader that failed. `folder` is that of the file that called it. */
+export function loadFailure(error: unknown, folder: string): ConfigError {
+  const machine = `${process.platform} ${process.arch}`;
+  const failure = new ConfigError(reason(error, folder, machine));
+  failure.cause = error;
+  return failure;
+}
+
+function reason(error: unknown, folder: string, machine: string): string {
+  const [broken] = Array.from(causesOf(error)).filter((cause) => !isAbsence(cause));
+  if (!existsSync(join(folder, '../binding/index.js'))) {
+    return (
+      `tidegate is part of a bundle in ${folder}, and its compiled addon for ${machine}, a file that ends with .node, cannot ` +
+      "be loaded from there. Leave tidegate out of the bundle and install it beside it: mark 'tidegate' as external " +
+      "(esbuild: --external:tidegate; webpack: externals: { tidegate: 'commonjs tidegate' }; Rollup and Vite: external: " +
+      "['tidegate']; Next.js: serverExternalPackages: ['tidegate'])"
+    );
+  }
+  if (broken !== undefined) return `the compiled addon of tidegate for ${machine} cannot be loaded: ${broken.message}`;
+  return (
+    `the compiled addon of tidegate for ${machine} is not installed. It is an optional dependency of the package: install on ` +
+    'the machine that runs it, or for its platform, and without --omit=optional'
+  );
+}
