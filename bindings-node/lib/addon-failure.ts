@@ -20,7 +20,8 @@ function isAbsence(error: Error): boolean {
 export function loadFailure(error: unknown, folder: string): ConfigError {
   const machine = `${process.platform} ${process.arch}`;
   const failure = new ConfigError(reason(error, folder, machine));
-  failure.cause = error;
+  // What the loader says itself is left out.
+  failure.cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
   return failure;
 }
 

@@ -1,12 +1,13 @@
 // Every code of the shared table has its class, and every failure has the code of the table.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import * as tidegate from 'tidegate';
 
@@ -17,6 +18,8 @@ const require = createRequire(import.meta.url);
 const table = JSON.parse(readFileSync(new URL('../errors.json', import.meta.url), 'utf8'));
 const native = require('../../bindings-node/binding/index.js');
 const { thrown } = require('../../bindings-node/dist/errors.js');
+const { inNodeNames } = require('../../bindings-node/dist/message-names.js');
+const root = fileURLToPath(new URL('../../', import.meta.url));
 
 const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
 after(() => rmSync(folder, { recursive: true }));
@@ -129,6 +132,61 @@ describe('an error has a position', () => {
     assert.equal(warning.policy, 'login');
     assert.equal(warning.place.line, 2);
     assert.throws(() => lint(join(folder, 'none.yaml')), { code: 'policy_invalid' });
+  });
+});
+
+describe("a message has the names of Node's options", () => {
+  const names = [
+    ['of a range', () => new Limiter({ denyCacheMs: 61_000 }), /^a denyCacheMs of 61s is out of range/],
+    ['of a timeout', () => new Limiter({ timeoutMs: 0 }), /^a timeoutMs of 0ns is out of range/],
+    ['of a choice', () => new Limiter({ onStoreError: 'panic' }), /^onStoreError cannot be "panic"/],
+    ['of a call', () => new Limiter().checkAll([]), /^checkAll was given 0 entries/],
+  ];
+  for (const [name, call, says] of names) {
+    it(name, () =>
+      assert.rejects(
+        async () => call(),
+        (error) => says.test(error.message),
+      ),
+    );
+  }
+
+  it('but not those of a policy file, and not what was given', async () => {
+    const path = file('choice.yaml', 'policies:\n  a: {limits: 5/s, on_store_error: opne}\n');
+    await assert.rejects(Limiter.fromFile(path), /on_store_error/);
+    const limiter = new Limiter({ policies: { block_for: '5/s' } });
+    await assert.rejects(limiter.check('blok_for', 'a'), /block_for/);
+    assert.equal(inNodeNames('the prefix "a deny_cache" of deny_cache'), 'the prefix "a deny_cache" of denyCacheMs');
+  });
+
+  it('also in the warnings of a store', () => {
+    assert.match(
+      inNodeNames('redis://h refuses what it is asked, and on_store_error decides: x'),
+      /, and onStoreError /,
+    );
+  });
+
+  it('for every option of the core that is named in one of its messages', () => {
+    const sources = ['core/src/limiter', 'core/src/resilience', 'core/src/store', 'core/src/host']
+      .flatMap((folder) => readdirSync(join(root, folder), { recursive: true }).map((name) => join(root, folder, name)))
+      .filter((path) => path.endsWith('.rs') && !/tests|simulation/.test(path));
+    const found = new Set();
+    for (const path of sources) {
+      const code = readFileSync(path, 'utf8').split('#[cfg(test)]')[0];
+      const literals = code
+        .replaceAll(/^\s*\/\/.*$/gm, '')
+        .replaceAll("'\"'", '')
+        .matchAll(/"(?:[^"\\]|\\.)*"/gs);
+      // Messages have several words. What they fill in is not theirs.
+      const messages = Array.from(literals, ([text]) => text).filter((text) => text.includes(' '));
+      for (const text of messages.map((text) => inNodeNames(text.slice(1, -1).replaceAll(/\{[^}]*\}/g, '')))) {
+        for (const [name] of text.matchAll(/\b[a-z]+(?:_[a-z]+)+\b/g)) found.add(name);
+      }
+    }
+    // Options of store URLs, which are the same in all languages, and Lua.
+    const urls = ['max_keys', 'max_bytes', 'read_from', 'check_only', 'rule_of'];
+    const unknown = [...found].filter((name) => !urls.includes(name) && !name.startsWith('ssl_'));
+    assert.deepEqual(unknown, []);
   });
 });
 
