@@ -19,6 +19,7 @@ export declare namespace native {
   type NativeLimiter = binding.NativeLimiter;
   type Policy = binding.Policy;
   type PolicyOptionValues = binding.PolicyOptionValues;
+  type PolicyUse = binding.PolicyUse;
   type StoreChange = binding.StoreChange;
 }
 
