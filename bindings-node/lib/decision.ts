@@ -32,10 +32,10 @@ const {
 } = layout;
 
 /**
- * What answered: the store, this process from a denial it remembered or from units it had taken in advance, or
- * `onStoreError`, because the store could not be asked.
+ * What answered: the store, this process from a denial it remembered, or `onStoreError`, because the store could not be
+ * asked.
  */
-export type Source = 'store' | 'deny-cache' | 'lease' | 'fallback';
+export type Source = 'store' | 'deny-cache' | 'fallback';
 
 const SOURCES = native.sources() as readonly Source[];
 

@@ -1,3 +1,4 @@
+// So that projects need not name this library for `await using`.
 /// <reference lib="esnext.disposable" preserve="true" />
 
 import type { CancelSignal } from './cancel-signal.js';

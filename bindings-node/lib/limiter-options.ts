@@ -12,26 +12,26 @@ export interface LimiterOptions {
    * Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; a list of them,
    * sharded by key; or a `rollout` from one to another. Default `memory://`.
    */
-  store?: string | readonly string[] | Rollout;
+  store?: string | readonly string[] | Rollout | undefined;
   /** Policies by name, as notations, Policies, or limits with options as in a policy file. */
-  policies?: Readonly<Record<string, string | Policy | PolicyDescription>>;
+  policies?: Readonly<Record<string, string | Policy | PolicyDescription>> | undefined;
   /** The prefix of every key in Redis. Default `tg`. */
-  prefix?: string;
+  prefix?: string | undefined;
   /** The longest a call waits for the store. Default 250 ms. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
   /** What a check answers when the store fails. Default `local`. */
-  onStoreError?: OnStoreError;
+  onStoreError?: OnStoreError | undefined;
   /** The longest that a denial is repeated without asking the store. Default 1,000 ms; 0 turns it off. */
-  denyCacheMs?: number;
+  denyCacheMs?: number | undefined;
   /** A clock for tests, whose time is used instead of the store's. */
-  clock?: ManualClock;
+  clock?: ManualClock | undefined;
   /**
    * Takes one line when a store is lost, refuses, or is back, and one for each warning about a policy file that is loaded;
    * `console` is a logger. Default: warnings of the process. False turns it off.
    */
-  logger?: Logger | false;
+  logger?: Logger | false | undefined;
   /** Called with each of these changes. */
-  onChange?: (change: StoreChange) => void;
+  onChange?: ((change: StoreChange) => void) | undefined;
 }
 
 /** A policy as a policy file describes it. */

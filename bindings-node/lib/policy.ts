@@ -1,5 +1,5 @@
 import { checkText, describe, PolicyError, type SourceLocation } from './errors.js';
-import { checkOptions } from './given-options.js';
+import { checkOptions, isRecord } from './given-options.js';
 
 import { native, unwrap } from './native.js';
 
@@ -34,31 +34,29 @@ export interface LintWarning {
 /** The numbers of a limit besides algorithm and count. */
 export interface LimitOptions {
   /** The time that `count` units are for; for `concurrency` the ttl of its holds, by default 60 s. */
-  period?: Duration;
+  period?: Duration | undefined;
   /** Buckets: the units it admits at once. */
-  burst?: number;
+  burst?: number | undefined;
   /** `token-bucket`: the tokens it starts with, instead of full. */
-  initial?: number;
+  initial?: number | undefined;
   /** `sliding-window`: its granules. Default 20. */
-  precision?: number;
+  precision?: number | undefined;
 }
 
 /** The options of a policy. */
 export interface PolicyOptions {
   /** Its name. Default: its notation, so that the same limits written in two places are the same policy. */
-  name?: string;
+  name?: string | undefined;
   /** What a check answers when the store fails. Overrides the limiter's option. */
-  onStoreError?: OnStoreError;
+  onStoreError?: OnStoreError | undefined;
   /** Evaluate and count, but never deny. */
-  shadow?: boolean;
+  shadow?: boolean | undefined;
   /** Once denied, the key stays denied this long. */
-  blockFor?: Duration;
+  blockFor?: Duration | undefined;
   /** Charge denied checks too: a caller that keeps hammering stays out. */
-  countDenied?: boolean;
+  countDenied?: boolean | undefined;
   /** How many of the newest attempts to remember, with their metadata. */
-  journal?: number;
-  /** Take units in advance and spend them without the network: a number of units, or a share such as `'5%'`. */
-  lease?: number | string;
+  journal?: number | undefined;
 }
 
 /** What a call takes as its policy: a name, a notation written in place, or a Policy. */
@@ -100,9 +98,11 @@ function takeNative<T>(kind: abstract new (...args: never[]) => T): T | undefine
   return object instanceof kind ? object : undefined;
 }
 
+type Defined<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
+
 /** Without options that are undefined: the native side takes them for values. */
-function withoutUndefined<T extends object>(options: T): T {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
+function withoutUndefined<T extends object>(options: T): Defined<T> {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
 
 /** Throws for an option that has the wrong type. */
@@ -130,7 +130,6 @@ const POLICY_OPTIONS = {
   blockFor: ['number', 'string'],
   countDenied: ['boolean'],
   journal: ['number'],
-  lease: ['number', 'string'],
 } as const;
 
 /**
@@ -269,6 +268,9 @@ function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions)
 }
 
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
+  if (isRecord(options) && options['lease'] !== undefined) {
+    throw new PolicyError('leases are not available yet: remove lease');
+  }
   checkOptions('a policy', options, Object.keys(POLICY_OPTIONS), 'shadow: true', PolicyError);
   const rest = withoutUndefined(options);
   checkTypes(rest, POLICY_OPTIONS);

@@ -2,9 +2,20 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -85,6 +96,61 @@ describe('its types', () => {
       assert.equal(await run(folder, process.execPath, program), says);
     }
   });
+
+  // The resolutions of TypeScript's newest version, and those that it no longer has.
+  const newest = bin('tsc');
+  const older = join(
+    dirname(createRequire(createRequire(import.meta.url).resolve('@arethetypeswrong/core')).resolve('typescript')),
+    'tsc.js',
+  );
+  const resolutions = [
+    ['nodenext', [newest], 'nodenext'],
+    ['node16', [newest], 'node16'],
+    ['bundler', [newest], 'preserve'],
+    ['node10', [process.execPath, older], 'commonjs'],
+    ['node16', [process.execPath, older], 'node16'],
+    ['bundler', [process.execPath, older], 'preserve'],
+  ];
+  for (const [moduleResolution, compiler, module] of resolutions) {
+    const version = compiler.length === 1 ? 'the newest TypeScript' : 'an older TypeScript';
+    const compile = async (name, lib, include) => {
+      const strict = {
+        strict: true,
+        exactOptionalPropertyTypes: true,
+        noUncheckedIndexedAccess: true,
+        skipLibCheck: false,
+      };
+      const compilerOptions = { ...strict, target: 'es2022', lib, module, moduleResolution, types: [], noEmit: true };
+      const config = join(folder, `tsconfig.${name}.json`);
+      writeFileSync(config, JSON.stringify({ compilerOptions, include }));
+      const [program, ...before] = compiler;
+      const { stdout } = await call(program, [...before, '-p', config], { cwd: folder }).catch((error) => error);
+      return stdout;
+    };
+
+    it(`compile with ${moduleResolution} of ${version}, without the types of Node`, async () => {
+      assert.equal(await compile('plain', ['es2022'], ['plain/main.ts']), '');
+    });
+
+    it(`take the signals of a browser's types with ${moduleResolution} of ${version}`, async () => {
+      assert.equal(await compile('dom', ['es2022', 'dom'], ['plain/*.ts']), '');
+    });
+
+    it(`are found for every entry with ${moduleResolution} of ${version}`, async () => {
+      const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+      const entries = Object.entries(exports).filter(([, target]) => typeof target === 'object');
+      const lines = entries.map(([entry], index) => `import * as entry${index} from 'tidegate${entry.slice(1)}';`);
+      mkdirSync(join(folder, 'entries'), { recursive: true });
+      const used = `export const all = [${entries.map((_, index) => `entry${index}`)}];\n`;
+      writeFileSync(join(folder, 'entries/main.ts'), `${lines.join('\n')}\n${used}`);
+      const found = await compile('entries', ['es2022', 'esnext.disposable'], ['entries/main.ts']);
+      // What the types of the frameworks need is not ours.
+      const wrong = found
+        .split('\n')
+        .filter((line) => line.startsWith('entries/') || /Cannot find module 'tidegate/.test(line));
+      assert.deepEqual(wrong, []);
+    });
+  }
 
   it('are used by projects of both kinds, for every entry', () => {
     const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));

@@ -1,0 +1,165 @@
+// A project without the types of Node and of a browser, in which an option that may be undefined is passed on as it is.
+
+import {
+  type AcquireOptions,
+  type Attempt,
+  type CancelSignal,
+  type CheckEntry,
+  type CheckOptions,
+  type CostOptions,
+  type Decision,
+  type DecisionFields,
+  type HoldOptions,
+  Limit,
+  Limiter,
+  type LimiterOptions,
+  type LimitOptions,
+  type LimitState,
+  lint,
+  ManualClock,
+  Policy,
+  type PolicyDescription,
+  type PolicyOptions,
+  RateLimited,
+  rollout,
+  type Source,
+  type StoreChange,
+  type WrapOptions,
+} from 'tidegate';
+
+/** Every option with a value that may be undefined. */
+type Loose<T> = { [Name in keyof T]?: T[Name] | undefined };
+
+export function loose(
+  limiter: Loose<LimiterOptions>,
+  policy: Loose<PolicyOptions>,
+  limit: Loose<LimitOptions>,
+  check: Loose<CheckOptions>,
+  cost: Loose<CostOptions>,
+  acquire: Loose<AcquireOptions>,
+  hold: Loose<HoldOptions>,
+  maybe: {
+    cost: number | undefined;
+    signal: CancelSignal | undefined;
+    described: Loose<Omit<PolicyDescription, 'limits'>>;
+  },
+): unknown {
+  const made = new Limiter(limiter);
+  const description: PolicyDescription = { limits: '5/s', ...maybe.described };
+  const wrap: WrapOptions<[string]> = { key: (user) => user, cost: maybe.cost };
+  return [
+    Limiter.fromFile('policies.yaml', limiter),
+    new Policy([new Limit('gcra', 5, limit), '5/s'], policy),
+    new Limiter({ policies: { description }, store: rollout('memory://', 'memory://', 5) }),
+    made.check('5/s', 'a', check),
+    made.peek('5/s', 'a', cost),
+    made.charge('5/s', 'a', cost),
+    made.refund('5/s', 'a', cost),
+    made.acquire('5/s', 'a', acquire),
+    made.hold('concurrency 5', 'a', hold),
+    made.checkAll([['5/s', 'a', maybe.cost]]),
+    made.wrap('5/s', (user: string) => user, wrap),
+  ];
+}
+
+/** What is told of a Decision, whole. */
+export function told(decision: Decision): DecisionFields {
+  const source: Source = decision.source;
+  const only: 'store' | 'deny-cache' | 'fallback' = source;
+  const {
+    allowed,
+    policy,
+    key,
+    cost,
+    granted,
+    limit,
+    remaining,
+    retryAfterMs,
+    nextAfterMs,
+    resetAfterMs,
+    resetAt,
+    delayMs,
+    shadow,
+    unavailable,
+  } = decision;
+  const limits: readonly LimitState[] = decision.limits;
+  const fields: DecisionFields = {
+    allowed,
+    policy,
+    key,
+    cost,
+    granted,
+    limit,
+    remaining,
+    retryAfterMs,
+    nextAfterMs,
+    resetAfterMs,
+    resetAt,
+    delayMs,
+    limits,
+    source: only,
+    shadow,
+    unavailable,
+  };
+  const numbers: number[] = limits.map((state) => state.over + state.periodMs + (state.nextAfterMs ?? 0));
+  return numbers.length === 0 ? fields : decision.toJSON();
+}
+
+/** Functions keep their arguments, their result, their `this` and their type parameters. */
+export async function wrapped(limiter: Limiter): Promise<void> {
+  const key = 'all';
+  const sync: (user: string, times?: number) => Promise<number> = limiter.wrap(
+    '5/s',
+    (user: string, times = 1) => user.length * times,
+    { key: (user, times) => `${user.toUpperCase()}${times?.toFixed()}` },
+  );
+  const wait: (user: string) => Promise<string> = limiter.wrap('5/s', async (user: string) => user, { key });
+  const same: <T>(value: T) => Promise<Awaited<T>> = limiter.wrap('5/s', <T>(value: T): T => value, { key });
+  class Mailer {
+    readonly from = 'me';
+    send = limiter.wrap(
+      '5/s',
+      function (this: Mailer, to: string) {
+        return `${this.from} ${to}`;
+      },
+      { key },
+    );
+  }
+  const sent: string = await new Mailer().send('you');
+  // @ts-expect-error the argument is a text
+  await sync(5);
+  // @ts-expect-error a key is a text
+  limiter.wrap('5/s', (user: number) => user, { key: (user) => user });
+  // @ts-expect-error there has to be a key
+  limiter.wrap('5/s', (user: number) => user, {});
+  void [wait, same, sent];
+}
+
+export async function others(limiter: Limiter, change: StoreChange): Promise<void> {
+  const entries: CheckEntry[] = [
+    ['5/s', 'a'],
+    ['5/s', 'b', 2],
+  ];
+  const attempts: readonly Attempt[] = await limiter.journal('5/s', 'a');
+  const held: number = await limiter.hold('concurrency 1', 'a', (hold) => hold.decision.remaining);
+  const when: Date = change.since;
+  const clock = new ManualClock(0);
+  clock.advance(1_000);
+  const warnings: readonly string[] = lint('policies.yaml').map(({ message }) => message);
+  try {
+    await limiter.checkAll(entries);
+  } catch (error) {
+    if (error instanceof RateLimited) throw error.decision;
+  }
+  // @ts-expect-error leases do not exist yet
+  new Policy('5/s', { lease: 5 });
+  // @ts-expect-error there is no such option
+  await limiter.check('5/s', 'a', { costs: 5 });
+  // @ts-expect-error options are an object
+  await limiter.check('5/s', 'a', 5);
+  // @ts-expect-error there is no such option
+  await limiter.acquire('5/s', 'a', { timeout: 5 });
+  // @ts-expect-error there is no such option
+  new Limiter({ polices: {} });
+  void [attempts, held, when, warnings];
+}
