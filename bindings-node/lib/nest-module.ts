@@ -24,6 +24,18 @@ export interface RateLimitModuleAsyncOptions extends Pick<ModuleMetadata, 'impor
   useExisting?: Type<RateLimitOptionsFactory> | string | symbol | undefined;
 }
 
+/** The metadata keys of gateways, their messages, and guards. */
+const [GATEWAY, MESSAGE, GUARDS] = ['websockets:is_gateway', 'message', '__guards__'];
+
+function hasGuard(target: object): boolean {
+  const guards = (Reflect.getMetadata(GUARDS, target) ?? []) as readonly unknown[];
+  return guards.some((guard) => guard instanceof RateLimitGuard || isGuardClass(guard));
+}
+
+function isGuardClass(guard: unknown): boolean {
+  return guard === RateLimitGuard || (typeof guard === 'function' && guard.prototype instanceof RateLimitGuard);
+}
+
 /** A guard that checks at start what the decorators of the application say. */
 class ModuleGuard extends RateLimitGuard {
   readonly #modules: ModulesContainer;
@@ -41,7 +53,21 @@ class ModuleGuard extends RateLimitGuard {
     }
   }
 
+  /** Nest applies no global guard to gateways: without one of their own they would have no limit. */
+  #checkGateway(gateway: Type): void {
+    if (hasGuard(gateway)) return;
+    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors<object>(gateway.prototype))) {
+      if (typeof value !== 'function' || Reflect.getMetadata(MESSAGE, value) === undefined || hasGuard(value)) continue;
+      if (this.limiterOf(value, gateway) === undefined) continue;
+      throw new ConfigError(
+        `tidegate/nest: the gateway ${gateway.name} has no limit at ${name}, because Nest applies no global guard to gateways: put ` +
+          '@UseGuards(RateLimitGuard) on it, or @SkipRateLimit()',
+      );
+    }
+  }
+
   #check(controller: Type): void {
+    if (Reflect.getMetadata(GATEWAY, controller) === true) this.#checkGateway(controller);
     const isDecorated = (target: object): boolean =>
       [LIMITS, SKIPS].some((name) => Reflect.getMetadata(name, target) !== undefined);
     const whole = isDecorated(controller);
