@@ -2,7 +2,7 @@
 // pattern that matched it. The patterns are in the lists of the routers, in which the middleware is found once.
 
 import type { Request } from 'express';
-import { patternText, placeUnknown } from './http/place.js';
+import { patternText, placeUnknown } from './http/notation-place.js';
 
 interface Route {
   readonly path: unknown;

@@ -52,7 +52,7 @@ export class FastifyRegistration {
     for (const name of Object.keys(config ?? {})) {
       if (name !== 'rateLimit' && /^rate[-_]?limits?$/i.test(name)) {
         throw new ConfigError(
-          `tidegate/fastify: the config of ${url} has ${name}, which nobody reads: ${knownNames(name, ['rateLimit'])}`,
+          `tidegate/fastify: the config of ${url} has ${name}, which is not read: ${knownNames(name, ['rateLimit'])}`,
         );
       }
     }

@@ -9,7 +9,7 @@ import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
 import { waitFor } from './http/node-response.js';
-import { patternText } from './http/place.js';
+import { patternText } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { isOverUnix, type RequestAdapter } from './http/request-adapter.js';

@@ -6,7 +6,7 @@ import type { Context, Middleware, Response } from 'koa';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
 import { endWithResponse, waitFor } from './http/node-response.js';
-import { patternText, placeUnknown } from './http/place.js';
+import { patternText, placeUnknown } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeRequestAdapter, type RequestAdapter } from './http/request-adapter.js';

@@ -3,8 +3,8 @@
 import { ConfigError, describe } from '../errors.js';
 import { Policy } from '../policy.js';
 import { isEnabled } from './enabled.js';
+import type { Place } from './notation-place.js';
 import { checkOptions, knownNames } from './option-names.js';
-import type { Place } from './place.js';
 import {
   checkValues,
   type LayerOptions,

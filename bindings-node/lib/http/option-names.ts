@@ -1,4 +1,4 @@
-// The names of options: an option that nobody reads limits nobody, so it is an error that says the nearest right one.
+// The names of options: an option that is not read limits no request, so it is an error that says the nearest right one.
 
 import { ConfigError, describe, shortened } from '../errors.js';
 

@@ -19,7 +19,7 @@ export const expressTrust: ProxyTrust<object> = {
 /** Whether an address is a proxy's; `hop` counts the proxies between it and this server. */
 export type TrustFunction = (address: string, hop: number) => boolean;
 
-/** Addresses of nobody's proxy, and more hops than any service has. */
+/** Addresses that are no proxy's, and more hops than any service has. */
 const STRANGERS = ['203.0.113.7', '198.51.100.7', '8.8.8.8', '2001:db8::7', '2606:4700:4700::1111'];
 const TOO_MANY_HOPS = 1000;
 

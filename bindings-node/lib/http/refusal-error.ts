@@ -19,7 +19,7 @@ export interface RefusalError extends Error {
   readonly headers: Readonly<Record<string, string>>;
   /** The denial; undefined when the store could not be asked. */
   readonly decision?: Decision;
-  /** The body that is sent when nobody else answers, as `application/problem+json`. */
+  /** The body that is sent when no handler answers, as `application/problem+json`. */
   problem(): string;
   /** The answer of Hono. */
   getResponse(): WebResponse;

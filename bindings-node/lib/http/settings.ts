@@ -6,8 +6,8 @@ import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
 import type { PolicyLike } from '../policy.js';
 import type { HeaderChoice } from './fields.js';
 import { keyOf } from './keys.js';
+import { isUnnamed, type Place } from './notation-place.js';
 import { checkOptions } from './option-names.js';
-import { isUnnamed, type Place } from './place.js';
 import {
   type CostOption,
   checkCost,

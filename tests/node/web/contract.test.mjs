@@ -1,4 +1,4 @@
-// What every adapter promises: options that nobody reads, what a function may return, and where a refusal goes.
+// What every adapter promises: options that do not exist, what a function may return, and where a refusal goes.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -9,7 +9,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
   const layered = name.startsWith('Nest') || name.startsWith('Fastify');
   const place = (path) => (name.startsWith('Nest') ? `${path}.handle` : path);
 
-  test('an option that nobody reads is an error that names the nearest right one', async (t) => {
+  test('an option that does not exist is an error that names the nearest right one', async (t) => {
     const { limiter } = limiting({ login: '5/minute' });
     const mistakes = [
       [{ limiter, polcy: 'login' }, /no option polcy: did you mean policy\?/],
@@ -55,7 +55,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
     });
   });
 
-  test('the key helpers refuse options that nobody reads', () => {
+  test('the key helpers refuse options that do not exist', () => {
     for (const helper of [adapter.clientIp, (options) => adapter.header('x', options), adapter.user]) {
       assert.throws(() => helper({ proxies: 1 }), { code: 'config_invalid', message: /did you mean trustedProxies\?/ });
       assert.throws(() => helper(null), { code: 'config_invalid' });

@@ -164,7 +164,7 @@ for (const url of ['memory://', servers.url]) {
   });
 }
 
-test('options that nobody reads, and those of the plugin that cannot be kept, are errors', async () => {
+test('options that do not exist, and those of the plugin that cannot be kept, are errors', async () => {
   const limiter = new Limiter();
   for (const make of [
     (options) => new ExpressStore(options),
