@@ -201,6 +201,11 @@ impl Rule {
         dispatch!(self, state, |rule, state| rule.admits(state, now, cost))
     }
 
+    /// Whether its units are held, and given back when the work is done.
+    pub(crate) const fn holds(&self) -> bool {
+        matches!(self, Self::Concurrency(_))
+    }
+
     /// Charges `cost`, admitted or not.
     #[inline]
     pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) {

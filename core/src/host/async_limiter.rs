@@ -117,7 +117,7 @@ impl HostAsyncLimiter for AsyncLimiter {
             return Some(plan.map(|plan| self.core.settle_in_fallback(&plan, key, &operation)));
         }
         let call = match operation {
-            Operation::Charge { cost } => Call::Charge(cost),
+            Operation::Surcharge { cost } => Call::Surcharge(cost),
             Operation::Refund { cost } => Call::Refund(cost),
             _ => return Some(Ok(())),
         };

@@ -14,6 +14,8 @@ pub enum Call {
     Peek(u64),
     /// Consumes even past the limit.
     Charge(u64),
+    /// Consumes what work has cost beyond its check.
+    Surcharge(u64),
     /// Gives units back.
     Refund(u64),
 }
@@ -24,6 +26,7 @@ impl Call {
             Self::Check(options) => check_operation(options, policy)?,
             Self::Peek(cost) => Operation::Peek { cost: valid_cost(*cost)? },
             Self::Charge(cost) => Operation::Charge { cost: valid_cost(*cost)? },
+            Self::Surcharge(cost) => Operation::Surcharge { cost: valid_cost(*cost)? },
             Self::Refund(cost) => Operation::Refund { cost: valid_cost(*cost)? },
         })
     }

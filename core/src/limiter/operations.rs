@@ -92,7 +92,7 @@ pub(crate) fn difference(granted: u64, actual: u64) -> Result<Option<Operation>>
         valid_cost(actual)?;
     }
     Ok(match actual {
-        _ if actual > granted => Some(Operation::Charge { cost: actual - granted }),
+        _ if actual > granted => Some(Operation::Surcharge { cost: actual - granted }),
         _ if actual < granted => Some(Operation::Refund { cost: granted - actual }),
         _ => None,
     })

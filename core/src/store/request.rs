@@ -26,6 +26,8 @@ pub(crate) enum Operation {
     Peek { cost: u64 },
     /// Consume, admitted or not.
     Charge { cost: u64 },
+    /// Consume what work has cost beyond its check. Its units are not held: a `concurrency` limit beside others stays as it is.
+    Surcharge { cost: u64 },
     /// Give back.
     Refund { cost: u64 },
     /// Deny for that many microseconds from now; 0 ends a block.
@@ -44,7 +46,11 @@ impl Operation {
     /// The cost a limit is asked about. A partial check asks about one unit: where that is admitted, it is granted something.
     pub(crate) const fn cost(&self) -> u64 {
         match self {
-            Self::Check { cost, .. } | Self::Peek { cost } | Self::Charge { cost } | Self::Refund { cost } => *cost,
+            Self::Check { cost, .. }
+            | Self::Peek { cost }
+            | Self::Charge { cost }
+            | Self::Surcharge { cost }
+            | Self::Refund { cost } => *cost,
             _ => 1,
         }
     }
@@ -60,7 +66,9 @@ impl Operation {
     /// The units that it consumes where nothing refuses them.
     pub(crate) const fn consumes(&self) -> u64 {
         match self {
-            Self::Check { cost, .. } | Self::Take { cost, .. } | Self::Charge { cost } => *cost,
+            Self::Check { cost, .. } | Self::Take { cost, .. } | Self::Charge { cost } | Self::Surcharge { cost } => {
+                *cost
+            }
             _ => 0,
         }
     }

@@ -192,7 +192,11 @@ fn keep(
 const fn changes(operation: &Operation) -> bool {
     matches!(
         operation,
-        Operation::Charge { .. } | Operation::Refund { .. } | Operation::Block { .. } | Operation::Clear
+        Operation::Charge { .. }
+            | Operation::Surcharge { .. }
+            | Operation::Refund { .. }
+            | Operation::Block { .. }
+            | Operation::Clear
     )
 }
 

@@ -12,7 +12,7 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
                 || options.journal > 0
                 || entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, operation.cost()))
         }
-        Operation::Charge { .. } => true,
+        Operation::Charge { .. } | Operation::Surcharge { .. } => true,
         Operation::Block { micros } => *micros > 0,
         _ => false,
     }

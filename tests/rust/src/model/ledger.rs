@@ -242,6 +242,11 @@ impl Ledger {
     }
 
     /// Charges, admitted or not.
+    /// Whether its units are held.
+    pub(super) fn holds(&self) -> bool {
+        self.limit.algorithm() == Algorithm::Concurrency
+    }
+
     pub(super) fn charge(&mut self, now: u64, cost: u64, hold: u64) {
         let now = self.time(now);
         let (cost, period) = (u128::from(cost), u128::from(self.period()));

@@ -197,7 +197,9 @@ impl Model {
     /// Charges or refunds the difference between the actual cost and the charged one.
     pub fn settle(&mut self, policy: &Policy, key: &str, charged: u64, actual: u64) {
         if actual > charged {
-            self.charge(policy, key, actual - charged);
+            let mut usage = self.usage(policy, key);
+            usage.surcharge(self.now, actual - charged);
+            self.keep(policy, key, usage);
         } else if actual < charged {
             self.refund(policy, key, charged - actual);
         }

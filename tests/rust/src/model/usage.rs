@@ -83,6 +83,15 @@ impl Usage {
         self.ledgers.iter_mut().for_each(|ledger| ledger.charge(now, cost, hold));
     }
 
+    /// What work has cost beyond its check: a concurrency limit counts it only where no other limit does.
+    pub(super) fn surcharge(&mut self, now: u64, cost: u64) {
+        self.start(now);
+        let rates = self.ledgers.iter().any(|ledger| !ledger.holds());
+        for ledger in self.ledgers.iter_mut().filter(|ledger| !(rates && ledger.holds())) {
+            ledger.charge(now, cost, 0);
+        }
+    }
+
     pub(super) fn refund(&mut self, now: u64, cost: u64) {
         let unstarted = self.unstarted(now);
         for (index, ledger) in self.ledgers.iter_mut().enumerate() {

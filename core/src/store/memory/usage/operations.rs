@@ -153,6 +153,12 @@ impl Usage {
         let rules = entry.plan.rules.iter().zip(&mut self.states);
         match *operation {
             Operation::Charge { .. } => self.charge(entry, now),
+            Operation::Surcharge { cost } => {
+                let rates = entry.plan.rules.iter().any(|rule| !rule.holds());
+                rules
+                    .filter(|(rule, _)| !(rates && rule.holds()))
+                    .for_each(|(rule, state)| rule.charge(state, now, cost, 0));
+            }
             Operation::Refund { cost } => rules.for_each(|(rule, state)| rule.refund(state, now, cost)),
             Operation::Block { micros } => {
                 self.block(if micros == 0 { 0 } else { (now + micros).min(MAX_SAFE_INTEGER) })

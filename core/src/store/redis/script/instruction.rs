@@ -16,6 +16,7 @@ const CLEAR: u8 = 8;
 const JOURNAL: u8 = 9;
 const UNDO: u8 = 10;
 const TAKE: u8 = 11;
+const SURCHARGE: u8 = 12;
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
 const SLOW_PATH_HEAD: u16 = 34;
@@ -29,6 +30,7 @@ pub(super) fn encode(request: &Request) -> Vec<u8> {
         Operation::Take { meta, .. } => (TAKE, block_for, 0, meta.as_deref().unwrap_or(no_meta)),
         Operation::Peek { .. } => (PEEK, 0, 0, no_meta),
         Operation::Charge { .. } => (CHARGE, 0, 0, no_meta),
+        Operation::Surcharge { .. } => (SURCHARGE, 0, 0, no_meta),
         Operation::Refund { .. } => request.charged_at.map_or((REFUND, 0, 0, no_meta), |at| (UNDO, at, 0, no_meta)),
         Operation::Block { micros } => (BLOCK, *micros, 0, no_meta),
         Operation::Renew { hold } => (RENEW, 0, *hold, no_meta),

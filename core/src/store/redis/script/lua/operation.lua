@@ -1,6 +1,6 @@
 -- The operations on a decoded value, by their number: 1 check, 2 peek, 3 charge, 4 refund, 5 block, 6 renew, 7 close, 8 clear,
--- 9 journal, 10 undo, 11 take: a check of as many units as there are. Clear and journal do not read the value: see
--- slow_path.lua.
+-- 9 journal, 10 undo, 11 take: a check of as many units as there are, 12 surcharge: what work has cost beyond its check. Clear
+-- and journal do not read the value: see slow_path.lua.
 local CHECK, PEEK, CLEAR, JOURNAL, TAKE = 1, 2, 8, 9, 11
 
 -- Each changes the value and returns whether it applied.
@@ -9,6 +9,17 @@ local operations = {
     for _, limit in ipairs(instruction.limits) do
       limit.admits(value, limit.first, now, instruction.cost, limit)
       limit.charge(value, limit.first, now, instruction.cost, limit)
+    end
+    return true
+  end,
+  [12] = function(instruction, value) -- surcharge; a concurrency limit, which has `renew`, counts it only where it is alone
+    local rates = false
+    for _, limit in ipairs(instruction.limits) do rates = rates or not limit.renew end
+    for _, limit in ipairs(instruction.limits) do
+      if not (rates and limit.renew) then
+        limit.admits(value, limit.first, now, instruction.cost, limit)
+        limit.charge(value, limit.first, now, instruction.cost, limit)
+      end
     end
     return true
   end,
