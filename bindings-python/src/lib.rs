@@ -17,6 +17,7 @@ mod http;
 mod limit;
 mod limit_state;
 mod limiter;
+mod lint;
 mod log;
 mod loop_completions;
 mod loop_reader;
@@ -53,6 +54,8 @@ mod _tidegate {
     #[pymodule_export]
     use crate::limiter::{AsyncLimiter, Limiter};
     #[pymodule_export]
+    use crate::lint::lint;
+    #[pymodule_export]
     use crate::policy::Policy;
     #[pymodule_export]
     use crate::policy_use::PolicyUse;
@@ -61,7 +64,7 @@ mod _tidegate {
     #[pymodule_export]
     use crate::rollout::{Rollout, rollout};
     #[pymodule_export]
-    use crate::warning::{Warning, lint};
+    use crate::warning::Warning;
 
     #[expect(non_upper_case_globals, reason = "the name that Python uses")]
     #[pymodule_export]

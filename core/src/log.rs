@@ -5,8 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::policy::Warning;
-
 /// Called with each warning, on the thread that noticed what it says, with no lock held.
 pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -54,7 +52,7 @@ impl Log {
     }
 
     /// Logs what lint says of a policy file that is loaded.
-    pub(crate) fn file_warnings(&self, warnings: &[Warning]) {
+    pub(crate) fn file_warnings(&self, warnings: &[impl fmt::Display]) {
         for warning in warnings {
             self.warn(&format!("policy file {warning}"));
         }

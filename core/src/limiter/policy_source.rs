@@ -32,7 +32,7 @@ impl PolicySource {
     pub(super) fn reread(&self, uses_its_store: bool) -> Result<PolicyFile> {
         let file = PolicyFile::read(&self.path)?;
         if uses_its_store && (stores(&file), file.rollout()) != (stores(&self.first), self.first.rollout()) {
-            let [before, now] = [&self.first, &file].map(|file| shown(file));
+            let [before, now] = [&self.first, &file].map(shown);
             let change = if before == now { "its details".to_owned() } else { format!("{before} to {now}") };
             return Err(self.refusal(&format!(
                 "the store has changed ({change}), which a reload cannot do. Restart the service, or restore `store`; \

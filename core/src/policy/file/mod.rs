@@ -1,6 +1,7 @@
 //! The policy file: one file of policies for services in any language.
 
 mod environment;
+mod file_policy;
 mod json;
 mod limit;
 mod line_index;

@@ -1,9 +1,9 @@
 //! `limits: [{name, config: [{limit, period}]}]`: how older files write policies. Periods are seconds.
 
+use super::file_policy::{FilePolicy, POLICY_NAMES, limit_list};
 use super::limit;
 use super::option_value::unknown_name;
 use super::scalar::plain_scalar;
-use super::schema::{FilePolicy, limit_list};
 use super::tree::{FileError, Key, Node, Position, Value};
 use crate::policy::options::Options;
 
@@ -34,7 +34,7 @@ fn policy(node: &Node) -> Result<FilePolicy, FileError> {
             "config" => limits = Some(config(node)?),
             _ => {
                 let hint = "; the options of a policy stand under `policies`";
-                let hint = if super::schema::POLICY_NAMES.contains(&&*key.name) { hint } else { "" };
+                let hint = if POLICY_NAMES.contains(&&*key.name) { hint } else { "" };
                 return Err(unknown_name(key, &ENTRY_NAMES, "an entry of `limits` has", hint));
             }
         }

@@ -4,42 +4,20 @@ use std::collections::HashMap;
 
 use super::super::options::{MAX_JOURNAL, OnStoreError, Options};
 use super::super::suggestion::did_you_mean;
-use super::super::{MAX_LIMITS, Policy};
+use super::file_policy::{FilePolicy, POLICY_NAMES, limit_list};
 use super::limit::{self, LocatedLimit};
 use super::older_shape;
 use super::option_value::{boolean, choice, duration, unknown_name, whole_number};
 use super::stores::{self, FileStore};
-use super::tree::{FileError, Key, Node, Position, Value, duplicate};
+use super::tree::{FileError, Key, Node, Value, duplicate};
 use super::{Format, PolicyFile, PolicyLocations};
 
 const FILE_NAMES: [&str; 3] = ["policies", "limits", "store"];
-pub(super) const POLICY_NAMES: [&str; 6] =
-    ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal"];
 
 /// What a file says, with positions that do not name the file yet.
 pub(super) struct ParsedFile {
     store: Option<FileStore>,
     policies: Vec<FilePolicy>,
-}
-
-/// A policy with the positions of its name and its limits.
-pub(super) struct FilePolicy {
-    policy: Policy,
-    position: Position,
-    limits: Vec<Position>,
-    /// Whether it has the shape of older files.
-    older: bool,
-}
-
-impl FilePolicy {
-    pub(super) fn new(key: Key, limits: Vec<LocatedLimit>, options: Options, older: bool) -> Result<Self, FileError> {
-        let position = key.position;
-        let (limits, positions) = limits.into_iter().map(|placed| (placed.limit, placed.position)).unzip();
-        let policy = Policy::new(limits, options)
-            .and_then(|policy| policy.named(key.name))
-            .map_err(|error| FileError::new(position, error.message()))?;
-        Ok(Self { policy, position, limits: positions, older })
-    }
 }
 
 impl ParsedFile {
@@ -181,29 +159,4 @@ fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
         Value::List(nodes) => limit_list(nodes, node.position, limit::limits),
         _ => limit::limits(node),
     }
-}
-
-/// All limits of a list, each of whose entries has some.
-pub(super) fn limit_list(
-    nodes: &[Node],
-    position: Position,
-    limits_in: impl Fn(&Node) -> Result<Vec<LocatedLimit>, FileError>,
-) -> Result<Vec<LocatedLimit>, FileError> {
-    if nodes.is_empty() {
-        return Err(FileError::new(
-            position,
-            format!("a policy must have from 1 to {MAX_LIMITS} limits, and the list is empty"),
-        ));
-    }
-    let mut limits = Vec::new();
-    for node in nodes {
-        limits.extend(limits_in(node)?);
-        if limits.len() > MAX_LIMITS {
-            return Err(FileError::new(
-                node.position,
-                format!("a policy must have from 1 to {MAX_LIMITS} limits, and this is one more"),
-            ));
-        }
-    }
-    Ok(limits)
 }

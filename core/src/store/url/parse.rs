@@ -46,7 +46,7 @@ fn with_host(text: &str) -> Cow<'_, str> {
 ///
 /// # Errors
 /// `config_invalid` for an option that is unknown or is given twice.
-fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<Found<N>> {
+fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<OptionValues<N>> {
     let mut found = found_options(url, &known)?.into_iter();
     Ok(known.map(|_| found.next().flatten()))
 }
@@ -69,10 +69,13 @@ fn found_options(url: &Url, known: &[&str]) -> Result<Vec<Option<String>>> {
     Ok(found)
 }
 
-type Found<const N: usize> = [Option<String>; N];
+type OptionValues<const N: usize> = [Option<String>; N];
 
 /// The values of these options, of [`CONNECTION`] and of [`TLS`].
-fn encrypted_options<const N: usize>(url: &Url, names: [&str; N]) -> Result<(Found<N>, Found<3>, Found<4>)> {
+fn encrypted_options<const N: usize>(
+    url: &Url,
+    names: [&str; N],
+) -> Result<(OptionValues<N>, OptionValues<3>, OptionValues<4>)> {
     let known: Vec<&str> = names.into_iter().chain(CONNECTION).chain(TLS).collect();
     let mut found = found_options(url, &known)?.into_iter();
     let mut next = || found.next().flatten();
@@ -114,9 +117,7 @@ fn password_of(
 /// `CLIENT SETNAME` takes no others.
 fn client_name(name: Option<String>) -> Result<Option<String>> {
     if name.as_ref().is_some_and(|name| name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic())) {
-        return Err(Error::config(
-            "client_name cannot be used: it must be letters, digits and signs of ASCII, without blanks",
-        ));
+        return Err(Error::config("client_name cannot be used: it must be printable ASCII without blanks"));
     }
     Ok(name)
 }
