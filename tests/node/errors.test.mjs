@@ -184,8 +184,8 @@ describe("a message has the names of Node's options", () => {
       }
     }
     // Options of store URLs, which are the same in all languages, and Lua.
-    const urls = ['max_keys', 'max_bytes', 'read_from', 'check_only', 'rule_of'];
-    const unknown = [...found].filter((name) => !urls.includes(name) && !name.startsWith('ssl_'));
+    const urls = ['max_keys', 'max_bytes', 'read_from', 'client_name', 'password_file', 'check_only', 'rule_of'];
+    const unknown = [...found].filter((name) => !urls.includes(name) && !/^(ssl|sentinel)_/.test(name));
     assert.deepEqual(unknown, []);
   });
 });
