@@ -1,4 +1,4 @@
-/** What a limiter has counted since it was made; for `memory://` all but `forgottenDenials` and `holdsLost` are zero. */
+/** What a limiter has counted since it was made; for `memory://` those of a shared store are zero. */
 export interface Counters {
   /** Operations that were sent to a shared store. */
   readonly asked: number;
@@ -24,6 +24,8 @@ export interface Counters {
   readonly forgottenDenials: number;
   /** Renewals of holds that the store did not answer. */
   readonly holdRenewalsFailed: number;
+  /** Calls of `acquire` that were denied at once because too many callers waited already. */
+  readonly acquiresRefused: number;
   /** Holds that were lost. */
   readonly holdsLost: number;
 }

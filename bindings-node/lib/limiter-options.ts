@@ -23,6 +23,10 @@ export interface LimiterOptions {
   onStoreError?: OnStoreError | undefined;
   /** The longest that a denial is repeated without asking the store. Default 1,000 ms; 0 turns it off. */
   denyCacheMs?: number | undefined;
+  /** The most callers that wait in `acquire`. Beyond it `acquire` answers with a denial at once. Default 10,000. */
+  maxWaiting?: number | undefined;
+  /** The most callers that wait for one policy and key. Default 1,000. */
+  maxWaitingPerKey?: number | undefined;
   /** A clock for tests, whose time is used instead of the store's. */
   clock?: ManualClock | undefined;
   /**
@@ -47,6 +51,8 @@ const OPTIONS = [
   'timeoutMs',
   'onStoreError',
   'denyCacheMs',
+  'maxWaiting',
+  'maxWaitingPerKey',
   'clock',
   'logger',
   'onChange',
@@ -64,8 +70,10 @@ function checkType<T>(options: object, name: keyof T & string, type: string): vo
 export function builderOf(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
   checkOptions('a limiter', options, OPTIONS, "store: 'redis://…'");
   for (const name of ['prefix', 'onStoreError'] as const) checkType<LimiterOptions>(options, name, 'string');
-  for (const name of ['timeoutMs', 'denyCacheMs'] as const) checkType<LimiterOptions>(options, name, 'number');
-  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock } = options;
+  for (const name of ['timeoutMs', 'denyCacheMs', 'maxWaiting', 'maxWaitingPerKey'] as const) {
+    checkType<LimiterOptions>(options, name, 'number');
+  }
+  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock, maxWaiting, maxWaitingPerKey } = options;
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
   if (file !== undefined) throwIfFailed(builder.file(file));
@@ -82,6 +90,8 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
   if (timeoutMs !== undefined) throwIfFailed(builder.timeout(timeoutMs));
   if (onStoreError !== undefined) throwIfFailed(builder.onStoreError(onStoreError));
   if (denyCacheMs !== undefined) throwIfFailed(builder.denyCache(denyCacheMs));
+  if (maxWaiting !== undefined) throwIfFailed(builder.maxWaiting(maxWaiting));
+  if (maxWaitingPerKey !== undefined) throwIfFailed(builder.maxWaitingPerKey(maxWaitingPerKey));
   if (clock !== undefined) {
     if (!(clock instanceof ManualClock))
       throw new ConfigError(`clock cannot be ${describe(clock)}: give a ManualClock`);

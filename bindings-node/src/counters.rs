@@ -29,6 +29,8 @@ pub struct Counters {
     pub forgotten_denials: f64,
     /// Renewals of holds that the store did not answer.
     pub hold_renewals_failed: f64,
+    /// Calls of `acquire` that were denied at once because too many callers waited already.
+    pub acquires_refused: f64,
     /// Holds that were lost.
     pub holds_lost: f64,
 }
@@ -48,6 +50,7 @@ impl From<tidegate::Counters> for Counters {
             store_rejected: counters.store_rejected as f64,
             forgotten_denials: counters.forgotten_denials as f64,
             hold_renewals_failed: counters.hold_renewals_failed as f64,
+            acquires_refused: counters.acquires_refused as f64,
             holds_lost: counters.holds_lost as f64,
         }
     }

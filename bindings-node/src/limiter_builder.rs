@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::error_value::ErrorValue;
 use crate::native_limiter::NativeLimiter;
 use crate::node_completions::NodeCompletions;
-use crate::number::milliseconds;
+use crate::number::{self, milliseconds};
 use crate::policy::{Policy, on_store_error};
 use crate::store_change::{StoreChange, listener, warning_listener};
 
@@ -91,6 +91,18 @@ impl LimiterBuilder {
     #[napi(catch_unwind)]
     pub fn deny_cache(&mut self, length: f64) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.deny_cache(milliseconds("denyCacheMs", length)?)))
+    }
+
+    /// The most callers that wait in `acquire`.
+    #[napi(catch_unwind)]
+    pub fn max_waiting(&mut self, callers: f64) -> Option<ErrorValue> {
+        self.step(|builder| Ok(builder.max_waiting(number::callers("maxWaiting", callers)?)))
+    }
+
+    /// The most callers that wait for one policy and key.
+    #[napi(catch_unwind)]
+    pub fn max_waiting_per_key(&mut self, callers: f64) -> Option<ErrorValue> {
+        self.step(|builder| Ok(builder.max_waiting_per_key(number::callers("maxWaitingPerKey", callers)?)))
     }
 
     /// A function that is called when a store is lost or back.

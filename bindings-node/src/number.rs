@@ -49,3 +49,10 @@ pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
 pub(crate) fn micros(milliseconds: f64) -> Option<u64> {
     whole((milliseconds * 1_000.0).round())
 }
+
+/// A number of callers.
+pub(crate) fn callers(what: &str, number: f64) -> Result<usize> {
+    whole(number).map(|number| number as usize).ok_or_else(|| {
+        Error::new(ErrorKind::ConfigInvalid, format!("{what} cannot be {number}: it must be a whole number from 1 on"))
+    })
+}

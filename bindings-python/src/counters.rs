@@ -19,6 +19,7 @@ pub(crate) fn counters<'py>(py: Python<'py>, counters: &tidegate::Counters) -> P
         ("store_rejected", counters.store_rejected),
         ("forgotten_denials", counters.forgotten_denials),
         ("hold_renewals_failed", counters.hold_renewals_failed),
+        ("acquires_refused", counters.acquires_refused),
         ("holds_lost", counters.holds_lost),
     ];
     numbers.iter().try_for_each(|(name, number)| dict.set_item(name, number))?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 use tidegate::{Builder, ErrorKind};
 
 use crate::clock::ManualClock;
@@ -56,6 +56,10 @@ impl LimiterOptions<'_, '_> {
                     on_store_error = owned_text(&value, ErrorKind::ConfigInvalid, "on_store_error")?;
                 }
                 "deny_cache" => deny_cache = argument("deny_cache", &value)?,
+                "max_waiting" => builder = builder.max_waiting(callers("max_waiting", &value)?),
+                "max_waiting_per_key" => {
+                    builder = builder.max_waiting_per_key(callers("max_waiting_per_key", &value)?);
+                }
                 "clock" => {
                     if let Some(clock) = argument::<Option<Bound<'_, ManualClock>>>("clock", &value)? {
                         builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
@@ -87,6 +91,15 @@ impl LimiterOptions<'_, '_> {
         let urls = urls.iter().map(|url| store_url(url.cast().map_err(|_| wrong(url))?).map(str::to_owned));
         Ok(builder.stores(urls.collect::<PyResult<Vec<_>>>()?))
     }
+}
+
+/// A number of callers.
+fn callers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    // True is a number to Python.
+    if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err(format!("argument '{name}': a whole number, not {}", shown(value))));
+    }
+    value.extract().map_err(|_| config(format!("{name} is {}: it must be a whole number from 1 on", shown(value))))
 }
 
 /// The value of an option. A wrong type raises as it does for any argument.

@@ -22,5 +22,9 @@ class LimiterOptions(TypedDict, total=False):
     on_store_error: str
     # For how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
     deny_cache: float
+    # The most callers that wait in `acquire`, 10,000 by default; beyond it `acquire` returns a denied Decision at once.
+    max_waiting: int
+    # The most callers that wait for one policy and key; 1,000 by default.
+    max_waiting_per_key: int
     # A clock for tests.
     clock: ManualClock | None

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::acquire::{QueueEstimate, WaitDeadline};
+use super::acquire::{Joined, QueueEstimate, WaitDeadline};
 use super::builder::Builder;
 use super::hold::{Hold, HoldAnswer};
 use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
@@ -163,7 +163,8 @@ impl AsyncLimiter {
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
-    /// admitted in time. Callers that wait for the same key are admitted in the order they came.
+    /// admitted in time, or when too many callers wait already. Callers that wait for the same key are admitted in the order
+    /// they came.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
@@ -187,16 +188,17 @@ impl AsyncLimiter {
         timeout: Option<Duration>,
     ) -> Result<Decision> {
         let deadline = WaitDeadline::new(&self.core, timeout);
-        let position = self.core.wait_queues.join(plan, key, operation.cost())?;
+        let position = match self.core.wait_queues.join(plan, key, operation.cost())? {
+            Joined::Position(position) => position,
+            Joined::Full(ahead) => return self.too_late(plan, key, operation, ahead).await,
+        };
         let signal = position.signal();
         deadline.listen(signal);
         loop {
             let count = signal.count();
             if let Some(ahead) = position.units_ahead() {
                 if deadline.is_over() {
-                    let estimate = QueueEstimate::new(operation.cost(), ahead);
-                    let answer = self.answer(plan, key, estimate.operation(plan)).await?;
-                    return Ok(estimate.denied(Arc::clone(plan), key, answer));
+                    return self.too_late(plan, key, operation, ahead).await;
                 }
                 signal.wait_async(count, deadline.sleep(None)).await;
             } else {
@@ -207,6 +209,13 @@ impl AsyncLimiter {
             }
             self.core.open()?;
         }
+    }
+
+    /// The denial of a caller behind others that want so many units.
+    async fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
+        let estimate = QueueEstimate::new(operation.cost(), ahead);
+        let answer = self.answer(plan, key, estimate.operation(plan)).await?;
+        Ok(estimate.denied(Arc::clone(plan), key, answer))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{QueueEstimate, WaitDeadline};
+use super::acquire::{Joined, QueueEstimate, WaitDeadline};
 use super::builder::Builder;
 use super::hold::{Hold, HoldAnswer};
 use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
@@ -179,7 +179,8 @@ impl Limiter {
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
-    /// admitted in time. Callers that wait for the same key are admitted in the order they came.
+    /// admitted in time, or when too many callers wait already. Callers that wait for the same key are admitted in the order
+    /// they came.
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
@@ -191,16 +192,17 @@ impl Limiter {
 
     fn wait(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, timeout: Option<Duration>) -> Result<Decision> {
         let deadline = WaitDeadline::new(&self.core, timeout);
-        let position = self.core.wait_queues.join(plan, key, operation.cost())?;
+        let position = match self.core.wait_queues.join(plan, key, operation.cost())? {
+            Joined::Position(position) => position,
+            Joined::Full(ahead) => return self.too_late(plan, key, operation, ahead),
+        };
         let signal = position.signal();
         deadline.listen(signal);
         loop {
             let count = signal.count();
             if let Some(ahead) = position.units_ahead() {
                 if deadline.is_over() {
-                    let estimate = QueueEstimate::new(operation.cost(), ahead);
-                    let answer = self.answer(plan, key, estimate.operation(plan))?;
-                    return Ok(estimate.denied(Arc::clone(plan), key, answer));
+                    return self.too_late(plan, key, operation, ahead);
                 }
                 signal.wait(count, deadline.sleep(None));
             } else {
@@ -211,6 +213,13 @@ impl Limiter {
             }
             self.core.open()?;
         }
+    }
+
+    /// The denial of a caller behind others that want so many units.
+    fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
+        let estimate = QueueEstimate::new(operation.cost(), ahead);
+        let answer = self.answer(plan, key, estimate.operation(plan))?;
+        Ok(estimate.denied(Arc::clone(plan), key, answer))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.

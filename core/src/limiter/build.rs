@@ -130,6 +130,15 @@ impl Builder {
                 self.deny_cache
             )));
         }
+        for (name, callers) in
+            [("max_waiting", self.wait_bounds.all), ("max_waiting_per_key", self.wait_bounds.per_key)]
+        {
+            if callers == 0 {
+                return Err(Error::config(format!(
+                    "{name} is 0, which would deny every acquire: it must be 1 or more; a timeout of 0 does not wait"
+                )));
+            }
+        }
         let readers = Arc::new(PerProcess::new());
         let log = Log::new(self.warning_listener.clone());
         log.file_warnings(&self.file_warnings);
@@ -146,7 +155,7 @@ impl Builder {
             uses_store_of_file: self.uses_store_of_file,
             source: self.source,
             reloading: Mutex::new(()),
-            wait_queues: WaitQueues::default(),
+            wait_queues: WaitQueues::new(self.wait_bounds),
             hold_renewer: HoldRenewer::default(),
             log,
             closed: AtomicBool::new(false),

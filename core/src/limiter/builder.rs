@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::acquire::WaitBounds;
 use super::policy_source::PolicySource;
 use crate::clock::ManualClock;
 use crate::error::{Error, Result};
@@ -34,6 +35,7 @@ pub struct Builder {
     #[cfg(feature = "bench")]
     pub(super) bare: bool,
     pub(super) clock: Option<Arc<ManualClock>>,
+    pub(super) wait_bounds: WaitBounds,
 }
 
 /// Does not show the stores: their URLs may have passwords.
@@ -70,6 +72,7 @@ impl Default for Builder {
             #[cfg(feature = "bench")]
             bare: false,
             clock: None,
+            wait_bounds: WaitBounds::default(),
         }
     }
 }
@@ -203,6 +206,21 @@ impl Builder {
     #[must_use]
     pub fn clock(mut self, clock: Arc<ManualClock>) -> Self {
         self.clock = Some(clock);
+        self
+    }
+
+    /// The most callers that wait in `acquire` of this limiter at the same time; 10,000 by default. Beyond it `acquire` returns
+    /// a denied Decision at once.
+    #[must_use]
+    pub const fn max_waiting(mut self, callers: usize) -> Self {
+        self.wait_bounds.all = callers;
+        self
+    }
+
+    /// The most callers that wait for one policy and key; 1,000 by default.
+    #[must_use]
+    pub const fn max_waiting_per_key(mut self, callers: usize) -> Self {
+        self.wait_bounds.per_key = callers;
         self
     }
 

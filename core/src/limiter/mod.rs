@@ -159,6 +159,7 @@ impl LimiterCore {
         let layers = self.layers.as_ref().map(Layers::counters);
         Counters {
             hold_renewals_failed: self.hold_renewer.failed.load(Ordering::Relaxed),
+            acquires_refused: self.wait_queues.refused(),
             holds_lost: self.hold_renewer.lost.load(Ordering::Relaxed),
             ..layers.unwrap_or_else(|| Counters::of_memory(&self.forgotten_denials))
         }

@@ -39,6 +39,8 @@ pub struct Counters {
     pub forgotten_denials: u64,
     /// Renewals of holds that the store did not answer.
     pub hold_renewals_failed: u64,
+    /// Calls of `acquire` that were denied at once because too many callers waited already.
+    pub acquires_refused: u64,
     /// Holds that were lost. See [`Hold::lost`](crate::Hold::lost).
     pub holds_lost: u64,
 }
@@ -114,7 +116,7 @@ impl Telemetry {
         }
     }
 
-    /// All counters but those of the deny cache and of holds, which count by themselves.
+    /// All counters but those of the deny cache, of holds and of queues, which count by themselves.
     pub(crate) fn counters(&self) -> Counters {
         Counters {
             asked: self.asked.get(),
@@ -129,6 +131,7 @@ impl Telemetry {
             store_rejected: self.rejected.get(),
             forgotten_denials: self.forgotten_denials.get(),
             hold_renewals_failed: 0,
+            acquires_refused: 0,
             holds_lost: 0,
         }
     }

@@ -202,3 +202,47 @@ fn both_limiters_have_the_same_calls() {
     assert_eq!(blocking, asynchronous);
     assert!(blocking.len() >= 18, "{blocking:?}");
 }
+
+#[test]
+fn beyond_the_bounds_a_denial_comes_at_once() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        for (all, per_key, key, wait) in [(3, 100, "other", 0), (100, 3, "k", 4)] {
+            let clock = clock();
+            let builder = Limiter::builder().store(&url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+            let builder = builder.prefix(format!("bounds-{all}")).max_waiting(all).max_waiting_per_key(per_key);
+            let limiter = builder.build().expect("a limiter");
+            assert!(limiter.check("gcra 1/s", "k").expect("a decision").allowed());
+            let wait_for_one = || {
+                let waiter = limiter.clone();
+                std::thread::spawn(move || waiter.acquire("gcra 1/s", "k", 1, None).expect("a decision").allowed())
+            };
+            let waiters: Vec<_> = (0..3).map(|_| wait_for_one()).collect();
+            while limiter.waiting("gcra 1/s", "k") < 3 {
+                std::thread::yield_now();
+            }
+            // Without a deadline it would wait for ever: the clock stands still.
+            let denied = limiter.acquire("gcra 1/s", key, 1, None).expect("a decision");
+            assert!(!denied.allowed(), "{url}");
+            // One unit a second, and three callers are ahead.
+            assert_eq!(denied.retry_after().map(|wait| wait.as_secs()), Some(wait), "{url}");
+            assert_eq!((limiter.waiting("gcra 1/s", key) > 3, limiter.counters().acquires_refused), (false, 1));
+            while waiters.iter().any(|waiter| !waiter.is_finished()) {
+                clock.advance(Duration::from_secs(1));
+                std::thread::yield_now();
+            }
+            assert!(waiters.into_iter().all(|waiter| waiter.join().expect("it ends")));
+            // There is room again.
+            assert!(limiter.acquire("gcra 1/s", "new", 1, None).expect("a decision").allowed());
+        }
+    }
+}
+
+#[test]
+fn a_bound_of_nothing_is_an_error() {
+    for builder in [Limiter::builder().max_waiting(0), Limiter::builder().max_waiting_per_key(0)] {
+        let error = builder.build().err().expect("it would deny every call");
+        assert_eq!(error.kind(), tidegate::ErrorKind::ConfigInvalid);
+        assert!(error.message().contains("max_waiting"), "{error}");
+    }
+}

@@ -8,4 +8,4 @@ mod wait_queues;
 
 pub(super) use queue_estimate::QueueEstimate;
 pub(super) use wait_deadline::WaitDeadline;
-pub(super) use wait_queues::WaitQueues;
+pub(super) use wait_queues::{Joined, WaitBounds, WaitQueues};

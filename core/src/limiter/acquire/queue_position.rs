@@ -1,6 +1,7 @@
 //! A caller's position in a queue. Dropping it leaves the queue.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::wait_queue::WaitQueue;
 use crate::clock::Signal;
@@ -10,13 +11,16 @@ use crate::clock::Signal;
 pub(in crate::limiter) struct QueuePosition {
     queue: Arc<WaitQueue>,
     number: u64,
+    /// The callers in all queues.
+    waiting: Arc<AtomicUsize>,
 }
 
 impl QueuePosition {
     /// The last position in a queue, for a caller that wants so many units.
-    pub(super) fn enter(queue: Arc<WaitQueue>, cost: u64) -> Self {
+    pub(super) fn enter(queue: Arc<WaitQueue>, cost: u64, waiting: Arc<AtomicUsize>) -> Self {
         let number = queue.enter(cost);
-        Self { queue, number }
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self { queue, number, waiting }
     }
 
     /// The units that the callers ahead want; `None` when this is the first.
@@ -33,5 +37,6 @@ impl QueuePosition {
 impl Drop for QueuePosition {
     fn drop(&mut self) {
         self.queue.leave(self.number);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -51,6 +51,11 @@ impl WaitQueue {
         ahead.map(|waiter| waiter.cost).reduce(u64::saturating_add)
     }
 
+    /// The units that all callers want.
+    pub(super) fn units(&self) -> u64 {
+        self.waiters.lock().waiting.iter().fold(0, |sum, waiter| sum.saturating_add(waiter.cost))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.waiters.lock().waiting.len()
     }

@@ -1,6 +1,7 @@
 //! The queues of a limiter in which callers wait.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -15,50 +16,118 @@ use crate::table_key::TableKey;
 /// Queues kept before the empty ones are removed.
 const SWEEP_THRESHOLD: usize = 1_024;
 
+/// The most callers that may wait.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::limiter) struct WaitBounds {
+    /// In all.
+    pub(in crate::limiter) all: usize,
+    /// For one policy and key.
+    pub(in crate::limiter) per_key: usize,
+}
+
+impl Default for WaitBounds {
+    fn default() -> Self {
+        Self { all: 10_000, per_key: 1_000 }
+    }
+}
+
 /// A policy's identity and a key.
 type PolicyAndKey = (u128, TableKey);
 
 /// The queues of one process. A queue lives as long as a caller has a position in it.
-type OpenQueues = Mutex<HashMap<PolicyAndKey, Weak<WaitQueue>>>;
+#[derive(Default)]
+struct OpenQueues {
+    by_key: Mutex<QueuesByKey>,
+    /// The callers in all queues.
+    waiting: Arc<AtomicUsize>,
+}
+
+struct QueuesByKey {
+    queues: HashMap<PolicyAndKey, Weak<WaitQueue>>,
+    sweep_at: usize,
+}
+
+impl Default for QueuesByKey {
+    fn default() -> Self {
+        Self { queues: HashMap::new(), sweep_at: SWEEP_THRESHOLD }
+    }
+}
+
+impl QueuesByKey {
+    fn get(&self, plan: &Plan, key: &str) -> Option<Arc<WaitQueue>> {
+        if self.queues.is_empty() {
+            return None;
+        }
+        self.queues.get(&(plan.identity, TableKey::of(key))).and_then(Weak::upgrade)
+    }
+
+    /// Removes the queues without callers, at most once for as many callers as there are queues left.
+    fn sweep(&mut self) {
+        if self.queues.len() >= self.sweep_at {
+            self.queues.retain(|_, queue| queue.strong_count() > 0);
+            self.queues.shrink_to(2 * self.queues.len());
+            self.sweep_at = SWEEP_THRESHOLD.max(2 * self.queues.len());
+        }
+    }
+}
+
+/// A position in a queue, or the queue was full.
+pub(in crate::limiter) enum Joined {
+    Position(QueuePosition),
+    /// The units that the callers in the queue want.
+    Full(u64),
+}
 
 /// See the module. A forked child begins without queues: the threads that wait in them exist only in its parent.
 #[derive(Default)]
 pub(in crate::limiter) struct WaitQueues {
     open: PerProcess<OpenQueues>,
+    bounds: WaitBounds,
+    /// The callers that found no place.
+    refused: AtomicU64,
 }
 
 impl WaitQueues {
-    /// Enters the queue of a key.
-    pub(in crate::limiter) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<QueuePosition> {
+    pub(in crate::limiter) fn new(bounds: WaitBounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
+    /// Enters the queue of a key, if there is a place.
+    pub(in crate::limiter) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Joined> {
         let open = self.open.get_or_try_init(|| Ok(OpenQueues::default()))?;
-        let mut open = open.lock();
-        if open.len() > SWEEP_THRESHOLD {
-            open.retain(|_, queue| queue.strong_count() > 0);
+        let mut by_key = open.by_key.lock();
+        let known = by_key.get(plan, key);
+        let in_queue = known.as_ref().map_or(0, |queue| queue.len());
+        if in_queue >= self.bounds.per_key || open.waiting.load(Ordering::Relaxed) >= self.bounds.all {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Ok(Joined::Full(known.map_or(0, |queue| queue.units())));
         }
-        let known = open.entry((plan.identity, TableKey::of(key))).or_default();
-        let queue = known.upgrade().unwrap_or_else(|| {
+        let queue = known.unwrap_or_else(|| {
+            by_key.sweep();
             let queue = Arc::default();
-            *known = Arc::downgrade(&queue);
+            by_key.queues.insert((plan.identity, TableKey::of(key)), Arc::downgrade(&queue));
             queue
         });
-        Ok(QueuePosition::enter(queue, cost))
+        Ok(Joined::Position(QueuePosition::enter(queue, cost, Arc::clone(&open.waiting))))
+    }
+
+    /// How many callers found no place.
+    pub(in crate::limiter) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// How many callers wait for a key.
     pub(in crate::limiter) fn waiting(&self, plan: &Plan, key: &str) -> usize {
         let Some(open) = self.open.get() else { return 0 };
-        let queue = open.lock().get(&(plan.identity, TableKey::of(key))).and_then(Weak::upgrade);
+        let queue = open.by_key.lock().get(plan, key);
         queue.map_or(0, |queue| queue.len())
     }
 
     /// Units of a key were given back: the first caller in its queue may ask again before its time.
     pub(in crate::limiter) fn given_back(&self, plan: &Plan, key: &str) {
         let Some(open) = self.open.get() else { return };
-        let open = open.lock();
-        if open.is_empty() {
-            return;
-        }
-        if let Some(queue) = open.get(&(plan.identity, TableKey::of(key))).and_then(Weak::upgrade) {
+        let queue = open.by_key.lock().get(plan, key);
+        if let Some(queue) = queue {
             queue.signal().notify();
         }
     }
