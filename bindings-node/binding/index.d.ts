@@ -53,6 +53,10 @@ export declare class LimiterBuilder {
   onStoreError(word: string): ErrorValue | null
   /** How long a denial may be repeated without asking the store. */
   denyCache(length: number): ErrorValue | null
+  /** The most callers that wait in `acquire`. */
+  maxWaiting(callers: number): ErrorValue | null
+  /** The most callers that wait for one policy and key. */
+  maxWaitingPerKey(callers: number): ErrorValue | null
   /** A function that is called when a store is lost or back. */
   onChange(onChange: (change: StoreChange) => void): void
   /** A function that is called with each warning that is no change of a store's state. */
@@ -70,11 +74,11 @@ export declare class LimiterBuilder {
 /** An open limiter. */
 export declare class NativeLimiter {
   /** Checks several policies and keys, all or nothing. */
-  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>): number
+  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>): number
   /** Waits until the check is admitted; without a timeout as long as it takes. */
-  acquire(ticket: number, policy: number, key: string, cost: number, timeout?: number | undefined | null): number
+  acquire(ticket: number, policy: number, key: string, cost: number, timeout?: number | undefined | null, meta?: Uint8Array | undefined | null): number
   /** Takes units of a `concurrency` limit. */
-  hold(ticket: number, policy: number, key: string, cost: number): number
+  hold(ticket: number, policy: number, key: string, cost: number, meta?: Uint8Array | undefined | null): number
   /** Keeps the hold of that number until it is given back. */
   keep(number: number): void
   /** Whether the units of a hold cannot be relied on any more; false for one that was given back. */
@@ -97,6 +101,8 @@ export declare class NativeLimiter {
   cancel(ticket: number): void
   /** Adds a name, a notation or a policy to the list that calls refer to. */
   resolve(policy: string | Policy): ResolvedPolicy | ErrorValue
+  /** Names the store and the prefix: limiters of the same ones settle each other's Decisions. */
+  identity(): string
   /** Registers what uses a policy by its name, until the `PolicyUse` is collected. */
   usePolicy(policy: string | Policy, by: string): PolicyUse | ErrorValue
   /** The policy that a notation means, without adding it to that list. */
@@ -282,6 +288,8 @@ export interface Counters {
   forgottenDenials: number
   /** Renewals of holds that the store did not answer. */
   holdRenewalsFailed: number
+  /** Calls of `acquire` that were denied at once because too many callers waited already. */
+  acquiresRefused: number
   /** Holds that were lost. */
   holdsLost: number
 }

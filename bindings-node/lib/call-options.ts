@@ -26,6 +26,8 @@ export interface CostOptions {
 
 /** The options of `acquire`. */
 export interface AcquireOptions extends CostOptions {
+  /** Metadata that the journal remembers. */
+  meta?: string | Uint8Array | undefined;
   /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
@@ -34,12 +36,24 @@ export interface AcquireOptions extends CostOptions {
 
 /** The options of `hold`. */
 export interface HoldOptions extends CostOptions {
+  /** Metadata that the journal remembers. */
+  meta?: string | Uint8Array | undefined;
   /** An `AbortSignal` that cancels the waiting for the store: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
 }
 
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
-export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number | undefined];
+export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number | undefined] | NamedCheckEntry;
+
+/** An entry of `checkAll` by names, which may have metadata. */
+export interface NamedCheckEntry {
+  readonly policy: PolicyLike;
+  readonly key: string;
+  /** Units it consumes. Default 1. */
+  readonly cost?: number | undefined;
+  /** Metadata that the journal remembers. */
+  readonly meta?: string | Uint8Array | undefined;
+}
 
 const COST_EXAMPLE = 'cost: 5';
 
@@ -72,7 +86,7 @@ export function costIn(call: string, options: CostOptions): number | undefined {
 
 /** The options of `acquire`, checked. */
 export function acquireOptionsOf(options: AcquireOptions): AcquireOptions {
-  checkOptions('acquire', options, ['cost', 'timeoutMs', 'signal'], 'timeoutMs: 5000');
+  checkOptions('acquire', options, ['cost', 'timeoutMs', 'signal', 'meta'], 'timeoutMs: 5000');
   const { timeoutMs, signal } = options;
   if (timeoutMs !== undefined && typeof timeoutMs !== 'number') {
     throw new ConfigError(`timeoutMs cannot be ${describe(timeoutMs)}: it must be a number of milliseconds`);
@@ -97,30 +111,36 @@ export function holdArguments<T>(
     throw new ConfigError(`hold cannot run ${describe(work)}: give a function, or nothing to get the Hold itself`);
   }
   if (options === undefined) return { run: work };
-  checkOptions('hold', options, ['cost', 'signal'], COST_EXAMPLE);
-  const { cost, signal } = options;
+  checkOptions('hold', options, ['cost', 'signal', 'meta'], COST_EXAMPLE);
+  const { cost, signal, meta } = options;
   checkSignal(signal);
-  return { cost, signal, run: work };
+  return { cost, signal, meta, run: work };
 }
 
 /** The entries of `checkAll`, checked. `options` is what was given after them. */
-export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly unknown[]): readonly CheckEntry[] {
+export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly unknown[]): readonly NamedCheckEntry[] {
   if (options.some((option) => option !== undefined)) {
     const all = 'checkAll takes entries and no options: it is all or nothing, so that it cannot be partial';
     throw new ConfigError(`${all}; make a partial check of each policy and key`);
   }
-  const shape = '[policy, key] or [policy, key, cost]';
+  const shape = '[policy, key], [policy, key, cost] or {policy, key, cost, meta}';
   const given: unknown = entries;
   if (typeof given !== 'object' || given === null || !(Symbol.iterator in given)) {
     throw new ConfigError(`checkAll cannot take ${describe(given)}: give a list of entries ${shape}`);
   }
-  const all = Array.from(entries);
-  for (const [index, entry] of all.entries()) {
+  return Array.from(entries, (entry, index) => {
     const is = `entry ${index + 1} of checkAll`;
-    if (!Array.isArray(entry)) throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
-    if (entry.length > 3) throw new ConfigError(`${is} has ${entry.length} values: give ${shape}`);
-  }
-  return all;
+    if (Array.isArray(entry)) {
+      if (entry.length > 3) throw new ConfigError(`${is} has ${entry.length} values: give ${shape}`);
+      const [policy, key, cost] = entry as readonly [PolicyLike, string, number?];
+      return { policy, key, cost };
+    }
+    if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {
+      throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
+    }
+    checkOptions(is, entry, ['policy', 'key', 'cost', 'meta'], COST_EXAMPLE);
+    return entry as NamedCheckEntry;
+  });
 }
 
 /** How long `block` denies a key, checked. */

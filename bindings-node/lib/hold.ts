@@ -70,8 +70,8 @@ export class Holds {
 
   /** Takes units, or throws RateLimited when there is no room. */
   async take(target: CallTarget, signal: CancelSignal | undefined): Promise<Hold> {
-    const { policyRef, key, cost } = target;
-    const start = (ticket: number): number => this.#nativeLimiter.hold(ticket, policyRef.id, key, cost);
+    const { policyRef, key, cost, meta } = target;
+    const start = (ticket: number): number => this.#nativeLimiter.hold(ticket, policyRef.id, key, cost, meta);
     const result = await this.#tasks.begin([target], start, signal);
     const decision = result.decision as Decision;
     const { hold: number } = result;

@@ -2,6 +2,7 @@ export type { Attempt } from './attempt.js';
 export type {
   AcquireOptions,
   CheckEntry,
+  NamedCheckEntry,
   CheckOptions,
   CostOptions,
   HoldOptions,

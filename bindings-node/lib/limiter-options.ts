@@ -73,7 +73,8 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
   for (const name of ['timeoutMs', 'denyCacheMs', 'maxWaiting', 'maxWaitingPerKey'] as const) {
     checkType<LimiterOptions>(options, name, 'number');
   }
-  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock, maxWaiting, maxWaitingPerKey } = options;
+  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock, maxWaiting, maxWaitingPerKey } =
+    options;
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
   if (file !== undefined) throwIfFailed(builder.file(file));

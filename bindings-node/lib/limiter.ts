@@ -27,6 +27,7 @@ import { type OpenLimiter, openLimiter } from './open-limiter.js';
 import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
+import { settleEach } from './settled.js';
 import type { CallTarget } from './tasks.js';
 import type { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
@@ -126,12 +127,12 @@ export class Limiter {
     return this.#transport.call(kind, policyRef, key, cost, granted);
   }
 
-  #target(policy: PolicyLike, key: string, cost = 1): CallTarget {
+  #target(policy: PolicyLike, key: string, cost = 1, meta?: string | Uint8Array): CallTarget {
     const policyRef = this.#policyRefs.of(policy);
     // These keys cross as strings, and Node-API would replace half a surrogate pair by another character.
     if (typeof key !== 'string' || !key.isWellFormed()) throw invalidKey(key);
     if (typeof cost !== 'number') throw invalidCost(cost);
-    return { policyRef, key, cost };
+    return { policyRef, key, cost, meta: meta === undefined ? undefined : encodedMeta(meta) };
   }
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
@@ -177,24 +178,18 @@ export class Limiter {
     return this.#call(REFUND, policy, key, options);
   }
 
-  /** After the work: charges or refunds the difference between what a check consumed and what it should have. */
+  /** After the work: charges or refunds the difference between what a check consumed and what it should have. Once. */
   async settle(decision: Decision, actualCost: number): Promise<void> {
-    if (!(decision instanceof Decision)) {
-      throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
-    }
-    const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
-    await Promise.all(
-      entries.map((entry) =>
-        this.#call(SETTLE + sourceNumberOf(entry), policyRefOf(entry).given, entry.key, actualCost, grantedOf(entry)),
-      ),
-    );
+    const settle = (entry: Decision): Promise<unknown> =>
+      this.#call(SETTLE + sourceNumberOf(entry), policyRefOf(entry).given, entry.key, actualCost, grantedOf(entry));
+    await settleEach(this.#policyRefs.claim(decision), settle);
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
   async checkAll(entries: Iterable<CheckEntry>, ...none: readonly never[]): Promise<Decision> {
     const all = checkEntriesOf(entries, none);
     const targets = this.#policyRefs.together(() =>
-      all.map(([policy, key, cost = 1]) => this.#target(policy, key, cost)),
+      all.map(({ policy, key, cost, meta }) => this.#target(policy, key, cost, meta)),
     );
     return this.#transport.tasks.checkAll(targets);
   }
@@ -204,8 +199,8 @@ export class Limiter {
    * the order they came.
    */
   async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
-    const { cost = 1, timeoutMs = Number.POSITIVE_INFINITY, signal } = acquireOptionsOf(options);
-    const target = this.#target(policy, key, cost);
+    const { cost, timeoutMs = Number.POSITIVE_INFINITY, signal, meta } = acquireOptionsOf(options);
+    const target = this.#target(policy, key, cost, meta);
     const timeout = timeoutMs === Number.POSITIVE_INFINITY ? null : timeoutMs;
     return this.#transport.tasks.acquire(target, timeout, signal);
   }
@@ -224,8 +219,8 @@ export class Limiter {
     options?: HoldOptions | HeldWork<T>,
     work?: HeldWork<T>,
   ): Promise<T | Hold> {
-    const { cost = 1, signal, run } = holdArguments(options, work);
-    const hold = await this.#holds.take(this.#target(policy, key, cost), signal);
+    const { cost, signal, meta, run } = holdArguments(options, work);
+    const hold = await this.#holds.take(this.#target(policy, key, cost, meta), signal);
     if (run === undefined) return hold;
     try {
       return await run(hold);

@@ -1,8 +1,10 @@
+import type { Decision } from './decision.js';
 import { copied, type DenyCache } from './deny-cache.js';
 import { checkText, describe, PolicyError } from './errors.js';
 import type { native } from './native.js';
 import { unwrap } from './native.js';
 import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
+import { claimed } from './settled.js';
 import type { Transport } from './transport.js';
 
 /** The most policies that are kept, and the most bytes. A program that makes more of them begins with an empty list again. */
@@ -15,6 +17,7 @@ const MAX_NOTATION_LENGTH = 512;
 export class PolicyRefs {
   readonly #transport: Transport;
   readonly #denyCache: DenyCache | undefined;
+  readonly #limiter: string;
   readonly #resolved = new Map<PolicyLike, PolicyRef>();
   /** The policies of long notations, by their canonical ones. */
   readonly #ofLongNotations = new Map<string, PolicyRef>();
@@ -29,6 +32,7 @@ export class PolicyRefs {
   constructor(transport: Transport, denyCache: DenyCache | undefined) {
     this.#transport = transport;
     this.#denyCache = denyCache;
+    this.#limiter = transport.nativeLimiter.identity();
   }
 
   /** The policy as calls name it. */
@@ -45,6 +49,11 @@ export class PolicyRefs {
     const uses = this.#uses.get(user);
     if (uses === undefined) this.#uses.set(user, [policyUse]);
     else uses.push(policyUse);
+  }
+
+  /** The entries of a Decision, claimed: each is settled once. */
+  claim(decision: Decision): readonly Decision[] {
+    return claimed(decision, this.#limiter);
   }
 
   /** What a function makes of policies that have to be in one list together. */
@@ -76,7 +85,7 @@ export class PolicyRefs {
   #add<K>(list: Map<K, PolicyRef>, key: K, given: PolicyLike, crossing: string | native.Policy): PolicyRef {
     if (this.#resolved.size + this.#ofLongNotations.size >= MAX_POLICIES || this.#bytes > MAX_BYTES) this.forget();
     const { bytes, ...resolved } = unwrap(this.#transport.nativeLimiter.resolve(crossing));
-    const policyRef: PolicyRef = { ...resolved, given };
+    const policyRef: PolicyRef = { ...resolved, given, limiter: this.#limiter };
     list.set(key, policyRef);
     this.#bytes += bytes;
     return policyRef;

@@ -73,6 +73,8 @@ export interface PolicyRef {
   readonly announcement?: native.Announcement;
   /** What the caller gave. */
   readonly given: PolicyLike;
+  /** The store and the prefix of the limiter, as one number. */
+  readonly limiter: string;
 }
 
 export let nativeLimitOf: (limit: Limit) => native.Limit;

@@ -26,6 +26,8 @@ export interface CallTarget {
   readonly policyRef: PolicyRef;
   readonly key: string;
   readonly cost: number;
+  /** What the journal keeps of it. */
+  readonly meta?: Uint8Array | undefined;
 }
 
 /** The result of a task. */
@@ -91,14 +93,18 @@ export class Tasks {
     const ids = targets.map(({ policyRef }) => policyRef.id);
     const keys = targets.map(({ key }) => key);
     const costs = targets.map(({ cost }) => cost);
-    const { decision } = await this.begin(targets, (ticket) => this.#nativeLimiter.checkAll(ticket, ids, keys, costs));
+    const metas = targets.map(({ meta }) => meta);
+    const { decision } = await this.begin(targets, (ticket) =>
+      this.#nativeLimiter.checkAll(ticket, ids, keys, costs, metas),
+    );
     return decision as Decision;
   }
 
   /** Waits until a check is admitted; without a timeout as long as it takes. */
   async acquire(target: CallTarget, timeoutMs: number | null, signal: CancelSignal | undefined): Promise<Decision> {
-    const { policyRef, key, cost } = target;
-    const start = (ticket: number): number => this.#nativeLimiter.acquire(ticket, policyRef.id, key, cost, timeoutMs);
+    const { policyRef, key, cost, meta } = target;
+    const start = (ticket: number): number =>
+      this.#nativeLimiter.acquire(ticket, policyRef.id, key, cost, timeoutMs, meta);
     const { decision } = await this.begin([target], start, signal);
     return decision as Decision;
   }

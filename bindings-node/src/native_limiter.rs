@@ -142,6 +142,12 @@ impl NativeLimiter {
         }
     }
 
+    /// Names the store and the prefix: limiters of the same ones settle each other's Decisions.
+    #[napi(catch_unwind)]
+    pub fn identity(&self) -> String {
+        format!("{:x}", self.codec.borrow().limiter.identity())
+    }
+
     /// Registers what uses a policy by its name, until the `PolicyUse` is collected.
     #[napi(catch_unwind)]
     pub fn use_policy(

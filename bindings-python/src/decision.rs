@@ -190,6 +190,17 @@ impl Decision {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(fields)
     }
 
+    // It does not change, and a copy that could be settled again would be another Decision.
+    #[pyo3(signature = () -> "Decision")]
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (_memo: "object") -> "Decision")]
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
     #[pyo3(signature = () -> "tuple[object, ...]")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let parts = tidegate::host::Parts::of(&self.inner);

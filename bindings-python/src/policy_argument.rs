@@ -3,9 +3,9 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use tidegate::{AsPolicy, ErrorKind, PolicyRef};
+use tidegate::{AsPolicy, CheckOptions, ErrorKind, PolicyRef};
 
-use crate::convert::{cost, key, shown, text, utf8};
+use crate::convert::{cost, key, meta, shown, text, utf8};
 use crate::error::config;
 use crate::policy::Policy;
 
@@ -84,11 +84,11 @@ pub(crate) fn refuse_partial(partial: bool) -> PyResult<()> {
     Ok(())
 }
 
-/// The entries of `check_all`: `(policy, key)` or `(policy, key, cost)`.
-pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<Vec<(OwnedPolicy, String, u64)>> {
+/// The entries of `check_all`: `(policy, key)`, `(policy, key, cost)` or `(policy, key, cost, meta)`.
+pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<Vec<(OwnedPolicy, String, CheckOptions)>> {
     let wrong = |entry: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
-            "an entry of check_all is (policy, key) or (policy, key, cost), not {}",
+            "an entry of check_all is (policy, key), (policy, key, cost) or (policy, key, cost, meta), not {}",
             shown(entry)
         ))
     };
@@ -99,12 +99,14 @@ pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<Vec<(OwnedPolicy, St
         } else {
             entry.try_iter().map_err(|_| wrong(&entry))?.collect::<PyResult<_>>()?
         };
-        let (policy, given_key, given_cost) = match &parts[..] {
-            [policy, key] => (policy, key, 1),
-            [policy, key, units] => (policy, key, cost(units)?),
+        let (policy, given_key, cost, meta) = match &parts[..] {
+            [policy, key] => (policy, key, 1, None),
+            [policy, key, units] => (policy, key, cost(units)?, None),
+            [policy, key, units, data] => (policy, key, cost(units)?, meta(data)?),
             _ => return Err(wrong(&entry)),
         };
-        Ok((PolicyArgument::of(policy)?.into(), utf8(&key(given_key)?)?.to_owned(), given_cost))
+        let options = CheckOptions { cost, meta, ..CheckOptions::default() };
+        Ok((PolicyArgument::of(policy)?.into(), utf8(&key(given_key)?)?.to_owned(), options))
     };
     let list = given.try_iter().map_err(|_| {
         PyTypeError::new_err(format!(

@@ -1,7 +1,9 @@
 //! The answer, as data.
 
+mod debug;
+mod settlement;
+
 use std::cmp::Ordering;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +14,7 @@ use crate::plan::Plan;
 use crate::plan_cache::PlanHandle;
 use crate::policy::{Algorithm, Limit, Period};
 use crate::store::request::{Answer, Source};
+pub(crate) use settlement::{LimiterId, Settlement};
 
 /// The answer to a check. A denial is a Decision, never an error.
 #[derive(Clone)]
@@ -22,6 +25,8 @@ pub struct Decision {
     answer: Answer,
     /// Of `check_all`.
     decisions: Option<Arc<[Decision]>>,
+    limiter: LimiterId,
+    settlement: Settlement,
 }
 
 /// The state of one limit of the policy.
@@ -49,15 +54,40 @@ pub struct LimitState {
 
 impl Decision {
     #[inline(always)]
-    pub(crate) fn new(plan: Arc<Plan>, key: impl Into<CompactString>, cost: u64, answer: Answer) -> Self {
-        Self { plan: PlanHandle::new(plan), key: key.into(), cost, answer, decisions: None }
+    pub(crate) fn new(
+        limiter: LimiterId,
+        plan: Arc<Plan>,
+        key: impl Into<CompactString>,
+        cost: u64,
+        answer: Answer,
+    ) -> Self {
+        let (plan, key) = (PlanHandle::new(plan), key.into());
+        Self { plan, key, cost, answer, decisions: None, limiter, settlement: Settlement::default() }
+    }
+
+    /// The limiter that made it.
+    pub(crate) const fn limiter(&self) -> LimiterId {
+        self.limiter
+    }
+
+    pub(crate) const fn settlement(&self) -> &Settlement {
+        &self.settlement
     }
 
     /// One Decision of several: the first denial, else the one with least left in proportion.
     pub(crate) fn of_all(decisions: Vec<Self>) -> Option<Self> {
         let first = decisions.iter().find(|decision| !decision.allowed());
         let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
-        let whole = first.or_else(tightest)?.clone();
+        let chosen = first.or_else(tightest)?;
+        // It is settled through its entries: it shares no settlement with the one that it resembles.
+        let whole = Self {
+            plan: chosen.plan.clone(),
+            key: chosen.key.clone(),
+            answer: chosen.answer.clone(),
+            decisions: None,
+            settlement: Settlement::default(),
+            ..*chosen
+        };
         Some(whole.with_decisions(decisions))
     }
 
@@ -293,51 +323,3 @@ fn by_share((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) ->
 }
 
 const EMPTY: View = View { left: 0, admits_at: None, resets_at: 0, delay: 0 };
-
-/// The most characters of a text that `Debug` shows.
-const MAX_SHOWN: usize = 64;
-
-/// A text of the caller, which may be long.
-struct Shortened<'a>(&'a str);
-
-impl fmt::Debug for Shortened<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(MAX_SHOWN) {
-            None => self.0.fmt(f),
-            Some((end, _)) => write!(f, "{:?}… ({} characters)", &self.0[..end], self.0.chars().count()),
-        }
-    }
-}
-
-impl fmt::Debug for Decision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Decision");
-        shown
-            .field("allowed", &self.allowed())
-            .field("policy", &Shortened(self.policy()))
-            .field("key", &Shortened(self.key()))
-            .field("cost", &self.cost)
-            .field("granted", &self.granted())
-            .field("limit", &self.limit())
-            .field("remaining", &self.remaining())
-            .field("retry_after", &self.retry_after())
-            .field("next_after", &self.next_after())
-            .field("reset_after", &self.reset_after());
-        if !self.delay().is_zero() {
-            shown.field("delay", &self.delay());
-        }
-        if self.shadow() {
-            shown.field("shadow", &true);
-        }
-        if self.unavailable() {
-            shown.field("unavailable", &true);
-        }
-        shown.field("source", &self.source().name());
-        if self.decisions().is_empty() {
-            shown.field("limits", &self.limits().collect::<Vec<_>>());
-        } else {
-            shown.field("decisions", &self.decisions());
-        }
-        shown.finish()
-    }
-}

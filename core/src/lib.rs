@@ -28,7 +28,8 @@ pub use decision::{Decision, LimitState};
 pub use error::{Error, ErrorKind, Result, SourceLocation};
 pub use fork::after_fork_in_child;
 pub use limiter::{
-    AsPolicy, AsyncLimiter, Builder, CheckOptions, Hold, HoldAnswer, Limiter, MAX_KEY, MAX_META, PolicyRef, PolicyUse,
+    AsPolicy, AsyncLimiter, Builder, CheckEntry, CheckOptions, Hold, HoldAnswer, Limiter, MAX_KEY, MAX_META, PolicyRef,
+    PolicyUse,
 };
 pub use policy::{
     Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint, lint_policies,

@@ -3,14 +3,21 @@
 
 use std::future::Future;
 
+use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use tidegate::host::{Outcome, Started, post_begun, post_task};
-use tidegate::{AsyncLimiter, Hold, HoldAnswer, Result};
+use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, Result};
 
 use super::NativeLimiter;
 use crate::batch_codec::OwnedPolicyRef;
 use crate::node_completions::Attachment;
 use crate::number;
+
+/// The options of a call that crosses alone.
+fn options(cost: f64, meta: Option<Uint8Array>) -> Result<CheckOptions> {
+    let meta = meta.map(|meta| meta.to_vec());
+    Ok(CheckOptions { cost: number::cost(cost)?, meta, ..CheckOptions::default() })
+}
 
 impl NativeLimiter {
     /// Begins a task on this thread.
@@ -51,12 +58,19 @@ impl NativeLimiter {
 impl NativeLimiter {
     /// Checks several policies and keys, all or nothing.
     #[napi(catch_unwind)]
-    pub fn check_all(&self, ticket: f64, policies: Vec<u32>, keys: Vec<String>, costs: Vec<f64>) -> i32 {
-        let entries: Result<Vec<(OwnedPolicyRef, String, u64)>> = {
+    pub fn check_all(
+        &self,
+        ticket: f64,
+        policies: Vec<u32>,
+        keys: Vec<String>,
+        costs: Vec<f64>,
+        metas: Vec<Option<Uint8Array>>,
+    ) -> i32 {
+        let entries: Result<Vec<(OwnedPolicyRef, String, CheckOptions)>> = {
             let codec = self.codec.borrow();
-            let entries = policies.iter().zip(keys).zip(costs);
-            let entry = |((policy, key), cost): ((&u32, String), f64)| {
-                Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, number::cost(cost)?))
+            let entries = policies.iter().zip(keys).zip(costs).zip(metas);
+            let entry = |(((policy, key), cost), meta): (((&u32, String), f64), Option<Uint8Array>)| {
+                Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options(cost, meta)?))
             };
             entries.map(entry).collect()
         };
@@ -68,20 +82,28 @@ impl NativeLimiter {
 
     /// Waits until the check is admitted; without a timeout as long as it takes.
     #[napi(catch_unwind)]
-    pub fn acquire(&self, ticket: f64, policy: u32, key: String, cost: f64, timeout: Option<f64>) -> i32 {
-        let cost = number::cost(cost);
+    pub fn acquire(
+        &self,
+        ticket: f64,
+        policy: u32,
+        key: String,
+        cost: f64,
+        timeout: Option<f64>,
+        meta: Option<Uint8Array>,
+    ) -> i32 {
+        let options = options(cost, meta);
         let timeout = timeout.map(|timeout| number::milliseconds("timeoutMs", timeout)).transpose();
         self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            limiter.acquire(&policy_ref, &key, cost?, timeout?).await.map(Outcome::Decision)
+            limiter.acquire_with(&policy_ref, &key, &options?, timeout?).await.map(Outcome::Decision)
         })
     }
 
     /// Takes units of a `concurrency` limit.
     #[napi(catch_unwind)]
-    pub fn hold(&self, ticket: f64, policy: u32, key: String, cost: f64) -> i32 {
-        let cost = number::cost(cost);
+    pub fn hold(&self, ticket: f64, policy: u32, key: String, cost: f64, meta: Option<Uint8Array>) -> i32 {
+        let options = options(cost, meta);
         self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            Ok(match limiter.hold(&policy_ref, &key, cost?).await? {
+            Ok(match limiter.hold_with(&policy_ref, &key, &options?).await? {
                 HoldAnswer::Held(hold) => Outcome::Hold(hold),
                 HoldAnswer::Denied(decision) => Outcome::Decision(decision),
             })

@@ -103,7 +103,7 @@ impl AsyncLimiter {
         CallCoroutine::of_call(&self.reader, &policy, key, Call::Refund(cost), none_from_outcome)
     }
 
-    /// After the work: charges or refunds the difference between what a check consumed and the actual cost.
+    /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
     #[pyo3(signature = (decision: "Decision", actual_cost: "int") -> "Coroutine[Any, Any, None]")]
     fn settle(&self, decision: Bound<'_, Decision>, #[pyo3(from_py_with = cost)] actual_cost: u64) -> CallCoroutine {
         let (limiter, decision) = (self.reader.limiter.clone(), decision.get().inner.clone());
@@ -113,12 +113,12 @@ impl AsyncLimiter {
         })
     }
 
-    /// Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
+    /// Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
     ///
     /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
     /// `partial` is refused: all or nothing is no part.
     #[pyo3(signature = (
-        entries: "Iterable[tuple[str | Policy | int, ...]]", *, partial: "bool" = false
+        entries: "Iterable[tuple[str | Policy | int | bytes | None, ...]]", *, partial: "bool" = false
     ) -> "Coroutine[Any, Any, Decision]")]
     fn check_all(&self, entries: Bound<'_, PyAny>, partial: bool) -> PyResult<CallCoroutine> {
         refuse_partial(partial)?;
@@ -132,7 +132,8 @@ impl AsyncLimiter {
     ///
     /// Calls that wait for the same key are admitted in their order; a cancelled one leaves the queue.
     #[pyo3(signature = (
-        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | None" = None
+        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | None" = None,
+        meta: "str | bytes | None" = None
     ) -> "Coroutine[Any, Any, Decision]")]
     fn acquire(
         &self,
@@ -140,9 +141,11 @@ impl AsyncLimiter {
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
         #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
+        #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
     ) -> PyResult<CallCoroutine> {
+        let options = CheckOptions { cost, meta, ..CheckOptions::default() };
         self.task(&policy, &key, Decision::from_outcome, false, move |limiter, policy, key| async move {
-            limiter.acquire(policy, &key, cost, timeout).await.map(Outcome::Decision)
+            limiter.acquire_with(policy, &key, &options, timeout).await.map(Outcome::Decision)
         })
     }
 
@@ -151,18 +154,20 @@ impl AsyncLimiter {
     ///
     ///     async with limiter.hold("exports", "alice") as hold:
     ///         ...
-    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> "Holding")]
+    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None) -> "Holding")]
     fn hold<'py>(
         &self,
         py: Python<'py>,
         policy: Bound<'py, PyAny>,
         #[pyo3(from_py_with = key)] key: Bound<'py, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
+        #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let options = CheckOptions { cost, meta, ..CheckOptions::default() };
         // The hold arrives even if the call was cancelled meanwhile: then it is given back at once.
         let pending =
             self.task(&policy, &key, AsyncHold::from_outcome, true, move |limiter, policy, key| async move {
-                Ok(match limiter.hold(policy, &key, cost).await? {
+                Ok(match limiter.hold_with(policy, &key, &options).await? {
                     HoldAnswer::Held(hold) => Outcome::Hold(hold),
                     HoldAnswer::Denied(decision) => Outcome::Decision(decision),
                 })

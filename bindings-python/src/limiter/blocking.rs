@@ -106,7 +106,7 @@ impl Limiter {
         self.decide(py, &policy, &key, &Call::Refund(cost)).map(drop)
     }
 
-    /// After the work: charges or refunds the difference between what a check consumed and the actual cost.
+    /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
     #[pyo3(signature = (decision: "Decision", actual_cost: "int") -> "None")]
     fn settle(
         &self,
@@ -118,12 +118,12 @@ impl Limiter {
         self.detached(py, || self.inner.settle(decision, actual_cost)).map_err(raise)
     }
 
-    /// Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
+    /// Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
     ///
     /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
     /// `partial` is refused: all or nothing is no part.
     #[pyo3(signature = (
-        entries: "Iterable[tuple[str | Policy | int, ...]]", *, partial: "bool" = false
+        entries: "Iterable[tuple[str | Policy | int | bytes | None, ...]]", *, partial: "bool" = false
     ) -> "Decision")]
     fn check_all(&self, py: Python<'_>, entries: Bound<'_, PyAny>, partial: bool) -> PyResult<Decision> {
         refuse_partial(partial)?;
@@ -135,7 +135,8 @@ impl Limiter {
     ///
     /// Calls that wait for the same key are admitted in their order.
     #[pyo3(signature = (
-        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | None" = None
+        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | None" = None,
+        meta: "str | bytes | None" = None
     ) -> "Decision")]
     fn acquire(
         &self,
@@ -144,30 +145,34 @@ impl Limiter {
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
         #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
+        #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
     ) -> PyResult<Decision> {
+        let options = CheckOptions { cost, meta, ..CheckOptions::default() };
         let (policy, key) = (PolicyArgument::of(&policy)?, utf8(&key)?);
         let threading = py.import("threading")?;
         let current = threading.call_method0("current_thread")?;
         let is_main = current.is(&threading.call_method0("main_thread")?);
         if is_main && timeout.is_none_or(|timeout| timeout > SIGNAL_INTERVAL) {
             let limiter = self.inner.to_async();
-            return interruptible::acquire(py, limiter, policy, key, cost, timeout).map(Decision::from);
+            return interruptible::acquire(py, limiter, policy, key, options, timeout).map(Decision::from);
         }
-        let decision = py.detach(|| self.inner.acquire(policy, key, cost, timeout));
+        let decision = py.detach(|| self.inner.acquire_with(policy, key, &options, timeout));
         decision.map(Decision::from).map_err(|error| raise_about(error, policy.text()))
     }
 
     /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
     /// `with`. Raises RateLimited when there is no room.
-    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> "Hold")]
+    #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None) -> "Hold")]
     fn hold(
         &self,
         py: Python<'_>,
         policy: Bound<'_, PyAny>,
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
         #[pyo3(from_py_with = cost)] cost: u64,
+        #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
     ) -> PyResult<Hold> {
-        match self.run(py, &policy, &key, |limiter, policy, key| limiter.hold(policy, key, cost))? {
+        let options = CheckOptions { cost, meta, ..CheckOptions::default() };
+        match self.run(py, &policy, &key, |limiter, policy, key| limiter.hold_with(policy, key, &options))? {
             HoldAnswer::Held(hold) => Hold::new(py, hold),
             HoldAnswer::Denied(decision) => Err(RateLimited::new_err((Py::new(py, Decision::from(decision))?,))),
         }

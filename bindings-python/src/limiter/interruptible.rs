@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use tidegate::CheckOptions;
 use tidegate::host::{CompletionQueue, Outcome, Wake, post_task};
 
 use crate::error::{ClosedError, raise_about};
@@ -35,7 +36,7 @@ pub(super) fn acquire(
     limiter: tidegate::AsyncLimiter,
     policy: PolicyArgument<'_>,
     key: &str,
-    cost: u64,
+    options: CheckOptions,
     timeout: Option<Duration>,
 ) -> PyResult<tidegate::Decision> {
     let to_exception = |error| raise_about(error, policy.text());
@@ -44,7 +45,8 @@ pub(super) fn acquire(
     let outcome = Mutex::new(outcome);
     let queue: Arc<dyn CompletionQueue> = Arc::new(ThreadCompletion(Mutex::new(sender)));
     let (owned_policy, key) = (OwnedPolicy::from(policy), key.to_owned());
-    let acquire = async move { limiter.acquire(owned_policy, &key, cost, timeout).await.map(Outcome::Decision) };
+    let acquire =
+        async move { limiter.acquire_with(owned_policy, &key, &options, timeout).await.map(Outcome::Decision) };
     let task = post_task(0, &queue, acquire).map_err(to_exception)?;
     loop {
         match py.detach(|| outcome.lock().recv_timeout(SIGNAL_INTERVAL)) {

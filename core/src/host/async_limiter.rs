@@ -47,6 +47,10 @@ pub trait HostAsyncLimiter {
         batch: Option<&BatchGuard>,
     ) -> Option<Result<()>>;
 
+    /// A number that limiters of the same store and prefix share.
+    #[must_use]
+    fn identity(&self) -> u64;
+
     /// For an event loop that can watch a file: from now on it reads the replies of the limiter's servers. `None` when
     /// there are no servers, when another loop reads already, or when the system is not Linux.
     #[must_use]
@@ -77,12 +81,13 @@ impl HostAsyncLimiter for AsyncLimiter {
         let entry = Entry { plan: &plan, key, operation };
         let context = CallContext { batch, ..self.core.context() };
         let answer = submit(&self.core.store, &entry, context, || {
+            let limiter = self.core.id;
             let (core, queue) = (refunds.then(|| Arc::clone(&self.core)), Arc::clone(queue));
             move |OwnedEntry { plan, key, operation }, answer: Result<_>| -> WakeTarget {
                 if let Some(core) = core {
                     core.given_back(&plan, &key);
                 }
-                let decision = answer.map(|answer| Outcome::Decision(decided(plan, key, &operation, answer)));
+                let decision = answer.map(|answer| Outcome::Decision(decided(limiter, plan, key, &operation, answer)));
                 queue.deliver(ticket, decision);
                 Some(queue)
             }
@@ -94,7 +99,7 @@ impl HostAsyncLimiter for AsyncLimiter {
             self.core.given_back(&plan, key);
         }
         let operation = entry.operation;
-        Some(answer.map(|answer| decided(plan, key, &operation, answer)))
+        Some(answer.map(|answer| decided(self.core.id, plan, key, &operation, answer)))
     }
 
     fn post_settle(
@@ -122,6 +127,10 @@ impl HostAsyncLimiter for AsyncLimiter {
             _ => return Some(Ok(())),
         };
         self.post(policy, key, &call, ticket, queue, batch).map(|answer| answer.map(drop))
+    }
+
+    fn identity(&self) -> u64 {
+        self.core.id.0
     }
 
     fn reply_poller(&self) -> Option<ReplyPoller> {

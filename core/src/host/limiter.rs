@@ -30,7 +30,7 @@ impl HostLimiter for Limiter {
         let entry = Entry { plan: &plan, key, operation };
         let answer = self.core.store.ask(&entry, self.core.context())?;
         let operation = entry.operation;
-        let decision = decided(plan, key, &operation, answer);
+        let decision = decided(self.core.id, plan, key, &operation, answer);
         if matches!(call, Call::Refund(_)) {
             self.core.given_back(decision.plan(), key);
         }
@@ -55,7 +55,7 @@ impl HostLimiter for Limiter {
         if matches!(operation, Operation::Refund { .. }) {
             self.core.given_back(&plan, key);
         }
-        Some(answer.map(|answer| decided(plan, key, &operation, answer)))
+        Some(answer.map(|answer| decided(self.core.id, plan, key, &operation, answer)))
     }
 
     fn waits(&self) -> bool {
@@ -76,5 +76,5 @@ fn try_immediate_check(limiter: &Limiter, policy: &impl AsPolicy, key: &str, cos
         Err(error) => return Some(Err(error)),
     };
     drop(entry);
-    Some(Ok(Decision::new(plan, key, cost, answer)))
+    Some(Ok(Decision::new(limiter.core.id, plan, key, cost, answer)))
 }

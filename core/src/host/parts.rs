@@ -1,7 +1,7 @@
 //! A Decision taken apart, for hosts that send Decisions to other processes.
 
 use crate::algorithm::View;
-use crate::decision::Decision;
+use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, Result};
 use crate::plan_cache::plan_of;
 use crate::policy::Policy;
@@ -37,11 +37,14 @@ impl Parts {
         let answer = decision.answer();
         let source = SOURCES.iter().position(|source| *source == answer.source).unwrap_or_default();
         let mut numbers = vec![
-            u64::from(answer.applied) | u64::from(answer.unavailable) << 1,
+            u64::from(answer.applied)
+                | u64::from(answer.unavailable) << 1
+                | u64::from(decision.settlement().is_settled()) << 2,
             source as u64,
             answer.now,
             answer.blocked_until,
             answer.refused.map_or(ABSENT, u64::from),
+            decision.limiter().0,
         ];
         for view in &answer.views {
             numbers.extend([view.left as u64, view.admits_at.unwrap_or(ABSENT), view.resets_at, view.delay]);
@@ -63,16 +66,16 @@ impl Parts {
     /// `config_invalid` for numbers that are no answer to the policy.
     pub fn into_decision(self) -> Result<Decision> {
         let wrong = || Error::config(format!("{:?} are not the numbers of a Decision", self.numbers));
-        let (&[flags, source, now, blocked_until, refused], views) =
+        let (&[flags, source, now, blocked_until, refused, limiter], views) =
             self.numbers.split_first_chunk().ok_or_else(wrong)?;
         let plan = plan_of(&self.policy);
-        if flags > 3 || views.len() % NUMBERS_PER_LIMIT != 0 || views.len() / NUMBERS_PER_LIMIT > plan.rules.len() {
+        if flags > 7 || views.len() % NUMBERS_PER_LIMIT != 0 || views.len() / NUMBERS_PER_LIMIT > plan.rules.len() {
             return Err(wrong());
         }
         let some = |number: u64| (number != ABSENT).then_some(number);
         let answer = Answer {
             applied: flags & 1 == 1,
-            unavailable: flags >> 1 == 1,
+            unavailable: flags >> 1 & 1 == 1,
             source: usize::try_from(source).ok().and_then(|at| SOURCES.get(at)).copied().ok_or_else(wrong)?,
             now,
             blocked_until,
@@ -85,6 +88,10 @@ impl Parts {
             ..Answer::default()
         };
         let decisions = self.decisions.into_iter().map(Self::into_decision).collect::<Result<Vec<_>>>()?;
-        Ok(Decision::new(plan, self.key, self.cost, answer).with_decisions(decisions))
+        let decision = Decision::new(LimiterId(limiter), plan, self.key, self.cost, answer);
+        if flags >> 2 == 1 {
+            decision.settlement().begin();
+        }
+        Ok(decision.with_decisions(decisions))
     }
 }

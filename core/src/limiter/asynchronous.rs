@@ -7,18 +7,20 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::acquire::{Joined, QueueEstimate, WaitDeadline};
+use super::answer_channel::{awaited, gone, sent};
 use super::builder::Builder;
+use super::check_all::CheckEntry;
 use super::hold::{Hold, HoldAnswer};
-use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
+use super::operations::{CheckOptions, block_operation, check_operation, decided, valid_cost, whole_operation};
 use super::policy_ref::AsPolicy;
+use super::settle::Settling;
 use super::{LimiterCore, check_all};
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
 use crate::store::call_context::CallContext;
-use crate::store::completion::WakeTarget;
 use crate::store::request::{Answer, Attempt, Entry, Operation};
 use crate::store::submit;
 
@@ -63,7 +65,7 @@ impl AsyncLimiter {
     async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, operation: Operation) -> Result<Decision> {
         let plan = self.core.plan(policy, key)?;
         let answer = self.answer(&plan, key, operation.clone()).await?;
-        Ok(decided(plan, key, &operation, answer))
+        Ok(decided(self.core.id, plan, key, &operation, answer))
     }
 
     /// The policy that a call would apply.
@@ -99,7 +101,7 @@ impl AsyncLimiter {
         let plan = self.core.plan(&policy, key)?;
         let operation = check_operation(options, &plan.policy)?;
         let answer = self.answer(&plan, key, operation.clone()).await?;
-        Ok(decided(plan, key, &operation, answer))
+        Ok(decided(self.core.id, plan, key, &operation, answer))
     }
 
     /// Asks without consuming.
@@ -129,37 +131,37 @@ impl AsyncLimiter {
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
+    /// A Decision and its copies are settled once, by the limiter that made it or by one of the same store and prefix. After
+    /// an error it may be settled again.
     ///
     /// # Errors
-    /// As [`AsyncLimiter::check_n`].
+    /// As [`AsyncLimiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
     pub async fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.core.open()?;
-        let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
-        for decision in each {
-            if let Some(operation) = difference(decision.granted(), actual)? {
-                if self.core.settled_in_fallback(decision, &operation) {
-                    continue;
-                }
-                self.answer(&self.core.policies.current(decision.plan()), decision.key(), operation).await?;
-                self.core.given_back(decision.plan(), decision.key());
+        let mut settling = Settling::begin(&self.core, decision, actual)?;
+        while let Some((decision, operation)) = settling.next()? {
+            if self.core.settled_in_fallback(decision, &operation) {
+                continue;
             }
+            let plan = self.core.policies.current(decision.plan());
+            if let Err(error) = self.answer(&plan, decision.key(), operation).await {
+                settling.failed();
+                return Err(error);
+            }
+            self.core.given_back(decision.plan(), decision.key());
         }
         Ok(())
     }
 
-    /// Checks several policies and keys: all are charged, or none is.
+    /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for no entries or more than 256.
-    pub async fn check_all<P: AsPolicy>(
-        &self,
-        entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
-    ) -> Result<Decision> {
+    pub async fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
         let answers =
             awaited(|done| self.core.store.submit_all(&check_all::borrowed(&entries), self.core.context(), done))
                 .await?;
-        check_all::decided_all(entries, answers)
+        check_all::decided_all(self.core.id, entries, answers)
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
@@ -175,8 +177,22 @@ impl AsyncLimiter {
         cost: u64,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        let operation = Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
+        self.acquire_with(policy, key, &CheckOptions::of_cost(cost), timeout).await
+    }
+
+    /// As [`AsyncLimiter::acquire`], with metadata for the journal.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_with`].
+    pub async fn acquire_with(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+        timeout: Option<Duration>,
+    ) -> Result<Decision> {
         let plan = self.core.plan(&policy, key)?;
+        let operation = whole_operation("acquire", options, &plan, 0)?;
         self.wait(&plan, key, &operation, timeout).await
     }
 
@@ -203,7 +219,7 @@ impl AsyncLimiter {
                 signal.wait_async(count, deadline.sleep(None)).await;
             } else {
                 let answer = self.answer(plan, key, operation.clone()).await?;
-                let decision = decided(Arc::clone(plan), key, operation, answer);
+                let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
                 let Some(pause) = deadline.pause(&decision) else { return Ok(decision) };
                 signal.wait_async(count, deadline.sleep(Some(pause))).await;
             }
@@ -215,7 +231,7 @@ impl AsyncLimiter {
     async fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
         let estimate = QueueEstimate::new(operation.cost(), ahead);
         let answer = self.answer(plan, key, estimate.operation(plan)).await?;
-        Ok(estimate.denied(Arc::clone(plan), key, answer))
+        Ok(estimate.denied(self.core.id, Arc::clone(plan), key, answer))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
@@ -228,12 +244,20 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check_n`]. A policy that is full is no error: the answer has the denied Decision.
     pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
+        self.hold_with(policy, key, &CheckOptions::of_cost(cost)).await
+    }
+
+    /// As [`AsyncLimiter::hold`], with metadata for the journal.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::check_with`].
+    pub async fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
         let plan = self.core.plan(&policy, key)?;
         let id = self.core.hold_id();
-        let operation = Operation::Check { cost: valid_cost(cost)?, hold: id, meta: None };
+        let operation = whole_operation("hold", options, &plan, id)?;
         let began = self.core.hold_renewer.time(&self.core);
         let answer = self.answer(&plan, key, operation.clone()).await?;
-        let decision = decided(plan, key, &operation, answer);
+        let decision = decided(self.core.id, plan, key, &operation, answer);
         if !decision.allowed() {
             return Ok(HoldAnswer::Denied(decision));
         }
@@ -317,21 +341,4 @@ impl AsyncLimiter {
     pub fn close(&self) {
         self.core.close();
     }
-}
-
-/// Waits for the result of a call that is submitted.
-async fn awaited<T: Send + 'static>(submit: impl FnOnce(Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>)) -> Result<T> {
-    let (answer, answered) = oneshot::channel();
-    submit(Box::new(move |result| sent(answer, result)));
-    answered.await.unwrap_or_else(|_| Err(gone()))
-}
-
-fn sent<T>(answer: oneshot::Sender<T>, result: T) -> WakeTarget {
-    // The receiver is gone when the call was cancelled.
-    drop(answer.send(result));
-    None
-}
-
-fn gone() -> Error {
-    Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::acquire::{Joined, QueueEstimate, WaitDeadline};
 use super::builder::Builder;
+use super::check_all::CheckEntry;
 use super::hold::{Hold, HoldAnswer};
-use super::operations::{CheckOptions, block_operation, check_operation, decided, difference, valid_cost};
+use super::operations::{CheckOptions, block_operation, check_operation, decided, valid_cost, whole_operation};
 use super::policy_ref::AsPolicy;
+use super::settle::Settling;
 use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::Result;
@@ -69,7 +71,7 @@ impl Limiter {
         let entry = Entry { plan: &plan, key, operation };
         let answer = self.core.store.ask(&entry, self.core.context())?;
         let Entry { operation, .. } = entry;
-        Ok(decided(plan, key, &operation, answer))
+        Ok(decided(self.core.id, plan, key, &operation, answer))
     }
 
     /// `decide` for a plain check. The entry is built in place: copying what was just written would stall the CPU.
@@ -79,7 +81,7 @@ impl Limiter {
         let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
         let answer = self.core.store.ask(&entry, self.core.context())?;
         drop(entry);
-        Ok(Decision::new(plan, key, cost, answer))
+        Ok(Decision::new(self.core.id, plan, key, cost, answer))
     }
 
     /// The policy that a name or a notation means to this limiter now.
@@ -117,7 +119,7 @@ impl Limiter {
         let plan = self.core.plan(&policy, key)?;
         let operation = check_operation(options, &plan.policy)?;
         let answer = self.answer(&plan, key, operation.clone())?;
-        Ok(decided(plan, key, &operation, answer))
+        Ok(decided(self.core.id, plan, key, &operation, answer))
     }
 
     /// Asks without consuming.
@@ -147,35 +149,35 @@ impl Limiter {
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
+    /// A Decision and its copies are settled once, by the limiter that made it or by one of the same store and prefix. After
+    /// an error it may be settled again.
     ///
     /// # Errors
-    /// As [`Limiter::check_n`].
+    /// As [`Limiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
     pub fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.core.open()?;
-        let each = if decision.decisions().is_empty() { std::slice::from_ref(decision) } else { decision.decisions() };
-        for decision in each {
-            if let Some(operation) = difference(decision.granted(), actual)? {
-                if self.core.settled_in_fallback(decision, &operation) {
-                    continue;
-                }
-                self.answer(&self.core.policies.current(decision.plan()), decision.key(), operation)?;
-                self.core.given_back(decision.plan(), decision.key());
+        let mut settling = Settling::begin(&self.core, decision, actual)?;
+        while let Some((decision, operation)) = settling.next()? {
+            if self.core.settled_in_fallback(decision, &operation) {
+                continue;
             }
+            let plan = self.core.policies.current(decision.plan());
+            if let Err(error) = self.answer(&plan, decision.key(), operation) {
+                settling.failed();
+                return Err(error);
+            }
+            self.core.given_back(decision.plan(), decision.key());
         }
         Ok(())
     }
 
-    /// Checks several policies and keys: all are charged, or none is.
+    /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
     ///
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for no entries or more than 256.
-    pub fn check_all<P: AsPolicy>(
-        &self,
-        entries: impl IntoIterator<Item = (P, impl AsRef<str>, u64)>,
-    ) -> Result<Decision> {
+    pub fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
         let answers = self.core.store.ask_all(&check_all::borrowed(&entries), self.core.context())?;
-        check_all::decided_all(entries, answers)
+        check_all::decided_all(self.core.id, entries, answers)
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
@@ -185,8 +187,22 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn acquire(&self, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
-        let operation = Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None };
+        self.acquire_with(policy, key, &CheckOptions::of_cost(cost), timeout)
+    }
+
+    /// As [`Limiter::acquire`], with metadata for the journal.
+    ///
+    /// # Errors
+    /// As [`Limiter::check_with`].
+    pub fn acquire_with(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+        timeout: Option<Duration>,
+    ) -> Result<Decision> {
         let plan = self.core.plan(&policy, key)?;
+        let operation = whole_operation("acquire", options, &plan, 0)?;
         self.wait(&plan, key, &operation, timeout)
     }
 
@@ -207,7 +223,7 @@ impl Limiter {
                 signal.wait(count, deadline.sleep(None));
             } else {
                 let answer = self.answer(plan, key, operation.clone())?;
-                let decision = decided(Arc::clone(plan), key, operation, answer);
+                let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
                 let Some(pause) = deadline.pause(&decision) else { return Ok(decision) };
                 signal.wait(count, deadline.sleep(Some(pause)));
             }
@@ -219,7 +235,7 @@ impl Limiter {
     fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
         let estimate = QueueEstimate::new(operation.cost(), ahead);
         let answer = self.answer(plan, key, estimate.operation(plan))?;
-        Ok(estimate.denied(Arc::clone(plan), key, answer))
+        Ok(estimate.denied(self.core.id, Arc::clone(plan), key, answer))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
@@ -232,12 +248,20 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`]. A policy that is full is no error: the answer has the denied Decision.
     pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
+        self.hold_with(policy, key, &CheckOptions::of_cost(cost))
+    }
+
+    /// As [`Limiter::hold`], with metadata for the journal.
+    ///
+    /// # Errors
+    /// As [`Limiter::check_with`].
+    pub fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
         let plan = self.core.plan(&policy, key)?;
         let id = self.core.hold_id();
-        let operation = Operation::Check { cost: valid_cost(cost)?, hold: id, meta: None };
+        let operation = whole_operation("hold", options, &plan, id)?;
         let began = self.core.hold_renewer.time(&self.core);
         let answer = self.answer(&plan, key, operation.clone())?;
-        let decision = decided(plan, key, &operation, answer);
+        let decision = decided(self.core.id, plan, key, &operation, answer);
         if !decision.allowed() {
             return Ok(HoldAnswer::Denied(decision));
         }

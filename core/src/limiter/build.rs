@@ -13,6 +13,7 @@ use super::blocking::Limiter;
 use super::builder::Builder;
 use super::hold_renewer::HoldRenewer;
 use super::policies::Policies;
+use crate::decision::LimiterId;
 use crate::error::{Error, Result};
 use crate::fork::PerProcess;
 use crate::log::Log;
@@ -111,6 +112,16 @@ impl Builder {
         }
     }
 
+    /// A number for these stores and this prefix, the same in every process.
+    fn shared_id(&self) -> u64 {
+        let mut stores: Vec<String> = self.stores.iter().map(|url| without_secrets(url)).collect();
+        stores.sort_unstable();
+        let new = self.rollout.as_ref().map(|(new, _)| without_secrets(new));
+        let text = format!("{:?}", (&self.prefix, stores, new));
+        let digest = blake3::hash(text.as_bytes());
+        digest.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
     fn core(self) -> Result<Arc<LimiterCore>> {
         if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || self.prefix.contains(['{', '}']) {
             return Err(Error::config(format!(
@@ -145,6 +156,7 @@ impl Builder {
         let forgotten_denials = ForgottenDenials::shared(&log);
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+        let shared_id = self.shared_id();
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(
@@ -155,6 +167,7 @@ impl Builder {
             uses_store_of_file: self.uses_store_of_file,
             source: self.source,
             reloading: Mutex::new(()),
+            id: LimiterId(if layers.is_none() { seed } else { shared_id }),
             wait_queues: WaitQueues::new(self.wait_bounds),
             hold_renewer: HoldRenewer::default(),
             log,

@@ -1,6 +1,7 @@
 //! What users hold: policies, a store and a clock.
 
 mod acquire;
+mod answer_channel;
 mod asynchronous;
 mod blocking;
 mod build;
@@ -17,10 +18,12 @@ mod policy_ref;
 mod policy_source;
 mod policy_uses;
 mod reload;
+mod settle;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
+pub use check_all::CheckEntry;
 pub use hold::{Hold, HoldAnswer};
 pub use operations::{CheckOptions, MAX_META};
 pub(crate) use operations::{check_operation, decided, difference, valid_cost};
@@ -32,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
 use crate::clock::{ClockListener, ManualClock};
-use crate::decision::Decision;
+use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::log::Log;
@@ -63,6 +66,7 @@ pub(crate) struct LimiterCore {
     uses_store_of_file: bool,
     /// Held by a reload.
     reloading: Mutex<()>,
+    pub(crate) id: LimiterId,
     wait_queues: WaitQueues,
     hold_renewer: HoldRenewer,
     log: Arc<Log>,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use compact_str::CompactString;
 
-use crate::algorithm::MAX_SAFE_INTEGER;
-use crate::decision::Decision;
+use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
+use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{MAX_METADATA, Plan};
 use crate::policy::{Algorithm, Limit, Policy};
@@ -24,6 +24,12 @@ pub struct CheckOptions {
     pub meta: Option<Vec<u8>>,
     /// Takes what there is, up to the cost; `Decision::granted` says how much. It is denied where there is nothing.
     pub partial: bool,
+}
+
+impl CheckOptions {
+    pub(super) const fn of_cost(cost: u64) -> Self {
+        Self { cost, meta: None, partial: false }
+    }
 }
 
 impl Default for CheckOptions {
@@ -62,6 +68,20 @@ pub(crate) fn check_operation(options: &CheckOptions, policy: &Policy) -> Result
     Ok(Operation::Take { cost, meta })
 }
 
+/// A check that waits, holds units or is one of several: as a whole or not at all.
+///
+/// # Errors
+/// Those of [`check_operation`], and `config_invalid` for a partial check.
+pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, hold: HoldId) -> Result<Operation> {
+    if options.partial {
+        return Err(Error::config(format!("{call} takes its cost as a whole or not at all: partial is for check")));
+    }
+    match check_operation(options, plan)? {
+        Operation::Check { cost, meta, .. } => Ok(Operation::Check { cost, hold, meta }),
+        other => Ok(other),
+    }
+}
+
 /// Part of a hold, or a delay for part of the work, is nothing that a caller could use.
 fn can_be_partial(policy: &Policy) -> Result<()> {
     let whole = |limit: &&Limit| matches!(limit.algorithm(), Algorithm::Concurrency | Algorithm::LeakyBucket);
@@ -78,12 +98,13 @@ fn can_be_partial(policy: &Policy) -> Result<()> {
 /// The Decision of an answer.
 #[inline(always)]
 pub(crate) fn decided(
+    limiter: LimiterId,
     plan: Arc<Plan>,
     key: impl Into<CompactString>,
     operation: &Operation,
     answer: Answer,
 ) -> Decision {
-    Decision::new(plan, key, operation.named_cost(), answer)
+    Decision::new(limiter, plan, key, operation.named_cost(), answer)
 }
 
 /// What `settle` has to do: charge, refund, or nothing.

@@ -17,6 +17,12 @@ pub enum PolicyRef<'a> {
     Policy(&'a Policy),
 }
 
+impl AsPolicy for PolicyRef<'_> {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        *self
+    }
+}
+
 impl AsPolicy for str {
     fn as_policy(&self) -> PolicyRef<'_> {
         PolicyRef::Text(self)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule, View};
-use crate::decision::Decision;
+use crate::decision::{Decision, LimiterId};
 use crate::limiter::operations::decided;
 use crate::plan::Plan;
 use crate::store::request::{Answer, Operation};
@@ -30,7 +30,13 @@ impl QueueEstimate {
 
     /// The denial of a caller whose time is over. The wait for each limit is computed as if all units wanted were charged
     /// as soon as they fit; for windows that cannot take all at once this is an estimate.
-    pub(in crate::limiter) fn denied(&self, plan: Arc<Plan>, key: &str, mut answer: Answer) -> Decision {
+    pub(in crate::limiter) fn denied(
+        &self,
+        limiter: LimiterId,
+        plan: Arc<Plan>,
+        key: &str,
+        mut answer: Answer,
+    ) -> Decision {
         let now = answer.now;
         if let Operation::Peek { cost: asked } = self.operation(&plan) {
             for (index, view) in answer.views.iter_mut().enumerate() {
@@ -44,7 +50,7 @@ impl QueueEstimate {
             answer.refused = Some(0);
             answer.views.iter_mut().for_each(|view| view.admits_at = Some(now + 1));
         }
-        decided(plan, key, &Operation::Peek { cost: self.cost }, answer)
+        decided(limiter, plan, key, &Operation::Peek { cost: self.cost }, answer)
     }
 
     fn admits_at(&self, plan: &Plan, index: usize, view: &View, (asked, at): (u64, u64)) -> u64 {
@@ -87,7 +93,7 @@ mod tests {
             View { left: *left, admits_at: Some(at), resets_at: at, delay: 0 }
         });
         let answer = Answer { applied: true, now: NOW, views: views.collect::<Views>(), ..Answer::default() };
-        let denied = QueueEstimate::new(1, ahead).denied(plan, "k", answer);
+        let denied = QueueEstimate::new(1, ahead).denied(LimiterId(0), plan, "k", answer);
         assert!(!denied.allowed());
         (denied.retry_after(), denied.limits().map(|limit| limit.exceeded).collect())
     }

@@ -1,0 +1,89 @@
+//! A Decision is settled once, and metadata of every call that consumes reaches the journal.
+
+use tidegate::{CheckOptions, Decision, ErrorKind, HoldAnswer, Limiter, Options, Policy};
+use tidegate_tests::servers::{Kind, Servers};
+
+fn limiter(url: &str, prefix: &str) -> Limiter {
+    let builder = Limiter::builder().store(url).prefix(prefix).timeout(std::time::Duration::from_secs(10));
+    builder.policy("p", "10/hour").expect("a name").policy("q", "20/hour").expect("a name").build().expect("a limiter")
+}
+
+fn used(limiter: &Limiter) -> u64 {
+    10 - limiter.peek("p", "k", 1).expect("a peek").remaining()
+}
+
+fn refused(limiter: &Limiter, decision: &Decision, part: &str) {
+    let error = limiter.settle(decision, 0).expect_err("it is refused");
+    assert_eq!(error.kind(), ErrorKind::ConfigInvalid);
+    assert!(error.message().contains(part), "{error}");
+}
+
+#[test]
+fn a_decision_and_its_copies_are_settled_once() {
+    let redis = Servers::start(Kind::Single);
+    for url in ["memory://", redis.url()] {
+        let limiter = limiter(url, "once");
+        let decision = limiter.check_n("p", "k", 5).expect("a decision");
+        let copy = decision.clone();
+        assert_eq!(limiter.settle(&copy, 1 << 60).expect_err("a cost").kind(), ErrorKind::CostInvalid);
+        limiter.settle(&copy, 2).expect("settled");
+        refused(&limiter, &decision, "settled once");
+        refused(&limiter, &decision.clone(), "settled once");
+        assert_eq!(used(&limiter), 2);
+        let whole = limiter.check_all([("p", "k", 5), ("q", "k", 5)]).expect("a decision");
+        limiter.settle(&whole.decisions()[1], 5).expect("settled");
+        refused(&limiter, &whole, "\"q\" was settled");
+        assert_eq!(used(&limiter), 7);
+        limiter.settle(&whole.decisions()[0], 0).expect("settled");
+        assert_eq!(used(&limiter), 2);
+    }
+}
+
+#[test]
+fn a_decision_belongs_to_the_limiters_of_one_store_and_prefix() {
+    let redis = Servers::start(Kind::Single);
+    let (memory, other) = (limiter("memory://", "a"), limiter("memory://", "a"));
+    refused(&other, &memory.check("p", "k").expect("a decision"), "another limiter");
+    let [one, same, prefixed] = ["a", "a", "b"].map(|prefix| limiter(redis.url(), prefix));
+    let decision = one.check_n("p", "k", 5).expect("a decision");
+    refused(&prefixed, &decision, "another limiter");
+    refused(&memory, &decision, "another limiter");
+    same.settle(&decision, 1).expect("settled");
+    assert_eq!(used(&one), 1);
+}
+
+#[test]
+fn metadata_of_every_call_that_consumes_is_in_the_journal() {
+    let redis = Servers::start(Kind::Single);
+    for url in ["memory://", redis.url()] {
+        let limiter = limiter(url, "meta");
+        let with_journal = |notation: &str| {
+            let limits = Policy::parse(notation).expect("a notation").limits().to_vec();
+            Policy::new(limits, Options { journal: 9, ..Options::default() }).expect("a policy")
+        };
+        let (rate, holds) = (with_journal("10/hour"), with_journal("concurrency 3"));
+        let meta = |text: &str| CheckOptions { meta: Some(text.into()), ..CheckOptions::default() };
+        assert!(limiter.acquire_with(&rate, "k", &meta("acquired"), None).expect("a decision").allowed());
+        let held = limiter.hold_with(&holds, "k", &meta("held")).expect("an answer");
+        assert!(matches!(held, HoldAnswer::Held(_)));
+        let whole = limiter.check_all([(&rate, "k", meta("one of several"))]).expect("a decision");
+        assert!(whole.allowed());
+        let journal = |policy: &Policy| -> Vec<String> {
+            let attempts = limiter.journal(policy, "k").expect("a journal");
+            let text = |meta: Option<Box<[u8]>>| String::from_utf8(meta.unwrap_or_default().into()).expect("text");
+            attempts.into_iter().map(|attempt| text(attempt.meta.map(Into::into))).collect()
+        };
+        assert_eq!(journal(&rate), ["one of several", "acquired"]);
+        assert_eq!(journal(&holds), ["held"]);
+        let partial = CheckOptions { partial: true, ..CheckOptions::default() };
+        let errors = [
+            limiter.acquire_with(&rate, "k", &partial, None).err(),
+            limiter.hold_with(&holds, "k", &partial).err(),
+            limiter.check_all([(&rate, "k", partial.clone())]).err(),
+        ];
+        for error in errors {
+            let error = error.expect("it cannot be partial");
+            assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{error}");
+        }
+    }
+}
