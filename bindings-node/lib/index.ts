@@ -2,10 +2,10 @@ export type { Attempt } from './attempt.js';
 export type {
   AcquireOptions,
   CheckEntry,
-  NamedCheckEntry,
   CheckOptions,
   CostOptions,
   HoldOptions,
+  NamedCheckEntry,
 } from './call-options.js';
 export type { CancelSignal } from './cancel-signal.js';
 export { ManualClock } from './clock.js';

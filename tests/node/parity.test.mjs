@@ -112,6 +112,8 @@ it('a limiter takes the options of Python', () => {
     timeoutMs: 100,
     onStoreError: 'open',
     denyCacheMs: 0,
+    maxWaiting: 5,
+    maxWaitingPerKey: 5,
     clock: new ManualClock(),
   };
   assert.deepEqual(
