@@ -118,3 +118,26 @@ def test_a_generation_says_that_policies_were_reloaded(file: Path) -> None:
         file.write_text("policies: {login: concurrency 1}\n")
         limiter.reload()
         assert limiter._generation != before
+
+
+def test_a_decorated_function_notices_that_its_policy_holds_units_now(file: Path) -> None:
+    with Limiter.from_file(file) as limiter:
+
+        @limiter.limit("login", key="k")
+        def function() -> int:
+            return limiter.peek("login", "k").remaining
+
+        @limiter.limit("login", key="k")
+        def generator() -> Any:
+            yield limiter.peek("login", "k").remaining
+
+        @limiter.limit("login", key="k")
+        async def coroutine() -> int:
+            return limiter.peek("login", "k").remaining
+
+        assert [function(), *generator(), asyncio.run(coroutine())] == [19, 18, 17]
+        file.write_text("policies: {login: concurrency 2, rest: 1/s}\n")
+        limiter.reload()
+        for _ in range(3):
+            assert [function(), *generator(), asyncio.run(coroutine())] == [1, 1, 1]
+        assert limiter.peek("login", "k").remaining == 2, "what was held was given back"

@@ -105,11 +105,11 @@ def test_metadata_of_acquire_hold_and_check_all_is_in_the_journal(store: str, pr
 
     if store.startswith("redis"):
         asyncio.run(run())
-        expected = [b"second", b"awaited", b"first", b"for ever", b"acquired"]
+        expected = ["second", "awaited", "first", "for ever", "acquired"]
         assert [attempt.meta for attempt in limiter.journal("p", "k")] == expected
-        assert [attempt.meta for attempt in limiter.journal("c", "k")] == [b"awaited hold", None, b"held"]
+        assert [attempt.meta for attempt in limiter.journal("c", "k")] == ["awaited hold", None, "held"]
     else:
-        assert [attempt.meta for attempt in limiter.journal("p", "k")] == [b"first", b"for ever", b"acquired"]
+        assert [attempt.meta for attempt in limiter.journal("p", "k")] == ["first", "for ever", "acquired"]
     wrong: Any = [("p", "k", 1, 5)]
     with pytest.raises(TypeError):
         limiter.check_all(wrong)

@@ -39,7 +39,7 @@ def limit(
         raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
     blocking = limiter if isinstance(limiter, Limiter) else limiter.to_blocking()
     awaitable = limiter if isinstance(limiter, AsyncLimiter) else limiter.to_async()
-    holds = any(one.algorithm == "concurrency" for one in resolved.limits)
+    holds = PolicyKind(limiter, policy, resolved)
 
     def decorate(function: Function, /) -> Function:
         if isinstance(function, (classmethod, staticmethod, property)):
@@ -52,8 +52,8 @@ def limit(
             wrapper = _async_generator(function, awaitable, policy, key_and_cost, holds)
         elif inspect.iscoroutinefunction(function):
             wrapper = _coroutine(function, awaitable, policy, key_and_cost, holds)
-        elif holds and inspect.isgeneratorfunction(function):
-            wrapper = _generator(function, blocking, policy, key_and_cost)
+        elif holds.now() and inspect.isgeneratorfunction(function):
+            wrapper = _generator(function, blocking, policy, key_and_cost, holds)
         else:
             wrapper = _function(function, blocking, policy, key_and_cost, holds)
         functools.update_wrapper(wrapper, function)
@@ -62,6 +62,24 @@ def limit(
         return cast(Function, wrapper)
 
     return decorate
+
+
+class PolicyKind:
+    """Whether a policy has units that are held. A reload may change that."""
+
+    __slots__ = ("_generation", "_holds", "_limiter", "_policy")
+
+    def __init__(self, limiter: Limiter | AsyncLimiter, policy: str | Policy, resolved: Policy) -> None:
+        self._limiter, self._policy = limiter, policy
+        self._generation = limiter._generation
+        self._holds = any(one.algorithm == "concurrency" for one in resolved.limits)
+
+    def now(self) -> bool:
+        generation = self._limiter._generation
+        if generation != self._generation:
+            self._holds = any(one.algorithm == "concurrency" for one in self._limiter.policy(self._policy).limits)
+            self._generation = generation
+        return self._holds
 
 
 def _key_and_cost(function: Any, key: str | Callable[..., str], cost: int | Callable[..., int] | None) -> KeyAndCost:
@@ -101,18 +119,22 @@ def _delay(decision: Decision) -> float:
     return decision.delay
 
 
-def _function(function: Any, limiter: Limiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: bool) -> Any:
-    if holds:
+def _function(
+    function: Any, limiter: Limiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
+) -> Any:
+    generator = inspect.isgeneratorfunction(function)
 
-        def holding(*args: Any, **kwargs: Any) -> Any:
-            with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
-                if delay := _delay(hold.decision):
-                    time.sleep(delay)
-                return function(*args, **kwargs)
+    def holding(*args: Any, **kwargs: Any) -> Any:
+        with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
+            if delay := _delay(hold.decision):
+                time.sleep(delay)
+            return function(*args, **kwargs)
 
-        return holding
+    held = _generator(function, limiter, policy, key_and_cost, holds) if generator else holding
 
     def limited(*args: Any, **kwargs: Any) -> Any:
+        if holds.now():
+            return held(*args, **kwargs)
         if delay := _delay(limiter.check(policy, *key_and_cost(args, kwargs))):
             time.sleep(delay)
         return function(*args, **kwargs)
@@ -120,8 +142,14 @@ def _function(function: Any, limiter: Limiter, policy: str | Policy, key_and_cos
     return limited
 
 
-def _generator(function: Any, limiter: Limiter, policy: str | Policy, key_and_cost: KeyAndCost) -> Any:
+def _generator(
+    function: Any, limiter: Limiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
+) -> Any:
     def holding(*args: Any, **kwargs: Any) -> Any:
+        if not holds.now():
+            if delay := _delay(limiter.check(policy, *key_and_cost(args, kwargs))):
+                time.sleep(delay)
+            return (yield from function(*args, **kwargs))
         with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
@@ -131,19 +159,14 @@ def _generator(function: Any, limiter: Limiter, policy: str | Policy, key_and_co
 
 
 def _coroutine(
-    function: Any, limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: bool
+    function: Any, limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
 ) -> Any:
-    if holds:
-
-        async def holding(*args: Any, **kwargs: Any) -> Any:
+    async def limited(*args: Any, **kwargs: Any) -> Any:
+        if holds.now():
             async with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
                 if delay := _delay(hold.decision):
                     await asyncio.sleep(delay)
                 return await function(*args, **kwargs)
-
-        return holding
-
-    async def limited(*args: Any, **kwargs: Any) -> Any:
         if delay := _delay(await limiter.check(policy, *key_and_cost(args, kwargs))):
             await asyncio.sleep(delay)
         return await function(*args, **kwargs)
@@ -152,10 +175,10 @@ def _coroutine(
 
 
 def _async_generator(
-    function: Any, limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: bool
+    function: Any, limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
 ) -> Any:
     async def limited(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        if holds:
+        if holds.now():
             async with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
                 if delay := _delay(hold.decision):
                     await asyncio.sleep(delay)

@@ -103,7 +103,13 @@ class AsyncLimiter:
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
     def acquire(
-        self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int = 1,
+        timeout: float | None = None,
+        meta: str | bytes | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -129,10 +135,10 @@ class AsyncLimiter:
         many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
-        self, /, entries: Iterable[tuple[str | Policy | int, ...]], *, partial: bool = False
+        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -151,7 +157,7 @@ class AsyncLimiter:
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
         that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
         (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
-        that the store did not answer), `holds_lost`.
+        that the store did not answer), `holds_lost`, `acquires_refused` (denied because too many callers waited).
         Not awaitable: it needs no store.
         """
     @classmethod
@@ -167,7 +173,7 @@ class AsyncLimiter:
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1) -> Holding:
+    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
         `async with`. Raises RateLimited when there is no room::
@@ -221,7 +227,7 @@ class AsyncLimiter:
         """
     def settle(self, /, decision: Decision, actual_cost: int) -> Coroutine[Any, Any, None]:
         """
-        After the work: charges or refunds the difference between what a check consumed and the actual cost.
+        After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         """
     def to_blocking(self, /) -> Limiter:
         """
@@ -326,6 +332,8 @@ class Decision:
     Times are seconds.
     """
     def __bool__(self, /) -> bool: ...
+    def __copy__(self, /) -> Decision: ...
+    def __deepcopy__(self, /, _memo: object) -> Decision: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
@@ -624,7 +632,15 @@ class Limiter:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
-    def acquire(self, /, policy: str | Policy, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
+    def acquire(
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int = 1,
+        timeout: float | None = None,
+        meta: str | bytes | None = None,
+    ) -> Decision:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
 
@@ -648,9 +664,11 @@ class Limiter:
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
         many units as there are, up to `cost`; `granted` says how many.
         """
-    def check_all(self, /, entries: Iterable[tuple[str | Policy | int, ...]], *, partial: bool = False) -> Decision:
+    def check_all(
+        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
+    ) -> Decision:
         """
-        Checks several policies and keys, each (policy, key) or (policy, key, cost): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -669,7 +687,7 @@ class Limiter:
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
         that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
         (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
-        that the store did not answer), `holds_lost`.
+        that the store did not answer), `holds_lost`, `acquires_refused` (denied because too many callers waited).
         """
     @classmethod
     def from_file(
@@ -684,7 +702,7 @@ class Limiter:
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1) -> Hold:
+    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
         `with`. Raises RateLimited when there is no room.
@@ -734,7 +752,7 @@ class Limiter:
         """
     def settle(self, /, decision: Decision, actual_cost: int) -> None:
         """
-        After the work: charges or refunds the difference between what a check consumed and the actual cost.
+        After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         """
     def to_async(self, /) -> AsyncLimiter:
         """
