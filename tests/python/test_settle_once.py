@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tidegate import AsyncLimiter, Limiter, ManualClock, Policy
+from tidegate._options import LimiterOptions
 from tidegate.errors import ConfigError, CostError
 
 
@@ -119,7 +120,7 @@ def test_metadata_of_acquire_hold_and_check_all_is_in_the_journal(store: str, pr
 
 def test_beyond_the_bounds_acquire_is_denied_at_once() -> None:
     clock = ManualClock()
-    for options in ({"max_waiting": 2}, {"max_waiting_per_key": 2}):
+    for options in (LimiterOptions(max_waiting=2), LimiterOptions(max_waiting_per_key=2)):
         limiter = Limiter(clock=clock, **options)
         limiter.check("gcra 1/s", "k")
         threads = [threading.Thread(target=limiter.acquire, args=("gcra 1/s", "k")) for _ in range(2)]
