@@ -120,8 +120,8 @@ def test_metadata_of_acquire_hold_and_check_all_is_in_the_journal(store: str, pr
 
 def test_beyond_the_bounds_acquire_is_denied_at_once() -> None:
     clock = ManualClock()
-    for options in (LimiterOptions(max_waiting=2), LimiterOptions(max_waiting_per_key=2)):
-        limiter = Limiter(clock=clock, **options)
+    for options in (LimiterOptions(clock=clock, max_waiting=2), LimiterOptions(clock=clock, max_waiting_per_key=2)):
+        limiter = Limiter(**options)
         limiter.check("gcra 1/s", "k")
         threads = [threading.Thread(target=limiter.acquire, args=("gcra 1/s", "k")) for _ in range(2)]
         for thread in threads:
