@@ -76,7 +76,7 @@ pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, h
     if options.partial {
         return Err(Error::config(format!("{call} takes its cost as a whole or not at all: partial is for check")));
     }
-    match check_operation(options, plan)? {
+    match check_operation(options, &plan.policy)? {
         Operation::Check { cost, meta, .. } => Ok(Operation::Check { cost, hold, meta }),
         other => Ok(other),
     }
