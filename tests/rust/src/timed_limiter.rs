@@ -43,7 +43,6 @@ impl TimedLimiter {
     ///
     /// # Panics
     /// When the cost is wrong.
-    #[expect(clippy::must_use_candidate, reason = "a check also charges")]
     pub fn check(&self, policy: &Policy, cost: u64) -> DecisionValues {
         DecisionValues::of(&self.limiter.check_n(policy, "key", cost).expect("a check"))
     }
