@@ -135,9 +135,9 @@ fn errors_have_a_location() {
         assert!(message.contains(words), "{text}\n{message}");
     }
     for (text, line, column, words) in [
-        ("[[limits]]\nname = \"a\"\nconfig = [{limit = 5, period = true}]", 3, 31, "a number of seconds"),
+        ("[[limits]]\nname = \"a\"\nconfig = [{limit = 5, period = true}]", 3, 32, "a number of seconds"),
         ("[[limits]]\nname = \"a\"\nname = \"b\"", 3, 1, "twice"),
-        ("[limits]\nname = \"a\"", 1, 2, "must be a list of {name, config}"),
+        ("[limits]\nname = \"a\"", 1, 1, "must be a list of {name, config}"),
     ] {
         let message = fails(text, Format::Toml, line, column);
         assert!(message.contains(words), "{text}\n{message}");
