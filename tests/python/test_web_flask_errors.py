@@ -100,6 +100,22 @@ def test_without_a_handler_it_is_a_problem(app: Flask) -> None:
     assert json.loads(response.body)["violated-policies"] == ["1/minute"]
 
 
+def test_an_application_that_handles_exceptions_itself_is_asked() -> None:
+    class Handling(Flask):
+        def handle_user_exception(self, e: Exception) -> Any:
+            return ("handled by a class", 429) if isinstance(e, RateLimited) else super().handle_user_exception(e)
+
+    replaced = Flask("replaced")
+    handle = replaced.handle_user_exception
+    replaced.handle_user_exception = (  # type: ignore[method-assign]
+        lambda e: ("handled by a library", 429) if isinstance(e, RateLimited) else handle(e)
+    )
+    for app, body in ((Handling("handling"), b"handled by a class"), (replaced, b"handled by a library")):
+        Tidegate(app, default="1/minute")
+        app.add_url_rule("/", "index", lambda: "ok")
+        assert refused(app).body == body
+
+
 def test_on_denied_comes_before_a_handler(app: Flask) -> None:
     answers: list[Any] = [("denied", 418), None]
     Tidegate(app, default="1/minute", on_denied=lambda request, decision: answers.pop(0))

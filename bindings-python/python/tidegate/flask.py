@@ -31,7 +31,7 @@ import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from ._flask_refusals import announce, announcing, denied, store_missing
+from ._flask_refusals import announce, announcing, answers_errors, denied, refusal_response, store_missing
 from ._flask_requests import FlaskAdapter
 from ._flask_views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
 from ._shown import shown
@@ -256,6 +256,8 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             returned = app.ensure_sync(bound.on_denied)(request, decision)
             if returned is not None:
                 return returned
+        if not answers_errors(app):
+            return refusal_response(app, admission)
         raise denied(app, admission)
 
     def _find_limits(self, app: Flask, endpoint: str, request: flask.Request) -> ViewLimits:
