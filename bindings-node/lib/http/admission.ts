@@ -35,16 +35,20 @@ async function checkTogether(
 ): Promise<Decision | undefined> {
   const [only] = checks;
   if (only === undefined) return undefined;
-  if (checks.length > 1) return limiter.checkAll(checks.map(({ policy, key, cost }) => [policy, key, cost]));
+  if (checks.length > 1) {
+    if (meta === undefined) return limiter.checkAll(checks.map(({ policy, key, cost }) => [policy, key, cost]));
+    return limiter.checkAll(checks.map((check) => ({ ...check, meta }) as never));
+  }
   const { policy, key, cost } = only;
   if (meta !== undefined) return limiter.check(policy, key, { cost, meta });
   return cost === 1 ? limiter.check(policy, key) : limiter.check(policy, key, { cost });
 }
 
 /** Takes a hold; the denied Decision when there is no room. */
-async function takeHold(limiter: Limiter, { policy, key, cost }: RequestCheck): Promise<Hold | Decision> {
+async function takeHold(limiter: Limiter, check: RequestCheck, meta: Meta): Promise<Hold | Decision> {
+  const { policy, key, cost } = check;
   try {
-    return await limiter.hold(policy, key, { cost });
+    return await limiter.hold(policy, key, meta === undefined ? { cost } : ({ cost, meta } as never));
   } catch (error) {
     if (error instanceof RateLimited) return error.decision;
     throw error;
@@ -162,14 +166,15 @@ export class Admission<Request extends object, Response> {
     const rest: RequestCheck[] = [];
     for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
     const decisions: Decision[] = [];
+    const meta = this.settings.meta === undefined ? undefined : await this.#meta();
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {
-      const hold = await takeHold(limiter, check);
+      const hold = await takeHold(limiter, check, meta);
       if (!(hold instanceof Hold)) return this.#refused(hold);
       this._holds = [...this._holds, hold];
       decisions.push(hold.decision);
     }
-    const decision = await checkTogether(limiter, rest, await this.#meta());
+    const decision = await checkTogether(limiter, rest, meta);
     if (decision !== undefined) {
       if (!decision.allowed) return this.#refused(decision);
       decisions.push(decision);

@@ -101,6 +101,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
     const { clock, limiter } = limiting({
       login: { limits: 'fixed-window 2/minute', journal: 5 },
       other: { limits: 'fixed-window 9/minute', journal: 5 },
+      held: { limits: 'concurrency 5', journal: 5 },
     });
     clock.advance(1);
     const meta = (request) => `user of ${pathOf(request)}`;
@@ -114,6 +115,16 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
       entries.map(({ meta }) => text(meta)),
       ['user of /c', 'user of /b', 'user of /a'],
     );
+    const several = ['login', 'other', { policy: 'held', cost: 1 }];
+    const together = await serving(t, { limits: [{ limiter, policy: several, key: 'bob', meta }] });
+    await get(`${together}/d`);
+    for (const policy of ['login', 'other', 'held']) {
+      assert.deepEqual(
+        (await limiter.journal(policy, 'bob')).map(({ meta }) => text(meta)),
+        ['user of /d'],
+        policy,
+      );
+    }
     const fixed = await serving(t, { limits: [{ limiter, policy: 'other', key: 'all', meta: 'fixed' }] });
     await get(fixed);
     assert.deepEqual(
