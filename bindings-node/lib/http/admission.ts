@@ -37,7 +37,7 @@ async function checkTogether(
   if (only === undefined) return undefined;
   if (checks.length > 1) {
     if (meta === undefined) return limiter.checkAll(checks.map(({ policy, key, cost }) => [policy, key, cost]));
-    return limiter.checkAll(checks.map((check) => ({ ...check, meta }) as never));
+    return limiter.checkAll(checks.map((check) => ({ ...check, meta })));
   }
   const { policy, key, cost } = only;
   if (meta !== undefined) return limiter.check(policy, key, { cost, meta });
@@ -48,7 +48,7 @@ async function checkTogether(
 async function takeHold(limiter: Limiter, check: RequestCheck, meta: Meta): Promise<Hold | Decision> {
   const { policy, key, cost } = check;
   try {
-    return await limiter.hold(policy, key, meta === undefined ? { cost } : ({ cost, meta } as never));
+    return await limiter.hold(policy, key, meta === undefined ? { cost } : { cost, meta });
   } catch (error) {
     if (error instanceof RateLimited) return error.decision;
     throw error;
