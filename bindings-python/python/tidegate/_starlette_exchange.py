@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -19,9 +19,6 @@ from .web.keys import MissingPeer
 from .web.lifespan import Message, Receive, Scope, Send
 from .web.steps import run_steps_async
 
-if TYPE_CHECKING:
-    from .fastapi import Tidegate
-
 
 class StarletteExchange(AsgiExchange):
     """See the module."""
@@ -36,7 +33,8 @@ class StarletteExchange(AsgiExchange):
     # What each dependency was told: it asks once, however often a route has it.
     told: dict[Any, Decision | None] | None = None
 
-    def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
+    def __init__(self, send: Send, tidegate: Any, scope: Scope, receive: Receive) -> None:
+        # The Tidegate of the application. Its module names this one, so its class is not named here.
         # All of `super().__init__`, whose call would cost every request.
         self._send = send
         self.limiter = tidegate.limiter

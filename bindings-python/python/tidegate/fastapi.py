@@ -73,7 +73,7 @@ MAX_ROUTES = 10_000
 MAX_METHOD = 32
 
 UNROUTED = (
-    "@tg.{} stands at {}, which no route calls: its limit would limit nobody. It belongs directly below @app.get(…). "
+    "@tg.{} stands at {}, which no route calls: it would limit no request. It belongs directly below @app.get(…). "
     "A decorator between them needs functools.wraps; a function that endpoints call is limited with "
     "@limiter.limit(…) or limiter.check(…)"
 )

@@ -34,7 +34,7 @@ if (isMainThread) {
   await sleep(200);
   const before = open();
   await round(4);
-  // The windows of the workers that ended are over after this time, and then nobody takes the units of the next.
+  // The windows of the workers that ended are over after this time, and then no worker takes the units of the next.
   const { resetAfterMs } = await watcher.peek(POLICY, 'a');
   const over = performance.now() + resetAfterMs + 100;
   let taken = 0;

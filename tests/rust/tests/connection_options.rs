@@ -210,7 +210,7 @@ fn tls_without_verification_warns_once() {
             assert_eq!(warnings.len(), 1, "{warnings:?}");
             assert!(warnings[0].contains("ssl_cert_reqs=none") && warnings[0].contains("127.0.0.1"), "{warnings:?}");
         } else {
-            let error = check(&limiter).expect_err("nobody it knows has signed the certificate");
+            let error = check(&limiter).expect_err("no authority that it knows has signed the certificate");
             assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
             assert!(warnings.lock().expect("no panic").is_empty());
         }
