@@ -78,9 +78,10 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
                 model.refund(&policy, "key", *cost);
             }
             Action::Settle(actual) => {
-                if let Some((decision, charged)) = &last {
-                    limiter.settle(decision, *actual).expect("a settle");
-                    model.settle(&policy, "key", *charged, *actual);
+                if let Some((decision, charged)) = last.take() {
+                    limiter.settle(&decision, *actual).expect("a settle");
+                    model.settle(&policy, "key", charged, *actual);
+                    prop_assert!(limiter.settle(&decision, *actual).is_err(), "a Decision is settled once");
                 }
             }
             Action::Block(length) => {
