@@ -93,6 +93,8 @@ export declare class NativeLimiter {
   clear(ticket: number, policy: number, key: string): number
   /** The newest attempts. */
   journal(ticket: number, policy: number, key: string): number
+  /** Forgets everything that is stored under the prefix. */
+  clearAll(ticket: number): number
   /** Whether the store answers. */
   ping(ticket: number): number
   /** Reads the policy file again. On another thread, because a disk may be slow. */

@@ -255,6 +255,11 @@ export class Limiter {
     return this.#transport.tasks.journal(this.#target(policy, key));
   }
 
+  /** Forgets all that is stored under the prefix: usage, blocks and journals. On Redis it takes as long as there are keys. */
+  async clearAll(): Promise<void> {
+    await this.#transport.clearAll();
+  }
+
   /** Resolves when the store answers; throws why it does not. */
   async ping(): Promise<void> {
     await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.ping(ticket));

@@ -187,6 +187,12 @@ export class Transport {
     );
   }
 
+  /** Forgets everything, also what is remembered here. */
+  async clearAll(): Promise<void> {
+    await this.tasks.begin([], (ticket) => this.nativeLimiter.clearAll(ticket));
+    this.#denyCache?.forgetAll();
+  }
+
   /** Begins a task about one key that may give units back to it. */
   async change(target: CallTarget, start: (ticket: number, policy: number) => number): Promise<void> {
     const task = this.tasks.begin([target], (ticket) => start(ticket, target.policyRef.id));

@@ -171,6 +171,15 @@ impl NativeLimiter {
         })
     }
 
+    /// Forgets everything that is stored under the prefix.
+    #[napi(catch_unwind)]
+    pub fn clear_all(&self, ticket: f64) -> i32 {
+        self.begin(ticket, |limiter| {
+            let limiter = limiter.clone();
+            Ok(async move { limiter.clear_all().await.map(|()| Outcome::Nothing) })
+        })
+    }
+
     /// Whether the store answers.
     #[napi(catch_unwind)]
     pub fn ping(&self, ticket: f64) -> i32 {

@@ -147,6 +147,10 @@ class AsyncLimiter:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
         """
+    def clear_all(self, /) -> Coroutine[Any, Any, None]:
+        """
+        Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
+        """
     def close(self, /) -> Coroutine[Any, Any, None]:
         """
         Closes the limiter. Every later call raises ClosedError.
@@ -676,6 +680,10 @@ class Limiter:
     def clear(self, /, policy: str | Policy, key: str) -> None:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
+        """
+    def clear_all(self, /) -> None:
+        """
+        Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
         """
     def close(self, /) -> None:
         """

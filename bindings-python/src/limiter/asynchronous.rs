@@ -108,9 +108,7 @@ impl AsyncLimiter {
     fn settle(&self, decision: Bound<'_, Decision>, #[pyo3(from_py_with = cost)] actual_cost: u64) -> CallCoroutine {
         let (limiter, decision) = (self.reader.limiter.clone(), decision.get().inner.clone());
         // It must finish: if it were cancelled, only some of several entries might be settled.
-        CallCoroutine::of_task(none_from_outcome, true, async move {
-            limiter.settle(&decision, actual_cost).await.map(|()| Outcome::Nothing)
-        })
+        CallCoroutine::of_action(true, async move { limiter.settle(&decision, actual_cost).await })
     }
 
     /// Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -123,9 +121,8 @@ impl AsyncLimiter {
     fn check_all(&self, entries: Bound<'_, PyAny>, partial: bool) -> PyResult<CallCoroutine> {
         refuse_partial(partial)?;
         let (limiter, entries) = (self.reader.limiter.clone(), self::entries(&entries)?);
-        Ok(CallCoroutine::of_task(Decision::from_outcome, true, async move {
-            limiter.check_all(entries).await.map(Outcome::Decision)
-        }))
+        let checked = async move { limiter.check_all(entries).await.map(Outcome::Decision) };
+        Ok(CallCoroutine::of_task(Decision::from_outcome, true, checked))
     }
 
     /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -234,11 +231,18 @@ impl AsyncLimiter {
         Ok(self.reader.limiter.waiting(PolicyArgument::of(&policy)?, utf8(&key)?))
     }
 
+    /// Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
+    #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
+    fn clear_all(&self) -> CallCoroutine {
+        let limiter = self.reader.limiter.clone();
+        CallCoroutine::of_action(true, async move { limiter.clear_all().await })
+    }
+
     /// Returns when the store answers. Raises StoreError with the reason when it does not.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn ping(&self) -> CallCoroutine {
         let limiter = self.reader.limiter.clone();
-        CallCoroutine::of_task(none_from_outcome, true, async move { limiter.ping().await.map(|()| Outcome::Nothing) })
+        CallCoroutine::of_action(true, async move { limiter.ping().await })
     }
 
     /// Reads the policy file again. Takes it as a whole, or raises and changes nothing.
@@ -246,16 +250,16 @@ impl AsyncLimiter {
     fn reload(&self) -> CallCoroutine {
         let limiter = self.reader.limiter.clone();
         // It reads a file, so it does not begin on the loop's thread.
-        CallCoroutine::of_task(none_from_outcome, false, async move { limiter.reload().map(|()| Outcome::Nothing) })
+        CallCoroutine::of_action(false, async move { limiter.reload() })
     }
 
     /// Closes the limiter. Every later call raises ClosedError.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn close(&self) -> CallCoroutine {
         let limiter = self.reader.limiter.clone();
-        CallCoroutine::of_task(none_from_outcome, true, async move {
+        CallCoroutine::of_action(true, async move {
             limiter.close();
-            Ok(Outcome::Nothing)
+            Ok(())
         })
     }
 

@@ -233,6 +233,12 @@ impl Limiter {
         Ok(self.inner.waiting(PolicyArgument::of(&policy)?, utf8(&key)?))
     }
 
+    /// Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
+    #[pyo3(signature = () -> "None")]
+    fn clear_all(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, || self.inner.clear_all()).map_err(raise)
+    }
+
     /// Returns when the store answers. Raises StoreError with the reason when it does not.
     #[pyo3(signature = () -> "None")]
     fn ping(&self, py: Python<'_>) -> PyResult<()> {

@@ -7,6 +7,7 @@ mod blocking;
 mod build;
 mod builder;
 mod check_all;
+mod clear_all;
 mod conversion;
 mod hold;
 mod hold_lifetime;

@@ -58,6 +58,9 @@ pub(super) trait Layer: Send + Sync + 'static {
         None
     }
 
+    /// The store has forgotten everything.
+    fn forget_all(&self) {}
+
     fn close(&self) {}
 }
 
@@ -132,6 +135,23 @@ impl<L: Layer> Store for Layered<L> {
 
     fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
         self.store.submit_ping(context, done);
+    }
+
+    fn clear_all(&self) -> Result<()> {
+        self.store.clear_all()?;
+        self.layer.forget_all();
+        Ok(())
+    }
+
+    fn submit_clear_all(&self, done: PingCompletion) {
+        let layer = Arc::clone(&self.layer);
+        let forget = move |result: Result<()>| {
+            if result.is_ok() {
+                layer.forget_all();
+            }
+            done(result)
+        };
+        self.store.submit_clear_all(Box::new(forget));
     }
 
     fn close(&self) {

@@ -59,6 +59,14 @@ impl Store for StubStore {
         wake(done(Ok(())));
     }
 
+    fn clear_all(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn submit_clear_all(&self, done: PingCompletion) {
+        wake(done(Ok(())));
+    }
+
     fn close(&self) {}
 
     fn try_immediate(&self, _: &Entry<'_>, _: CallContext<'_>) -> Option<Result<Answer>> {

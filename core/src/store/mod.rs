@@ -60,6 +60,12 @@ pub(crate) trait Store: Send + Sync {
     /// The same without waiting.
     fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion);
 
+    /// Forgets everything that is stored under the prefix. It takes as long as there are keys.
+    fn clear_all(&self) -> Result<()>;
+
+    /// The same without waiting.
+    fn submit_clear_all(&self, done: PingCompletion);
+
     /// Closes what is open; calls that wait are answered with `closed`.
     fn close(&self);
 

@@ -94,6 +94,10 @@ impl AnyLimiter {
         call!(self, limiter => limiter.clear(policy, key))
     }
 
+    pub fn clear_all(&self) -> Result<()> {
+        call!(self, limiter => limiter.clear_all())
+    }
+
     pub fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
         call!(self, limiter => limiter.journal(policy, key))
     }

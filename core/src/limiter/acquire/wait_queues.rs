@@ -123,6 +123,13 @@ impl WaitQueues {
         queue.map_or(0, |queue| queue.len())
     }
 
+    /// Units of every key were given back.
+    pub(in crate::limiter) fn all_given_back(&self) {
+        let Some(open) = self.open.get() else { return };
+        let queues: Vec<_> = open.by_key.lock().queues.values().filter_map(Weak::upgrade).collect();
+        queues.iter().for_each(|queue| queue.signal().notify());
+    }
+
     /// Units of a key were given back: the first caller in its queue may ask again before its time.
     pub(in crate::limiter) fn given_back(&self, plan: &Plan, key: &str) {
         let Some(open) = self.open.get() else { return };

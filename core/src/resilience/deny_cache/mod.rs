@@ -251,6 +251,10 @@ impl Layer for DenyCache {
         result
     }
 
+    fn forget_all(&self) {
+        self.clear();
+    }
+
     #[inline]
     fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
         match self.lookup(entry, now, false) {

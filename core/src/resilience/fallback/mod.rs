@@ -210,6 +210,10 @@ impl Layer for Fallback {
         result
     }
 
+    fn forget_all(&self) {
+        self.with_usage(ProcessUsage::forget_all);
+    }
+
     fn after_all(
         &self,
         entries: &[Entry<'_>],

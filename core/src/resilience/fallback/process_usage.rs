@@ -141,6 +141,12 @@ impl ProcessUsage {
         self.snapshots.observe(entry, answer, states, now, STORE);
     }
 
+    /// The store has forgotten everything.
+    pub(super) fn forget_all(&self) {
+        self.snapshots.forget_all();
+        self.holds.lock().clear();
+    }
+
     pub(super) fn forget_hold(&self, hold: HoldId) {
         self.holds.lock().remove(&hold);
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::algorithm::{HoldId, Rule};
 use crate::plan::Plan;
-use crate::resilience::key_table::KeyTable;
+use crate::resilience::key_table::{KeyTable, TableShard};
 use crate::store::request::{Answer, Entry, States};
 use crate::table_key::TableKeyRef;
 use snapshot::Snapshot;
@@ -113,6 +113,11 @@ impl UsageSnapshots {
                 store_time
             }
         }
+    }
+
+    /// Forgets every usage.
+    pub(super) fn forget_all(&self) {
+        self.table.each(TableShard::clear);
     }
 
     /// Forgets a few usages that are over, now and then.

@@ -113,6 +113,14 @@ impl<T: PartitionedStore> Store for T {
         wake(ping_from(Arc::clone(self.stores()), 0, context.deadline, done));
     }
 
+    fn clear_all(&self) -> Result<()> {
+        self.stores().iter().try_for_each(|store| store.clear_all())
+    }
+
+    fn submit_clear_all(&self, done: PingCompletion) {
+        wake(clear_from(Arc::clone(self.stores()), 0, done));
+    }
+
     fn close(&self) {
         self.stores().iter().for_each(|store| store.close());
     }
@@ -152,5 +160,16 @@ fn ping_from(
         Err(error) => done(Err(error)),
     };
     store.submit_ping(context, Box::new(next));
+    None
+}
+
+/// Clears one store after the other, from the one of that number.
+fn clear_from(stores: Arc<[Arc<dyn Store>]>, number: usize, done: PingCompletion) -> WakeTarget {
+    let Some(store) = stores.get(number).cloned() else { return done(Ok(())) };
+    let next = move |result| match result {
+        Ok(()) => clear_from(stores, number + 1, done),
+        Err(error) => done(Err(error)),
+    };
+    store.submit_clear_all(Box::new(next));
     None
 }

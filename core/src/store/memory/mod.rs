@@ -280,6 +280,19 @@ impl Store for Memory {
         wake(done(Ok(())));
     }
 
+    fn clear_all(&self) -> Result<()> {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.clear();
+            self.count(&mut shard);
+        }
+        Ok(())
+    }
+
+    fn submit_clear_all(&self, done: PingCompletion) {
+        wake(done(self.clear_all()));
+    }
+
     fn close(&self) {}
 
     fn try_immediate(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {

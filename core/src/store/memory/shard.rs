@@ -59,6 +59,12 @@ impl MemoryShard {
         result
     }
 
+    /// Removes every usage.
+    pub(super) fn clear(&mut self) {
+        self.usages.clear();
+        self.bytes = 0;
+    }
+
     pub(super) fn len(&self) -> usize {
         self.usages.len()
     }

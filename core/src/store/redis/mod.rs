@@ -3,6 +3,7 @@
 //! `script` turns requests into one script call and its reply into answers. `protocol` is the transport as a state machine, and
 //! `io` moves its bytes.
 
+mod clear_all;
 mod io;
 mod ping;
 mod protocol;
@@ -225,19 +226,18 @@ impl Store for Redis {
             Ok(blocking) => blocking,
             Err(error) => return wake(done(Err(error))),
         };
-        let done = Arc::new(parking_lot::Mutex::new(Some(done)));
-        let shared = Arc::clone(&done);
-        let finish = move |result| {
-            if let Some(done) = shared.lock().take() {
-                wake(done(result));
-            }
-        };
-        let run = {
-            let finish = finish.clone();
-            move || finish(ping::all(&blocking, deadline))
-        };
-        if let Err(error) = std::thread::Builder::new().name("tidegate-ping".to_owned()).spawn(run) {
-            finish(Err(io::cannot_start(&error)));
+        on_thread("tidegate-ping", done, move || ping::all(&blocking, deadline));
+    }
+
+    fn clear_all(&self) -> Result<()> {
+        clear_all::clear_all(&*self.blocking()?, self.directory.timeout())
+    }
+
+    fn submit_clear_all(&self, done: PingCompletion) {
+        let timeout = self.directory.timeout();
+        match self.blocking() {
+            Ok(blocking) => on_thread("tidegate-clear", done, move || clear_all::clear_all(&blocking, timeout)),
+            Err(error) => wake(done(Err(error))),
         }
     }
 
@@ -259,5 +259,20 @@ impl Store for Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Runs what takes several calls on a thread of its own, and gives its result to the completion.
+fn on_thread(name: &str, done: PingCompletion, run: impl FnOnce() -> Result<()> + Send + 'static) {
+    let done = Arc::new(parking_lot::Mutex::new(Some(done)));
+    let shared = Arc::clone(&done);
+    let finish = move |result| {
+        if let Some(done) = shared.lock().take() {
+            wake(done(result));
+        }
+    };
+    let finished = finish.clone();
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(move || finished(run())) {
+        finish(Err(io::cannot_start(&error)));
     }
 }

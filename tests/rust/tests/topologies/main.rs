@@ -1,6 +1,7 @@
 //! Sentinels and clusters: the servers are found and followed, and each call reaches the right one.
 
 mod check_all;
+mod clearing;
 mod cluster;
 mod moving_slots;
 mod sentinel;

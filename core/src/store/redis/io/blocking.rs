@@ -8,14 +8,15 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::Value;
+use smallvec::SmallVec;
 
-use super::connection::Connector;
+use super::connection::{BlockingConnection, Connector};
 use super::discover::discover;
 use super::pool::Pool;
-use crate::error::Result as StoreResult;
+use crate::error::{Error, Result as StoreResult};
 use crate::store::redis::protocol::{
-    CallState, Discovery, DiscoverySchedule, Failure, NextStep, RETRY_PAUSE, ServerDirectory, Target, Topology,
-    timed_out, uncovered,
+    CallState, Discovery, DiscoverySchedule, Exchange, Failure, NextStep, RETRY_PAUSE, Server, ServerDirectory, Target,
+    Topology, out_of_step, refused, timed_out, uncovered,
 };
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::Answer;
@@ -177,6 +178,18 @@ impl BlockingCalls {
         }
     }
 
+    /// The topology may be wrong: the next call discovers it anew.
+    pub(crate) fn doubt_topology(&self) {
+        self.topology_is_stale.store(true, Ordering::Relaxed);
+    }
+
+    /// A connection to a primary for commands that are no calls.
+    pub(crate) fn open(&self, address: &Address, deadline: Instant) -> StoreResult<PrimaryConnection> {
+        let server = self.directory.server(address.clone(), Target::Primary);
+        let connection = self.connector.open(&server, deadline).map_err(|failure| failure.error)?;
+        Ok(PrimaryConnection { connection, server })
+    }
+
     /// Finds out again which keys a primary evicts.
     pub(crate) fn check_eviction(&self, address: &Address, deadline: Instant) {
         self.connector.check_eviction(&self.directory.server(address.clone(), Target::Primary), deadline);
@@ -233,6 +246,36 @@ impl BlockingCalls {
             known.primaries.iter().for_each(|pool| pool.clear());
             known.others.lock().values().for_each(|pool| pool.clear());
         }
+    }
+}
+
+/// A connection to a primary for commands that are no calls.
+pub(crate) struct PrimaryConnection {
+    connection: BlockingConnection,
+    server: Server,
+}
+
+impl PrimaryConnection {
+    /// The replies to so many commands.
+    pub(crate) fn run(
+        &mut self,
+        commands: &[u8],
+        replies: usize,
+        max_reply: usize,
+        deadline: Instant,
+    ) -> StoreResult<SmallVec<[Value; 1]>> {
+        let mut exchange = Exchange::new(commands, replies, max_reply);
+        let done = self.connection.run(&mut exchange, deadline);
+        done.map_err(|interrupted| self.server.failure(&interrupted.error, false).error)?;
+        if !self.connection.is_in_step() {
+            return Err(self.server.failure(&out_of_step(), false).error);
+        }
+        Ok(exchange.into_replies())
+    }
+
+    /// The error that a server's error reply means.
+    pub(crate) fn refused(&self, error: &redis::ServerError) -> Error {
+        refused(&self.server.shown, error)
     }
 }
 

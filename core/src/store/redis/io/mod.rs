@@ -21,7 +21,7 @@ mod sync;
 mod tls;
 
 pub(super) use background::{Engine, cannot_start};
-pub(super) use blocking::BlockingCalls;
+pub(super) use blocking::{BlockingCalls, PrimaryConnection};
 pub(super) use connection::Connector;
 pub(super) use engine_call::EngineCall;
 pub(crate) use epoll_set::EpollSet;

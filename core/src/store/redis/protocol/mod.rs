@@ -27,7 +27,7 @@ pub(super) use connection::ConnectionId;
 pub(super) use discovery::{Discovery, Probe, ProbeReply};
 pub(super) use effects::Action;
 pub(super) use exchange::Exchange;
-pub(super) use failure::{Failure, closed_by_server, no_answer, out_of_step, timed_out, uncovered};
+pub(super) use failure::{Failure, closed_by_server, no_answer, out_of_step, refused, timed_out, uncovered};
 pub(super) use handshake::{ExpectedRole, Handshake};
 pub(super) use in_step::{MAX_SHORT_REPLY, is_in_step, write_question};
 pub(super) use pending_call::{Callers, Completed, PendingCall, Recipient};

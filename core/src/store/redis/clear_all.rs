@@ -1,0 +1,164 @@
+//! Forgets every key under a prefix: SCAN walks through each primary in small steps, so that no call of others waits for it.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::io::{BlockingCalls, PrimaryConnection};
+use super::protocol::no_answer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::url::Address;
+
+/// Keys that one SCAN looks at.
+const KEYS_PER_STEP: u32 = 500;
+/// The most bytes of a key's name of ours, and of a name that only begins as ours do.
+const MAX_REPLY: usize = 16 << 20;
+/// Bytes of a digest in a key's name.
+const DIGEST: usize = 12;
+/// How often all nodes of a cluster are walked through while keys move from one to another.
+const MAX_ROUNDS: u32 = 5;
+
+/// The commands that forget keys, the better one first. A user may lack one of them.
+const FORGETS: [&str; 2] = ["UNLINK", "DEL"];
+
+/// Forgets every key under the prefix, on every primary. Each step has the timeout of a call.
+pub(super) fn clear_all(calls: &BlockingCalls, timeout: Duration) -> Result<()> {
+    for _ in 0..MAX_ROUNDS {
+        let topology = calls.topology(Instant::now() + timeout)?;
+        let mut addresses: Vec<&Address> = Vec::new();
+        for shard in topology.shards() {
+            if !addresses.contains(&&shard.primary) {
+                addresses.push(&shard.primary);
+            }
+        }
+        let mut moved = false;
+        for address in addresses {
+            let connection = calls.open(address, Instant::now() + timeout)?;
+            moved |= ServerWalk { connection, prefix: calls.prefix().as_bytes(), timeout, command: 0 }.run()?;
+        }
+        if !moved {
+            return Ok(());
+        }
+        calls.doubt_topology();
+    }
+    let message = "keys moved from node to node while they were cleared, so that some may be left: clear them again";
+    Err(Error::new(ErrorKind::StoreUnavailable, message))
+}
+
+/// The walk through one server.
+struct ServerWalk<'a> {
+    connection: PrimaryConnection,
+    prefix: &'a [u8],
+    timeout: Duration,
+    /// Which of the commands forgets keys.
+    command: usize,
+}
+
+impl ServerWalk<'_> {
+    /// Returns whether a key has moved to another node.
+    fn run(mut self) -> Result<bool> {
+        let (mut cursor, mut moved) = (b"0".to_vec(), false);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(pattern(self.prefix)).arg("COUNT").arg(KEYS_PER_STEP);
+            let reply = self.ask(&scan.get_packed_command(), 1)?.pop().unwrap_or(Value::Nil);
+            let (next, keys) = match reply {
+                Value::ServerError(error) => return Err(self.connection.refused(&error)),
+                reply => step(reply).ok_or_else(|| no_answer("SCAN"))?,
+            };
+            let ours: Vec<Vec<u8>> = keys.into_iter().filter(|key| is_ours(key, self.prefix)).collect();
+            if !ours.is_empty() {
+                moved |= self.forget(&ours)?;
+            }
+            if next == b"0" {
+                return Ok(moved);
+            }
+            cursor = next;
+        }
+    }
+
+    /// One command for each key: in a cluster they are in different slots.
+    fn forget(&mut self, keys: &[Vec<u8>]) -> Result<bool> {
+        let mut commands = Vec::new();
+        for key in keys {
+            redis::cmd(FORGETS[self.command]).arg(key).write_packed_command(&mut commands);
+        }
+        let (mut moved, mut refusal) = (false, None);
+        for reply in self.ask(&commands, keys.len())? {
+            if let Value::ServerError(error) = reply {
+                match error.code() {
+                    "MOVED" | "ASK" | "TRYAGAIN" => moved = true,
+                    _ => refusal = Some(error),
+                }
+            }
+        }
+        match refusal {
+            None => Ok(moved),
+            Some(_) if self.command + 1 < FORGETS.len() => {
+                self.command += 1;
+                self.forget(keys)
+            }
+            Some(error) => Err(self.connection.refused(&error)),
+        }
+    }
+
+    fn ask(&mut self, commands: &[u8], replies: usize) -> Result<Vec<Value>> {
+        let replies = self.connection.run(commands, replies, MAX_REPLY, Instant::now() + self.timeout)?;
+        Ok(replies.into_vec())
+    }
+}
+
+/// The prefix, and anything after it.
+fn pattern(prefix: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(prefix.len() + 1);
+    for byte in prefix {
+        if b"*?[]\\^-".contains(byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(*byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+/// Whether a key has the form of those under the prefix: a longer prefix that begins with it has longer names.
+fn is_ours(key: &[u8], prefix: &[u8]) -> bool {
+    let is_name = |name: &[u8]| {
+        name.strip_prefix(prefix)
+            .is_some_and(|digest| digest.len() == DIGEST && !digest.iter().any(|byte| b"{}".contains(byte)))
+    };
+    let of_companion = || {
+        let name = key.strip_prefix(prefix)?;
+        let name = name.strip_prefix(b":l:{").or_else(|| name.strip_prefix(b":j:{"))?;
+        name.strip_suffix(b"}")
+    };
+    is_name(key) || of_companion().is_some_and(is_name)
+}
+
+/// The next cursor and the keys of a reply to SCAN.
+fn step(reply: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+    let Value::Array(items) = reply else { return None };
+    let [Value::BulkString(cursor), Value::Array(keys)] = <[Value; 2]>::try_from(items).ok()? else { return None };
+    let key = |key| match key {
+        Value::BulkString(key) => Some(key),
+        _ => None,
+    };
+    Some((cursor, keys.into_iter().map(key).collect::<Option<_>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_of_the_prefix_are_ours() {
+        assert!(is_ours(b"tg123456789012", b"tg") && is_ours(b"tg:l:{tg123456789012}", b"tg"));
+        assert!(is_ours(b"tg:j:{tg123456789012}", b"tg"));
+        for other in
+            [&b"tgx123456789012"[..], b"tg12345678901", b"tg:l:{tgx123456789012}", b"tg:k:{tg123456789012}", b"tg"]
+        {
+            assert!(!is_ours(other, b"tg"), "{other:?}");
+        }
+        assert_eq!(pattern(b"a*[b]\\"), b"a\\*\\[b\\]\\\\*");
+    }
+}
