@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tidegate import AsyncLimiter, ClosedError, Limiter, Policy
-
 from servers.client import Servers
+
+from tidegate import AsyncLimiter, ClosedError, Limiter, Policy
 
 POLICIES = {"window": "fixed-window 2/hour", "journal": Policy("9/hour", journal=3)}
 
