@@ -13,7 +13,7 @@ describe('clearAll', () => {
   before(async () => {
     servers = await Servers.start('single');
   });
-  after(() => servers.stop());
+  after(() => servers.close());
 
   for (const kind of ['memory', 'redis']) {
     it(`forgets everything of the prefix: ${kind}`, async () => {

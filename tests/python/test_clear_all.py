@@ -5,38 +5,30 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from servers.client import Servers
 
 from tidegate import AsyncLimiter, ClosedError, Limiter, Policy
 
 POLICIES = {"window": "fixed-window 2/hour", "journal": Policy("9/hour", journal=3)}
 
 
-def stores() -> list[str]:
-    return ["memory://", "redis"]
+def test_everything_of_the_prefix_is_forgotten(store: str, prefix: str) -> None:
+    limiter = Limiter(store, policies=POLICIES, prefix=prefix, timeout=5.0)
+    other = Limiter(store, policies=POLICIES, prefix=f"{prefix}x", timeout=5.0)
+    assert other.check("window", "alice", cost=2)
+    assert limiter.check("window", "alice", cost=2)
+    assert not limiter.check("window", "alice")
+    assert limiter.check("journal", "alice", meta="who")
+    assert limiter.clear_all() is None
+    answer = limiter.check("window", "alice")
+    assert (answer.allowed, answer.remaining, answer.source) == (True, 1, "store")
+    assert limiter.journal("journal", "alice") == []
+    assert not other.peek("window", "alice")
+    limiter.close()
+    with pytest.raises(ClosedError):
+        limiter.clear_all()
 
 
-@pytest.mark.parametrize("kind", stores())
-def test_everything_of_the_prefix_is_forgotten(kind: str, prefix: str) -> None:
-    with Servers("single") as servers:
-        store = servers.url if kind == "redis" else kind
-        limiter = Limiter(store, policies=POLICIES, prefix=prefix, timeout=5.0)
-        other = Limiter(store, policies=POLICIES, prefix=f"{prefix}x", timeout=5.0)
-        assert other.check("window", "alice", cost=2)
-        assert limiter.check("window", "alice", cost=2)
-        assert not limiter.check("window", "alice")
-        assert limiter.check("journal", "alice", meta="who")
-        assert limiter.clear_all() is None
-        answer = limiter.check("window", "alice")
-        assert (answer.allowed, answer.remaining, answer.source) == (True, 1, "store")
-        assert limiter.journal("journal", "alice") == []
-        assert not other.peek("window", "alice")
-        limiter.close()
-        with pytest.raises(ClosedError):
-            limiter.clear_all()
-
-
-def test_awaited(prefix: str) -> None:
+def test_awaited(redis_url: str, prefix: str) -> None:
     async def main(url: str) -> None:
         limiter = AsyncLimiter(url, policies=POLICIES, prefix=prefix, timeout=5.0)
         assert all([await limiter.check("window", f"key {number}", cost=2) for number in range(50)])
@@ -45,5 +37,4 @@ def test_awaited(prefix: str) -> None:
         assert all([await limiter.check("window", f"key {number}", cost=2) for number in range(50)])
         await limiter.close()
 
-    with Servers("single") as servers:
-        asyncio.run(main(servers.url))
+    asyncio.run(main(redis_url))

@@ -15,7 +15,8 @@ A store that cannot be reached raises, as with the storages of `limits`, so that
 What differs from the storages of `limits`: only the store's clock decides; sliding window counters are aligned to the
 clock, as those of its memory storage are, and reset when their estimate is 0; a cost that is no whole number is rounded
 up; a storage of `memory://` that is pickled comes back empty; and `reset` clears the keys that this storage object
-remembers to have used: the newest 100,000 that have at most 200 characters.
+remembers to have used: the newest 100,000 that have at most 200 characters. `storage.storage.clear_all()` clears all
+that is under the prefix, also what others count there.
 """
 
 from __future__ import annotations
