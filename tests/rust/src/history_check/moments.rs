@@ -43,8 +43,9 @@ fn remembers_each_charge(limit: &Limit) -> bool {
 fn named_by(at: u64, values: &DecisionValues) -> Vec<u64> {
     let mut waits = vec![0];
     for part in values.decisions.iter().chain([values]) {
-        waits.extend(part.retry_after);
-        waits.extend(part.limits.iter().flat_map(|limit| [Some(limit.reset_after), limit.retry_after]).flatten());
+        waits.extend([part.retry_after, part.next_after].into_iter().flatten());
+        let of_limits = part.limits.iter();
+        waits.extend(of_limits.flat_map(|one| [Some(one.reset_after), one.retry_after, one.next_after]).flatten());
     }
     waits.into_iter().map(|wait| at + wait).collect()
 }
@@ -144,8 +145,9 @@ pub(super) fn to_try(
                 let others = later(history, next, name, key).filter(|(other, ..)| *other == at).map(|(.., cost)| cost);
                 let distances = distances(limit, units + others.sum::<u64>().max(cost));
                 let shown = &values.limits[index];
-                let waits = [Some(shown.reset_after), shown.retry_after.filter(|_| all), all.then_some(0)];
-                for wait in waits.into_iter().flatten() {
+                let of_answer = [shown.retry_after.filter(|_| all), shown.next_after.filter(|_| all), all.then_some(0)];
+                let waits = of_answer.into_iter().chain([Some(shown.reset_after)]);
+                for wait in waits.flatten() {
                     distances.iter().for_each(|distance| moments.add((at + wait).saturating_sub(*distance)));
                 }
             }

@@ -301,7 +301,10 @@ impl Servers {
             Value::Array(words.map(word).to_vec())
         };
         let replicas = (0..GROUP).filter(|server| *server != primary).map(listed).collect();
-        vec![listed(primary), Value::Array(replicas), Value::Array(vec![listed(primary)])]
+        // MASTER shows the former address beside a new epoch: a discovery takes the epoch alone from it.
+        let former = listed((primary + 1) % GROUP);
+        let by_name = Value::Array(vec![word(&host(primary)), word("7000")]);
+        vec![former.clone(), by_name, Value::Array(replicas), Value::Array(vec![former])]
     }
 
     pub(super) fn mark_readonly(session: &mut Session) {
