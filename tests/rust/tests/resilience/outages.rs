@@ -98,15 +98,16 @@ fn recovery_charges_nothing_twice() {
             assert_eq!(check(10).remaining(), 90);
             // A killed server has run none of the failed calls; a stopped one may have.
             server.kill(0);
-            let (during, unsettled) = (check(20), check(10));
-            assert_eq!((unsettled.remaining(), unsettled.source()), (60, Source::Fallback));
+            let (during, cheaper, dearer) = (check(20), check(5), check(5));
+            assert_eq!((dearer.remaining(), dearer.source()), (60, Source::Fallback));
             limiter.settle(&during, 10).expect("settled here");
             assert_eq!(check(1).remaining(), 69, "the settlement counts where the check did");
             server.start_again(0);
             soon("it is back", || check(1).source() == Source::Store);
             let peek = || limiter.peek("fixed-window 100/day", "k", 1).expect("a decision").remaining();
             assert_eq!(peek(), 99, "restarted empty, it has counted the last check alone");
-            limiter.settle(&unsettled, 0).expect("nothing to settle any more");
+            limiter.settle(&cheaper, 0).expect("nothing to settle any more");
+            limiter.settle(&dearer, 90).expect("nothing to settle any more");
             assert_eq!(peek(), 99, "charges of the outage are not refunded to a store that never charged them");
             if empty {
                 // The next outage continues from the last answer of the store, not from the last outage.
