@@ -180,9 +180,10 @@ def test_keys_that_are_no_text_are_not_shown() -> None:
 @pytest.mark.parametrize("key", [LONG, b"0123456789" * 100, [b"0123456789"]], ids=["text", "bytes", "list"])
 def test_keys_in_the_messages_of_web_layers(key: Any) -> None:
     from tidegate.web.admission import checked_key
-    from tidegate.web.bound_limit import LimitEntry
+    from tidegate.web.bound_limit import LimitEntry, ResolvedPolicy
 
-    entry = LimitEntry("1/s", lambda request: key, "key_of", 1, Policy("1/s"), "")
+    resolved = ResolvedPolicy("1/s", Limiter(), "", "a test")
+    entry = LimitEntry(resolved, lambda request: key, "key_of", 1)
     if isinstance(key, str):
         assert checked_key(entry, key) == key
         return
