@@ -144,7 +144,8 @@ def test_connections_that_are_reset_at_once_do_not_pass_a_limit(
         connection.close()
         # A server may notice the reset before it reads the request; most arrive.
         wait_until(lambda: len(seen.arrived) > RESETS // 2)
-    assert len(seen.admitted) <= LIMIT
+    # Of a framework each of the two views has a budget of its own.
+    assert max(seen.admitted.count(kind) for kind in ("http", "websocket")) <= LIMIT
     assert answer.status == (429 if len(seen.admitted) == LIMIT and "http.response.start 429" in seen.sent else 200)
     if request_ is UPGRADE:
         closed = sum(message in ("websocket.close 1008", "websocket.http.response.start 429") for message in seen.sent)
