@@ -41,7 +41,7 @@ with_server() {
         left_out+=("TLS on $version: this build of the server has none")
     fi
     if [[ "$version" == "Redis 6."* ]]; then
-        left_out+=("a node that announces a wrong port on $version: its nodes do not tell each other")
+        left_out+=("nodes that announce another port on $version: its nodes do not tell each other")
     fi
     left_out+=("the server harness, documentation, types and packaging on $version: no server changes them")
     part "Rust on $version" cargo test --locked -p tidegate-tests --no-fail-fast "${rust[@]}"

@@ -34,6 +34,15 @@ impl Kind {
     }
 }
 
+/// Whether the servers of this run are Redis 6.2. Its nodes of a cluster tell no other of a new port, and it lacks some settings.
+/// `make test-all` says what it leaves out.
+#[must_use]
+pub fn is_redis_6() -> bool {
+    let program = std::env::var("TIDEGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    let output = Command::new(program).arg("--version").output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(" v=6."))
+}
+
 /// Running servers. They live until this value is dropped or this process ends, in whatever way, so a `static` may hold them
 /// for all tests of a binary.
 pub struct Servers {

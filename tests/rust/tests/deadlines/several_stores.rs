@@ -6,7 +6,7 @@ use tidegate::{ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::any_limiter::AnyLimiter;
 use tidegate_tests::lateness::{LatenessProbe, stretched};
 use tidegate_tests::proxy::{Condition, Proxy};
-use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::servers::{Kind, Servers, is_redis_6};
 
 use super::{alone, builder, in_time, timeout, until};
 
@@ -66,6 +66,9 @@ fn check_all_over_several_stores_has_the_time_of_one_call() {
 /// The same within a cluster, where all nodes are checked before any is charged.
 #[test]
 fn what_one_node_charged_is_refunded_when_another_is_too_late() {
+    if is_redis_6() {
+        return;
+    }
     alone(|| {
         let cluster = Servers::start(Kind::Cluster);
         let proxy = Proxy::to(cluster.port(0));

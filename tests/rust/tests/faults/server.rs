@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidegate::{ErrorKind, Limiter, OnStoreError, Source};
-use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::servers::{Kind, Servers, is_redis_6};
 
 use super::{CHOICES, Fault, POLICY, fault, survive};
 
@@ -47,12 +47,11 @@ fn out_of_memory() {
 
 #[test]
 fn loading() {
-    let servers = Servers::start_with(
-        Kind::Single,
-        json!({"config": {
-            "enable-debug-command": "yes", "key-load-delay": "1500", "loading-process-events-interval-bytes": "1024",
-        }}),
-    );
+    let mut config = json!({"key-load-delay": "1500", "loading-process-events-interval-bytes": "1024"});
+    if !is_redis_6() {
+        config["enable-debug-command"] = json!("yes");
+    }
+    let servers = Servers::start_with(Kind::Single, json!({"config": config}));
     let _ = servers.command(0, &["DEBUG", "POPULATE", "1000"]);
     let reloading = std::cell::RefCell::new(None);
     let mut other = Some(connection(&servers));
@@ -75,7 +74,7 @@ fn demoted_and_promoted() {
 
 #[test]
 fn busy_with_a_long_script() {
-    let servers = Servers::start_with(Kind::Single, json!({"config": {"busy-reply-threshold": "50"}}));
+    let servers = Servers::start_with(Kind::Single, json!({"config": {"lua-time-limit": "50"}}));
     let (mut runs, mut ends) = (Some(connection(&servers)), connection(&servers));
     let begin = || {
         let mut connection = runs.take().expect("begun once");

@@ -246,6 +246,14 @@ proptest! {
                         both.model.check(&both.policy, "key", *cost, None);
                     }
                 }
+                Action::Take(cost) => {
+                    let options = CheckOptions { cost: *cost, meta: None, partial: true };
+                    let found = both.limiter.check_with(&both.policy, "key", &options).expect("a partial check");
+                    if found.granted() > 0 {
+                        let expected = both.model.check(&both.policy, "key", found.granted(), None);
+                        prop_assert!(expected.allowed, "{}: {:?} {:?} {:?}", index, action, found, expected);
+                    }
+                }
                 Action::Settle(_) | Action::Release => {}
                 action => {
                     both.call(action);
