@@ -152,12 +152,17 @@ impl Denial {
 /// What a limit says at a later moment, when its usage has not changed since.
 #[inline]
 fn later(rule: &Rule, state: &State, view: &View, at: u64, cost: u64) -> View {
-    let left = match rule {
+    let (left, resets_at) = match rule {
         // Only the server has the log. A log that was full still is.
-        Rule::SlidingLog(_) => view.left,
-        rule => rule.view(state, at, cost, 0).left,
+        Rule::SlidingLog(_) => (view.left, at),
+        // A bucket with `initial` that has not started yet, because its key is blocked, is full ever later.
+        rule => {
+            let view = rule.view(state, at, cost, 0);
+            (view.left, if rule.ends(state) == 0 { view.resets_at } else { at })
+        }
     };
-    View { left, admits_at: view.admits_at.map(|moment| moment.max(at)), resets_at: view.resets_at.max(at), delay: 0 }
+    let admits_at = view.admits_at.map(|moment| moment.max(at));
+    View { left, admits_at, resets_at: view.resets_at.max(resets_at), delay: 0 }
 }
 
 /// For how long the store would repeat a denial, and asking it would change nothing.
