@@ -215,7 +215,8 @@ pub(crate) fn rejected(error: &redis::ServerError) -> Error {
         }
         "READONLY" => ": this server is a replica; connect to the primary",
         "NOPERM" => ": the ACL user lacks a command or a key pattern that Tidegate needs",
-        _ if detail.contains("user executing the script") => {
+        // Redis 7 and Valkey say it of the script.
+        _ if detail.contains("user executing the script") || detail.contains("ACL failure in script") => {
             ": the ACL user lacks a command or a key pattern that Tidegate needs"
         }
         "NOAUTH" | "WRONGPASS" => ": give the right user and password in the store URL",
