@@ -165,11 +165,11 @@ impl Both {
                 let decision = limiter.check_all(entries).expect("a check_all");
                 return Some((DecisionValues::of(&decision), model.check_all(&entries)));
             }
-            Action::Change(counts) => {
-                self.policy = strategies::changed(&self.policy, counts);
-                self.last = None;
+            // Holds belong to the old policy, as in `properties.rs`.
+            Action::Change(counts) if self.holds.is_empty() => {
+                (self.policy, self.last) = (strategies::changed(&self.policy, counts), None);
             }
-            Action::Journal => {}
+            Action::Change(_) | Action::Journal => {}
         }
         None
     }
