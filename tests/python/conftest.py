@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -37,3 +38,17 @@ def store(request: pytest.FixtureRequest) -> str:
         return "memory://"
     url: str = request.getfixturevalue("redis_url")
     return url
+
+
+@pytest.fixture
+def serve() -> Iterator[Any]:
+    """Serves views of Django by path: `Site.serve`."""
+    from web_django import Site
+
+    with Site() as site:
+        yield site.serve
+
+
+@pytest.fixture(params=[False, True], ids=["wsgi", "asgi"])
+def asynchronous(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)

@@ -4,73 +4,23 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tidegate import ConfigError, Limiter, PolicyError
 from tidegate.http import placed_key
-from web_django import Site, django_settings
+from web_django import django_settings, statuses
+from web_django_views import Hides, hides, new_view
 
 settings = django_settings()
 
-from asgiref.sync import iscoroutinefunction  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.test import RequestFactory, override_settings  # noqa: E402
 from django.utils.decorators import method_decorator  # noqa: E402
 from django.views import View  # noqa: E402
 
 from tidegate.django import exempt, limit, user  # noqa: E402
-
-GONE = {"store": "redis://127.0.0.1:1/0", "on_store_error": "raise"}
-OURS = "tidegate.django.TidegateMiddleware"
-
-
-@pytest.fixture
-def serve() -> Iterator[Any]:
-    with Site() as site:
-        yield site.serve
-
-
-@pytest.fixture(params=[False, True], ids=["wsgi", "asgi"])
-def asynchronous(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-def new_view(asynchronous: bool = False) -> Any:
-    def view(request: Any, **_: Any) -> HttpResponse:
-        return HttpResponse("view")
-
-    async def aview(request: Any, **_: Any) -> HttpResponse:
-        return HttpResponse("view")
-
-    return aview if asynchronous else view
-
-
-def hides(view: Any) -> Any:
-    """A decorator without functools.wraps."""
-    if iscoroutinefunction(view):
-
-        async def ahidden(request: Any) -> Any:
-            return await view(request)
-
-        return ahidden
-    return lambda request: view(request)
-
-
-class Hides:
-    """A decorator whose variables nothing finds."""
-
-    def __init__(self, view: Any) -> None:
-        self.views = {"view": view}
-
-    def __call__(self, request: Any) -> Any:
-        return self.views["view"](request)
-
-
-def statuses(get: Any, route: str, times: int = 3, **more: Any) -> list[int]:
-    return [get(route, **more).status for _ in range(times)]
 
 
 def test_decorators_that_hide_a_limit(serve: Any, asynchronous: bool) -> None:
@@ -250,7 +200,7 @@ def test_a_notation_counts_for_its_place(serve: Any) -> None:
     get = serve({"a": limit("1/minute")(new_view()), "plain": new_view()}, limiter=limiter, default="1/hour")
     assert [get("a").status, get("a").status, get("plain").status] == [200, 429, 200]
     # Functions that a function has made have one name: their route is a part of it.
-    name = f"{__name__}.new_view.<locals>.view"
+    name = f"{new_view.__module__}.new_view.<locals>.view"
     limiter.clear("1/minute", placed_key(f"{name} a", "203.0.113.9"))
     assert get("a").status == 200
     assert limiter.peek("1/hour", placed_key(f"{name} plain", "203.0.113.9")).remaining == 0

@@ -4,72 +4,22 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tidegate import ConfigError
-from web_django import Site, django_settings
+from web_django import django_settings, statuses
+from web_django_views import GONE, OURS, hides, new_view
 
 settings = django_settings()
 
-from asgiref.sync import iscoroutinefunction  # noqa: E402
 from django.core.signals import got_request_exception, request_finished, request_started  # noqa: E402
 from django.http import HttpResponse  # noqa: E402
 from django.test import override_settings  # noqa: E402
 from django.views import View  # noqa: E402
 
 from tidegate.django import RequestDenied, RequestUnchecked, limit  # noqa: E402
-
-GONE = {"store": "redis://127.0.0.1:1/0", "on_store_error": "raise"}
-OURS = "tidegate.django.TidegateMiddleware"
-
-
-@pytest.fixture
-def serve() -> Iterator[Any]:
-    with Site() as site:
-        yield site.serve
-
-
-@pytest.fixture(params=[False, True], ids=["wsgi", "asgi"])
-def asynchronous(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-def new_view(asynchronous: bool = False) -> Any:
-    def view(request: Any, **_: Any) -> HttpResponse:
-        return HttpResponse("view")
-
-    async def aview(request: Any, **_: Any) -> HttpResponse:
-        return HttpResponse("view")
-
-    return aview if asynchronous else view
-
-
-def hides(view: Any) -> Any:
-    """A decorator without functools.wraps."""
-    if iscoroutinefunction(view):
-
-        async def ahidden(request: Any) -> Any:
-            return await view(request)
-
-        return ahidden
-    return lambda request: view(request)
-
-
-class Hides:
-    """A decorator whose variables nothing finds."""
-
-    def __init__(self, view: Any) -> None:
-        self.views = {"view": view}
-
-    def __call__(self, request: Any) -> Any:
-        return self.views["view"](request)
-
-
-def statuses(get: Any, route: str, times: int = 3, **more: Any) -> list[int]:
-    return [get(route, **more).status for _ in range(times)]
 
 
 def middleware(name: str, kind: Any) -> str:

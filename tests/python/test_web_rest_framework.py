@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tidegate import ConfigError
-from web_django import Site, django_settings
+from web_django import django_settings, statuses
+from web_rest_framework import TokenAuthentication, answer
 
 settings = django_settings()
 
@@ -17,49 +17,12 @@ from django.http import HttpResponse  # noqa: E402
 from django.utils.decorators import method_decorator  # noqa: E402
 from django.views.decorators.csrf import csrf_exempt  # noqa: E402
 from rest_framework import viewsets  # noqa: E402
-from rest_framework.authentication import BaseAuthentication, SessionAuthentication  # noqa: E402
+from rest_framework.authentication import SessionAuthentication  # noqa: E402
 from rest_framework.decorators import action, api_view, authentication_classes  # noqa: E402
 from rest_framework.response import Response  # noqa: E402
-from rest_framework.views import APIView, exception_handler  # noqa: E402
+from rest_framework.views import APIView  # noqa: E402
 
 from tidegate.django import client_ip, exempt, limit, user  # noqa: E402
-
-handled: list[Any] = []
-
-
-@pytest.fixture
-def serve() -> Iterator[Any]:
-    with Site() as site:
-        yield site.serve
-
-
-class Account:
-    is_authenticated = True
-
-    def __init__(self, pk: str) -> None:
-        self.pk = pk
-
-
-class TokenAuthentication(BaseAuthentication):
-    def authenticate(self, request: Any) -> Any:
-        token = request.headers.get("X-Token")
-        return (Account(token), {"sub": f"sub-{token}"}) if token else None
-
-
-def own_handler(exc: Exception, context: Any) -> Any:
-    handled.append(exc)
-    response = exception_handler(exc, context)
-    if response is not None:
-        response.data = {"own": response.status_code}
-    return response
-
-
-def answer(request: Any, *_: Any, **__: Any) -> Response:
-    return Response({"ok": True})
-
-
-def statuses(get: Any, route: str, times: int = 3, **more: Any) -> list[int]:
-    return [get(route, **more).status for _ in range(times)]
 
 
 def test_function_views_above_and_below_api_view(serve: Any) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tidegate import ConfigError, Limiter
-from web_django import Site, django_settings
+from web_django import django_settings, statuses
+from web_rest_framework import TokenAuthentication, answer
 
 settings = django_settings()
 
-from rest_framework.authentication import BaseAuthentication  # noqa: E402
 from rest_framework.decorators import api_view, throttle_classes  # noqa: E402
 from rest_framework.exceptions import Throttled  # noqa: E402
 from rest_framework.response import Response  # noqa: E402
@@ -32,39 +31,12 @@ from tidegate.django.rest_framework import (  # noqa: E402
 handled: list[Any] = []
 
 
-@pytest.fixture
-def serve() -> Iterator[Any]:
-    with Site() as site:
-        yield site.serve
-
-
-class Account:
-    is_authenticated = True
-
-    def __init__(self, pk: str) -> None:
-        self.pk = pk
-
-
-class TokenAuthentication(BaseAuthentication):
-    def authenticate(self, request: Any) -> Any:
-        token = request.headers.get("X-Token")
-        return (Account(token), {"sub": f"sub-{token}"}) if token else None
-
-
 def own_handler(exc: Exception, context: Any) -> Any:
     handled.append(exc)
     response = exception_handler(exc, context)
     if response is not None:
         response.data = {"own": response.status_code}
     return response
-
-
-def answer(request: Any, *_: Any, **__: Any) -> Response:
-    return Response({"ok": True})
-
-
-def statuses(get: Any, route: str, times: int = 3, **more: Any) -> list[int]:
-    return [get(route, **more).status for _ in range(times)]
 
 
 def test_a_denial_is_throttled_for_the_exception_handler(serve: Any) -> None:

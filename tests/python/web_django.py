@@ -101,3 +101,8 @@ class Site:
             return call(handler, path=f"/{route}", method=method, **more)
 
         return get
+
+
+def statuses(get: Any, route: str, times: int = 3, **more: Any) -> list[int]:
+    """The statuses of the same request, made so many times."""
+    return [get(route, **more).status for _ in range(times)]
