@@ -70,10 +70,7 @@ impl HostAsyncLimiter for AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
-        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| {
-            let operation = call.operation(&plan.policy)?;
-            Ok((plan, operation))
-        }) {
+        let (plan, operation) = match self.core.planned(&policy, key, |policy| call.operation(policy)) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };

@@ -25,12 +25,8 @@ pub trait HostLimiter {
 
 impl HostLimiter for Limiter {
     fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        let plan = self.core.plan(&policy, key)?;
-        let operation = call.operation(&plan.policy)?;
-        let entry = Entry { plan: &plan, key, operation };
-        let answer = self.core.store.ask(&entry, self.core.context())?;
-        let operation = entry.operation;
-        let decision = decided(self.core.id, plan, key, &operation, answer);
+        let (plan, operation) = self.core.planned(&policy, key, |policy| call.operation(policy))?;
+        let decision = self.run(plan, key, operation)?;
         if matches!(call, Call::Refund(_)) {
             self.core.given_back(decision.plan(), key);
         }
@@ -42,10 +38,7 @@ impl HostLimiter for Limiter {
         if let Call::Check(CheckOptions { cost, meta: None, partial: false }) = call {
             return try_immediate_check(self, &policy, key, *cost);
         }
-        let (plan, operation) = match self.core.plan(&policy, key).and_then(|plan| {
-            let operation = call.operation(&plan.policy)?;
-            Ok((plan, operation))
-        }) {
+        let (plan, operation) = match self.core.planned(&policy, key, |policy| call.operation(policy)) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };

@@ -63,7 +63,11 @@ impl AsyncLimiter {
     }
 
     async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, operation: Operation) -> Result<Decision> {
-        let plan = self.core.plan(policy, key)?;
+        self.run(self.core.plan(policy, key)?, key, operation).await
+    }
+
+    /// `decide` for a plan that was found.
+    async fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
         let answer = self.answer(&plan, key, operation.clone()).await?;
         Ok(decided(self.core.id, plan, key, &operation, answer))
     }
@@ -98,10 +102,8 @@ impl AsyncLimiter {
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy
     /// that has a `concurrency` or a `leaky-bucket` limit.
     pub async fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        let plan = self.core.plan(&policy, key)?;
-        let operation = check_operation(options, &plan.policy)?;
-        let answer = self.answer(&plan, key, operation.clone()).await?;
-        Ok(decided(self.core.id, plan, key, &operation, answer))
+        let (plan, operation) = self.core.planned(&policy, key, |policy| check_operation(options, policy))?;
+        self.run(plan, key, operation).await
     }
 
     /// Asks without consuming.
@@ -256,8 +258,7 @@ impl AsyncLimiter {
         let id = self.core.hold_id();
         let operation = whole_operation("hold", options, &plan, id)?;
         let began = self.core.hold_renewer.time(&self.core);
-        let answer = self.answer(&plan, key, operation.clone()).await?;
-        let decision = decided(self.core.id, plan, key, &operation, answer);
+        let decision = self.run(plan, key, operation).await?;
         if !decision.allowed() {
             return Ok(HoldAnswer::Denied(decision));
         }

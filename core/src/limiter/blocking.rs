@@ -60,14 +60,18 @@ impl Limiter {
         self.core.store.ask(&Entry { plan, key, operation }, self.core.context())
     }
 
-    #[inline]
     pub(crate) fn decide(
         &self,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         operation: Operation,
     ) -> Result<Decision> {
-        let plan = self.core.plan(policy, key)?;
+        self.run(self.core.plan(policy, key)?, key, operation)
+    }
+
+    /// `decide` for a plan that was found.
+    #[inline]
+    pub(crate) fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
         let entry = Entry { plan: &plan, key, operation };
         let answer = self.core.store.ask(&entry, self.core.context())?;
         let Entry { operation, .. } = entry;
@@ -116,10 +120,8 @@ impl Limiter {
     /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy that
     /// has a `concurrency` or a `leaky-bucket` limit.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        let plan = self.core.plan(&policy, key)?;
-        let operation = check_operation(options, &plan.policy)?;
-        let answer = self.answer(&plan, key, operation.clone())?;
-        Ok(decided(self.core.id, plan, key, &operation, answer))
+        let (plan, operation) = self.core.planned(&policy, key, |policy| check_operation(options, policy))?;
+        self.run(plan, key, operation)
     }
 
     /// Asks without consuming.
@@ -260,8 +262,7 @@ impl Limiter {
         let id = self.core.hold_id();
         let operation = whole_operation("hold", options, &plan, id)?;
         let began = self.core.hold_renewer.time(&self.core);
-        let answer = self.answer(&plan, key, operation.clone())?;
-        let decision = decided(self.core.id, plan, key, &operation, answer);
+        let decision = self.run(plan, key, operation)?;
         if !decision.allowed() {
             return Ok(HoldAnswer::Denied(decision));
         }

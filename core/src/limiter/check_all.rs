@@ -31,7 +31,7 @@ impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K, u64) {
     }
 
     fn options(&self) -> CheckOptions {
-        CheckOptions { cost: self.2, ..CheckOptions::default() }
+        CheckOptions::of_cost(self.2)
     }
 }
 

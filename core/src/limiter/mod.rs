@@ -41,6 +41,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::log::Log;
 use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::resilience::{Counters, Layers};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -105,6 +106,19 @@ impl LimiterCore {
             ));
         }
         self.policies.find(policy.as_policy())
+    }
+
+    /// The plan for a call, and what the call does with its policy.
+    #[inline]
+    pub(crate) fn planned(
+        &self,
+        policy: &(impl AsPolicy + ?Sized),
+        key: &str,
+        operation: impl FnOnce(&Policy) -> Result<Operation>,
+    ) -> Result<(Arc<Plan>, Operation)> {
+        let plan = self.plan(policy, key)?;
+        let operation = operation(&plan.policy)?;
+        Ok((plan, operation))
     }
 
     #[inline]

@@ -34,7 +34,7 @@ impl CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { cost: 1, meta: None, partial: false }
+        Self::of_cost(1)
     }
 }
 

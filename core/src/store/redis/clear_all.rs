@@ -57,10 +57,10 @@ struct ServerWalk<'a> {
 impl ServerWalk<'_> {
     /// Returns whether a key has moved to another node.
     fn run(mut self) -> Result<bool> {
-        let (mut cursor, mut moved) = (b"0".to_vec(), false);
+        let (pattern, mut cursor, mut moved) = (pattern(self.prefix), b"0".to_vec(), false);
         loop {
             let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(pattern(self.prefix)).arg("COUNT").arg(KEYS_PER_STEP);
+            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(KEYS_PER_STEP);
             let reply = self.ask(&scan.get_packed_command(), 1)?.pop().unwrap_or(Value::Nil);
             let (next, keys) = match reply {
                 Value::ServerError(error) => return Err(self.connection.refused(&error)),

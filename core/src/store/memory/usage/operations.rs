@@ -63,7 +63,7 @@ impl Usage {
                     self.record_attempt(entry, now, admits);
                 }
                 let mut answer = self.answer(entry, now, admits, granted);
-                (answer.granted, answer.refused) = (granted, refused);
+                answer.refused = refused;
                 if !admits {
                     self.remember_denial(&answer);
                 }
@@ -80,7 +80,6 @@ impl Usage {
                     self.refresh_expiry(entry.plan, now);
                 }
                 let mut answer = self.answer(entry, now, applied, operation.consumes());
-                answer.granted = operation.consumes();
                 if matches!(operation, Operation::Journal) {
                     let attempts = self.journal().map(|journal| journal.newest(now, entry.plan.journal_life()));
                     answer.attempts = Some(Box::new(attempts.unwrap_or_default()));
@@ -182,6 +181,6 @@ impl Usage {
         let cost = entry.operation.cost();
         let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
         let views = entry.plan.rules.iter().zip(&self.states).map(view).collect();
-        Answer { applied, now, blocked_until: self.blocked_until(), views, ..Answer::default() }
+        Answer { applied, granted: charged, now, blocked_until: self.blocked_until(), views, ..Answer::default() }
     }
 }
