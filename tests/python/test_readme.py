@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,20 @@ import pytest
 from paths import ROOT
 from web import call_asgi, call_wsgi
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+def blocks_of(path: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+def app_of_page(name: str) -> Any:
+    """Runs a page from top to bottom. Returns the application that it makes."""
+    shared = {"__name__": "page"}
+    for block in blocks_of(ROOT / "docs" / name):
+        exec(compile(block, name, "exec"), shared)
+    return shared["app"]
+
+
+BLOCKS = blocks_of(ROOT / "README.md")
 
 
 def test_the_readme_shows_python() -> None:
@@ -23,11 +37,7 @@ def test_a_block_runs(block: str) -> None:
 
 
 def test_the_page_about_flask_runs_from_top_to_bottom() -> None:
-    page = (ROOT / "docs" / "flask.md").read_text()
-    shared = {"__name__": "page"}
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(block, "flask.md", "exec"), shared)
-    app: Any = shared["app"]
+    app = app_of_page("flask.md")
     assert call_wsgi(app, "POST", "/login").body == b'{"left":4}\n'
     answers = [call_wsgi(app, "POST", "/login") for _ in range(21)]
     refused = next(answer for answer in answers if answer.status == 429)
@@ -38,11 +48,7 @@ def test_the_page_about_flask_runs_from_top_to_bottom() -> None:
 
 
 def test_the_page_about_fastapi_runs_from_top_to_bottom() -> None:
-    page = (ROOT / "docs" / "fastapi.md").read_text()
-    shared = {"__name__": "page"}
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(block, "fastapi.md", "exec"), shared)
-    app: Any = shared["app"]
+    app = app_of_page("fastapi.md")
     assert call_asgi(app, "POST", "/login").body == b'{"left":4}'
     assert call_asgi(app, path="/search").body == b'{"left":9}'
     answers = [call_asgi(app, "POST", "/login", headers={"Origin": "https://shop.example"}) for _ in range(21)]
