@@ -1,5 +1,7 @@
 //! Replicas that are behind, and stores of several servers as shards: peeks are right all the same.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::json;
 use tidegate::{Builder, Limiter, OnStoreError};
 use tidegate_tests::any_limiter::AnyLimiter;
@@ -7,21 +9,30 @@ use tidegate_tests::servers::{Kind, Servers};
 
 use super::{both, until};
 
-/// Each is full after five units, and as if unused two minutes later.
+const HOUR: u64 = 3600;
+
+/// Each is full after five units, and as if unused two hours later.
 const POLICIES: [&str; 8] = [
-    "fixed-window 5/minute",
-    "calendar-window 5/minute",
-    "sliding-window 5/minute",
-    "sliding-log 5/minute",
-    "sliding-counter 5/minute",
-    "token-bucket 5/minute",
-    "gcra 5/minute",
-    "leaky-bucket 5/minute",
+    "fixed-window 5/hour",
+    "calendar-window 5/hour",
+    "sliding-window 5/hour",
+    "sliding-log 5/hour",
+    "sliding-counter 5/hour",
+    "token-bucket 5/hour",
+    "gcra 5/hour",
+    "leaky-bucket 5/hour",
 ];
 
 /// The servers that hold data: primaries, and the replicas that follow them.
 fn data_servers(kind: Kind) -> (&'static [usize], &'static [usize]) {
     if kind == Kind::Sentinel { (&[0], &[1, 2]) } else { (&[0, 1, 2], &[3, 4, 5]) }
+}
+
+/// Sets these clocks to ten minutes past an hour, so that no calendar window ends during the test.
+fn set_to_mid_hour(servers: &Servers, nodes: &[usize]) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs();
+    let ahead = u32::try_from((HOUR + 600 - now % HOUR) % HOUR).expect("less than an hour");
+    nodes.iter().for_each(|node| servers.clock(*node, f64::from(ahead)));
 }
 
 /// How many calls these servers have run.
@@ -36,6 +47,7 @@ fn a_stale_replica_never_says_that_a_window_is_running() {
         let options = json!({"clock": true, "down_after_ms": 100_000_000, "config": {"repl-timeout": 1_000_000}});
         let servers = Servers::start_with(kind, options);
         let (primaries, replicas) = data_servers(kind);
+        [primaries, replicas].iter().for_each(|nodes| set_to_mid_hour(&servers, nodes));
         let limiters = both(&format!("{}?read_from=replica", servers.url()));
         for limiter in &limiters {
             for policy in POLICIES {
@@ -66,7 +78,7 @@ fn a_stale_replica_never_says_that_a_window_is_running() {
         }
         // Replication ends here: only replicas can answer.
         primaries.iter().for_each(|primary| servers.stop(*primary));
-        replicas.iter().for_each(|replica| servers.clock(*replica, 121.0));
+        replicas.iter().for_each(|replica| servers.clock(*replica, 7201.0));
         for limiter in &limiters {
             for policy in POLICIES {
                 let decision =
