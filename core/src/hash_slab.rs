@@ -56,6 +56,11 @@ impl<T: Hashed> HashSlab<T> {
         self.items.len()
     }
 
+    /// Takes all items.
+    pub(crate) fn take(&mut self) -> Vec<T> {
+        std::mem::take(self).items
+    }
+
     /// Moves the cursor; returns where it is.
     pub(crate) fn advance(&mut self) -> Option<usize> {
         if self.items.is_empty() {

@@ -32,7 +32,7 @@ pub use limiter::{
     PolicyUse,
 };
 pub use policy::{
-    Algorithm, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint, lint_policies,
+    Algorithm, Lease, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Unit, Warning, lint, lint_policies,
 };
 pub use resilience::{Counters, StoreChange, StoreState};
 pub use store::request::{Attempt, Source};

@@ -80,6 +80,18 @@ impl Rule {
         };
     }
 
+    /// The end of the window that holds a moment.
+    pub(super) fn window_ends(&self, moment: u64) -> u64 {
+        start_of(self.grid, index_of(self.grid, moment) + 1)
+    }
+
+    /// See [`Rule::give_back`](super::Rule::give_back).
+    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
+        if state.index == index_of(self.grid, taken_at) {
+            self.refund(state, now, units);
+        }
+    }
+
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
         if state.used == 0 { 0 } else { start_of(self.grid, state.index + 1) }

@@ -146,6 +146,23 @@ impl Meter {
         state.units = state.units.saturating_sub(cost);
     }
 
+    /// Takes units back that were charged to a meter which was not empty before `filled_until`.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, filled_until: u64, units: u64) {
+        *state = self.state_at(state, now);
+        if state.units > units {
+            // Without the charge the meter might have been empty since then.
+            state.since += now.saturating_sub(filled_until);
+            state.units -= units;
+        } else {
+            state.units = 0;
+        }
+    }
+
+    /// The whole units that drain between the state's moment and `now`, of a meter that has enough.
+    pub(super) fn units_drained(&self, state: &State, now: u64) -> u64 {
+        u64::try_from(self.drained(state, now).0).unwrap_or(u64::MAX)
+    }
+
     /// The first whole microsecond at which `units` units have drained since the state's moment.
     #[inline]
     pub(crate) fn drained_at(&self, state: &State, units: u64) -> u64 {

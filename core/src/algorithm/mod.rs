@@ -14,6 +14,7 @@ mod concurrency;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket;
+mod lease;
 mod meter;
 mod sliding_counter;
 mod sliding_log;
@@ -22,6 +23,7 @@ mod token_bucket;
 
 pub(crate) use calendar_window::Grid;
 pub(crate) use concurrency::{HoldId, StoredHold};
+pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub(crate) use meter::Meter;
 
 use crate::allocation::allocated;

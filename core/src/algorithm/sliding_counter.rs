@@ -71,6 +71,16 @@ impl Rule {
         }
     }
 
+    /// See [`Rule::give_back`](super::Rule::give_back).
+    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
+        *state = self.state_at(state, now);
+        match (state.touched / self.period).checked_sub(taken_at / self.period) {
+            Some(0) => state.current = state.current.saturating_sub(units),
+            Some(1) => state.previous = state.previous.saturating_sub(units),
+            _ => {}
+        }
+    }
+
     /// When the estimate of the window before the one that begins at `start`, which counted `counted`, falls to `most`.
     fn falls_to(&self, start: u64, counted: u64, most: u64) -> u64 {
         if counted <= most {

@@ -49,7 +49,6 @@ impl Rule {
     /// How many entries have left the window at `now`, and the running total before those that have not.
     #[inline]
     fn expired(&self, state: &State, now: u64) -> (usize, u64) {
-        let now = now.max(state.touched());
         let expired = state.entries.partition_point(|&(at, _)| at + self.period <= now);
         (expired, if expired == 0 { state.base } else { state.entries[expired - 1].1 })
     }
@@ -75,13 +74,40 @@ impl Rule {
 
     #[inline]
     pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
-        let now = now.max(state.touched());
+        self.charge_as_of(state, now, now, cost);
+    }
+
+    /// Charges units that count as those of a later moment do. Entries have an order, so what follows is not earlier.
+    #[inline]
+    pub(super) fn charge_as_of(&self, state: &mut State, now: u64, moment: u64, cost: u64) {
+        let moment = moment.max(state.touched());
         self.drop_expired(state, now);
         let used = between(state.base, state.total());
         let total = (state.total() + cost.min(MAX_UNITS - used)) & MAX_SAFE_INTEGER;
         match state.entries.back_mut() {
-            Some(entry) if entry.0 == now => entry.1 = total,
-            _ => state.entries.push_back((now, total)),
+            Some(entry) if entry.0 == moment => entry.1 = total,
+            _ => state.entries.push_back((moment, total)),
+        }
+    }
+
+    /// See [`Rule::give_back`](super::Rule::give_back).
+    pub(super) fn give_back(&self, state: &mut State, now: u64, moment: u64, units: u64) {
+        self.drop_expired(state, now);
+        let first = state.entries.partition_point(|&(at, _)| at < moment);
+        let before = if first == 0 { state.base } else { state.entries[first - 1].1 };
+        let Some(&(at, total)) = state.entries.get(first) else { return };
+        if at != moment {
+            return;
+        }
+        let units = units.min(between(before, total));
+        for (_, total) in state.entries.range_mut(first..) {
+            *total = total.wrapping_sub(units) & MAX_SAFE_INTEGER;
+        }
+        if state.entries[first].1 == before {
+            state.entries.remove(first);
+        }
+        if state.entries.is_empty() {
+            *state = State::default();
         }
     }
 

@@ -117,6 +117,25 @@ impl Rule {
         }
     }
 
+    /// See [`Rule::give_back`](super::Rule::give_back).
+    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
+        self.advance_to(state, now);
+        let last = self.last_instant(taken_at);
+        if self.last_instant(state.touched) == last {
+            let units = units.min(state.newest);
+            state.newest -= units;
+            state.total -= units;
+        } else if let Some(index) = state.older.iter().position(|&(granule, _)| granule == last) {
+            let granule = &mut state.older[index].1;
+            let units = units.min(*granule);
+            *granule -= units;
+            state.total -= units;
+            if state.older[index].1 == 0 {
+                state.older.remove(index);
+            }
+        }
+    }
+
     /// A smaller state with the same answers before `until`: granules that stay in the window until then become one.
     pub(crate) fn compacted(&self, mut state: State, until: u64) -> State {
         let leaves = |&&(last, _): &&(u64, u64)| last + self.period <= until;

@@ -49,7 +49,7 @@ impl Rule {
 
     /// The state, of a bucket that starts now if it has not started.
     #[inline]
-    fn started(&self, state: &State, now: u64) -> State {
+    pub(super) fn started(&self, state: &State, now: u64) -> State {
         if self.is_unstarted(state) { State { since: now, units: self.missing, fraction: 0 } } else { *state }
     }
 

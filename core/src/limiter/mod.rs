@@ -188,6 +188,9 @@ impl LimiterCore {
 impl ClockListener for LimiterCore {
     fn time_changed(&self) {
         self.hold_renewer.renew(self);
+        if let (Some(layers), Some(clock)) = (&self.layers, &self.clock) {
+            layers.time_changed(clock.micros());
+        }
     }
 }
 

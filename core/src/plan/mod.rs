@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Rule, View};
+use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::allocation::{allocated, spilled};
 use crate::one_or_many::OneOrMany;
 use crate::policy::{DerivedValue, Period, Policy};
@@ -21,6 +21,9 @@ pub(crate) use script_arguments::ScriptArguments;
 
 /// Handles of a plan that exist without any table: the policy's own, a caller's, those of the plan cache.
 const FEW_HANDLES: usize = 4;
+
+/// A lease that is not worth its call, in microseconds.
+const SHORTEST_LEASE: u64 = 5_000;
 
 /// What usage in memory belongs to, and how its states are read: plans that agree in both share it.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub(crate) struct Plan {
     /// The most bytes that the script returns of a value, and of a journal.
     pub(crate) max_value: usize,
     pub(crate) max_journal: usize,
+    /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
+    pub(crate) lease: Option<LeaseTerms>,
     /// Identifies the policy in stores: a digest of its name.
     pub(crate) identity: u128,
     /// The bytes that it takes.
@@ -94,6 +99,7 @@ impl Plan {
         Self {
             max_value: reply_bound::max_value(&policy),
             max_journal: reply_bound::max_journal(&policy),
+            lease: lease_of(&policy, &rules),
             policy,
             rules,
             format,
@@ -144,4 +150,11 @@ impl Plan {
         let block = self.policy.options().block_for.map(Period::micros);
         limits.chain(block).max().unwrap_or(0)
     }
+}
+
+/// The most that a process may take of a policy in advance. Below the shortest life, or with one unit, a lease saves no calls.
+fn lease_of(policy: &Policy, rules: &[Rule]) -> Option<LeaseTerms> {
+    let units = policy.options().lease?.share_of(policy.limits());
+    let life = rules.iter().map(Rule::longest_lease).min().unwrap_or(0);
+    (units > 1 && life >= SHORTEST_LEASE).then_some(LeaseTerms { units, life })
 }

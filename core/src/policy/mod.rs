@@ -3,6 +3,7 @@
 
 mod derived;
 mod file;
+mod lease;
 mod limit;
 mod lint;
 mod notation;
@@ -11,6 +12,7 @@ mod period;
 mod suggestion;
 
 pub use file::{Format, PolicyFile};
+pub use lease::Lease;
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
 pub(crate) use lint::lint_text;
 pub use lint::{Warning, lint, lint_policies};
@@ -62,6 +64,7 @@ impl Policy {
             )));
         }
         options.validate()?;
+        lease::validate(&limits, &options)?;
         let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
         Ok(Self { name, limits, options, derived: Derived::default() })
     }

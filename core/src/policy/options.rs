@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::lease::Lease;
 use super::period::Period;
 use crate::error::{Error, Result};
 
@@ -63,6 +64,8 @@ pub struct Options {
     pub count_denied: bool,
     /// Remember that many of the newest attempts with their metadata; 0 is none.
     pub journal: u32,
+    /// Take units in advance and spend them without the network.
+    pub lease: Option<Lease>,
 }
 
 impl Options {

@@ -66,7 +66,7 @@ impl<T: KeyEntry> KeyTable<T> {
     }
 
     /// Runs for every shard.
-    pub(super) fn each(&self, run: impl Fn(&mut TableShard<T>)) {
+    pub(super) fn each(&self, mut run: impl FnMut(&mut TableShard<T>)) {
         self.shards.iter().for_each(|shard| run(&mut shard.lock()));
     }
 
@@ -160,6 +160,12 @@ impl<T: KeyEntry> TableShard<T> {
     pub(super) fn clear(&mut self) {
         self.slab.clear();
         self.bytes = 0;
+    }
+
+    /// Takes all entries.
+    pub(super) fn take(&mut self) -> Vec<T> {
+        self.bytes = 0;
+        self.slab.take()
     }
 
     /// Adds an entry; a full shard drops others for it.

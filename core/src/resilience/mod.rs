@@ -1,4 +1,4 @@
-//! The layers between a limiter and a shared store. Each is a [`Store`] around a [`Store`]. From the outside in: deny cache,
+//! The layers between a limiter and a shared store. Each is a [`Store`] around a [`Store`]. From the outside in: leases, deny cache,
 //! fallback, rollout, shards, and around each server its breaker.
 
 mod breaker;
@@ -7,6 +7,7 @@ mod digest;
 mod fallback;
 mod key_table;
 mod layer;
+mod leases;
 mod partitioned_store;
 mod rollout;
 mod shards;
@@ -36,6 +37,7 @@ use crate::store::{Store, layer_states};
 use deny_cache::DenyCache;
 use fallback::Fallback;
 use layer::{Layer, LayerState, Layered};
+use leases::Leases;
 
 /// What all layers that a call can pass remember of it: rollout and shards are the partitioned stores among them.
 const WORDS: usize = words::<DenyCache>() + words::<Fallback>() + 2 * partitioned_store::WORDS + words::<Breaker>();
@@ -51,6 +53,7 @@ pub(crate) struct Layers {
     store: Arc<dyn Store>,
     fallback: Arc<Fallback>,
     deny_cache: Option<Arc<DenyCache>>,
+    leases: Arc<Leases>,
     rollout: Option<Arc<Rollout>>,
     telemetry: Arc<Telemetry>,
 }
@@ -62,6 +65,7 @@ impl Layers {
         rollout: Option<Rollout>,
         on_store_error: OnStoreError,
         deny_cache: Duration,
+        timeout: Duration,
         telemetry: Arc<Telemetry>,
     ) -> Self {
         let rollout = rollout.map(Arc::new);
@@ -72,7 +76,9 @@ impl Layers {
         if let Some(deny_cache) = &deny_cache {
             store = Layered::around(Arc::clone(deny_cache), store);
         }
-        Self { store, fallback, deny_cache, rollout, telemetry }
+        let leases = Leases::new(Arc::clone(&store), timeout);
+        let store = Layered::around(Arc::clone(&leases), store);
+        Self { store, fallback, deny_cache, leases, rollout, telemetry }
     }
 
     /// The outermost layer.
@@ -94,12 +100,18 @@ impl Layers {
             // The other store may admit what the first one has denied.
             deny_cache.clear();
         }
+        self.leases.forget();
         Ok(())
+    }
+
+    /// A clock that is moved by hand shows another time.
+    pub(crate) fn time_changed(&self, now: u64) {
+        self.leases.expire(Some(now));
     }
 
     pub(crate) fn counters(&self) -> Counters {
         let deny_cache = self.deny_cache.as_ref().map_or(0, |deny_cache| deny_cache.answers());
-        Counters { deny_cache, ..self.telemetry.counters() }
+        Counters { deny_cache, lease: self.leases.answers(), ..self.telemetry.counters() }
     }
 }
 

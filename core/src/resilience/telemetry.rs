@@ -19,6 +19,8 @@ pub struct Counters {
     pub asked: u64,
     /// Denials that were repeated without asking the store.
     pub deny_cache: u64,
+    /// Checks and peeks that were answered from units taken in advance.
+    pub lease: u64,
     /// Answers of `on_store_error: open` …
     pub fallback_open: u64,
     /// … of `closed` …
@@ -121,6 +123,7 @@ impl Telemetry {
         Counters {
             asked: self.asked.get(),
             deny_cache: 0,
+            lease: 0,
             fallback_open: self.fallback_open.get(),
             fallback_closed: self.fallback_closed.get(),
             fallback_local: self.fallback_local.get(),

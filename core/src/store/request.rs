@@ -5,7 +5,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use smallvec::SmallVec;
 
-use crate::algorithm::{HoldId, State, View};
+use crate::algorithm::{HoldId, LeaseTerms, State, View};
 use crate::one_or_many::OneOrMany;
 use crate::plan::Plan;
 
@@ -30,6 +30,10 @@ pub(crate) enum Operation {
     Surcharge { cost: u64 },
     /// Give back.
     Refund { cost: u64 },
+    /// Take units in advance, to spend them later. Where hardly any are left it takes none.
+    Lease(LeaseTerms),
+    /// Give back what was not spent of a lease that was charged at `taken_at`.
+    GiveBack { terms: LeaseTerms, taken_at: u64 },
     /// Deny for that many microseconds from now; 0 ends a block.
     Block { micros: u64 },
     /// Make a hold last another ttl.
@@ -59,6 +63,7 @@ impl Operation {
     pub(crate) const fn named_cost(&self) -> u64 {
         match self {
             Self::Take { cost, .. } => *cost,
+            Self::Lease(terms) | Self::GiveBack { terms, .. } => terms.units,
             other => other.cost(),
         }
     }

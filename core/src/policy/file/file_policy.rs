@@ -6,8 +6,8 @@ use super::limit::LocatedLimit;
 use super::tree::{FileError, Key, Node, Position};
 
 /// The names in a policy that is a map.
-pub(super) const POLICY_NAMES: [&str; 6] =
-    ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal"];
+pub(super) const POLICY_NAMES: [&str; 7] =
+    ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal", "lease"];
 
 /// A policy with the positions of its name and its limits.
 pub(super) struct FilePolicy {

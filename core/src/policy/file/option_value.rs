@@ -1,5 +1,6 @@
 //! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
 
+use super::super::lease::Lease;
 use super::super::notation;
 use super::super::period::{Period, SECOND};
 use super::super::suggestion::did_you_mean;
@@ -70,6 +71,17 @@ pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
         _ => None,
     };
     micros.and_then(|micros| Period::from_micros(micros).ok()).ok_or_else(|| wrong_value(key, node, wanted))
+}
+
+/// A number of units, or a part such as `5%`.
+pub(super) fn lease(key: &Key, node: &Node) -> Result<Lease, FileError> {
+    let found = match scalar(node) {
+        Value::Integer(units) => u64::try_from(units).ok().map(Lease::units),
+        Value::Text(text) => Some(Lease::parse(&text.text)),
+        _ => None,
+    };
+    let wrong = || wrong_value(key, node, "a number of units, or a part such as `5%`");
+    found.and_then(Result::ok).ok_or_else(wrong)
 }
 
 /// The value, if it is a scalar. The environment holds texts only, so a text from there may be a number or a boolean.

@@ -7,7 +7,7 @@ use super::super::suggestion::did_you_mean;
 use super::file_policy::{FilePolicy, POLICY_NAMES, limit_list};
 use super::limit::{self, LocatedLimit};
 use super::older_shape;
-use super::option_value::{boolean, choice, duration, unknown_name, whole_number};
+use super::option_value::{boolean, choice, duration, lease, unknown_name, whole_number};
 use super::stores::{self, FileStore};
 use super::tree::{FileError, Key, Node, Value, duplicate};
 use super::{Format, PolicyFile, PolicyLocations};
@@ -129,9 +129,7 @@ fn policy_options(
                 let attempts = whole_number(key, node, u64::from(MAX_JOURNAL))?;
                 options.journal = u32::try_from(attempts).unwrap_or(MAX_JOURNAL);
             }
-            "lease" => {
-                return Err(FileError::new(key.position, "leases are not available yet: remove `lease`"));
-            }
+            "lease" => options.lease = Some(lease(key, node)?),
             name => return Err(unknown_name(key, &POLICY_NAMES, "a policy has", hint(name, format))),
         }
     }

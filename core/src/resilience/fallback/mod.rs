@@ -156,9 +156,16 @@ impl Fallback {
     }
 }
 
-/// Whether an operation is administrative. Only the store answers those: the caller must know whether it was done.
-const fn is_administrative(operation: &Operation) -> bool {
-    matches!(operation, Operation::Block { .. } | Operation::Clear | Operation::Journal)
+/// Whether only the store answers an operation: its caller must know whether it was done.
+const fn is_for_store(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Block { .. }
+            | Operation::Clear
+            | Operation::Journal
+            | Operation::Lease(_)
+            | Operation::GiveBack { .. }
+    )
 }
 
 /// The answer about a key that was never used.
@@ -199,7 +206,7 @@ impl Layer for Fallback {
                 }
                 Ok(answer)
             }
-            Err(error) if error.kind().is_store() && !is_administrative(&entry.operation) => {
+            Err(error) if error.kind().is_store() && !is_for_store(&entry.operation) => {
                 self.answer(entry, now, error)
             }
             Err(error) => Err(error),

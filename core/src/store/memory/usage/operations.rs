@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::Usage;
-use crate::algorithm::{Admitted, MAX_SAFE_INTEGER, Rule, State, View};
+use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State, View};
 use crate::one_or_many::OneOrMany;
+use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, Operation};
 
 impl Usage {
@@ -73,6 +74,15 @@ impl Usage {
                 let admits = self.admits(entry, now);
                 (self.answer(entry, now, admits, 0), false)
             }
+            Operation::Lease(terms) => {
+                let granted = self.lease(entry.plan, now, *terms);
+                if granted > 0 {
+                    self.refresh_expiry(entry.plan, now);
+                }
+                let mut answer = self.answer(entry, now, granted > 0, 0);
+                answer.granted = granted;
+                (answer, granted > 0)
+            }
             operation => {
                 let applied = self.modify(operation, entry, now);
                 let changed = applied && !matches!(operation, Operation::Journal);
@@ -102,6 +112,22 @@ impl Usage {
         let granted = entry.plan.rules.iter().zip(&self.states).map(left).fold(cost, u64::min);
         self.charge(&Entry { operation: Operation::Check { cost: granted, hold: 0, meta: None }, ..*entry }, now);
         granted
+    }
+
+    /// Takes units in advance: a part of what every limit has left. Returns how many.
+    fn lease(&mut self, plan: &Plan, now: u64, terms: LeaseTerms) -> u64 {
+        if self.blocked_until() > now {
+            return 0;
+        }
+        let leasable = |(rule, state): (&Rule, &State)| rule.leasable(state, now, terms.life) / LEASED_PART;
+        let units = plan.rules.iter().zip(&self.states).map(leasable).fold(terms.units, u64::min);
+        if units > 0 {
+            self.block(0);
+            for (rule, state) in plan.rules.iter().zip(&mut self.states) {
+                rule.charge_lease(state, now, LeaseTerms { units, ..terms });
+            }
+        }
+        units
     }
 
     #[inline]
@@ -172,7 +198,14 @@ impl Usage {
                 rules.for_each(|(rule, state)| *state = rule.fresh());
                 self.block(0);
             }
-            Operation::Journal | Operation::Check { .. } | Operation::Take { .. } | Operation::Peek { .. } => {}
+            Operation::GiveBack { terms, taken_at } => {
+                rules.for_each(|(rule, state)| rule.give_back(state, now, taken_at, terms));
+            }
+            Operation::Journal
+            | Operation::Check { .. }
+            | Operation::Take { .. }
+            | Operation::Peek { .. }
+            | Operation::Lease(_) => {}
         }
         true
     }

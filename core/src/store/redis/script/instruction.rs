@@ -17,6 +17,8 @@ const JOURNAL: u8 = 9;
 const UNDO: u8 = 10;
 const TAKE: u8 = 11;
 const SURCHARGE: u8 = 12;
+const LEASE: u8 = 13;
+const GIVE_BACK: u8 = 14;
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
 const SLOW_PATH_HEAD: u16 = 34;
@@ -35,6 +37,8 @@ pub(super) fn encode(request: &Request) -> Vec<u8> {
         Operation::Block { micros } => (BLOCK, *micros, 0, no_meta),
         Operation::Renew { hold } => (RENEW, 0, *hold, no_meta),
         Operation::Close { hold } => (CLOSE, 0, *hold, no_meta),
+        Operation::Lease(terms) => (LEASE, 0, terms.life, no_meta),
+        Operation::GiveBack { terms, taken_at } => (GIVE_BACK, *taken_at, terms.life, no_meta),
         Operation::Clear => (CLEAR, 0, 0, no_meta),
         Operation::Journal => (JOURNAL, 0, 0, no_meta),
     };

@@ -153,6 +153,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
             let grants = applied && charged;
             answer.granted = match operation {
                 Operation::Take { cost, .. } => taken(&mut bytes, *cost, grants)?,
+                Operation::Lease(terms) => taken(&mut bytes, terms.units, grants)?,
                 operation if grants => operation.consumes(),
                 _ => 0,
             };

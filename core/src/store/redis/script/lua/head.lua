@@ -56,7 +56,7 @@ end
 local companions
 
 -- The functions of an algorithm's rule: admits, charge, refund, ends, and what only some have: start, summary, renew, close,
--- used.
+-- used, raise.
 --   admits  brings the fields to the time `now` and says whether `cost` is admitted; it comes before charge
 --   charge  charges `cost`, and returns what `ends` would
 --   refund  gives `cost` back

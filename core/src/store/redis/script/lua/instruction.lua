@@ -4,7 +4,7 @@
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
 --                list), count, period, x, y, z
 --   '<H'        the length of what follows, up to the metadata
---   '<ddHdd'    block in µs (of operation 10: the moment of the charge), hold, length of the journal, its TTL, grace period
+--   '<ddHdd'    block in µs (of operations 10 and 14: the moment of the charge), hold (of 13 and 14: the life), length of the journal, its TTL, grace period
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
@@ -15,8 +15,8 @@ local function read_instruction(s)
   local operation, flags, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', s)
   local instruction = {
     operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
-    -- A take asks the limits about one unit.
-    asked = operation == 11 and 1 or cost,
+    -- A take and a lease ask the limits about one unit.
+    asked = (operation == 11 or operation == 13) and 1 or cost,
     shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
   }
   local limits, lists = {}, {}
@@ -33,7 +33,7 @@ local function read_instruction(s)
       algorithm = algorithm, first = first, list = list, length = length,
       count = count, period = period, x = x, y = y, z = z,
       admits = rule[1], charge = rule[2], refund = rule[3], ends = rule[4],
-      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8], used = rule[9],
+      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8], used = rule[9], raise = rule[10],
     }
     limits[i] = limit
     if list > 0 then lists[#lists + 1] = limit end

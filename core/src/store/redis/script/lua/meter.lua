@@ -1,9 +1,9 @@
 -- What the three buckets share: a meter that drains one unit every emission interval, limit.period / limit.x µs in lowest
 -- terms; `whole` says that limit.x is 1. limit.count: the burst. limit.y: the most units that a meter holds.
 -- Fields: since, units and, where the interval is no whole number of µs, the fraction of `since` in parts of limit.x.
-local admits, charge, refund, ends, drained_at
+local admits, charge, refund, ends, drained_at, raise
 if algorithm >= 6 and algorithm <= 8 then
-  local drain
+  local drain, drained
   if not whole then
     -- floor(a * b / p) and what is left over, exactly: long division in digits of base 8 (p < 2^49, b < 2^54).
     local function divided(a, b, p)
@@ -21,7 +21,7 @@ if algorithm >= 6 and algorithm <= 8 then
     end
     -- Whole units drained between `since` and `now`, exactly as far as `units` of them, and what is left over in parts of
     -- a µs (limit.x of them).
-    local function drained(value, first, now, units, limit)
+    function drained(value, first, now, units, limit)
       local micros, parts_per_micro, elapsed = limit.period, limit.x, now - value[first]
       if elapsed < 0 then return 0, 0 end
       local fraction = value[first + 2]
@@ -99,6 +99,18 @@ if algorithm >= 6 and algorithm <= 8 then
     admits(value, first, now, 0, limit)
     local units = value[first + 1] - cost
     value[first + 1] = units > 0 and units or 0
+  end
+  -- Brings a meter, which is at `now`, to a level that takes at least `life` to drain.
+  function raise(value, first, now, life, limit)
+    local gone
+    if whole then
+      gone = floor((now + life - value[first]) / limit.period)
+    else
+      gone = drained(value, first, now + life, MAX, limit)
+    end
+    gone = gone < 0 and 1 or gone + 1
+    if gone > limit.y then gone = limit.y end
+    if value[first + 1] < gone then value[first + 1] = gone end
   end
   function ends(value, first, limit)
     local units = value[first + 1]

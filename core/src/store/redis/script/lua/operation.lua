@@ -1,7 +1,8 @@
 -- The operations on a decoded value, by their number: 1 check, 2 peek, 3 charge, 4 refund, 5 block, 6 renew, 7 close, 8 clear,
--- 9 journal, 10 undo, 11 take: a check of as many units as there are, 12 surcharge: what work has cost beyond its check. Clear
--- and journal do not read the value: see slow_path.lua.
-local CHECK, PEEK, CLEAR, JOURNAL, TAKE = 1, 2, 8, 9, 11
+-- 9 journal, 10 undo, 11 take: a check of as many units as there are, 12 surcharge: what work has cost beyond its check, 13
+-- lease: units that are spent later, 14 give back what was not spent of a lease. Clear and journal do not read the value: see
+-- slow_path.lua.
+local CHECK, PEEK, CLEAR, JOURNAL, TAKE, LEASE = 1, 2, 8, 9, 11, 13
 
 -- Each changes the value and returns whether it applied.
 local operations = {
@@ -51,6 +52,14 @@ local operations = {
     end
     return true
   end,
+  [14] = function(instruction, value) -- give back; block: when the lease was charged, hold: its life
+    for _, limit in ipairs(instruction.limits) do
+      local charged_at = instruction.block
+      if limit.algorithm == 3 or limit.raise then charged_at = charged_at + instruction.hold end
+      undo[limit.algorithm](value, limit.first, now, instruction.cost, limit, charged_at)
+    end
+    return true
+  end,
 }
 
 -- What a refusal changes: nothing, unless the policy says so. `s` is the stored value. Returns the value to store, if any.
@@ -86,6 +95,25 @@ local function left(instruction, value, most)
   return most
 end
 
+-- Takes units in advance, at most a quarter of what every limit has left. A unit counts until the last moment at which it can
+-- be spent has left the window: docs/adr/0022. Returns what `run` does.
+local function lease(instruction, value)
+  local life, most = instruction.hold, instruction.cost
+  if value.blocked_until and value.blocked_until > now then return false, nil, 0, 0 end
+  for _, limit in ipairs(instruction.limits) do
+    limit.admits(value, limit.first, now, 0, limit)
+    if limit.raise then limit.raise(value, limit.first, now, life, limit) end
+    local used = limit.used and limit.used(value, limit.first, limit) or value[limit.first + USED[limit.algorithm]]
+    most = math.min(most, floor((limit.count - used) / 4))
+  end
+  if most < 1 then return false, nil, 0, 0 end
+  if value.blocked_until then value.blocked_until = 0 end
+  for _, limit in ipairs(instruction.limits) do
+    limit.charge(value, limit.first, now, most, limit, 0, now + life)
+  end
+  return true, value, 0, most
+end
+
 -- Runs one entry on a decoded value. Returns whether it was admitted, the value to store, if any, the limits that refused as
 -- bits from 2^16 on, where the value will not show them, and the units that a check has charged. `s` is the stored value. With
 -- `defer_refusal` the caller does later what a refusal does.
@@ -96,6 +124,7 @@ local function run(instruction, value, s, defer_refusal)
     if change(instruction, value) then return true, value, 0 end
     return false, nil, 0
   end
+  if operation == LEASE then return lease(instruction, value) end
   local limits, cost = instruction.limits, instruction.cost
   local blocked = value.blocked_until and value.blocked_until > now
   if operation == TAKE then

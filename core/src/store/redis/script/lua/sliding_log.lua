@@ -63,7 +63,6 @@ if algorithm == 3 then
     end
     if trimmed.at == now then return total end
     trimmed.at = now
-    if now < touched then now = touched end
     local p = limit.period
     if touched + p <= now then
       value[first], value[first + 2], value[limit.list] = value[first + 1], total, ''
@@ -94,16 +93,17 @@ if algorithm == 3 then
       end
     end
   end
-  local function charge(value, first, now, cost, limit)
+  -- `as_of`: the units count as those of that later moment do. Entries have an order, so what follows is not earlier.
+  local function charge(value, first, now, cost, limit, _, as_of)
     local total = trim(value, first, now, limit)
     drop_chunks(value, first, limit)
     local list = value[limit.list]
-    local touched = last(value, first, limit)
-    if now < touched then now = touched end
+    local touched, moment = last(value, first, limit), as_of or now
+    if moment < touched then moment = touched end
     if list == '' then total, value[first + 2] = 0, 0 end
     local room = MAX_UNITS - between(value[first + 2], total)
     total = (total + (cost < room and cost or room)) % WRAP
-    if list ~= '' and touched == now then
+    if list ~= '' and touched == moment then
       list = sub(list, 1, #list - 14)
     elseif #list >= 2 * CHUNK then
       call('HSET', companions.log, limit.chunks .. value[first + 1], sub(list, 1, CHUNK))
@@ -112,8 +112,8 @@ if algorithm == 3 then
       list = sub(list, CHUNK + 1)
       value[first + 1] = value[first + 1] + 1
     end
-    value[limit.list] = list .. pack('<I7I7', now, total)
-    return now + limit.period
+    value[limit.list] = list .. pack('<I7I7', moment, total)
+    return moment + limit.period
   end
   local function refund(value, first, now, cost, limit)
     local total = trim(value, first, now, limit)

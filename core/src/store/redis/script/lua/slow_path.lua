@@ -82,7 +82,7 @@ local function serve_key(index, entry, n, program, at)
         if not admitted then refused[#refused + 1] = entry + i + mask end
         if instruction.journal > 0 and (operation == CHECK or operation == TAKE) then add_to_journal(instruction, admitted) end
         local item = (instruction.has_summaries or converted) and item_of(instruction, s) or s
-        reply[slot] = operation == TAKE and item .. pack('<d', granted) or item
+        reply[slot] = (operation == TAKE or operation == LEASE) and item .. pack('<d', granted) or item
       end
     end
   end

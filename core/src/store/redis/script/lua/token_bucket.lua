@@ -1,7 +1,7 @@
 -- token-bucket: a meter of missing tokens. limit.z: the tokens that are missing when a bucket starts. A key with such a
 -- bucket is kept for a grace period after its value has ended (stored_form.lua).
 if algorithm == 6 then
-  if not initial then return admits, charge, refund, ends end
+  if not initial then return admits, charge, refund, ends, nil, nil, nil, nil, nil, raise end
   local function start(value, first, now, limit)
     if value[first] > 0 then return false end
     value[first], value[first + 1] = now, limit.z
@@ -19,5 +19,5 @@ if algorithm == 6 then
   end, charge, function(value, first, now, cost, limit)
     -- Nothing was charged to a bucket that has not started: a refund must not fill it.
     if value[first] > 0 then refund(value, first, now, cost, limit) end
-  end, full_at, start
+  end, full_at, start, nil, nil, nil, nil, raise
 end

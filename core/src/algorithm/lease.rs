@@ -1,0 +1,114 @@
+//! Units that a process takes in advance and spends within a `life`. A unit counts until the last moment at which it could be
+//! spent has left the window; docs/adr/0022 says why that is so for each algorithm.
+//!
+//! | algorithm | a lease is charged | and can be spent until |
+//! |---|---|---|
+//! | windows of a clock, `sliding-counter` | as a check | the window ends |
+//! | `sliding-window` | as a check | the granule ends |
+//! | `sliding-log` | as of the end of its life | the end of its life |
+//! | `token-bucket`, `gcra` | above a level that takes its life to drain | the end of its life |
+
+use super::{Meter, Rule, State, View, meter};
+
+/// What a lease asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeaseTerms {
+    pub(crate) units: u64,
+    /// For how many microseconds after the charge units may be spent, at most.
+    pub(crate) life: u64,
+}
+
+/// The longest life of a lease, in microseconds.
+const LONGEST_LEASE: u64 = 1_000_000;
+
+/// The part of a period, or of a burst, that a life may add to it.
+const ADDED_PART: u64 = 8;
+
+/// A lease takes at most this part of what is left, so that the last units are found by the calls that need them.
+pub(crate) const LEASED_PART: u64 = 4;
+
+impl Meter {
+    /// The state at `now`, of a meter that is not empty before `now + life`.
+    pub(crate) fn raised(&self, state: &meter::State, now: u64, life: u64) -> meter::State {
+        let mut raised = self.state_at(state, now);
+        let drained = self.units_drained(&raised, now + life);
+        raised.units = raised.units.max(drained.saturating_add(1)).min(self.max_units);
+        raised
+    }
+}
+
+impl Rule {
+    /// For how long units can be spent after they were charged, at most; 0 where they cannot be taken in advance. Where the
+    /// life counts on top of the period it is a small part of it.
+    pub(crate) fn longest_lease(&self) -> u64 {
+        let life = match self {
+            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingCounter(_) => LONGEST_LEASE,
+            Self::SlidingWindow(rule) => rule.granule,
+            Self::SlidingLog(rule) => rule.period / ADDED_PART,
+            Self::TokenBucket(rule) => rule.meter().drained_at(&meter::State::default(), rule.capacity) / ADDED_PART,
+            Self::Gcra(meter) => meter.drained_at(&meter::State::default(), meter.capacity) / ADDED_PART,
+            Self::LeakyBucket(_) | Self::Concurrency(_) => 0,
+        };
+        life.min(LONGEST_LEASE)
+    }
+
+    /// When units that were charged at `charged_at` end together with a window, whatever their life; `view` is of that moment.
+    pub(crate) fn lease_ends(&self, view: &View, charged_at: u64) -> Option<u64> {
+        match self {
+            Self::FixedWindow(_) => Some(view.resets_at),
+            Self::CalendarWindow(rule) => Some(rule.window_ends(charged_at)),
+            Self::SlidingWindow(rule) => Some(charged_at - charged_at % rule.granule + rule.granule),
+            Self::SlidingCounter(rule) => Some(charged_at - charged_at % rule.period + rule.period),
+            _ => None,
+        }
+    }
+
+    /// The units that leases of that life could take at `now`, all of them.
+    pub(crate) fn leasable(&self, state: &State, now: u64, life: u64) -> u64 {
+        let used = match (self, state) {
+            (Self::Gcra(meter), State::Gcra(state)) => meter.raised(state, now, life).units,
+            (Self::TokenBucket(rule), State::TokenBucket(state)) => {
+                rule.meter().raised(&rule.started(state, now), now, life).units
+            }
+            (rule, state) => rule.used(state, now),
+        };
+        self.capacity().saturating_sub(used)
+    }
+
+    /// Charges units that may be spent until `now + life`.
+    pub(crate) fn charge_lease(&self, state: &mut State, now: u64, LeaseTerms { units, life }: LeaseTerms) {
+        match (self, state) {
+            (Self::Gcra(meter), State::Gcra(state)) => {
+                *state = meter.raised(state, now, life);
+                meter.charge(state, now, units);
+            }
+            (Self::TokenBucket(rule), State::TokenBucket(state)) => {
+                *state = rule.meter().raised(&rule.started(state, now), now, life);
+                rule.charge(state, now, units);
+            }
+            (Self::SlidingLog(rule), State::SlidingLog(state)) => rule.charge_as_of(state, now, now + life, units),
+            (rule, state) => rule.charge(state, now, units, 0),
+        }
+    }
+
+    /// Takes back units of a lease that was charged at `taken_at` and that were not spent: no more than
+    /// that charge put in and still counts.
+    pub(crate) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, LeaseTerms { units, life }: LeaseTerms) {
+        match (self, state) {
+            (Self::FixedWindow(rule), State::FixedWindow(state)) => {
+                if state.opened <= taken_at {
+                    rule.refund(state, now, units);
+                }
+            }
+            (Self::CalendarWindow(rule), State::CalendarWindow(state)) => rule.give_back(state, now, taken_at, units),
+            (Self::SlidingLog(rule), State::SlidingLog(state)) => rule.give_back(state, now, taken_at + life, units),
+            (Self::SlidingWindow(rule), State::SlidingWindow(state)) => rule.give_back(state, now, taken_at, units),
+            (Self::SlidingCounter(rule), State::SlidingCounter(state)) => rule.give_back(state, now, taken_at, units),
+            (Self::TokenBucket(rule), State::TokenBucket(state)) => {
+                rule.meter().give_back(state, now, taken_at + life, units);
+            }
+            (Self::Gcra(meter), State::Gcra(state)) => meter.give_back(state, now, taken_at + life, units),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! How many units of a policy a process may take in advance.
+
+use std::fmt;
+
+use super::limit::{Algorithm, Limit, MAX_COUNT};
+use super::options::Options;
+use crate::error::{Error, Result};
+
+/// Hundredths of a percent in the whole.
+const WHOLE: u64 = 10_000;
+
+/// How many units of a policy and key a process may take in advance, to spend them without the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease(Share);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    Units(u64),
+    /// In hundredths of a percent.
+    Part(u64),
+}
+
+impl Lease {
+    /// At most that many units.
+    ///
+    /// # Errors
+    /// `policy_invalid` for 0 and above 10^12.
+    pub fn units(units: u64) -> Result<Self> {
+        if (1..=MAX_COUNT).contains(&units) {
+            return Ok(Self(Share::Units(units)));
+        }
+        Err(Error::policy(format!("lease {units}: it must be from 1 to {MAX_COUNT} units, or a part as in `5%`")))
+    }
+
+    /// At most that part of the units of each limit, in percent.
+    ///
+    /// # Errors
+    /// `policy_invalid` below 0.01 and above 100.
+    pub fn percent(percent: f64) -> Result<Self> {
+        let part = (percent * 100.0).round();
+        if (1.0..=WHOLE as f64).contains(&part) {
+            return Ok(Self(Share::Part(part as u64)));
+        }
+        Err(Error::policy(format!("lease {percent}%: it must be from 0.01% to 100%, or a number of units")))
+    }
+
+    /// What a text such as `5%` or `200` means.
+    ///
+    /// # Errors
+    /// `policy_invalid` with what was expected.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || {
+            let shown: String = text.chars().take(40).collect();
+            Error::policy(format!("lease {shown:?}: it must be a part such as `5%`, or a number of units"))
+        };
+        let trimmed = text.trim();
+        match trimmed.strip_suffix('%') {
+            Some(percent) => {
+                let digits = percent.trim_end();
+                let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+                Self::percent(digits.parse().ok().filter(|_| plain).ok_or_else(wrong)?)
+            }
+            None => Self::units(trimmed.parse().map_err(|_| wrong())?),
+        }
+    }
+
+    /// The most units that a process takes of these limits.
+    pub(crate) fn share_of(self, limits: &[Limit]) -> u64 {
+        let share = |limit: &Limit| match self.0 {
+            Share::Units(units) => units.min(limit.capacity()),
+            Share::Part(part) => (u128::from(limit.capacity()) * u128::from(part) / u128::from(WHOLE)) as u64,
+        };
+        limits.iter().map(share).min().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Share::Units(units) => write!(f, "{units}"),
+            Share::Part(part) => write!(f, "{}%", part as f64 / 100.0),
+        }
+    }
+}
+
+impl std::str::FromStr for Lease {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+/// Whether these limits with these options can lease.
+pub(super) fn validate(limits: &[Limit], options: &Options) -> Result<()> {
+    if options.lease.is_none() {
+        return Ok(());
+    }
+    let reason = if options.count_denied {
+        "count_denied charges each denied check, so the store has to see every check".to_owned()
+    } else if options.journal > 0 {
+        "a journal remembers every check, so the store has to see each".to_owned()
+    } else if let Some(limit) = limits.iter().find(|limit| limit.algorithm() == Algorithm::Concurrency) {
+        format!("a unit of \"{limit}\" is held and given back, not spent")
+    } else if let Some(limit) = limits.iter().find(|limit| limit.algorithm() == Algorithm::LeakyBucket) {
+        format!("each unit of \"{limit}\" has a delay of its own, which the store has to say")
+    } else {
+        return Ok(());
+    };
+    Err(Error::policy(format!("this policy cannot lease: {reason}; remove lease, or what forbids it")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    #[test]
+    fn a_share_is_a_part_or_a_number() {
+        let limits = |text: &str| Policy::parse(text).expect("a notation").limits().to_vec();
+        for (text, units) in [("5%", 50), ("0.5 %", 5), ("2.55%", 25), ("100%", 1_000), ("7", 7), (" 2000 ", 1_000)] {
+            assert_eq!(Lease::parse(text).expect(text).share_of(&limits("1000/minute")), units, "{text}");
+        }
+        let lease = Lease::parse("5%").expect("a lease");
+        assert_eq!(lease.share_of(&limits("1000/minute; gcra 10/s burst 100")), 5, "the least of all limits");
+        assert_eq!((lease.to_string(), Lease::units(9).expect("units").to_string()), ("5%".into(), "9".into()));
+        for text in ["", "%", "0%", "101%", "-1%", "0", "-5", "5 percent", "1e3%", "nan%", "inf%", "1.5", "9999999999999"] {
+            let error = Lease::parse(text).expect_err(text);
+            assert_eq!(error.code(), "policy_invalid");
+        }
+    }
+
+    #[test]
+    fn what_cannot_lease_says_why() {
+        let lease = Some(Lease::parse("5%").expect("a lease"));
+        let error = |limits: &str, options: Options| {
+            let limits = Policy::parse(limits).expect("a notation").limits().to_vec();
+            Policy::new(limits, Options { lease, ..options }).expect_err("it cannot lease").message().to_owned()
+        };
+        let plain = Options::default;
+        assert!(error("5/s; concurrency 3", plain()).contains("is held and given back"));
+        assert!(error("leaky-bucket 5/s", plain()).contains("a delay of its own"));
+        assert!(error("5/s", Options { count_denied: true, ..plain() }).contains("count_denied"));
+        assert!(error("5/s", Options { journal: 5, ..plain() }).contains("a journal"));
+    }
+}

@@ -1,0 +1,135 @@
+//! One thread gives back what is left of blocks whose time is over. It starts with the first block and ends with the limiter. With
+//! a clock that is moved by hand there is no thread: the thread that moves the clock does it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use compact_str::CompactString;
+use parking_lot::{Condvar, Mutex};
+
+use super::Leases;
+use crate::fork::PerProcess;
+use crate::plan::Plan;
+
+/// The longest key of which a text is kept: what is left of a longer one stays charged.
+const MAX_KEY: usize = 64;
+/// The most blocks that are known to end. What is left of others stays charged.
+const MAX_ENDS: usize = 65_536;
+/// Microseconds that the thread sleeps beyond the end of a block, so that blocks that end together are given back together.
+const GRACE: u64 = 1_000;
+
+/// When a block of a key ends.
+pub(super) struct BlockEnd {
+    until: u64,
+    pub(super) plan: Arc<Plan>,
+    pub(super) key: CompactString,
+}
+
+impl BlockEnd {
+    pub(super) fn new(until: u64, plan: &Arc<Plan>, key: &CompactString) -> Self {
+        Self { until, plan: Arc::clone(plan), key: key.clone() }
+    }
+}
+
+impl PartialEq for BlockEnd {
+    fn eq(&self, other: &Self) -> bool {
+        self.until == other.until
+    }
+}
+
+impl Eq for BlockEnd {}
+
+impl PartialOrd for BlockEnd {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for BlockEnd {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.until.cmp(&other.until)
+    }
+}
+
+/// See the module.
+pub(super) struct Expiry {
+    shared: PerProcess<Shared>,
+}
+
+type Shared = (Mutex<Schedule>, Condvar);
+
+#[derive(Default)]
+struct Schedule {
+    running: bool,
+    stopped: bool,
+    ends: BinaryHeap<Reverse<BlockEnd>>,
+}
+
+impl Default for Expiry {
+    fn default() -> Self {
+        Self { shared: PerProcess::new() }
+    }
+}
+
+impl Expiry {
+    pub(super) fn add(&self, end: BlockEnd, leases: &Weak<Leases>, by_hand: bool) {
+        if end.key.len() > MAX_KEY {
+            return;
+        }
+        let Ok(shared) = self.shared.get_or_try_init(|| Ok(Shared::default())) else { return };
+        let (schedule, changed) = &**shared;
+        let mut schedule = schedule.lock();
+        if schedule.stopped || schedule.ends.len() >= MAX_ENDS {
+            return;
+        }
+        let is_first = schedule.ends.peek().is_none_or(|first| end.until < first.0.until);
+        schedule.ends.push(Reverse(end));
+        if !schedule.running && !by_hand {
+            let (leases, shared) = (Weak::clone(leases), Arc::clone(&shared));
+            let thread = std::thread::Builder::new().name("tidegate-leases".to_owned());
+            // Without the thread what is left stays charged until it leaves the window.
+            schedule.running = thread.spawn(move || run(&leases, &shared)).is_ok();
+        }
+        if is_first {
+            changed.notify_one();
+        }
+    }
+
+    /// The first block that has ended by `now`; else when the next one ends.
+    pub(super) fn pop(&self, now: u64) -> Result<BlockEnd, Option<u64>> {
+        let shared = self.shared.get().ok_or(None)?;
+        let mut schedule = shared.0.lock();
+        match schedule.ends.peek().map(|first| first.0.until) {
+            Some(until) if until <= now => schedule.ends.pop().map(|first| first.0).ok_or(None),
+            next => Err(next),
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        if let Some(shared) = self.shared.get() {
+            let mut schedule = shared.0.lock();
+            (schedule.stopped, schedule.ends) = (true, BinaryHeap::new());
+            shared.1.notify_one();
+        }
+    }
+}
+
+fn run(leases: &Weak<Leases>, (schedule, changed): &Shared) {
+    while let Some(leases) = leases.upgrade() {
+        let next = leases.expire(None);
+        let pause = next.map(|next| Duration::from_micros(next.saturating_sub(leases.time(None)) + GRACE));
+        // The thread does not keep the limiter alive while it sleeps.
+        drop(leases);
+        let mut schedule = schedule.lock();
+        match pause {
+            _ if schedule.stopped => return,
+            Some(pause) => {
+                changed.wait_for(&mut schedule, pause);
+            }
+            None if schedule.ends.is_empty() => changed.wait(&mut schedule),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What a process has taken of a key in advance, and how much it takes next: pure, the caller brings the time.
+//!
+//! A key is leased when it is asked for often, never when it is asked for now and then. A block holds what the key asks for in
+//! one life, at least doubles while it runs out early, and shrinks with the demand.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{LeaseTerms, Rule, View};
+use crate::hash_slab::Hashed;
+use crate::plan::Plan;
+use crate::resilience::key_table::KeyEntry;
+use crate::store::request::{Answer, Source, Views};
+use crate::table_key::{TableKey, TableKeyRef};
+
+/// Demand is measured over that many microseconds.
+const INTERVAL: u64 = 100_000;
+/// Checks within an interval that make a key worth a lease.
+const HOT: u64 = 4;
+/// Units of the first block of a key.
+const FIRST_SIZE: u64 = 8;
+/// Blocks that a key has at most: one that is spent, and the next.
+const MAX_BLOCKS: usize = 2;
+/// Microseconds until a key whose lease was refused, or failed, asks for another.
+const PAUSE: u64 = 100_000;
+/// The part of a life that is left out, because clocks drift.
+const DRIFT_PART: u64 = 64;
+/// Microseconds for which a key is kept after its last block has ended, so that what is left of the block is given back.
+const KEPT: u64 = 1_000_000;
+
+/// Units that the store has charged, and that this process may spend.
+pub(super) struct Block {
+    granted: u64,
+    left: u64,
+    /// When the store charged them, by its time.
+    taken_at: u64,
+    life: u64,
+    /// When the answer was received, and until when they may be spent, by the time of this process.
+    received: u64,
+    until: u64,
+    /// What the store said of the limits then.
+    views: Views,
+}
+
+impl Block {
+    /// The block of a request that was sent at `sent` and answered at `now`; `None` when nothing was granted.
+    pub(super) fn granted(plan: &Plan, terms: LeaseTerms, answer: &Answer, (sent, now): (u64, u64)) -> Option<Self> {
+        let ends = |(rule, view): (&Rule, &View)| rule.lease_ends(view, answer.now);
+        let ends = plan.rules.iter().zip(answer.views.iter()).filter_map(ends).min();
+        let usable = ends.map_or(terms.life, |ends| terms.life.min(ends.saturating_sub(answer.now)));
+        (answer.applied && answer.granted > 0).then(|| Self {
+            granted: answer.granted,
+            left: answer.granted,
+            taken_at: answer.now,
+            life: terms.life,
+            received: now,
+            until: sent + (usable - usable.div_ceil(DRIFT_PART)),
+            views: answer.views.clone(),
+        })
+    }
+
+    /// What is left of it.
+    pub(super) fn unspent(&self, plan: &Arc<Plan>) -> Unspent {
+        let terms = LeaseTerms { units: self.left, life: self.life };
+        Unspent { plan: Arc::clone(plan), terms, taken_at: self.taken_at }
+    }
+}
+
+/// Units that go back.
+#[derive(Debug, Clone)]
+pub(super) struct Unspent {
+    pub(super) plan: Arc<Plan>,
+    pub(super) terms: LeaseTerms,
+    pub(super) taken_at: u64,
+}
+
+/// What is to be done after a call, without the lock of the table.
+#[derive(Default)]
+pub(super) struct Todo {
+    /// A request for more units, under its number.
+    pub(super) request: Option<(u64, LeaseTerms)>,
+    pub(super) unspent: SmallVec<[Unspent; 2]>,
+}
+
+/// How often a key is asked for.
+#[derive(Clone, Copy, Default)]
+struct Demand {
+    since: u64,
+    checks: u64,
+    units: u64,
+    /// Those of the interval before.
+    checks_before: u64,
+    units_before: u64,
+}
+
+impl Demand {
+    #[inline]
+    fn add(&mut self, now: u64, units: u64) {
+        let elapsed = now.saturating_sub(self.since);
+        if elapsed >= INTERVAL {
+            let is_next = elapsed < 2 * INTERVAL;
+            *self = Self {
+                since: now,
+                checks_before: if is_next { self.checks } else { 0 },
+                units_before: if is_next { self.units } else { 0 },
+                ..Self::default()
+            };
+        }
+        self.checks += 1;
+        self.units = self.units.saturating_add(units);
+    }
+
+    const fn is_hot(&self) -> bool {
+        self.checks >= HOT || self.checks_before >= HOT
+    }
+
+    /// The units that are asked for in that time.
+    fn units_in(&self, life: u64) -> u64 {
+        let units = u128::from(self.units.max(self.units_before)) * u128::from(life) / u128::from(INTERVAL);
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+}
+
+/// See the module.
+pub(super) struct LeasedKey {
+    plan: Arc<Plan>,
+    key: TableKey,
+    hash: u64,
+    heap_bytes: u32,
+    demand: Demand,
+    /// The one that ends first is spent first.
+    blocks: SmallVec<[Block; MAX_BLOCKS]>,
+    /// The units of the last request.
+    size: u64,
+    /// The number of the request that has no reply yet; 0 is none.
+    request: u64,
+    /// No request before that time.
+    pause_until: u64,
+}
+
+impl Hashed for LeasedKey {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl KeyEntry for LeasedKey {
+    fn until(&self) -> u64 {
+        let blocks = self.blocks.iter().map(|block| block.until + KEPT).max().unwrap_or(0);
+        blocks.max(self.demand.since + 2 * INTERVAL)
+    }
+
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes as usize
+    }
+}
+
+impl LeasedKey {
+    pub(super) fn new(plan: &Arc<Plan>, key: TableKeyRef<'_>, hash: u64) -> Self {
+        let mut leased = Self {
+            plan: Arc::clone(plan),
+            key: key.into(),
+            hash,
+            heap_bytes: 0,
+            demand: Demand::default(),
+            blocks: SmallVec::new(),
+            size: 0,
+            request: 0,
+            pause_until: 0,
+        };
+        leased.measure();
+        leased
+    }
+
+    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+        self.plan.identity == plan.identity && self.key == key
+    }
+
+    pub(super) fn key(&self) -> &TableKey {
+        &self.key
+    }
+
+    fn measure(&mut self) {
+        let views = self.blocks.iter().map(|block| block.views.heap_bytes()).sum::<usize>();
+        let heap_bytes = self.key.heap_bytes() + views + Plan::share(&self.plan);
+        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
+    }
+
+    /// Spends `cost` units, if there are as many; `asks` says that the store is asked otherwise. Renews what runs out.
+    #[inline]
+    pub(super) fn spend(
+        &mut self,
+        plan: &Arc<Plan>,
+        cost: u64,
+        now: u64,
+        asks: bool,
+        next_request: impl FnOnce() -> u64,
+        todo: &mut Todo,
+    ) -> Option<Answer> {
+        if !self.is_current(plan) {
+            self.end(todo);
+            self.plan = Arc::clone(plan);
+            self.measure();
+        }
+        self.expire(now, todo);
+        let enough = self.left() >= cost;
+        if enough || asks {
+            self.demand.add(now, cost);
+        }
+        let answer = enough.then(|| {
+            self.take(cost);
+            self.answer(now, cost)
+        });
+        if (enough || asks) && self.is_due(now) {
+            self.ask(cost, next_request, todo);
+        }
+        answer
+    }
+
+    /// The answer to a peek, where the units suffice.
+    pub(super) fn peek(&mut self, plan: &Arc<Plan>, cost: u64, now: u64, todo: &mut Todo) -> Option<Answer> {
+        self.expire(now, todo);
+        let enough = self.is_current(plan) && self.left() >= cost;
+        enough.then(|| Answer { granted: 0, ..self.answer(now, cost) })
+    }
+
+    /// Whether the blocks are of this version of the policy.
+    #[inline]
+    fn is_current(&self, plan: &Arc<Plan>) -> bool {
+        Arc::ptr_eq(&self.plan, plan) || self.plan.policy == plan.policy
+    }
+
+    fn left(&self) -> u64 {
+        self.blocks.iter().map(|block| block.left).sum()
+    }
+
+    /// Takes units of which there are enough.
+    #[inline]
+    fn take(&mut self, mut cost: u64) {
+        for block in &mut self.blocks {
+            let taken = cost.min(block.left);
+            block.left -= taken;
+            cost -= taken;
+        }
+    }
+
+    /// Ends the blocks whose time is over. A clock that was set back shows a time about which the store said nothing.
+    #[inline]
+    pub(super) fn expire(&mut self, now: u64, todo: &mut Todo) {
+        while self.blocks.first().is_some_and(|block| block.until <= now || block.received > now) {
+            self.end_first(todo);
+        }
+    }
+
+    #[cold]
+    fn end_first(&mut self, todo: &mut Todo) {
+        let block = self.blocks.remove(0);
+        if block.left > 0 {
+            // The demand was smaller than this process thought.
+            self.size = (block.granted - block.left).max(FIRST_SIZE);
+            todo.unspent.push(block.unspent(&self.plan));
+        }
+        self.measure();
+    }
+
+    /// Ends all blocks, and the request that has no reply yet.
+    pub(super) fn end(&mut self, todo: &mut Todo) {
+        while !self.blocks.is_empty() {
+            self.end_first(todo);
+        }
+        self.request = 0;
+    }
+
+    /// Whether more units are to be asked for: the last block is half spent, or half of its time is gone.
+    #[inline]
+    fn is_due(&self, now: u64) -> bool {
+        if self.request != 0 || now < self.pause_until || self.blocks.len() == MAX_BLOCKS {
+            return false;
+        }
+        let due = self.blocks.first().is_none_or(|block| {
+            block.left * 2 <= block.granted || (now - block.received) * 2 >= block.until - block.received
+        });
+        due && self.demand.is_hot()
+    }
+
+    #[cold]
+    fn ask(&mut self, cost: u64, next_request: impl FnOnce() -> u64, todo: &mut Todo) {
+        let Some(most) = self.plan.lease else { return };
+        let demand = self.demand.units_in(most.life);
+        let wanted = demand.saturating_add(demand / 4).min(self.size.saturating_mul(2)).max(FIRST_SIZE.max(2 * cost));
+        let units = wanted.min(most.units);
+        if units <= cost {
+            return;
+        }
+        (self.size, self.request) = (units, next_request());
+        todo.request = Some((self.request, LeaseTerms { units, ..most }));
+    }
+
+    /// The request of that number has no reply: another one may be made, after a pause.
+    pub(super) fn refused(&mut self, number: u64, now: u64) {
+        if self.request == number {
+            (self.request, self.pause_until, self.size) = (0, now + PAUSE, self.size / 2);
+        }
+    }
+
+    /// Adds the block of the request of that number, unless what it was for has ended meanwhile. Returns when the block ends.
+    pub(super) fn add(&mut self, number: u64, block: Block, now: u64) -> Result<u64, Option<Block>> {
+        if self.request != number {
+            return Err(Some(block));
+        }
+        self.request = 0;
+        if block.until <= now {
+            return Err(Some(block));
+        }
+        let until = block.until;
+        self.size = self.size.min(block.granted);
+        let place = self.blocks.iter().position(|other| other.until > until).unwrap_or(self.blocks.len());
+        self.blocks.insert(place, block);
+        self.measure();
+        Ok(until)
+    }
+
+    /// The answer to a check of `cost` that was spent. What the store has and what this process has taken is left.
+    fn answer(&self, now: u64, cost: u64) -> Answer {
+        let Some(newest) = self.blocks.last() else { return Answer::default() };
+        let (at, left) = (newest.taken_at + (now - newest.received.min(now)), self.left());
+        let view = |view: &View| View {
+            left: view.left.saturating_add_unsigned(left),
+            admits_at: if left >= cost { Some(at) } else { view.admits_at.map(|moment| moment.max(at)) },
+            resets_at: view.resets_at.max(at),
+            delay: 0,
+        };
+        Answer {
+            applied: true,
+            granted: cost,
+            now: at,
+            views: newest.views.iter().map(view).collect(),
+            source: Source::Lease,
+            ..Answer::default()
+        }
+    }
+}

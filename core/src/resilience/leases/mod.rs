@@ -1,0 +1,326 @@
+//! Spends units that this process has taken of a key in advance, without asking the store: see docs/adr/0022.
+//!
+//! `leased_key.rs` is what is known of a key, and what it asks for next; `expiry.rs` gives back what is left of a block when its
+//! time is over.
+
+mod expiry;
+mod leased_key;
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use compact_str::CompactString;
+use parking_lot::{Condvar, Mutex};
+
+use super::key_table::{KeyTable, TableShard};
+use super::layer::Layer;
+use crate::algorithm::LeaseTerms;
+use crate::clock::SteadyClock;
+use crate::error::Result;
+use crate::fork::PerProcess;
+use crate::plan::Plan;
+use crate::store::call_context::CallContext;
+use crate::store::completion::wake;
+use crate::store::request::{Answer, Entry, Operation};
+use crate::store::{Store, submit_then};
+use crate::table_key::{TableKey, TableKeyRef};
+use expiry::{BlockEnd, Expiry};
+use leased_key::{Block, LeasedKey, Todo, Unspent};
+
+/// The most blocks that `close` gives back.
+const MAX_RETURNED: usize = 4_096;
+
+/// See the module.
+pub(crate) struct Leases {
+    /// The layers below, for requests of this one.
+    store: Arc<dyn Store>,
+    /// The longest time that `close` waits.
+    timeout: Duration,
+    time: SteadyClock,
+    /// A forked child begins without blocks: its parent spends them.
+    keys: PerProcess<KeyTable<LeasedKey>>,
+    expiry: Expiry,
+    /// The number of the last request.
+    requests: AtomicU64,
+    /// How often keys were forgotten.
+    clears: AtomicU64,
+    this: Weak<Self>,
+}
+
+/// What a call does with a block that has enough.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It spends units; the store is asked otherwise.
+    Check,
+    /// It spends units; otherwise nothing is done.
+    Immediate,
+    Peek,
+}
+
+impl Leases {
+    pub(crate) fn new(store: Arc<dyn Store>, timeout: Duration) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            store,
+            timeout,
+            time: SteadyClock::default(),
+            keys: PerProcess::new(),
+            expiry: Expiry::default(),
+            requests: AtomicU64::new(0),
+            clears: AtomicU64::new(0),
+            this: Weak::clone(this),
+        })
+    }
+
+    /// How many checks it has answered.
+    pub(crate) fn answers(&self) -> u64 {
+        self.with(|table| table.sum(|shard| shard.answers))
+    }
+
+    fn with<R>(&self, run: impl FnOnce(&KeyTable<LeasedKey>) -> R) -> R {
+        self.keys.with(KeyTable::default, run)
+    }
+
+    fn time(&self, given: Option<u64>) -> u64 {
+        given.unwrap_or_else(|| self.time.micros())
+    }
+
+    #[inline]
+    fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, its_use: Use) -> Option<Answer> {
+        let cost = match (&entry.operation, its_use) {
+            (Operation::Check { cost, hold: 0, .. } | Operation::Take { cost, .. }, Use::Check | Use::Immediate)
+            | (Operation::Peek { cost }, Use::Peek) => *cost,
+            _ => return None,
+        };
+        let (now, key, mut todo) = (self.time(given), TableKeyRef::of(entry.key), Todo::default());
+        let answer = self.with(|table| {
+            let hash = table.hash(entry.plan, key);
+            let mut shard = table.shard(hash);
+            let index = match shard.find(hash, |leased| leased.is_of(entry.plan, key)) {
+                Some(index) => index,
+                None if its_use == Use::Check => {
+                    shard.insert(LeasedKey::new(entry.plan, key, hash), now);
+                    shard.find(hash, |leased| leased.is_of(entry.plan, key))?
+                }
+                None => return None,
+            };
+            let next_request = || self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+            let answer = shard.change(index, |leased| match its_use {
+                Use::Peek => leased.peek(entry.plan, cost, now, &mut todo),
+                _ => leased.spend(entry.plan, cost, now, its_use == Use::Check, next_request, &mut todo),
+            });
+            shard.answers += u64::from(answer.is_some());
+            drop(shard);
+            if given.is_none() {
+                table.sweep_if_due(now);
+            }
+            answer
+        });
+        self.run(todo, entry, given);
+        answer
+    }
+
+    /// Does what a call has left to do.
+    #[inline]
+    fn run(&self, todo: Todo, entry: &Entry<'_>, given: Option<u64>) {
+        if let Some((number, terms)) = todo.request {
+            self.request(entry, number, terms, given);
+        }
+        for unspent in todo.unspent {
+            self.give_back(&unspent, entry.key, given, || ());
+        }
+    }
+
+    /// Asks the store for units, without waiting.
+    #[cold]
+    fn request(&self, entry: &Entry<'_>, number: u64, terms: LeaseTerms, given: Option<u64>) {
+        let (this, plan, key) = (Weak::clone(&self.this), Arc::clone(entry.plan), CompactString::from(entry.key));
+        let (sent, clears) = (self.time(given), self.clears.load(Ordering::Acquire));
+        let entry = Entry { operation: Operation::Lease(terms), ..*entry };
+        wake(submit_then(&self.store, &entry, CallContext::at(given), move |result| {
+            let this = this.upgrade()?;
+            let now = this.time(given);
+            let block = result.ok().and_then(|answer| Block::granted(&plan, terms, &answer, (sent, now)));
+            this.replied(&plan, &key, (number, clears), block, given);
+            None
+        }));
+    }
+
+    fn replied(
+        &self,
+        plan: &Arc<Plan>,
+        key: &CompactString,
+        (number, clears): (u64, u64),
+        block: Option<Block>,
+        given: Option<u64>,
+    ) {
+        let (now, key_ref) = (self.time(given), TableKeyRef::of(key));
+        let added = self.with(|table| {
+            let hash = table.hash(plan, key_ref);
+            let mut shard = table.shard(hash);
+            let index = shard.find(hash, |leased| leased.is_of(plan, key_ref));
+            match (index, block) {
+                (Some(index), Some(block)) => shard.change(index, |leased| leased.add(number, block, now)),
+                (None, Some(block)) => Err(Some(block)),
+                (index, None) => {
+                    index.map(|index| shard.change(index, |leased| leased.refused(number, now)));
+                    Err(None)
+                }
+            }
+        });
+        match added {
+            Ok(until) => self.expiry.add(BlockEnd::new(until, plan, key), &self.this, given.is_some()),
+            // Units that were forgotten with the key must not be taken from those who came later.
+            Err(Some(block)) if self.clears.load(Ordering::Acquire) == clears => {
+                self.give_back(&block.unspent(plan), key, given, || ());
+            }
+            Err(_) => {}
+        }
+    }
+
+    #[cold]
+    fn give_back(&self, unspent: &Unspent, key: &str, given: Option<u64>, done: impl FnOnce() + Send + 'static) {
+        let operation = Operation::GiveBack { terms: unspent.terms, taken_at: unspent.taken_at };
+        let entry = Entry { plan: &unspent.plan, key, operation };
+        wake(submit_then(&self.store, &entry, CallContext::at(given), move |_| {
+            done();
+            None
+        }));
+    }
+
+    /// Ends the blocks of a key: its usage is being changed, or was.
+    #[cold]
+    fn end(&self, entry: &Entry<'_>, given: Option<u64>) {
+        let (key, mut todo) = (TableKeyRef::of(entry.key), Todo::default());
+        self.with(|table| {
+            let hash = table.hash(entry.plan, key);
+            let mut shard = table.shard(hash);
+            if let Some(index) = shard.find(hash, |leased| leased.is_of(entry.plan, key)) {
+                shard.change(index, |leased| leased.end(&mut todo));
+            }
+        });
+        if matches!(entry.operation, Operation::Clear) {
+            self.clears.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+        self.run(todo, entry, given);
+    }
+
+    /// Gives back what is left of the blocks whose time is over. Returns when the next one ends.
+    pub(super) fn expire(&self, given: Option<u64>) -> Option<u64> {
+        loop {
+            let now = self.time(given);
+            let BlockEnd { plan, key, .. } = match self.expiry.pop(now) {
+                Ok(due) => due,
+                Err(next) => return next,
+            };
+            let (key_ref, mut todo) = (TableKeyRef::of(&key), Todo::default());
+            self.with(|table| {
+                let hash = table.hash(&plan, key_ref);
+                let mut shard = table.shard(hash);
+                if let Some(index) = shard.find(hash, |leased| leased.is_of(&plan, key_ref)) {
+                    shard.change(index, |leased| leased.expire(now, &mut todo));
+                }
+            });
+            for unspent in todo.unspent {
+                self.give_back(&unspent, &key, given, || ());
+            }
+        }
+    }
+
+    /// Forgets all blocks: their keys have moved to another store, or were cleared.
+    pub(super) fn forget(&self) {
+        self.clears.fetch_add(1, Ordering::AcqRel);
+        self.with(|table| table.each(TableShard::clear));
+    }
+}
+
+fn changes(entry: &Entry<'_>) -> bool {
+    let operation = &entry.operation;
+    entry.plan.lease.is_some()
+        && matches!(operation, Operation::Charge { .. } | Operation::Block { .. } | Operation::Clear)
+}
+
+impl Layer for Leases {
+    type State = ();
+
+    #[inline]
+    fn before(&self, entry: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
+        if entry.plan.lease.is_none() {
+            return ControlFlow::Continue(());
+        }
+        let its_use = if matches!(entry.operation, Operation::Peek { .. }) { Use::Peek } else { Use::Check };
+        if let Some(answer) = self.lookup(entry, context.now, its_use) {
+            return ControlFlow::Break(Ok(answer));
+        }
+        if changes(entry) {
+            self.end(entry, context.now);
+        }
+        ControlFlow::Continue(())
+    }
+
+    #[inline]
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
+        // Units that were taken while the call was under way.
+        if changes(entry) {
+            self.end(entry, now);
+        }
+        result
+    }
+
+    fn after_all(
+        &self,
+        _: &[Entry<'_>],
+        _: Option<u64>,
+        (): (),
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        result
+    }
+
+    #[inline]
+    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+        entry.plan.lease?;
+        self.lookup(entry, now, Use::Immediate).map(Ok)
+    }
+
+    fn forget_all(&self) {
+        self.forget();
+    }
+
+    /// Gives all blocks back, and waits until the store has them, at most as long as a call may take.
+    fn close(&self) {
+        self.expiry.stop();
+        let left = Arc::new((Mutex::new(0_usize), Condvar::new()));
+        let keys: Vec<LeasedKey> = self.with(|table| {
+            let mut keys = Vec::new();
+            table.each(|shard| keys.extend(shard.take()));
+            keys
+        });
+        let unspent = keys.into_iter().filter_map(|mut leased| {
+            let mut todo = Todo::default();
+            leased.end(&mut todo);
+            // Of a longer key there is only a digest.
+            let TableKey::Text(key) = leased.key().clone() else { return None };
+            Some(todo.unspent.into_iter().map(move |unspent| (unspent, key.clone())))
+        });
+        for (unspent, key) in unspent.flatten().take(MAX_RETURNED) {
+            *left.0.lock() += 1;
+            let left = Arc::clone(&left);
+            self.give_back(&unspent, &key, None, move || {
+                *left.0.lock() -= 1;
+                left.1.notify_one();
+            });
+        }
+        let deadline = Instant::now() + self.timeout;
+        let mut count = left.0.lock();
+        while *count > 0 && !left.1.wait_until(&mut count, deadline).timed_out() {}
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        self.expiry.stop();
+    }
+}
