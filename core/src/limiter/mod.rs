@@ -188,8 +188,8 @@ impl LimiterCore {
 impl ClockListener for LimiterCore {
     fn time_changed(&self) {
         self.hold_renewer.renew(self);
-        if let (Some(layers), Some(clock)) = (&self.layers, &self.clock) {
-            layers.time_changed(clock.micros());
+        if let Some(layers) = &self.layers {
+            layers.time_changed();
         }
     }
 }

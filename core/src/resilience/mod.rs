@@ -30,6 +30,7 @@ pub(crate) use telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::policy::OnStoreError;
 use crate::store::request::Entry;
@@ -66,6 +67,7 @@ impl Layers {
         on_store_error: OnStoreError,
         deny_cache: Duration,
         timeout: Duration,
+        clock: Option<Arc<ManualClock>>,
         telemetry: Arc<Telemetry>,
     ) -> Self {
         let rollout = rollout.map(Arc::new);
@@ -76,7 +78,7 @@ impl Layers {
         if let Some(deny_cache) = &deny_cache {
             store = Layered::around(Arc::clone(deny_cache), store);
         }
-        let leases = Leases::new(Arc::clone(&store), timeout);
+        let leases = Leases::new(Arc::clone(&store), timeout, clock);
         let store = Layered::around(Arc::clone(&leases), store);
         Self { store, fallback, deny_cache, leases, rollout, telemetry }
     }
@@ -105,8 +107,8 @@ impl Layers {
     }
 
     /// A clock that is moved by hand shows another time.
-    pub(crate) fn time_changed(&self, now: u64) {
-        self.leases.expire(Some(now));
+    pub(crate) fn time_changed(&self) {
+        self.leases.expire();
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -118,8 +118,8 @@ impl Expiry {
 
 fn run(leases: &Weak<Leases>, (schedule, changed): &Shared) {
     while let Some(leases) = leases.upgrade() {
-        let next = leases.expire(None);
-        let pause = next.map(|next| Duration::from_micros(next.saturating_sub(leases.time(None)) + GRACE));
+        let next = leases.expire();
+        let pause = next.map(|next| Duration::from_micros(next.saturating_sub(leases.time()) + GRACE));
         // The thread does not keep the limiter alive while it sleeps.
         drop(leases);
         let mut schedule = schedule.lock();

@@ -5,6 +5,8 @@
 
 mod expiry;
 mod leased_key;
+#[cfg(test)]
+mod simulation;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use super::key_table::{KeyTable, TableShard};
 use super::layer::Layer;
 use crate::algorithm::LeaseTerms;
-use crate::clock::SteadyClock;
+use crate::clock::{ManualClock, SteadyClock};
 use crate::error::Result;
 use crate::fork::PerProcess;
 use crate::plan::Plan;
@@ -39,6 +41,8 @@ pub(crate) struct Leases {
     /// The longest time that `close` waits.
     timeout: Duration,
     time: SteadyClock,
+    /// A clock that is moved by hand, in place of that of the process.
+    clock: Option<Arc<ManualClock>>,
     /// A forked child begins without blocks: its parent spends them.
     keys: PerProcess<KeyTable<LeasedKey>>,
     expiry: Expiry,
@@ -60,11 +64,12 @@ enum Use {
 }
 
 impl Leases {
-    pub(crate) fn new(store: Arc<dyn Store>, timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn Store>, timeout: Duration, clock: Option<Arc<ManualClock>>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             store,
             timeout,
             time: SteadyClock::default(),
+            clock,
             keys: PerProcess::new(),
             expiry: Expiry::default(),
             requests: AtomicU64::new(0),
@@ -82,18 +87,25 @@ impl Leases {
         self.keys.with(KeyTable::default, run)
     }
 
-    fn time(&self, given: Option<u64>) -> u64 {
-        given.unwrap_or_else(|| self.time.micros())
+    /// The time of this process.
+    #[inline]
+    fn time(&self) -> u64 {
+        self.clock.as_ref().map_or_else(|| self.time.micros(), |clock| clock.micros())
+    }
+
+    /// The context of a call of this layer.
+    fn context(&self) -> CallContext<'static> {
+        CallContext::at(self.clock.as_ref().map(|clock| clock.micros()))
     }
 
     #[inline]
-    fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, its_use: Use) -> Option<Answer> {
+    fn lookup(&self, entry: &Entry<'_>, its_use: Use) -> Option<Answer> {
         let cost = match (&entry.operation, its_use) {
             (Operation::Check { cost, hold: 0, .. } | Operation::Take { cost, .. }, Use::Check | Use::Immediate)
             | (Operation::Peek { cost }, Use::Peek) => *cost,
             _ => return None,
         };
-        let (now, key, mut todo) = (self.time(given), TableKeyRef::of(entry.key), Todo::default());
+        let (now, key, mut todo) = (self.time(), TableKeyRef::of(entry.key), Todo::default());
         let answer = self.with(|table| {
             let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
@@ -112,50 +124,41 @@ impl Leases {
             });
             shard.answers += u64::from(answer.is_some());
             drop(shard);
-            if given.is_none() {
-                table.sweep_if_due(now);
-            }
+            table.sweep_if_due(now);
             answer
         });
-        self.run(todo, entry, given);
+        self.run(todo, entry);
         answer
     }
 
     /// Does what a call has left to do.
     #[inline]
-    fn run(&self, todo: Todo, entry: &Entry<'_>, given: Option<u64>) {
+    fn run(&self, todo: Todo, entry: &Entry<'_>) {
         if let Some((number, terms)) = todo.request {
-            self.request(entry, number, terms, given);
+            self.request(entry, number, terms);
         }
         for unspent in todo.unspent {
-            self.give_back(&unspent, entry.key, given, || ());
+            self.give_back(&unspent, entry.key, || ());
         }
     }
 
     /// Asks the store for units, without waiting.
     #[cold]
-    fn request(&self, entry: &Entry<'_>, number: u64, terms: LeaseTerms, given: Option<u64>) {
+    fn request(&self, entry: &Entry<'_>, number: u64, terms: LeaseTerms) {
         let (this, plan, key) = (Weak::clone(&self.this), Arc::clone(entry.plan), CompactString::from(entry.key));
-        let (sent, clears) = (self.time(given), self.clears.load(Ordering::Acquire));
+        let (sent, clears) = (self.time(), self.clears.load(Ordering::Acquire));
         let entry = Entry { operation: Operation::Lease(terms), ..*entry };
-        wake(submit_then(&self.store, &entry, CallContext::at(given), move |result| {
+        wake(submit_then(&self.store, &entry, self.context(), move |result| {
             let this = this.upgrade()?;
-            let now = this.time(given);
-            let block = result.ok().and_then(|answer| Block::granted(&plan, terms, &answer, (sent, now)));
-            this.replied(&plan, &key, (number, clears), block, given);
+            let times = (sent, this.time());
+            let block = result.ok().and_then(|answer| Block::granted(&plan, terms, &answer, times));
+            this.replied(&plan, &key, (number, clears), block);
             None
         }));
     }
 
-    fn replied(
-        &self,
-        plan: &Arc<Plan>,
-        key: &CompactString,
-        (number, clears): (u64, u64),
-        block: Option<Block>,
-        given: Option<u64>,
-    ) {
-        let (now, key_ref) = (self.time(given), TableKeyRef::of(key));
+    fn replied(&self, plan: &Arc<Plan>, key: &CompactString, (number, clears): (u64, u64), block: Option<Block>) {
+        let (now, key_ref) = (self.time(), TableKeyRef::of(key));
         let added = self.with(|table| {
             let hash = table.hash(plan, key_ref);
             let mut shard = table.shard(hash);
@@ -170,20 +173,20 @@ impl Leases {
             }
         });
         match added {
-            Ok(until) => self.expiry.add(BlockEnd::new(until, plan, key), &self.this, given.is_some()),
+            Ok(until) => self.expiry.add(BlockEnd::new(until, plan, key), &self.this, self.clock.is_some()),
             // Units that were forgotten with the key must not be taken from those who came later.
             Err(Some(block)) if self.clears.load(Ordering::Acquire) == clears => {
-                self.give_back(&block.unspent(plan), key, given, || ());
+                self.give_back(&block.unspent(plan), key, || ());
             }
             Err(_) => {}
         }
     }
 
     #[cold]
-    fn give_back(&self, unspent: &Unspent, key: &str, given: Option<u64>, done: impl FnOnce() + Send + 'static) {
+    fn give_back(&self, unspent: &Unspent, key: &str, done: impl FnOnce() + Send + 'static) {
         let operation = Operation::GiveBack { terms: unspent.terms, taken_at: unspent.taken_at };
         let entry = Entry { plan: &unspent.plan, key, operation };
-        wake(submit_then(&self.store, &entry, CallContext::at(given), move |_| {
+        wake(submit_then(&self.store, &entry, self.context(), move |_| {
             done();
             None
         }));
@@ -191,7 +194,7 @@ impl Leases {
 
     /// Ends the blocks of a key: its usage is being changed, or was.
     #[cold]
-    fn end(&self, entry: &Entry<'_>, given: Option<u64>) {
+    fn end(&self, entry: &Entry<'_>) {
         let (key, mut todo) = (TableKeyRef::of(entry.key), Todo::default());
         self.with(|table| {
             let hash = table.hash(entry.plan, key);
@@ -204,13 +207,13 @@ impl Leases {
             self.clears.fetch_add(1, Ordering::AcqRel);
             return;
         }
-        self.run(todo, entry, given);
+        self.run(todo, entry);
     }
 
     /// Gives back what is left of the blocks whose time is over. Returns when the next one ends.
-    pub(super) fn expire(&self, given: Option<u64>) -> Option<u64> {
+    pub(super) fn expire(&self) -> Option<u64> {
         loop {
-            let now = self.time(given);
+            let now = self.time();
             let BlockEnd { plan, key, .. } = match self.expiry.pop(now) {
                 Ok(due) => due,
                 Err(next) => return next,
@@ -224,7 +227,7 @@ impl Leases {
                 }
             });
             for unspent in todo.unspent {
-                self.give_back(&unspent, &key, given, || ());
+                self.give_back(&unspent, &key, || ());
             }
         }
     }
@@ -246,25 +249,25 @@ impl Layer for Leases {
     type State = ();
 
     #[inline]
-    fn before(&self, entry: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
+    fn before(&self, entry: &Entry<'_>, _: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
         if entry.plan.lease.is_none() {
             return ControlFlow::Continue(());
         }
         let its_use = if matches!(entry.operation, Operation::Peek { .. }) { Use::Peek } else { Use::Check };
-        if let Some(answer) = self.lookup(entry, context.now, its_use) {
+        if let Some(answer) = self.lookup(entry, its_use) {
             return ControlFlow::Break(Ok(answer));
         }
         if changes(entry) {
-            self.end(entry, context.now);
+            self.end(entry);
         }
         ControlFlow::Continue(())
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
+    fn after(&self, entry: &Entry<'_>, _: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
         // Units that were taken while the call was under way.
         if changes(entry) {
-            self.end(entry, now);
+            self.end(entry);
         }
         result
     }
@@ -280,9 +283,9 @@ impl Layer for Leases {
     }
 
     #[inline]
-    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
+    fn try_immediate(&self, entry: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
         entry.plan.lease?;
-        self.lookup(entry, now, Use::Immediate).map(Ok)
+        self.lookup(entry, Use::Immediate).map(Ok)
     }
 
     fn forget_all(&self) {
@@ -308,7 +311,7 @@ impl Layer for Leases {
         for (unspent, key) in unspent.flatten().take(MAX_RETURNED) {
             *left.0.lock() += 1;
             let left = Arc::clone(&left);
-            self.give_back(&unspent, &key, None, move || {
+            self.give_back(&unspent, &key, move || {
                 *left.0.lock() -= 1;
                 left.1.notify_one();
             });

@@ -1,0 +1,73 @@
+//! Several simulated processes lease from one store: messages are delayed and lost, processes pause, are killed and have clocks
+//! that drift. A brute-force count over all admissions finds no window that is passed.
+//!
+//! `TIDEGATE_SCHEDULES` says how many histories to run, `TIDEGATE_SCHEDULE` which one.
+
+mod counting;
+mod network;
+mod world;
+
+use super::Leases;
+use crate::plan_cache::plan_of;
+use crate::policy::{Lease, Options, Policy};
+use world::{Report, World};
+
+/// Histories of each policy that run when nothing else is said.
+const HISTORIES: u64 = 400;
+
+/// Windows, logs, counters and buckets, alone and together, with periods around the life of a lease.
+const LIMITS: [&str; 14] = [
+    "fixed-window 300/s",
+    "fixed-window 2000/5s",
+    "calendar-window 500/s",
+    "calendar-window 900/3s",
+    "sliding-window 400/s",
+    "sliding-window 3000/10s",
+    "sliding-log 200/s",
+    "sliding-log 900/9s",
+    "sliding-counter 300/s",
+    "sliding-counter 2000/5s",
+    "gcra 100/s burst 300",
+    "gcra 7/300ms burst 150",
+    "token-bucket 1000/s",
+    "fixed-window 900/2s; gcra 300/s burst 600; sliding-window 2000/5s",
+];
+
+fn policy(limits: &str, share: &str) -> Policy {
+    let limits = Policy::parse(limits).expect("a notation").limits().to_vec();
+    let lease = Some(Lease::parse(share).expect("a lease"));
+    Policy::new(limits, Options { lease, ..Options::default() }).and_then(|policy| policy.named("p")).expect("a policy")
+}
+
+fn run(limits: &str, seed: u64) -> Report {
+    let policy = policy(limits, ["5%", "20%", "50%", "37"][seed as usize % 4]);
+    let report = World::new(&plan_of(&policy), seed).run();
+    if let Some(violation) = counting::violation(policy.limits(), &report.admissions, &report.windows) {
+        panic!("{limits}, history {seed}: {violation}");
+    }
+    report
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+#[test]
+fn no_window_is_passed() {
+    let seeds = match setting("TIDEGATE_SCHEDULE") {
+        Some(seed) => seed..seed + 1,
+        None => 0..setting("TIDEGATE_SCHEDULES").map_or(HISTORIES, |all| all / LIMITS.len() as u64),
+    };
+    for limits in LIMITS {
+        let mut total = Report::default();
+        for seed in seeds.clone() {
+            total.add(run(limits, seed));
+        }
+        println!("{limits}: {total}");
+        if seeds.end - seeds.start > 100 {
+            assert!(total.leased * 20 > total.admitted, "{limits}: leases are tried: {total}");
+            assert!(total.given_back > 0 && total.lost > 0 && total.killed > 0, "{limits}: faults are tried: {total}");
+        }
+    }
+}
