@@ -35,7 +35,7 @@ const {
  * What answered: the store, this process from a denial it remembered, or `onStoreError`, because the store could not be
  * asked.
  */
-export type Source = 'store' | 'deny-cache' | 'fallback';
+export type Source = 'store' | 'deny-cache' | 'lease' | 'fallback';
 
 const SOURCES = native.sources() as readonly Source[];
 

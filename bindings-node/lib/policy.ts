@@ -57,6 +57,8 @@ export interface PolicyOptions {
   countDenied?: boolean | undefined;
   /** How many of the newest attempts to remember, with their metadata. */
   journal?: number | undefined;
+  /** Units that a process takes in advance and spends without the network: a number, or a part such as `'5%'`. */
+  lease?: number | string | undefined;
 }
 
 /** What a call takes as its policy: a name, a notation written in place, or a Policy. */
@@ -132,6 +134,7 @@ const POLICY_OPTIONS = {
   blockFor: ['number', 'string'],
   countDenied: ['boolean'],
   journal: ['number'],
+  lease: ['number', 'string'],
 } as const;
 
 /**
@@ -246,6 +249,11 @@ export class Policy {
     return this.#options.journal;
   }
 
+  /** What a process takes in advance: a number of units, a part such as `'5%'`, or undefined. */
+  get lease(): number | string | undefined {
+    return this.#options.lease;
+  }
+
   /** Warns of what probably does not do what its author meant. */
   lint(): readonly LintWarning[] {
     return unwrap(native.lintPolicies([undefined], [this.#policy]));
@@ -270,9 +278,6 @@ function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions)
 }
 
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
-  if (isRecord(options) && options['lease'] !== undefined) {
-    throw new PolicyError('leases are not available yet: remove lease');
-  }
   checkOptions('a policy', options, Object.keys(POLICY_OPTIONS), 'shadow: true', PolicyError);
   const rest = withoutUndefined(options);
   checkTypes(rest, POLICY_OPTIONS);

@@ -9,6 +9,8 @@ pub struct Counters {
     pub asked: f64,
     /// Denials that were repeated without asking the store.
     pub deny_cache: f64,
+    /// Checks and peeks that were answered from units taken in advance.
+    pub lease: f64,
     /// Answers that `open` gave because the store failed.
     pub fallback_open: f64,
     /// Answers that `closed` gave.
@@ -40,6 +42,7 @@ impl From<tidegate::Counters> for Counters {
         Self {
             asked: counters.asked as f64,
             deny_cache: counters.deny_cache as f64,
+            lease: counters.lease as f64,
             fallback_open: counters.fallback_open as f64,
             fallback_closed: counters.fallback_closed as f64,
             fallback_local: counters.fallback_local as f64,

@@ -2,7 +2,7 @@
 
 use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
-use tidegate::{Error, ErrorKind, OnStoreError, Options, Result};
+use tidegate::{Error, ErrorKind, Lease, OnStoreError, Options, Result};
 
 use crate::error_value::ErrorValue;
 use crate::limit::{Limit, period};
@@ -46,6 +46,8 @@ pub struct PolicyOptionValues {
     pub count_denied: bool,
     /// How many attempts are remembered.
     pub journal: u32,
+    /// Units one process takes in advance: a number, or a part such as `5%`.
+    pub lease: Option<Either<f64, String>>,
 }
 
 /// The choice with that name.
@@ -56,17 +58,26 @@ pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError
     })
 }
 
+fn lease(given: &Either<f64, String>) -> Result<Lease> {
+    match given {
+        Either::A(units) if *units >= 1.0 && units.fract() == 0.0 && *units <= 9e15 => Lease::units(*units as u64),
+        Either::A(units) => Err(Error::new(
+            ErrorKind::PolicyInvalid,
+            format!("lease {units}: it must be a whole number of units, or a part as in '5%'"),
+        )),
+        Either::B(text) => Lease::parse(text),
+    }
+}
+
 fn options(spec: &PolicySpec) -> Result<Options> {
     let kind = ErrorKind::PolicyInvalid;
-    if spec.lease.is_some() {
-        return Err(Error::new(kind, "leases are not available yet: remove `lease`"));
-    }
     Ok(Options {
         on_store_error: spec.on_store_error.as_deref().map(|word| on_store_error(word, kind)).transpose()?,
         shadow: spec.shadow.unwrap_or_default(),
         block_for: spec.block_for.as_ref().map(|length| period("block", length)).transpose()?,
         count_denied: spec.count_denied.unwrap_or_default(),
         journal: spec.journal.map_or(Ok(0), |number| small("journal", number))?,
+        lease: spec.lease.as_ref().map(lease).transpose()?,
     })
 }
 
@@ -124,6 +135,10 @@ impl Policy {
             block_for_ms: options.block_for.map(|length| length.micros() as f64 / 1_000.0),
             count_denied: options.count_denied,
             journal: options.journal,
+            lease: options.lease.map(|lease| match lease.as_units() {
+                Some(units) => Either::A(units as f64),
+                None => Either::B(lease.to_string()),
+            }),
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) fn counters<'py>(py: Python<'py>, counters: &tidegate::Counters) -> P
     let numbers = [
         ("asked", counters.asked),
         ("deny_cache", counters.deny_cache),
+        ("lease", counters.lease),
         ("fallback_open", counters.fallback_open),
         ("fallback_closed", counters.fallback_closed),
         ("fallback_local", counters.fallback_local),

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{ErrorKind, OnStoreError, Options, Period};
+use tidegate::{ErrorKind, Lease, OnStoreError, Options, Period};
 
 use crate::convert::{owned_text, period, shown, text};
 use crate::error::{policy, raise, raise_about};
@@ -21,6 +21,7 @@ use crate::warning::{Warning, listed};
 /// block_for: how long a denied key stays denied, in seconds or as a text such as "10m".
 /// count_denied: charge denied checks too.
 /// journal: how many of the newest attempts to remember, with their metadata.
+/// lease: the units that a process takes in advance and spends without the network, as a part ("5%") or a number.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq, Eq)]
 pub(crate) struct Policy {
@@ -85,6 +86,21 @@ fn to_journal(given: &Bound<'_, PyAny>) -> PyResult<u32> {
     given.extract::<u64>().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).map_err(|_| wrong())
 }
 
+fn to_lease(given: &Bound<'_, PyAny>) -> PyResult<Option<Lease>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    let wrong = || policy(format!("lease is a part such as \"5%\" or a whole number of units, not {}", shown(given)));
+    if let Ok(text) = given.cast::<PyString>() {
+        return Lease::parse(self::text(text, ErrorKind::PolicyInvalid, "lease")?).map(Some).map_err(raise);
+    }
+    if given.is_instance_of::<pyo3::types::PyBool>() {
+        return Err(wrong());
+    }
+    let units = given.extract::<u64>().map_err(|_| wrong())?;
+    Lease::units(units).map(Some).map_err(raise)
+}
+
 /// A policy as `policies={…}` takes it: a Policy, the limits of one, or a dict as in a policy file.
 fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     if let Ok(policy) = given.cast::<Policy>() {
@@ -129,7 +145,7 @@ impl Policy {
     #[pyo3(signature = (
         limits: "str | Limit | Iterable[str | Limit]", *, name: "str | None" = None,
         on_store_error: "str | None" = None, shadow: "bool" = false, block_for: "float | str | None" = None,
-        count_denied: "bool" = false, journal: "int" = 0
+        count_denied: "bool" = false, journal: "int" = 0, lease: "str | int | None" = None
     ))]
     fn new(
         #[pyo3(from_py_with = to_limits)] limits: Vec<tidegate::Limit>,
@@ -139,8 +155,9 @@ impl Policy {
         #[pyo3(from_py_with = to_optional_period)] block_for: Option<Period>,
         count_denied: bool,
         #[pyo3(from_py_with = to_journal)] journal: u32,
+        #[pyo3(from_py_with = to_lease)] lease: Option<Lease>,
     ) -> PyResult<Self> {
-        let options = Options { on_store_error, shadow, block_for, count_denied, journal };
+        let options = Options { on_store_error, shadow, block_for, count_denied, journal, lease };
         let mut policy = tidegate::Policy::new(limits, options).map_err(raise)?;
         if let Some(name) = name {
             policy = policy.named(name).map_err(raise)?;
@@ -191,6 +208,16 @@ impl Policy {
         self.inner.options().journal
     }
 
+    /// What a process takes in advance: a part such as "5%", a number of units, or None.
+    #[getter]
+    fn lease<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(lease) = self.inner.options().lease else { return Ok(None) };
+        match lease.as_units() {
+            Some(units) => Ok(Some(units.into_pyobject(py)?.into_any())),
+            None => Ok(Some(PyString::new(py, &lease.to_string()).into_any())),
+        }
+    }
+
     /// Warns of what probably does not do what was intended.
     #[pyo3(signature = () -> "list[Warning]")]
     fn lint(&self) -> Vec<Warning> {
@@ -235,6 +262,9 @@ impl Policy {
         if options.journal > 0 {
             text += &format!(", journal={}", options.journal);
         }
+        if let Some(lease) = self.lease(py)? {
+            text += &format!(", lease={}", lease.repr()?);
+        }
         Ok(text + ")")
     }
 
@@ -249,6 +279,7 @@ impl Policy {
         options.set_item("block_for", self.block_for())?;
         options.set_item("count_denied", self.count_denied())?;
         options.set_item("journal", self.journal())?;
+        options.set_item("lease", self.lease(py)?)?;
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         Ok((make, (self.limits(py)?,)).into_pyobject(py)?.into_any())
     }

@@ -157,7 +157,8 @@ class AsyncLimiter:
         """
     def counters(self, /) -> dict[str, int]:
         """
-        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials), `lease`
+        (answers from units taken in advance),
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
         that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
         (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
@@ -691,7 +692,8 @@ class Limiter:
         """
     def counters(self, /) -> dict[str, int]:
         """
-        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials), `lease`
+        (answers from units taken in advance),
         `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
         that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
         (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
@@ -818,6 +820,7 @@ class Policy:
     block_for: how long a denied key stays denied, in seconds or as a text such as "10m".
     count_denied: charge denied checks too.
     journal: how many of the newest attempts to remember, with their metadata.
+    lease: the units that a process takes in advance and spends without the network, as a part ("5%") or a number.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -833,6 +836,7 @@ class Policy:
         block_for: float | str | None = None,
         count_denied: bool = False,
         journal: int = 0,
+        lease: str | int | None = None,
     ) -> Policy: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...

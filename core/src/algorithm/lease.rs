@@ -18,12 +18,6 @@ pub(crate) struct LeaseTerms {
     pub(crate) life: u64,
 }
 
-/// The longest life of a lease, in microseconds.
-const LONGEST_LEASE: u64 = 1_000_000;
-
-/// The part of a period, or of a burst, that a life may add to it.
-const ADDED_PART: u64 = 8;
-
 /// A lease takes at most this part of what is left, so that the last units are found by the calls that need them.
 pub(crate) const LEASED_PART: u64 = 4;
 
@@ -38,20 +32,6 @@ impl Meter {
 }
 
 impl Rule {
-    /// For how long units can be spent after they were charged, at most; 0 where they cannot be taken in advance. Where the
-    /// life counts on top of the period it is a small part of it.
-    pub(crate) fn longest_lease(&self) -> u64 {
-        let life = match self {
-            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingCounter(_) => LONGEST_LEASE,
-            Self::SlidingWindow(rule) => rule.granule,
-            Self::SlidingLog(rule) => rule.period / ADDED_PART,
-            Self::TokenBucket(rule) => rule.meter().drained_at(&meter::State::default(), rule.capacity) / ADDED_PART,
-            Self::Gcra(meter) => meter.drained_at(&meter::State::default(), meter.capacity) / ADDED_PART,
-            Self::LeakyBucket(_) | Self::Concurrency(_) => 0,
-        };
-        life.min(LONGEST_LEASE)
-    }
-
     /// When units that were charged at `charged_at` end together with a window, whatever their life; `view` is of that moment.
     pub(crate) fn lease_ends(&self, view: &View, charged_at: u64) -> Option<u64> {
         match self {

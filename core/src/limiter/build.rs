@@ -70,7 +70,15 @@ impl Builder {
             }
             None => None,
         };
-        let layers = Layers::around(store, rollout, self.on_store_error, self.deny_cache, self.timeout, self.clock.clone(), telemetry);
+        let layers = Layers::around(
+            store,
+            rollout,
+            self.on_store_error,
+            self.deny_cache,
+            self.timeout,
+            self.clock.clone(),
+            telemetry,
+        );
         Ok((layers.store(), Some(layers)))
     }
 

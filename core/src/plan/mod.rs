@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::allocation::{allocated, spilled};
 use crate::one_or_many::OneOrMany;
-use crate::policy::{DerivedValue, Period, Policy};
+use crate::policy::{DerivedValue, Limit, Period, Policy, SHORTEST_LEASE};
 
 pub(crate) use layout::{Field, Layout, LimitTag, MOMENT_WIDTH};
 pub(crate) use reply_bound::MAX_METADATA;
@@ -21,9 +21,6 @@ pub(crate) use script_arguments::ScriptArguments;
 
 /// Handles of a plan that exist without any table: the policy's own, a caller's, those of the plan cache.
 const FEW_HANDLES: usize = 4;
-
-/// A lease that is not worth its call, in microseconds.
-const SHORTEST_LEASE: u64 = 5_000;
 
 /// What usage in memory belongs to, and how its states are read: plans that agree in both share it.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,7 +96,7 @@ impl Plan {
         Self {
             max_value: reply_bound::max_value(&policy),
             max_journal: reply_bound::max_journal(&policy),
-            lease: lease_of(&policy, &rules),
+            lease: lease_of(&policy),
             policy,
             rules,
             format,
@@ -152,9 +149,9 @@ impl Plan {
     }
 }
 
-/// The most that a process may take of a policy in advance. Below the shortest life, or with one unit, a lease saves no calls.
-fn lease_of(policy: &Policy, rules: &[Rule]) -> Option<LeaseTerms> {
+/// The most that a process may take of a policy in advance. One unit, or one that lives too short, saves no calls.
+fn lease_of(policy: &Policy) -> Option<LeaseTerms> {
     let units = policy.options().lease?.share_of(policy.limits());
-    let life = rules.iter().map(Rule::longest_lease).min().unwrap_or(0);
+    let life = policy.limits().iter().map(Limit::lease_life).min().unwrap_or(0);
     (units > 1 && life >= SHORTEST_LEASE).then_some(LeaseTerms { units, life })
 }

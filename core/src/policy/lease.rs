@@ -6,6 +6,13 @@ use super::limit::{Algorithm, Limit, MAX_COUNT};
 use super::options::Options;
 use crate::error::{Error, Result};
 
+/// The longest time in which a unit that was taken in advance can be spent, in microseconds.
+const LONGEST_LEASE: u64 = 1_000_000;
+/// A shorter time is not worth its call.
+pub(crate) const SHORTEST_LEASE: u64 = 5_000;
+/// The part of a period, or of a burst, that such a time may add to it.
+const ADDED_PART: u64 = 8;
+
 /// Hundredths of a percent in the whole.
 const WHOLE: u64 = 10_000;
 
@@ -64,6 +71,15 @@ impl Lease {
         }
     }
 
+    /// The number of units, where it is no part.
+    #[must_use]
+    pub const fn as_units(self) -> Option<u64> {
+        match self.0 {
+            Share::Units(units) => Some(units),
+            Share::Part(_) => None,
+        }
+    }
+
     /// The most units that a process takes of these limits.
     pub(crate) fn share_of(self, limits: &[Limit]) -> u64 {
         let share = |limit: &Limit| match self.0 {
@@ -71,6 +87,25 @@ impl Lease {
             Share::Part(part) => (u128::from(limit.capacity()) * u128::from(part) / u128::from(WHOLE)) as u64,
         };
         limits.iter().map(share).min().unwrap_or(0)
+    }
+}
+
+impl Limit {
+    /// For how many microseconds units can be spent after they were charged, at most; 0 where they cannot be taken in advance.
+    /// Where that time counts on top of the period it is a small part of it.
+    pub(crate) fn lease_life(&self) -> u64 {
+        let period = self.period().micros();
+        let life = match self.algorithm() {
+            Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter => LONGEST_LEASE,
+            Algorithm::SlidingWindow => period / u64::from(self.precision()),
+            Algorithm::SlidingLog => period / ADDED_PART,
+            Algorithm::TokenBucket | Algorithm::Gcra => {
+                let drains = u128::from(self.capacity()) * u128::from(period) / u128::from(self.count().max(1));
+                u64::try_from(drains / u128::from(ADDED_PART)).unwrap_or(LONGEST_LEASE)
+            }
+            Algorithm::LeakyBucket | Algorithm::Concurrency => 0,
+        };
+        life.min(LONGEST_LEASE)
     }
 }
 
@@ -124,7 +159,9 @@ mod tests {
         let lease = Lease::parse("5%").expect("a lease");
         assert_eq!(lease.share_of(&limits("1000/minute; gcra 10/s burst 100")), 5, "the least of all limits");
         assert_eq!((lease.to_string(), Lease::units(9).expect("units").to_string()), ("5%".into(), "9".into()));
-        for text in ["", "%", "0%", "101%", "-1%", "0", "-5", "5 percent", "1e3%", "nan%", "inf%", "1.5", "9999999999999"] {
+        for text in
+            ["", "%", "0%", "101%", "-1%", "0", "-5", "5 percent", "1e3%", "nan%", "inf%", "1.5", "9999999999999"]
+        {
             let error = Lease::parse(text).expect_err(text);
             assert_eq!(error.code(), "policy_invalid");
         }

@@ -13,6 +13,7 @@ mod suggestion;
 
 pub use file::{Format, PolicyFile};
 pub use lease::Lease;
+pub(crate) use lease::SHORTEST_LEASE;
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
 pub(crate) use lint::lint_text;
 pub use lint::{Warning, lint, lint_policies};

@@ -58,6 +58,7 @@ pub fn policy(random: &mut Random, name: &str) -> Policy {
             .then(|| Period::new(random.below(20) + 1, tidegate::Unit::Second).expect("in range")),
         journal: if random.one_in(8) { 5 } else { 0 },
         on_store_error: None,
+        lease: None,
     };
     Policy::new(limits, options).expect("from one to five limits").named(name).expect("a short name")
 }

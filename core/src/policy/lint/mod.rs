@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
+use super::lease::SHORTEST_LEASE;
 use super::limit::{Algorithm, DEFAULT_PRECISION, Limit};
 use super::options::OnStoreError;
 use super::period::{DAY, Unit};
@@ -74,6 +75,7 @@ fn warnings<'a>(policies: impl IntoIterator<Item = &'a Policy>, file: Option<&Po
         }
         names(policy, &mut folded, |message| warn(None, message));
         options(policy, |message| warn(None, message));
+        lease(policy, |message| warn(None, message));
         for (at, limit) in policy.limits().iter().enumerate() {
             numbers(limit, |message| warn(Some(at), message));
         }
@@ -96,6 +98,20 @@ fn names<'a>(policy: &'a Policy, folded: &mut HashMap<String, &'a str>, mut warn
     // A policy without a name has its notation as name, which leaves some numbers out.
     if name != policy.to_string() && Policy::parse(name).is_ok_and(|notation| notation.limits() != policy.limits()) {
         warn("the name reads as a notation but the policy has other limits: rename it".to_owned());
+    }
+}
+
+/// A lease that never takes a unit.
+fn lease(policy: &Policy, mut warn: impl FnMut(String)) {
+    let Some(lease) = policy.options().lease else { return };
+    let units = lease.share_of(policy.limits());
+    if units < 2 {
+        return warn(format!(
+            "`lease: {lease}` is {units} of the units of its smallest limit, and never leases: raise it, or remove it"
+        ));
+    }
+    if let Some(limit) = policy.limits().iter().find(|limit| limit.lease_life() < SHORTEST_LEASE) {
+        warn(format!("{limit} is too short to lease: units could be spent for less than 5 ms; remove `lease`"));
     }
 }
 

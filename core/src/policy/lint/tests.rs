@@ -142,3 +142,17 @@ fn a_text_is_a_notation_or_the_name_of_a_file() {
         assert!(!error.message().contains("hunter2"), "{error}");
     }
 }
+
+#[test]
+fn a_lease_that_never_takes_a_unit() {
+    let warnings = |limits: &str, lease: &str| -> Vec<String> {
+        let options = crate::Options { lease: Some(lease.parse().unwrap()), ..crate::Options::default() };
+        let policy = Policy::new(Policy::parse(limits).unwrap().limits().to_vec(), options).unwrap();
+        policy.lint().into_iter().map(|warning| warning.message).collect()
+    };
+    assert_eq!(warnings("1000/minute", "5%"), [""; 0]);
+    assert!(warnings("1000/minute; fixed-window 20/s", "5%")[0].contains("is 1 of the units"));
+    assert!(warnings("10/minute", "1%")[0].contains("is 0 of the units"));
+    assert!(warnings("gcra 1000/s burst 10", "50%")[0].contains("too short to lease"));
+    assert!(warnings("sliding-log 100/30ms", "50%")[0].contains("too short to lease"));
+}

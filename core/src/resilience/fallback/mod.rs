@@ -206,9 +206,7 @@ impl Layer for Fallback {
                 }
                 Ok(answer)
             }
-            Err(error) if error.kind().is_store() && !is_for_store(&entry.operation) => {
-                self.answer(entry, now, error)
-            }
+            Err(error) if error.kind().is_store() && !is_for_store(&entry.operation) => self.answer(entry, now, error),
             Err(error) => Err(error),
         };
         if let Operation::Close { hold } = entry.operation {

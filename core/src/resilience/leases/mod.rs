@@ -272,13 +272,7 @@ impl Layer for Leases {
         result
     }
 
-    fn after_all(
-        &self,
-        _: &[Entry<'_>],
-        _: Option<u64>,
-        (): (),
-        result: Result<Vec<Answer>>,
-    ) -> Result<Vec<Answer>> {
+    fn after_all(&self, _: &[Entry<'_>], _: Option<u64>, (): (), result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
         result
     }
 

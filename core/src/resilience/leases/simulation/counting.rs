@@ -69,7 +69,11 @@ fn bucket(admissions: &[Admission], limit: &Limit) -> Option<String> {
         units += i128::from(admission.units);
         let above = units * period - drained - least - burst;
         if above > 0 {
-            return Some(format!("{} units too many at {}", above.unsigned_abs().div_ceil(period.unsigned_abs()), admission.at));
+            return Some(format!(
+                "{} units too many at {}",
+                above.unsigned_abs().div_ceil(period.unsigned_abs()),
+                admission.at
+            ));
         }
     }
     None

@@ -215,7 +215,8 @@ impl World {
         run(its);
         let messages: Vec<Message> = its.network.outgoing.lock().drain(..).collect();
         for Message { entry, completion } in messages {
-            let delay = if self.random.chance(3) { self.random.below(2_000_000) } else { 100 + self.random.below(2_000) };
+            let delay =
+                if self.random.chance(3) { self.random.below(2_000_000) } else { 100 + self.random.below(2_000) };
             if self.random.chance(3) {
                 self.report.lost += 1;
                 self.schedule(TIMEOUT, Event::Replies(process, completion, Err(lost())));
