@@ -1,11 +1,12 @@
-//! Parts of the crate that the benchmarks of this repository measure alone, behind the feature `bench`.
+//! Parts of the crate that the benchmarks and tests of this repository use alone, behind the feature `bench`.
 
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crate::algorithm::{Rule, State};
+use crate::algorithm::{LeaseTerms, Rule, State};
 use crate::clock::SteadyClock;
 use crate::error::Result;
+use crate::limiter::Limiter;
 use crate::plan::Plan;
 use crate::plan_cache::plan_of;
 use crate::policy::Policy;
@@ -113,4 +114,30 @@ impl BenchSnapshots {
         let states = Box::new(self.states.clone());
         self.snapshots.observe(&entry, &self.answer, *states, self.clock.micros(), 0);
     }
+}
+
+/// Takes units in advance, without the layer that spends them. Returns how many, when, and what the limits say then.
+///
+/// # Errors
+/// Those of the store.
+pub fn lease(limiter: &Limiter, policy: &Policy, key: &str, units: u64, life: u64) -> Result<(u64, u64, String)> {
+    let operation = Operation::Lease(LeaseTerms { units, life });
+    let answer = limiter.core.store.ask(&Entry { plan: &plan_of(policy), key, operation }, limiter.core.context())?;
+    Ok((answer.granted, answer.now, format!("{} {:?}", answer.applied, answer.views)))
+}
+
+/// Gives back what was not spent of such units.
+///
+/// # Errors
+/// Those of the store.
+pub fn give_back(
+    limiter: &Limiter,
+    policy: &Policy,
+    key: &str,
+    (units, life): (u64, u64),
+    taken_at: u64,
+) -> Result<String> {
+    let operation = Operation::GiveBack { terms: LeaseTerms { units, life }, taken_at };
+    let answer = limiter.core.store.ask(&Entry { plan: &plan_of(policy), key, operation }, limiter.core.context())?;
+    Ok(format!("{:?}", answer.views))
 }

@@ -119,7 +119,9 @@ impl Rule {
 
     /// See [`Rule::give_back`](super::Rule::give_back).
     pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
-        self.advance_to(state, now);
+        let (expired, used) = self.count_live(state, now.max(state.touched));
+        state.older.drain(..expired);
+        (state.total, state.newest) = (used, state.newest.min(used));
         let last = self.last_instant(taken_at);
         if self.last_instant(state.touched) == last {
             let units = units.min(state.newest);

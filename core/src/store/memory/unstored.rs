@@ -1,5 +1,6 @@
 //! Entries about keys that are not stored.
 
+use crate::algorithm::{LEASED_PART, Rule};
 use crate::store::request::{Answer, Entry, Operation};
 
 /// Whether an entry about a key that is not stored may store it.
@@ -14,6 +15,10 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
         }
         Operation::Charge { .. } | Operation::Surcharge { .. } => true,
         Operation::Block { micros } => *micros > 0,
+        Operation::Lease(terms) => {
+            let leasable = |rule: &Rule| rule.leasable(&rule.fresh(), now, terms.life) / LEASED_PART;
+            entry.plan.rules.iter().all(|rule| leasable(rule) > 0)
+        }
         _ => false,
     }
 }
@@ -22,7 +27,7 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
 pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
     let cost = entry.operation.cost();
     let applied = match &entry.operation {
-        Operation::Check { .. } | Operation::Take { .. } => false,
+        Operation::Check { .. } | Operation::Take { .. } | Operation::Lease(_) => false,
         Operation::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
         Operation::Renew { .. } | Operation::Close { .. } => false,
         _ => true,

@@ -15,8 +15,8 @@ local function read_instruction(s)
   local operation, flags, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', s)
   local instruction = {
     operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
-    -- A take and a lease ask the limits about one unit.
-    asked = (operation == 11 or operation == 13) and 1 or cost,
+    -- Take, lease and give back ask the limits about one unit.
+    asked = (operation == 11 or operation >= 13) and 1 or cost,
     shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
   }
   local limits, lists = {}, {}

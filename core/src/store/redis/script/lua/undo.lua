@@ -17,7 +17,8 @@ local function undo_sliding_log(value, first, now, cost, limit, charged_at)
     local moment, total = unpack_('<I7I7', list, i)
     -- The units of the first entry are not known when there are chunks before it: then nothing is taken back.
     if moment == charged_at and before then
-      local parts = { sub(list, 1, i - 1) }
+      local parts, units = { sub(list, 1, i - 1) }, (total - before) % (MAX + 1)
+      if cost > units then cost = units end
       for j = i, #list, 14 do
         moment, total = unpack_('<I7I7', list, j)
         total = (total - cost) % (MAX + 1)
