@@ -26,6 +26,8 @@ const MAX_BLOCKS: usize = 2;
 const PAUSE: u64 = 100_000;
 /// The part of a life that is left out, because clocks drift.
 const DRIFT_PART: u64 = 64;
+/// A clock that shows a time that much earlier than it did, in microseconds, was set back.
+const SET_BACK: u64 = 100_000;
 /// Microseconds for which a key is kept after its last block has ended, so that what is left of the block is given back.
 const KEPT: u64 = 1_000_000;
 
@@ -246,10 +248,12 @@ impl LeasedKey {
         }
     }
 
-    /// Ends the blocks whose time is over. A clock that was set back shows a time about which the store said nothing.
+    /// Ends the blocks that are spent or whose time is over. A clock that was set back shows a time about which the store said nothing; one that
+    /// was read before a block was received does not.
     #[inline]
     pub(super) fn expire(&mut self, now: u64, todo: &mut Todo) {
-        while self.blocks.first().is_some_and(|block| block.until <= now || block.received > now) {
+        let ends = |block: &Block| block.left == 0 || block.until <= now || block.received > now + SET_BACK;
+        while self.blocks.first().is_some_and(ends) {
             self.end_first(todo);
         }
     }
@@ -280,7 +284,7 @@ impl LeasedKey {
             return false;
         }
         let due = self.blocks.first().is_none_or(|block| {
-            block.left * 2 <= block.granted || (now - block.received) * 2 >= block.until - block.received
+            block.left * 2 <= block.granted || now.saturating_sub(block.received) * 2 >= block.until - block.received
         });
         due && self.demand.is_hot()
     }

@@ -30,7 +30,8 @@ const POLICIES: [&str; 12] = [
 /// The lines of a history: one for each call.
 fn history(seed: u64, notation: &str, limiter: &Limiter, clock: &ManualClock) -> Vec<String> {
     let mut random = Random::new(seed);
-    let policy = Policy::parse(notation).and_then(|policy| policy.named(format!("{notation} {seed}"))).expect("a policy");
+    let policy =
+        Policy::parse(notation).and_then(|policy| policy.named(format!("{notation} {seed}"))).expect("a policy");
     let mut now = 1_700_000_000 * SECOND + random.below(1_000_000_000 * SECOND / 1_000);
     let (mut taken, mut lines) = (Vec::new(), Vec::new());
     for _ in 0..5 + random.below(40) {
