@@ -151,8 +151,8 @@ export async function others(limiter: Limiter, change: StoreChange): Promise<voi
   } catch (error) {
     if (error instanceof RateLimited) throw error.decision;
   }
-  // @ts-expect-error leases do not exist yet
-  new Policy('5/s', { lease: 5 });
+  const lease: number | string | undefined = new Policy('500/s', { lease: '5%' }).lease;
+  void lease;
   // @ts-expect-error there is no such option
   await limiter.check('5/s', 'a', { costs: 5 });
   // @ts-expect-error options are an object
