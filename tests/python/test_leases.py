@@ -21,9 +21,7 @@ def test_the_option() -> None:
         assert copy.copy(policy) == policy == pickle.loads(pickle.dumps(policy))
         assert "lease=" in repr(policy) and eval(repr(policy), {"Policy": Policy}) == policy
     assert Policy("50/s", lease="5%") != Policy("50/s")
-    for wrong in ("", "5", "5 percent", "0%", "101%", 0, -1, 1.5, True, 10**13):
-        if wrong == "5":
-            continue
+    for wrong in ("", "5 percent", "0%", "101%", 0, -1, 1.5, True, 10**13):
         with pytest.raises((PolicyError, TypeError), match="lease"):
             Policy("5/s", lease=wrong)  # type: ignore[arg-type]
     for limits, options in [
