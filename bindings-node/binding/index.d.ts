@@ -270,6 +270,8 @@ export interface Counters {
   asked: number
   /** Denials that were repeated without asking the store. */
   denyCache: number
+  /** Checks and peeks that were answered from units taken in advance. */
+  lease: number
   /** Answers that `open` gave because the store failed. */
   fallbackOpen: number
   /** Answers that `closed` gave. */
@@ -457,6 +459,8 @@ export interface PolicyOptionValues {
   countDenied: boolean
   /** How many attempts are remembered. */
   journal: number
+  /** Units one process takes in advance: a number, or a part such as `5%`. */
+  lease?: number | string
 }
 
 /** The options of a policy as JavaScript gives them. */
