@@ -2,3 +2,4 @@
 
 mod agreement;
 mod processes;
+mod state_space;
