@@ -1,5 +1,5 @@
 import { checkText, describe, PolicyError, type SourceLocation } from './errors.js';
-import { checkOptions, isRecord } from './given-options.js';
+import { checkOptions } from './given-options.js';
 
 import { native, unwrap } from './native.js';
 

@@ -147,6 +147,7 @@ impl Policy {
         on_store_error: "str | None" = None, shadow: "bool" = false, block_for: "float | str | None" = None,
         count_denied: "bool" = false, journal: "int" = 0, lease: "str | int | None" = None
     ))]
+    #[expect(clippy::too_many_arguments, reason = "the signature that Python sees")]
     fn new(
         #[pyo3(from_py_with = to_limits)] limits: Vec<tidegate::Limit>,
         #[pyo3(from_py_with = to_optional_name)] name: Option<String>,

@@ -263,12 +263,12 @@ impl Limiter {
         self.inner.set_rollout(percent).map_err(raise)
     }
 
-    /// Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials), `lease`
-    /// (answers from units taken in advance),
-    /// `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-    /// that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
-    /// (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
-    /// that the store did not answer), `holds_lost`, `acquires_refused` (denied because too many callers waited).
+    /// Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+    /// `lease` (answers from units taken in advance), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how
+    /// often a store was given up), `withheld` (operations that were not sent to a lost store), `store_unavailable`,
+    /// `store_timeout`, `store_rejected`, `forgotten_denials` (denials that the memory of this process forgot because
+    /// `max_bytes` left no room), `hold_renewals_failed` (renewals that the store did not answer), `holds_lost`,
+    /// `acquires_refused` (denied because too many callers waited).
     #[pyo3(signature = () -> "dict[str, int]")]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         counters(py, &self.inner.counters())

@@ -50,6 +50,13 @@ impl Rule {
         }
     }
 
+    /// See [`Rule::give_back`](super::Rule::give_back).
+    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
+        if state.opened <= taken_at {
+            self.refund(state, now, units);
+        }
+    }
+
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
         if state.used == 0 { 0 } else { state.opened + self.period }

@@ -75,11 +75,7 @@ impl Rule {
     /// that charge put in and still counts.
     pub(crate) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, LeaseTerms { units, life }: LeaseTerms) {
         match (self, state) {
-            (Self::FixedWindow(rule), State::FixedWindow(state)) => {
-                if state.opened <= taken_at {
-                    rule.refund(state, now, units);
-                }
-            }
+            (Self::FixedWindow(rule), State::FixedWindow(state)) => rule.give_back(state, now, taken_at, units),
             (Self::CalendarWindow(rule), State::CalendarWindow(state)) => rule.give_back(state, now, taken_at, units),
             (Self::SlidingLog(rule), State::SlidingLog(state)) => rule.give_back(state, now, taken_at + life, units),
             (Self::SlidingWindow(rule), State::SlidingWindow(state)) => rule.give_back(state, now, taken_at, units),

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::limit::{Algorithm, Limit, MAX_COUNT};
-use super::options::Options;
 use crate::error::{Error, Result};
 
 /// The longest time in which a unit that was taken in advance can be spent, in microseconds.
@@ -126,29 +125,10 @@ impl std::str::FromStr for Lease {
     }
 }
 
-/// Whether these limits with these options can lease.
-pub(super) fn validate(limits: &[Limit], options: &Options) -> Result<()> {
-    if options.lease.is_none() {
-        return Ok(());
-    }
-    let reason = if options.count_denied {
-        "count_denied charges each denied check, so the store has to see every check".to_owned()
-    } else if options.journal > 0 {
-        "a journal remembers every check, so the store has to see each".to_owned()
-    } else if let Some(limit) = limits.iter().find(|limit| limit.algorithm() == Algorithm::Concurrency) {
-        format!("a unit of \"{limit}\" is held and given back, not spent")
-    } else if let Some(limit) = limits.iter().find(|limit| limit.algorithm() == Algorithm::LeakyBucket) {
-        format!("each unit of \"{limit}\" has a delay of its own, which the store has to say")
-    } else {
-        return Ok(());
-    };
-    Err(Error::policy(format!("this policy cannot lease: {reason}; remove lease, or what forbids it")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
+    use crate::policy::{Options, Policy};
 
     #[test]
     fn a_share_is_a_part_or_a_number() {

@@ -64,8 +64,7 @@ impl Policy {
                 limits.len()
             )));
         }
-        options.validate()?;
-        lease::validate(&limits, &options)?;
+        options.validate(&limits)?;
         let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
         Ok(Self { name, limits, options, derived: Derived::default() })
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::lease::Lease;
+use super::limit::{Algorithm, Limit};
 use super::period::Period;
 use crate::error::{Error, Result};
 
@@ -69,13 +70,33 @@ pub struct Options {
 }
 
 impl Options {
-    pub(super) fn validate(&self) -> Result<()> {
+    pub(super) fn validate(&self, limits: &[Limit]) -> Result<()> {
         if self.journal > MAX_JOURNAL {
             return Err(Error::policy(format!(
                 "journal {} is too long: it must be at most {MAX_JOURNAL} attempts",
                 self.journal
             )));
         }
-        Ok(())
+        self.validate_lease(limits)
+    }
+
+    /// Whether these limits with these options can lease.
+    fn validate_lease(&self, limits: &[Limit]) -> Result<()> {
+        if self.lease.is_none() {
+            return Ok(());
+        }
+        let of = |algorithm| limits.iter().find(|limit: &&Limit| limit.algorithm() == algorithm);
+        let reason = if self.count_denied {
+            "count_denied charges each denied check, so the store has to see every check".to_owned()
+        } else if self.journal > 0 {
+            "a journal remembers every check, so the store has to see each".to_owned()
+        } else if let Some(limit) = of(Algorithm::Concurrency) {
+            format!("a unit of \"{limit}\" is held and given back, not spent")
+        } else if let Some(limit) = of(Algorithm::LeakyBucket) {
+            format!("each unit of \"{limit}\" has a delay of its own, which the store has to say")
+        } else {
+            return Ok(());
+        };
+        Err(Error::policy(format!("this policy cannot lease: {reason}; remove lease, or what forbids it")))
     }
 }

@@ -54,23 +54,18 @@ impl Ord for BlockEnd {
 }
 
 /// See the module.
+#[derive(Default)]
 pub(super) struct Expiry {
-    shared: PerProcess<Shared>,
+    shared: PerProcess<SharedEnds>,
 }
 
-type Shared = (Mutex<Schedule>, Condvar);
+type SharedEnds = (Mutex<BlockEnds>, Condvar);
 
 #[derive(Default)]
-struct Schedule {
+struct BlockEnds {
     running: bool,
     stopped: bool,
     ends: BinaryHeap<Reverse<BlockEnd>>,
-}
-
-impl Default for Expiry {
-    fn default() -> Self {
-        Self { shared: PerProcess::new() }
-    }
 }
 
 impl Expiry {
@@ -78,7 +73,7 @@ impl Expiry {
         if end.key.len() > MAX_KEY {
             return;
         }
-        let Ok(shared) = self.shared.get_or_try_init(|| Ok(Shared::default())) else { return };
+        let Ok(shared) = self.shared.get_or_try_init(|| Ok(SharedEnds::default())) else { return };
         let (schedule, changed) = &**shared;
         let mut schedule = schedule.lock();
         if schedule.stopped || schedule.ends.len() >= MAX_ENDS {
@@ -116,7 +111,7 @@ impl Expiry {
     }
 }
 
-fn run(leases: &Weak<Leases>, (schedule, changed): &Shared) {
+fn run(leases: &Weak<Leases>, (schedule, changed): &SharedEnds) {
     while let Some(leases) = leases.upgrade() {
         let next = leases.expire();
         let pause = next.map(|next| Duration::from_micros(next.saturating_sub(leases.time()) + GRACE));

@@ -167,7 +167,9 @@ impl Leases {
                 (Some(index), Some(block)) => shard.change(index, |leased| leased.add(number, block, now)),
                 (None, Some(block)) => Err(Some(block)),
                 (index, None) => {
-                    index.map(|index| shard.change(index, |leased| leased.refused(number, now)));
+                    if let Some(index) = index {
+                        shard.change(index, |leased| leased.refused(number, now));
+                    }
                     Err(None)
                 }
             }
