@@ -86,6 +86,13 @@ fn to_journal(given: &Bound<'_, PyAny>) -> PyResult<u32> {
     given.extract::<u64>().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).map_err(|_| wrong())
 }
 
+/// A lease as Python reads it.
+#[derive(IntoPyObject)]
+enum LeaseValue {
+    Units(u64),
+    Part(String),
+}
+
 fn to_lease(given: &Bound<'_, PyAny>) -> PyResult<Option<Lease>> {
     if given.is_none() {
         return Ok(None);
@@ -211,12 +218,9 @@ impl Policy {
 
     /// What a process takes in advance: a part such as "5%", a number of units, or None.
     #[getter]
-    fn lease<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(lease) = self.inner.options().lease else { return Ok(None) };
-        match lease.as_units() {
-            Some(units) => Ok(Some(units.into_pyobject(py)?.into_any())),
-            None => Ok(Some(PyString::new(py, &lease.to_string()).into_any())),
-        }
+    fn lease(&self) -> Option<LeaseValue> {
+        let lease = self.inner.options().lease?;
+        Some(lease.as_units().map_or_else(|| LeaseValue::Part(lease.to_string()), LeaseValue::Units))
     }
 
     /// Warns of what probably does not do what was intended.
@@ -263,8 +267,8 @@ impl Policy {
         if options.journal > 0 {
             text += &format!(", journal={}", options.journal);
         }
-        if let Some(lease) = self.lease(py)? {
-            text += &format!(", lease={}", lease.repr()?);
+        if let Some(lease) = self.lease() {
+            text += &format!(", lease={}", lease.into_pyobject(py)?.repr()?);
         }
         Ok(text + ")")
     }
@@ -280,7 +284,7 @@ impl Policy {
         options.set_item("block_for", self.block_for())?;
         options.set_item("count_denied", self.count_denied())?;
         options.set_item("journal", self.journal())?;
-        options.set_item("lease", self.lease(py)?)?;
+        options.set_item("lease", self.lease())?;
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         Ok((make, (self.limits(py)?,)).into_pyobject(py)?.into_any())
     }

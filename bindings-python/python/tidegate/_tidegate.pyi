@@ -157,13 +157,12 @@ class AsyncLimiter:
         """
     def counters(self, /) -> dict[str, int]:
         """
-        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials), `lease`
-        (answers from units taken in advance),
-        `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
-        (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
-        that the store did not answer), `holds_lost`, `acquires_refused` (denied because too many callers waited).
-        Not awaitable: it needs no store.
+        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+        `lease` (answers from units taken in advance), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how
+        often a store was given up), `withheld` (operations that were not sent to a lost store), `store_unavailable`,
+        `store_timeout`, `store_rejected`, `forgotten_denials` (denials that the memory of this process forgot because
+        `max_bytes` left no room), `hold_renewals_failed` (renewals that the store did not answer), `holds_lost`,
+        `acquires_refused` (denied because too many callers waited). Not awaitable: it needs no store.
         """
     @classmethod
     def from_file(
@@ -692,12 +691,12 @@ class Limiter:
         """
     def counters(self, /) -> dict[str, int]:
         """
-        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials), `lease`
-        (answers from units taken in advance),
-        `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how often a store was given up), `withheld` (operations
-        that were not sent to a lost store), `store_unavailable`, `store_timeout`, `store_rejected`, `forgotten_denials`
-        (denials that the memory of this process forgot because `max_bytes` left no room), `hold_renewals_failed` (renewals
-        that the store did not answer), `holds_lost`, `acquires_refused` (denied because too many callers waited).
+        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
+        `lease` (answers from units taken in advance), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how
+        often a store was given up), `withheld` (operations that were not sent to a lost store), `store_unavailable`,
+        `store_timeout`, `store_rejected`, `forgotten_denials` (denials that the memory of this process forgot because
+        `max_bytes` left no room), `hold_renewals_failed` (renewals that the store did not answer), `holds_lost`,
+        `acquires_refused` (denied because too many callers waited).
         """
     @classmethod
     def from_file(
@@ -858,6 +857,11 @@ class Policy:
     def journal(self, /) -> int:
         """
         How many attempts its journal remembers.
+        """
+    @property
+    def lease(self, /) -> Any | None:
+        """
+        What a process takes in advance: a part such as "5%", a number of units, or None.
         """
     @property
     def limits(self, /) -> tuple[Limit, ...]:
