@@ -859,7 +859,7 @@ class Policy:
         How many attempts its journal remembers.
         """
     @property
-    def lease(self, /) -> Any | None:
+    def lease(self, /) -> int | str | None:
         """
         What a process takes in advance: a part such as "5%", a number of units, or None.
         """

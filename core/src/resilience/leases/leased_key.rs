@@ -7,75 +7,25 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{LeaseTerms, Rule, View};
+use super::block::{Block, Unspent};
+use super::demand::{Demand, INTERVAL};
+use crate::algorithm::{LeaseTerms, View};
 use crate::hash_slab::Hashed;
 use crate::plan::Plan;
 use crate::resilience::key_table::KeyEntry;
-use crate::store::request::{Answer, Source, Views};
+use crate::store::request::{Answer, Source};
 use crate::table_key::{TableKey, TableKeyRef};
 
-/// Demand is measured over that many microseconds.
-const INTERVAL: u64 = 100_000;
-/// Checks within an interval that make a key worth a lease.
-const HOT: u64 = 4;
 /// Units of the first block of a key.
 const FIRST_SIZE: u64 = 8;
 /// Blocks that a key has at most: one that is spent, and the next.
 const MAX_BLOCKS: usize = 2;
 /// Microseconds until a key whose lease was refused, or failed, asks for another.
 const PAUSE: u64 = 100_000;
-/// The part of a life that is left out, because clocks drift.
-const DRIFT_PART: u64 = 64;
 /// A clock that shows a time that much earlier than it did, in microseconds, was set back.
 const SET_BACK: u64 = 100_000;
 /// Microseconds for which a key is kept after its last block has ended, so that what is left of the block is given back.
 const KEPT: u64 = 1_000_000;
-
-/// Units that the store has charged, and that this process may spend.
-pub(super) struct Block {
-    granted: u64,
-    left: u64,
-    /// When the store charged them, by its time.
-    taken_at: u64,
-    life: u64,
-    /// When the answer was received, and until when they may be spent, by the time of this process.
-    received: u64,
-    until: u64,
-    /// What the store said of the limits then.
-    views: Views,
-}
-
-impl Block {
-    /// The block of a request that was sent at `sent` and answered at `now`; `None` when nothing was granted.
-    pub(super) fn granted(plan: &Plan, terms: LeaseTerms, answer: &Answer, (sent, now): (u64, u64)) -> Option<Self> {
-        let ends = |(rule, view): (&Rule, &View)| rule.lease_ends(view, answer.now);
-        let ends = plan.rules.iter().zip(answer.views.iter()).filter_map(ends).min();
-        let usable = ends.map_or(terms.life, |ends| terms.life.min(ends.saturating_sub(answer.now)));
-        (answer.applied && answer.granted > 0).then(|| Self {
-            granted: answer.granted,
-            left: answer.granted,
-            taken_at: answer.now,
-            life: terms.life,
-            received: now,
-            until: sent + (usable - usable.div_ceil(DRIFT_PART)),
-            views: answer.views.clone(),
-        })
-    }
-
-    /// What is left of it.
-    pub(super) fn unspent(&self, plan: &Arc<Plan>) -> Unspent {
-        let terms = LeaseTerms { units: self.left, life: self.life };
-        Unspent { plan: Arc::clone(plan), terms, taken_at: self.taken_at }
-    }
-}
-
-/// Units that go back.
-#[derive(Debug, Clone)]
-pub(super) struct Unspent {
-    pub(super) plan: Arc<Plan>,
-    pub(super) terms: LeaseTerms,
-    pub(super) taken_at: u64,
-}
 
 /// What is to be done after a call, without the lock of the table.
 #[derive(Default)]
@@ -83,45 +33,6 @@ pub(super) struct Todo {
     /// A request for more units, under its number.
     pub(super) request: Option<(u64, LeaseTerms)>,
     pub(super) unspent: SmallVec<[Unspent; 2]>,
-}
-
-/// How often a key is asked for.
-#[derive(Clone, Copy, Default)]
-struct Demand {
-    since: u64,
-    checks: u64,
-    units: u64,
-    /// Those of the interval before.
-    checks_before: u64,
-    units_before: u64,
-}
-
-impl Demand {
-    #[inline]
-    fn add(&mut self, now: u64, units: u64) {
-        let elapsed = now.saturating_sub(self.since);
-        if elapsed >= INTERVAL {
-            let is_next = elapsed < 2 * INTERVAL;
-            *self = Self {
-                since: now,
-                checks_before: if is_next { self.checks } else { 0 },
-                units_before: if is_next { self.units } else { 0 },
-                ..Self::default()
-            };
-        }
-        self.checks += 1;
-        self.units = self.units.saturating_add(units);
-    }
-
-    const fn is_hot(&self) -> bool {
-        self.checks >= HOT || self.checks_before >= HOT
-    }
-
-    /// The units that are asked for in that time.
-    fn units_in(&self, life: u64) -> u64 {
-        let units = u128::from(self.units.max(self.units_before)) * u128::from(life) / u128::from(INTERVAL);
-        u64::try_from(units).unwrap_or(u64::MAX)
-    }
 }
 
 /// See the module.
@@ -139,6 +50,11 @@ pub(super) struct LeasedKey {
     request: u64,
     /// No request before that time.
     pause_until: u64,
+    /// When the store was last known to forget the key, by its time, and how many calls that make it forget are under way.
+    cleared_at: u64,
+    clearing: u32,
+    /// Blocks of which it is not known yet whether the store has forgotten them.
+    doubtful: Vec<(Arc<Plan>, Block)>,
 }
 
 impl Hashed for LeasedKey {
@@ -171,6 +87,9 @@ impl LeasedKey {
             size: 0,
             request: 0,
             pause_until: 0,
+            cleared_at: 0,
+            clearing: 0,
+            doubtful: Vec::new(),
         };
         leased.measure();
         leased
@@ -277,6 +196,36 @@ impl LeasedKey {
         self.request = 0;
     }
 
+    /// The store is about to forget the key, and with it the blocks.
+    pub(super) fn begin_clear(&mut self) {
+        self.end(&mut Todo::default());
+        self.clearing += 1;
+    }
+
+    /// The store has forgotten the key, at that moment of its time; `None` when that is not known.
+    pub(super) fn end_clear(&mut self, at: Option<u64>, todo: &mut Todo) {
+        self.end(&mut Todo::default());
+        self.clearing = self.clearing.saturating_sub(1);
+        match at {
+            Some(at) => self.cleared_at = self.cleared_at.max(at),
+            None => self.doubtful.clear(),
+        }
+        if self.clearing == 0 {
+            for (plan, block) in std::mem::take(&mut self.doubtful) {
+                self.give_back(&plan, block, todo);
+            }
+        }
+    }
+
+    /// Gives a block back that is not wanted any more, unless the store has forgotten it: then its units are other calls' now.
+    pub(super) fn give_back(&mut self, plan: &Arc<Plan>, block: Block, todo: &mut Todo) {
+        if self.clearing > 0 {
+            self.doubtful.push((Arc::clone(plan), block));
+        } else if block.taken_at > self.cleared_at {
+            todo.unspent.push(block.unspent(plan));
+        }
+    }
+
     /// Whether more units are to be asked for: the last block is half spent, or half of its time is gone.
     #[inline]
     fn is_due(&self, now: u64) -> bool {
@@ -310,20 +259,27 @@ impl LeasedKey {
     }
 
     /// Adds the block of the request of that number, unless what it was for has ended meanwhile. Returns when the block ends.
-    pub(super) fn add(&mut self, number: u64, block: Block, now: u64) -> Result<u64, Option<Block>> {
-        if self.request != number {
-            return Err(Some(block));
+    pub(super) fn add(
+        &mut self,
+        number: u64,
+        (plan, block): (&Arc<Plan>, Block),
+        now: u64,
+        todo: &mut Todo,
+    ) -> Option<u64> {
+        let is_wanted = self.request == number;
+        if is_wanted {
+            self.request = 0;
         }
-        self.request = 0;
-        if block.until <= now {
-            return Err(Some(block));
+        if !is_wanted || block.until <= now {
+            self.give_back(plan, block, todo);
+            return None;
         }
         let until = block.until;
         self.size = self.size.min(block.granted);
         let place = self.blocks.iter().position(|other| other.until > until).unwrap_or(self.blocks.len());
         self.blocks.insert(place, block);
         self.measure();
-        Ok(until)
+        Some(until)
     }
 
     /// The answer to a check of `cost` that was spent. What the store has and what this process has taken is left.

@@ -1,8 +1,10 @@
 //! Spends units that this process has taken of a key in advance, without asking the store: see docs/adr/0022.
 //!
-//! `leased_key.rs` is what is known of a key, and what it asks for next; `expiry.rs` gives back what is left of a block when its
+//! `leased_key.rs` is what is known of a key, with its `demand.rs` and its blocks; `expiry.rs` gives back what is left of a block when its
 //! time is over.
 
+mod block;
+mod demand;
 mod expiry;
 mod leased_key;
 #[cfg(test)]
@@ -28,8 +30,9 @@ use crate::store::completion::wake;
 use crate::store::request::{Answer, Entry, Operation};
 use crate::store::{Store, submit_then};
 use crate::table_key::{TableKey, TableKeyRef};
+use block::{Block, Unspent};
 use expiry::{BlockEnd, Expiry};
-use leased_key::{Block, LeasedKey, Todo, Unspent};
+use leased_key::{LeasedKey, Todo};
 
 /// The most blocks that `close` gives back.
 const MAX_RETURNED: usize = 4_096;
@@ -159,28 +162,31 @@ impl Leases {
 
     fn replied(&self, plan: &Arc<Plan>, key: &CompactString, (number, clears): (u64, u64), block: Option<Block>) {
         let (now, key_ref) = (self.time(), TableKeyRef::of(key));
-        let added = self.with(|table| {
+        let mut todo = Todo::default();
+        let until = self.with(|table| {
             let hash = table.hash(plan, key_ref);
             let mut shard = table.shard(hash);
-            let index = shard.find(hash, |leased| leased.is_of(plan, key_ref));
-            match (index, block) {
-                (Some(index), Some(block)) => shard.change(index, |leased| leased.add(number, block, now)),
-                (None, Some(block)) => Err(Some(block)),
-                (index, None) => {
-                    if let Some(index) = index {
-                        shard.change(index, |leased| leased.refused(number, now));
-                    }
-                    Err(None)
+            match (shard.find(hash, |leased| leased.is_of(plan, key_ref)), block) {
+                (Some(index), Some(block)) => {
+                    shard.change(index, |leased| leased.add(number, (plan, block), now, &mut todo))
                 }
+                (Some(index), None) => {
+                    shard.change(index, |leased| leased.refused(number, now));
+                    None
+                }
+                // The table had no room for the key. Units that all keys were cleared of must not be taken from later calls.
+                (None, Some(block)) if self.clears.load(Ordering::Acquire) == clears => {
+                    todo.unspent.push(block.unspent(plan));
+                    None
+                }
+                (None, _) => None,
             }
         });
-        match added {
-            Ok(until) => self.expiry.add(BlockEnd::new(until, plan, key), &self.this, self.clock.is_some()),
-            // Units that were forgotten with the key must not be taken from those who came later.
-            Err(Some(block)) if self.clears.load(Ordering::Acquire) == clears => {
-                self.give_back(&block.unspent(plan), key, || ());
-            }
-            Err(_) => {}
+        if let Some(until) = until {
+            self.expiry.add(BlockEnd::new(until, plan, key), &self.this, self.clock.is_some());
+        }
+        for unspent in todo.unspent {
+            self.give_back(&unspent, key, || ());
         }
     }
 
@@ -196,19 +202,15 @@ impl Leases {
 
     /// Ends the blocks of a key: its usage is being changed, or was.
     #[cold]
-    fn end(&self, entry: &Entry<'_>) {
+    fn end(&self, entry: &Entry<'_>, end: impl FnOnce(&mut LeasedKey, &mut Todo)) {
         let (key, mut todo) = (TableKeyRef::of(entry.key), Todo::default());
         self.with(|table| {
             let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
             if let Some(index) = shard.find(hash, |leased| leased.is_of(entry.plan, key)) {
-                shard.change(index, |leased| leased.end(&mut todo));
+                shard.change(index, |leased| end(leased, &mut todo));
             }
         });
-        if matches!(entry.operation, Operation::Clear) {
-            self.clears.fetch_add(1, Ordering::AcqRel);
-            return;
-        }
         self.run(todo, entry);
     }
 
@@ -241,10 +243,9 @@ impl Leases {
     }
 }
 
-fn changes(entry: &Entry<'_>) -> bool {
-    let operation = &entry.operation;
-    entry.plan.lease.is_some()
-        && matches!(operation, Operation::Charge { .. } | Operation::Block { .. } | Operation::Clear)
+/// Whether an operation of this process ends the blocks of its key.
+const fn changes(operation: &Operation) -> bool {
+    matches!(operation, Operation::Charge { .. } | Operation::Block { .. })
 }
 
 impl Layer for Leases {
@@ -259,17 +260,26 @@ impl Layer for Leases {
         if let Some(answer) = self.lookup(entry, its_use) {
             return ControlFlow::Break(Ok(answer));
         }
-        if changes(entry) {
-            self.end(entry);
+        match entry.operation {
+            Operation::Clear => self.end(entry, |leased, _| leased.begin_clear()),
+            _ if changes(&entry.operation) => self.end(entry, LeasedKey::end),
+            _ => {}
         }
         ControlFlow::Continue(())
     }
 
     #[inline]
     fn after(&self, entry: &Entry<'_>, _: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
-        // Units that were taken while the call was under way.
-        if changes(entry) {
-            self.end(entry);
+        if entry.plan.lease.is_some() {
+            // Units that were taken while the call was under way.
+            match entry.operation {
+                Operation::Clear => {
+                    let at = result.as_ref().ok().map(|answer| answer.now);
+                    self.end(entry, |leased, todo| leased.end_clear(at, todo));
+                }
+                _ if changes(&entry.operation) => self.end(entry, LeasedKey::end),
+                _ => {}
+            }
         }
         result
     }
