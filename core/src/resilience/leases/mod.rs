@@ -9,6 +9,8 @@ mod expiry;
 mod leased_key;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! `TIDEGATE_SCHEDULES` says how many histories to run, `TIDEGATE_SCHEDULE` which one.
 
 mod counting;
-mod network;
+pub(super) mod network;
 mod world;
 
 use super::Leases;

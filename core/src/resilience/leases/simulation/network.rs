@@ -12,15 +12,15 @@ use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, OwnedEntry};
 
 /// A message of a process that the world has not taken.
-pub(super) struct Message {
-    pub(super) entry: OwnedEntry,
-    pub(super) completion: Completion,
+pub(in crate::resilience::leases) struct Message {
+    pub(in crate::resilience::leases) entry: OwnedEntry,
+    pub(in crate::resilience::leases) completion: Completion,
 }
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Network {
-    pub(super) outgoing: Mutex<Vec<Message>>,
+pub(in crate::resilience::leases) struct Network {
+    pub(in crate::resilience::leases) outgoing: Mutex<Vec<Message>>,
 }
 
 fn unused() -> Error {
