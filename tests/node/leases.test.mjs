@@ -13,8 +13,16 @@ it('the option is checked', () => {
   for (const lease of ['', '5 percent', '0%', '101%', 0, -1, 1.5, 1e13, Number.NaN, true, {}]) {
     assert.throws(() => new Policy('5/s', { lease }), { code: 'policy_invalid', message: /lease/ });
   }
-  for (const [limits, options] of [['concurrency 5'], ['leaky-bucket 5/s'], ['5/s', { journal: 3 }], ['5/s', { countDenied: true }]]) {
-    assert.throws(() => new Policy(limits, { ...options, lease: '5%' }), { code: 'policy_invalid', message: /cannot lease/ });
+  for (const [limits, options] of [
+    ['concurrency 5'],
+    ['leaky-bucket 5/s'],
+    ['5/s', { journal: 3 }],
+    ['5/s', { countDenied: true }],
+  ]) {
+    assert.throws(() => new Policy(limits, { ...options, lease: '5%' }), {
+      code: 'policy_invalid',
+      message: /cannot lease/,
+    });
   }
 });
 
