@@ -243,7 +243,8 @@ impl LeasedKey {
         let Some(most) = self.plan.lease else { return };
         let demand = self.demand.units_in(most.life);
         let wanted = demand.saturating_add(demand / 4).min(self.size.saturating_mul(2)).max(FIRST_SIZE.max(2 * cost));
-        let units = wanted.min(most.units);
+        // What a process holds is never more than its share.
+        let units = wanted.min(most.units.saturating_sub(self.left()));
         if units <= cost {
             return;
         }

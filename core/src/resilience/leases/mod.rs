@@ -7,6 +7,7 @@ mod block;
 mod demand;
 mod expiry;
 mod leased_key;
+mod pending_count;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -18,7 +19,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use compact_str::CompactString;
-use parking_lot::{Condvar, Mutex};
 
 use super::key_table::{KeyTable, TableShard};
 use super::layer::Layer;
@@ -35,6 +35,7 @@ use crate::table_key::{TableKey, TableKeyRef};
 use block::{Block, Unspent};
 use expiry::{BlockEnd, Expiry};
 use leased_key::{LeasedKey, Todo};
+use pending_count::PendingCount;
 
 /// The most blocks that `close` gives back.
 const MAX_RETURNED: usize = 4_096;
@@ -55,6 +56,8 @@ pub(crate) struct Leases {
     requests: AtomicU64,
     /// How often keys were forgotten.
     clears: AtomicU64,
+    /// The calls of this layer that have no reply yet.
+    pending: Arc<PendingCount>,
     this: Weak<Self>,
 }
 
@@ -79,6 +82,7 @@ impl Leases {
             expiry: Expiry::default(),
             requests: AtomicU64::new(0),
             clears: AtomicU64::new(0),
+            pending: Arc::default(),
             this: Weak::clone(this),
         })
     }
@@ -143,7 +147,7 @@ impl Leases {
             self.request(entry, number, terms);
         }
         for unspent in todo.unspent {
-            self.give_back(&unspent, entry.key, || ());
+            self.give_back(&unspent, entry.key);
         }
     }
 
@@ -153,11 +157,15 @@ impl Leases {
         let (this, plan, key) = (Weak::clone(&self.this), Arc::clone(entry.plan), CompactString::from(entry.key));
         let (sent, clears) = (self.time(), self.clears.load(Ordering::Acquire));
         let entry = Entry { operation: Operation::Lease(terms), ..*entry };
+        let pending = Arc::clone(&self.pending);
+        pending.begin();
         wake(submit_then(&self.store, &entry, self.context(), move |result| {
-            let this = this.upgrade()?;
-            let times = (sent, this.time());
-            let block = result.ok().and_then(|answer| Block::granted(&plan, terms, &answer, times));
-            this.replied(&plan, &key, (number, clears), block);
+            if let Some(this) = this.upgrade() {
+                let times = (sent, this.time());
+                let block = result.ok().and_then(|answer| Block::granted(&plan, terms, &answer, times));
+                this.replied(&plan, &key, (number, clears), block);
+            }
+            pending.end();
             None
         }));
     }
@@ -188,16 +196,18 @@ impl Leases {
             self.expiry.add(BlockEnd::new(until, plan, key), &self.this, self.clock.is_some());
         }
         for unspent in todo.unspent {
-            self.give_back(&unspent, key, || ());
+            self.give_back(&unspent, key);
         }
     }
 
     #[cold]
-    fn give_back(&self, unspent: &Unspent, key: &str, done: impl FnOnce() + Send + 'static) {
+    fn give_back(&self, unspent: &Unspent, key: &str) {
         let operation = Operation::GiveBack { terms: unspent.terms, taken_at: unspent.taken_at };
         let entry = Entry { plan: &unspent.plan, key, operation };
+        let pending = Arc::clone(&self.pending);
+        pending.begin();
         wake(submit_then(&self.store, &entry, self.context(), move |_| {
-            done();
+            pending.end();
             None
         }));
     }
@@ -233,7 +243,7 @@ impl Leases {
                 }
             });
             for unspent in todo.unspent {
-                self.give_back(&unspent, &key, || ());
+                self.give_back(&unspent, &key);
             }
         }
     }
@@ -303,7 +313,8 @@ impl Layer for Leases {
     /// Gives all blocks back, and waits until the store has them, at most as long as a call may take.
     fn close(&self) {
         self.expiry.stop();
-        let left = Arc::new((Mutex::new(0_usize), Condvar::new()));
+        let deadline = Instant::now() + self.timeout;
+        self.pending.wait(deadline);
         let keys: Vec<LeasedKey> = self.with(|table| {
             let mut keys = Vec::new();
             table.each(|shard| keys.extend(shard.take()));
@@ -317,16 +328,9 @@ impl Layer for Leases {
             Some(todo.unspent.into_iter().map(move |unspent| (unspent, key.clone())))
         });
         for (unspent, key) in unspent.flatten().take(MAX_RETURNED) {
-            *left.0.lock() += 1;
-            let left = Arc::clone(&left);
-            self.give_back(&unspent, &key, move || {
-                *left.0.lock() -= 1;
-                left.1.notify_one();
-            });
+            self.give_back(&unspent, &key);
         }
-        let deadline = Instant::now() + self.timeout;
-        let mut count = left.0.lock();
-        while *count > 0 && !left.1.wait_until(&mut count, deadline).timed_out() {}
+        self.pending.wait(deadline);
     }
 }
 

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::simulation::network::{Message, Network};
 use super::*;
 use crate::algorithm::View;
