@@ -232,7 +232,7 @@ impl Model for Leases {
 
 #[test]
 fn no_order_of_events_passes_a_window() {
-    let checker = Leases(Variant::Right).checker().threads(2).target_state_count(MOST_STATES).spawn_bfs().join();
+    let checker = Leases(Variant::Right).checker().target_state_count(MOST_STATES).spawn_bfs().join();
     println!("{} states", checker.unique_state_count());
     checker.assert_properties();
 }
@@ -247,7 +247,7 @@ fn each_invariant_is_needed() {
         Variant::SpendsAtOnce,
     ];
     for variant in variants {
-        let checker = Leases(variant).checker().threads(2).target_state_count(MOST_STATES).spawn_bfs().join();
+        let checker = Leases(variant).checker().target_state_count(MOST_STATES).spawn_bfs().join();
         assert!(checker.discovery("no window is passed").is_some(), "{variant:?} passes no window");
     }
 }
