@@ -65,7 +65,7 @@ export function loose(
 /** What is told of a Decision, whole. */
 export function told(decision: Decision): DecisionFields {
   const source: Source = decision.source;
-  const only: 'store' | 'deny-cache' | 'fallback' = source;
+  const only: 'store' | 'deny-cache' | 'lease' | 'fallback' = source;
   const {
     allowed,
     policy,

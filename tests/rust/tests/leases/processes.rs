@@ -161,7 +161,8 @@ fn processes_that_are_killed_never_pass_a_limit() {
             let beyond = beyond(limit, &admissions);
             assert!(beyond <= 0, "{notation}: {limit} was passed by {beyond}");
         }
-        assert!(leased * 10 > admissions.len(), "{notation}: leases are tried: {leased} of {}", admissions.len());
+        // A bucket in full use has hardly anything left to lease.
+        assert!(leased > 100, "{notation}: leases are tried: {leased} of {}", admissions.len());
         if let [limit] = policy.limits()
             && limit.algorithm() == Algorithm::FixedWindow
         {
