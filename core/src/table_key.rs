@@ -28,6 +28,7 @@ impl TableKey {
     }
 
     /// The bytes that it has allocated.
+    #[inline]
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Self::Text(text) if text.is_heap_allocated() => allocated(text.capacity()),

@@ -29,7 +29,6 @@ use super::request::{Answer, Entry, States};
 use crate::algorithm::Rule;
 use crate::clock::SteadyClock;
 use crate::error::Result;
-use crate::one_or_many::OneOrMany;
 use crate::plan::Plan;
 use crate::store::url::MemoryBounds;
 use crate::table_key::TableKeyRef;
@@ -174,8 +173,8 @@ impl Memory {
         let hash = self.hash(entry.plan, key);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry.plan, key);
-        if let Some((granted, view)) = index.and_then(|index| shard.get_mut(index).try_simple_check(entry, now)) {
-            return Answer { applied: true, granted, now, views: OneOrMany::One(view), ..Answer::default() };
+        if let Some(answer) = index.and_then(|index| shard.get_mut(index).try_simple_check(entry, now)) {
+            return answer;
         }
         let answer = self.run_in(&mut shard, index, hash, entry, now, swept);
         drop(shard);
@@ -203,7 +202,7 @@ impl Memory {
             return unstored::answer(entry, now);
         }
         let mut usage = Usage::new(entry, hash);
-        let answer = usage.apply(entry, now);
+        let answer = usage.try_simple_check(entry, now).unwrap_or_else(|| usage.apply(entry, now));
         if usage.is_live(now) {
             shard.insert(usage, now, self.shard_capacity, swept);
             self.keep_within_budget(shard, now, hash);

@@ -34,6 +34,7 @@ pub(super) enum Evicted {
 }
 
 /// The bytes of a usage with its place in the shard.
+#[inline]
 fn bytes(usage: &Usage) -> usize {
     HashSlab::<Usage>::ITEM_BYTES + usage.key_bytes() + usage.heap_bytes()
 }

@@ -67,6 +67,7 @@ impl Usage {
     }
 
     /// The bytes that its key has allocated. They never change.
+    #[inline]
     pub(super) fn key_bytes(&self) -> usize {
         self.key.heap_bytes()
     }

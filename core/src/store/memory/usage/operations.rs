@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use super::Usage;
-use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State, View};
+use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State};
 use crate::one_or_many::OneOrMany;
 use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, Operation};
 
 impl Usage {
-    /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer. Returns
-    /// the cost and the view.
+    /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer.
     #[inline(always)]
-    pub(in crate::store::memory) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<(u64, View)> {
+    pub(in crate::store::memory) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
         let plan = entry.plan;
         let (Operation::Check { cost, .. }, [rule], OneOrMany::One(state), None) =
             (&entry.operation, &*plan.rules, &mut self.states, &self.rare)
@@ -26,7 +25,7 @@ impl Usage {
         let Admitted { ends, view } = meter.try_charge(state, now, *cost)?;
         // That is later than `now`: a unit that was just charged has not drained.
         self.expires_at = ends;
-        Some((*cost, view))
+        Some(Answer { applied: true, granted: *cost, now, views: OneOrMany::One(view), ..Answer::default() })
     }
 
     pub(in crate::store::memory) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
