@@ -8,6 +8,8 @@ use crate::allocation::allocated;
 /// `read_instruction` in `lua/instruction.lua` reads them.
 #[derive(Debug)]
 pub(crate) struct ScriptArguments {
+    /// Whether it is one limit that `lua/one_limit.lua` has.
+    pub(crate) is_one_limit: bool,
     /// The number of header and fields of a decoded value, which its lists follow.
     pub(crate) slots: u8,
     /// Header, format and the value of an unused key, in the compact form.
@@ -64,7 +66,18 @@ impl ScriptArguments {
             push_short(&mut slow_path, &[period, format!("{twin}:").as_bytes()].concat());
             slot += fields;
         }
-        Self { slots, compact_form, limits, slow_path }
+        Self { is_one_limit: matches!(rules, [rule] if is_for_one_limit(rule)), slots, compact_form, limits, slow_path }
+    }
+}
+
+/// Whether the state of a rule is two or three numbers, and its text needs no loop.
+fn is_for_one_limit(rule: &Rule) -> bool {
+    match rule {
+        Rule::FixedWindow(_) | Rule::CalendarWindow(_) | Rule::SlidingCounter(_) => true,
+        Rule::TokenBucket(rule) => rule.meter().interval_units == 1,
+        Rule::LeakyBucket(rule) => rule.interval_units == 1,
+        Rule::Gcra(meter) => meter.interval_units == 1,
+        Rule::SlidingLog(_) | Rule::SlidingWindow(_) | Rule::Concurrency(_) => false,
     }
 }
 

@@ -78,6 +78,14 @@ impl Operation {
         }
     }
 
+    /// What the journal is to say of it.
+    pub(crate) fn metadata(&self) -> &[u8] {
+        match self {
+            Self::Check { meta: Some(meta), .. } | Self::Take { meta: Some(meta), .. } => meta,
+            _ => &[],
+        }
+    }
+
     /// Whether it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Take { .. })

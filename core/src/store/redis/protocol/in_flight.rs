@@ -25,6 +25,7 @@ impl<C: Callers> InFlight<C> {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly all are script calls, and a box would be one more allocation")]
 pub(crate) enum BatchKind<C: Callers> {
     Script(ScriptCall<C>),
     /// ASKING, before a script call.

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use once_cell::sync::Lazy;
-use redis::Cmd;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::request::{RedisKey, Request};
-use super::{SCRIPT, SOURCE, instruction};
+use super::{DIGEST, SOURCE, command, instruction};
 use crate::store::request::Operation;
 
-/// The number that stands for the grouping `Independent` when `lua/fast_path.lua` can serve the call.
+/// The numbers that stand for the grouping `Independent` when `lua/fast_path.lua` can serve the call, and when
+/// `lua/one_limit.lua` can.
 const FAST_PATH: u8 = 4;
+const ONE_LIMIT: u8 = 5;
+
+/// Bytes of the first argument before the first instruction.
+const HEAD: usize = 18;
 
 /// The most bytes of a reply besides its items, and of an error.
 const MAX_REPLY_FRAME: usize = 64 * 1_024;
@@ -49,6 +53,9 @@ pub(super) struct Member {
     instruction: u16,
 }
 
+/// The requests of one key.
+type Members = SmallVec<[Member; 2]>;
+
 /// Requests that are sent as one call.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -59,37 +66,18 @@ pub(crate) struct Batch {
     grouping: Grouping,
     requests: Vec<Request>,
     /// The distinct instructions, each as the index of a request that has it.
-    instructions: Vec<u16>,
+    instructions: SmallVec<[u16; 1]>,
     /// For each key, in the order of their first request, its requests.
-    keys: Vec<SmallVec<[Member; 2]>>,
+    keys: SmallVec<[Members; 1]>,
 }
 
 impl Batch {
     /// `now` is the time to decide by, `None` the server's.
     pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, grouping: Grouping, requests: Vec<Request>) -> Self {
-        let mut instructions: Vec<u16> = Vec::new();
-        let mut keys: Vec<SmallVec<[Member; 2]>> = Vec::with_capacity(requests.len());
-        let mut known: HashMap<&RedisKey, usize, foldhash::fast::RandomState> = HashMap::default();
-        for (index, request) in requests.iter().enumerate() {
-            let is_same = |other: &u16| {
-                let other = &requests[usize::from(*other)];
-                Arc::ptr_eq(&other.plan, &request.plan)
-                    && other.operation == request.operation
-                    && other.charged_at == request.charged_at
-            };
-            let mut newest = instructions.iter().enumerate().rev().take(COMPARED_INSTRUCTIONS);
-            let instruction = newest.find(|(_, other)| is_same(other)).map(|(at, _)| at);
-            let instruction = instruction.unwrap_or_else(|| {
-                instructions.push(index as u16);
-                instructions.len() - 1
-            });
-            let key = *known.entry(&request.redis_key).or_insert_with(|| {
-                keys.push(SmallVec::new());
-                keys.len() - 1
-            });
-            keys[key].push(Member { request: index as u16, instruction: instruction as u16 });
-        }
-        drop(known);
+        let (instructions, keys) = match &requests[..] {
+            [_] => (smallvec![0], smallvec![smallvec![Member { request: 0, instruction: 0 }]]),
+            several => arranged(several),
+        };
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         Self { number, prefix, now, grouping, requests, instructions, keys }
     }
@@ -138,6 +126,15 @@ impl Batch {
             && !request.plan.has_companions()
     }
 
+    /// The number of the grouping, as the script reads it.
+    fn script_grouping(&self) -> u8 {
+        match self.is_for_fast_path() {
+            true if self.requests[0].plan.script_arguments.is_one_limit => ONE_LIMIT,
+            true => FAST_PATH,
+            false => self.grouping as u8,
+        }
+    }
+
     /// The most bytes that a reply to the call has.
     pub(crate) fn max_reply(&self) -> usize {
         self.requests.iter().map(Request::max_item).fold(MAX_REPLY_FRAME, usize::saturating_add)
@@ -147,37 +144,48 @@ impl Batch {
     /// another node sent it there. Says how many commands that are.
     pub(crate) fn write(&self, asking: bool, in_full: bool, out: &mut Vec<u8>) -> usize {
         if asking {
-            redis::cmd("ASKING").write_packed_command(out);
+            command::begin(out, 1);
+            command::word(out, b"ASKING");
         }
-        let call = if in_full { self.call("EVAL", SOURCE) } else { self.call("EVALSHA", SCRIPT.get_hash()) };
-        call.write_packed_command(out);
+        let has_companions = self.requests.iter().any(|request| request.plan.has_companions());
+        let stride = if has_companions { 3 } else { 1 };
+        let (names, program) = (self.keys.len() * stride, self.program());
+        let verb: [&[u8]; 2] = if in_full { [b"EVAL", SOURCE.as_bytes()] } else { [b"EVALSHA", DIGEST.as_bytes()] };
+        command::begin(out, verb.len() + 1 + names + usize::from(!program.is_empty()) + self.instructions.len());
+        verb.iter().for_each(|word| command::word(out, word));
+        command::number(out, names);
+        for members in &self.keys {
+            let key = &self.requests[usize::from(members[0].request)].redis_key;
+            command::word(out, key.as_bytes());
+            if has_companions {
+                command::word(out, &key.companion(&self.prefix, b'l'));
+                command::word(out, &key.companion(&self.prefix, b'j'));
+            }
+        }
+        let mut instructions = self.instructions.iter().map(|request| &self.requests[usize::from(*request)]);
+        if let Some(first) = instructions.next() {
+            command::begin_word(out, HEAD + instruction::size(first));
+            self.write_head(stride as u8, out);
+            instruction::write(first, out);
+            command::end_word(out);
+        }
+        if !program.is_empty() {
+            command::word(out, &program);
+        }
+        for other in instructions {
+            command::begin_word(out, instruction::size(other));
+            instruction::write(other, out);
+            command::end_word(out);
+        }
         1 + usize::from(asking)
     }
 
-    fn call(&self, verb: &str, script: &str) -> Cmd {
-        let mut cmd = redis::cmd(verb);
-        let has_companions = self.requests.iter().any(|request| request.plan.has_companions());
-        let stride = if has_companions { 3 } else { 1 };
-        cmd.arg(script).arg(self.keys.len() * stride);
-        for members in &self.keys {
-            let key = &self.requests[usize::from(members[0].request)].redis_key;
-            cmd.arg(key.as_bytes());
-            if has_companions {
-                cmd.arg(key.companion(&self.prefix, b'l')).arg(key.companion(&self.prefix, b'j'));
-            }
-        }
-        let grouping = if self.is_for_fast_path() { FAST_PATH } else { self.grouping as u8 };
-        let mut head = Vec::with_capacity(18);
-        head.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
-        head.extend_from_slice(&[stride as u8, grouping]);
-        head.extend_from_slice(&(self.instructions.len() as u16).to_le_bytes());
-        head.extend_from_slice(&(self.keys.len() as u16).to_le_bytes());
-        head.extend_from_slice(&self.number.to_le_bytes());
-        cmd.arg(head).arg(self.program());
-        for request in &self.instructions {
-            cmd.arg(instruction::encode(&self.requests[usize::from(*request)]));
-        }
-        cmd
+    fn write_head(&self, stride: u8, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
+        out.extend_from_slice(&[stride, self.script_grouping()]);
+        out.extend_from_slice(&(self.instructions.len() as u16).to_le_bytes());
+        out.extend_from_slice(&(self.keys.len() as u16).to_le_bytes());
+        out.extend_from_slice(&self.number.to_le_bytes());
     }
 
     /// For each key the number of its requests and their instructions; empty for a uniform batch.
@@ -194,4 +202,31 @@ impl Batch {
         }
         program
     }
+}
+
+/// The distinct instructions of requests, and the requests of each key.
+fn arranged(requests: &[Request]) -> (SmallVec<[u16; 1]>, SmallVec<[Members; 1]>) {
+    let (mut instructions, mut keys) = (SmallVec::<[u16; 1]>::new(), SmallVec::<[Members; 1]>::new());
+    keys.reserve(requests.len());
+    let mut known: HashMap<&RedisKey, usize, foldhash::fast::RandomState> = HashMap::default();
+    for (index, request) in requests.iter().enumerate() {
+        let is_same = |other: &u16| {
+            let other = &requests[usize::from(*other)];
+            Arc::ptr_eq(&other.plan, &request.plan)
+                && other.operation == request.operation
+                && other.charged_at == request.charged_at
+        };
+        let mut newest = instructions.iter().enumerate().rev().take(COMPARED_INSTRUCTIONS);
+        let instruction = newest.find(|(_, other)| is_same(other)).map(|(at, _)| at);
+        let instruction = instruction.unwrap_or_else(|| {
+            instructions.push(index as u16);
+            instructions.len() - 1
+        });
+        let key = *known.entry(&request.redis_key).or_insert_with(|| {
+            keys.push(Members::new());
+            keys.len() - 1
+        });
+        keys[key].push(Member { request: index as u16, instruction: instruction as u16 });
+    }
+    (instructions, keys)
 }

@@ -23,24 +23,34 @@ const GIVE_BACK: u8 = 14;
 /// Bytes between the length of the slow path's part and the part that the plan holds.
 const SLOW_PATH_HEAD: u16 = 34;
 
-pub(super) fn encode(request: &Request) -> Vec<u8> {
+/// Bytes before the parts that the plan holds.
+const OPERATION_HEAD: usize = 12;
+
+/// The bytes of an instruction.
+pub(super) fn size(request: &Request) -> usize {
+    let (policy, meta) = (&request.plan.script_arguments, request.operation.metadata().len());
+    let of_plan = policy.compact_form.len() + policy.limits.len() + policy.slow_path.len();
+    OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + meta
+}
+
+/// Appends an instruction.
+pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     let (plan, options) = (&request.plan, request.plan.policy.options());
-    let no_meta: &[u8] = &[];
     let block_for = options.block_for.map_or(0, Period::micros);
-    let (operation, block, hold, meta) = match &request.operation {
-        Operation::Check { hold, meta, .. } => (CHECK, block_for, *hold, meta.as_deref().unwrap_or(no_meta)),
-        Operation::Take { meta, .. } => (TAKE, block_for, 0, meta.as_deref().unwrap_or(no_meta)),
-        Operation::Peek { .. } => (PEEK, 0, 0, no_meta),
-        Operation::Charge { .. } => (CHARGE, 0, 0, no_meta),
-        Operation::Surcharge { .. } => (SURCHARGE, 0, 0, no_meta),
-        Operation::Refund { .. } => request.charged_at.map_or((REFUND, 0, 0, no_meta), |at| (UNDO, at, 0, no_meta)),
-        Operation::Block { micros } => (BLOCK, *micros, 0, no_meta),
-        Operation::Renew { hold } => (RENEW, 0, *hold, no_meta),
-        Operation::Close { hold } => (CLOSE, 0, *hold, no_meta),
-        Operation::Lease(terms) => (LEASE, 0, terms.life, no_meta),
-        Operation::GiveBack { terms, taken_at } => (GIVE_BACK, *taken_at, terms.life, no_meta),
-        Operation::Clear => (CLEAR, 0, 0, no_meta),
-        Operation::Journal => (JOURNAL, 0, 0, no_meta),
+    let (operation, block, hold) = match &request.operation {
+        Operation::Check { hold, .. } => (CHECK, block_for, *hold),
+        Operation::Take { .. } => (TAKE, block_for, 0),
+        Operation::Peek { .. } => (PEEK, 0, 0),
+        Operation::Charge { .. } => (CHARGE, 0, 0),
+        Operation::Surcharge { .. } => (SURCHARGE, 0, 0),
+        Operation::Refund { .. } => request.charged_at.map_or((REFUND, 0, 0), |at| (UNDO, at, 0)),
+        Operation::Block { micros } => (BLOCK, *micros, 0),
+        Operation::Renew { hold } => (RENEW, 0, *hold),
+        Operation::Close { hold } => (CLOSE, 0, *hold),
+        Operation::Lease(terms) => (LEASE, 0, terms.life),
+        Operation::GiveBack { terms, taken_at } => (GIVE_BACK, *taken_at, terms.life),
+        Operation::Clear => (CLEAR, 0, 0),
+        Operation::Journal => (JOURNAL, 0, 0),
     };
     let flags = u8::from(options.shadow)
         | u8::from(options.count_denied) << 1
@@ -48,20 +58,17 @@ pub(super) fn encode(request: &Request) -> Vec<u8> {
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4;
     let policy = &plan.script_arguments;
-    let size = policy.compact_form.len() + policy.limits.len() + policy.slow_path.len() + meta.len();
-    let mut out = Vec::with_capacity(size + 40);
     let push_double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
-    push_double(&mut out, request.operation.named_cost());
+    push_double(out, request.operation.named_cost());
     out.extend_from_slice(&policy.compact_form);
     out.extend_from_slice(&policy.limits);
     out.extend_from_slice(&(policy.slow_path.len() as u16 + SLOW_PATH_HEAD).to_le_bytes());
-    push_double(&mut out, block);
-    push_double(&mut out, hold);
+    push_double(out, block);
+    push_double(out, hold);
     out.extend_from_slice(&(options.journal as u16).to_le_bytes());
-    push_double(&mut out, plan.journal_life() / 1_000 + 500);
-    push_double(&mut out, plan.grace);
+    push_double(out, plan.journal_life() / 1_000 + 500);
+    push_double(out, plan.grace);
     out.extend_from_slice(&policy.slow_path);
-    out.extend_from_slice(meta);
-    out
+    out.extend_from_slice(request.operation.metadata());
 }

@@ -4,6 +4,8 @@
 //! decodes the reply with `stored_value.rs`. `lua/` is the script itself: the rules of `algorithm/` again, file by file.
 
 mod batch;
+mod command;
+mod inlined_rules;
 mod instruction;
 mod reply;
 mod request;
@@ -16,8 +18,13 @@ pub(crate) use request::Request;
 use once_cell::sync::Lazy;
 
 /// The text of the script. Rules are the body of one function, whose files all have the same shape.
-static SOURCE: &str = concat!(
-    include_str!("lua/head.lua"),
+static SOURCE: Lazy<String> = Lazy::new(|| [HEAD, &inlined_rules::one_limit(), REST].concat());
+
+const HEAD: &str = include_str!("lua/head.lua");
+
+const REST: &str = concat!(
+    include_str!("lua/reply.lua"),
+    include_str!("lua/rules.lua"),
     "local function rule_of(algorithm, whole, initial, check_only)\n",
     include_str!("lua/meter.lua"),
     include_str!("lua/fixed_window.lua"),
@@ -40,5 +47,5 @@ static SOURCE: &str = concat!(
     include_str!("lua/main.lua"),
 );
 
-/// The script with its digest.
-static SCRIPT: Lazy<redis::Script> = Lazy::new(|| redis::Script::new(SOURCE));
+/// The digest of the script, by which a server that has it runs it.
+static DIGEST: Lazy<String> = Lazy::new(|| redis::Script::new(&SOURCE).get_hash().to_owned());

@@ -5,6 +5,9 @@ const CHECK: u8 = 1;
 const PEEK: u8 = 2;
 const REFUNDS: [u8; 2] = [4, 10];
 
+/// Bytes before the first instruction.
+const HEAD: usize = 18;
+
 /// What a request of a script call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -57,8 +60,10 @@ impl ScriptCall {
     pub(super) fn new(words: &[Vec<u8>]) -> Self {
         let count: usize = std::str::from_utf8(&words[2]).expect("digits").parse().expect("a number of keys");
         let names = words[3..3 + count].to_vec();
-        let (head, program) = (&words[3 + count], &words[4 + count]);
-        let operations: Vec<u8> = words[5 + count..].iter().map(|operation| operation[0]).collect();
+        let (head, first) = words[3 + count].split_at(HEAD);
+        let program = words.get(4 + count).map_or(&[][..], Vec::as_slice);
+        let others = words.iter().skip(5 + count).map(Vec::as_slice);
+        let operations: Vec<u8> = std::iter::once(first).chain(others).map(|operation| operation[0]).collect();
         let effect = |index: usize| match operations[index] {
             PEEK => Effect::Read,
             code if REFUNDS.contains(&code) => Effect::Refund,

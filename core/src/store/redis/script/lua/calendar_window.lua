@@ -21,21 +21,21 @@ if algorithm == 2 then
     local day_of_era = 365 * year_of_era + floor(year_of_era / 4) - floor(year_of_era / 100) + floor((153 * month + 2) / 5)
     return era * 146097 + day_of_era - 719468
   end
+  -- The first moment after a window.
+  local function end_of(index, length, months, shift)
+    index = index + 1
+    return length > 0 and index * length - shift or day_of(index * months) * DAY
+  end
   local function admits(value, first, now, cost, limit)
     local length = limit.period
     local index = length > 0 and floor((now + limit.y) / length) or floor(month_of(floor(now / DAY)) / limit.x)
     if value[first + 1] == 0 or index > value[first] then value[first], value[first + 1] = index, 0 end
     return value[first + 1] + cost <= limit.count
   end
-  local function ends(value, first, limit)
-    if value[first + 1] == 0 then return 0 end
-    local index = value[first] + 1
-    return limit.period > 0 and index * limit.period - limit.y or day_of(index * limit.x) * DAY
-  end
   local function charge(value, first, now, cost, limit)
     local used = value[first + 1] + cost
     value[first + 1] = used < MAX and used or MAX
-    return ends(value, first, limit)
+    return end_of(value[first], limit.period, limit.x, limit.y)
   end
   if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
@@ -43,6 +43,9 @@ if algorithm == 2 then
     local used = value[first + 1] - cost
     if used <= 0 then value[first], used = 0, 0 end
     value[first + 1] = used
+  end
+  local function ends(value, first, limit)
+    return value[first + 1] == 0 and 0 or end_of(value[first], limit.period, limit.x, limit.y)
   end
   return admits, charge, refund, ends
 end

@@ -1,12 +1,11 @@
--- The common call: checks of one policy, one for each key, which write nothing when they are refused. A value that it cannot
+-- A common call: checks of one policy, one for each key, which write nothing when they are refused. A value that it cannot
 -- read is left to the slow path, in `unread`.
-local unread
 if grouping == 4 then
-  local _, _, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', ARGV[3])
-  local size, limits, lists, kind, admits, charge = #unused, {}, nil, nil, nil, nil
-  for i = 1, n do
+  -- head.lua has read the first limit.
+  local size, limits, lists, kind, admits, charge, at = #unused, {}, nil, nil, nil, nil, after - 36
+  for i = 1, limit_count do
     local algorithm, first, list, length, count, period, x, y, _
-    algorithm, first, list, length, count, period, x, y, _, at = unpack_('<BBBBddddd', ARGV[3], at)
+    algorithm, first, list, length, count, period, x, y, _, at = unpack_('<BBBBddddd', ARGV[1], at)
     local its_kind = x == 1 and algorithm or -algorithm
     if its_kind ~= kind then
       kind, admits, charge = its_kind, rule_of(algorithm, x == 1, false, true)
@@ -29,7 +28,7 @@ if grouping == 4 then
     else
       if lists then split_lists(value, s, lists, slots) end
       local admitted = true
-      for j = 1, n do
+      for j = 1, limit_count do
         local limit = limits[j]
         if not limit.admits(value, limit.first, now, cost, limit) then
           admitted = false
@@ -38,7 +37,7 @@ if grouping == 4 then
       end
       if admitted then
         local ends = 0
-        for j = 1, n do
+        for j = 1, limit_count do
           local limit = limits[j]
           local limit_ends = limit.charge(value, limit.first, now, cost, limit)
           if limit_ends > ends then ends = limit_ends end
@@ -52,17 +51,11 @@ if grouping == 4 then
       end
     end
   end
-  -- One text costs the server less than nested lists, each of which it examines for an error or a status.
-  if not unread and key_count == 1 and type(reply[1]) == 'string' then
-    return pack('<dBc0I4', now, #refused, reply[1], call_number)
+  if not unread then
+    -- One text costs the server less than nested lists, each of which it examines for an error or a status.
+    if key_count == 1 and type(reply[1]) == 'string' then
+      return pack('<dBc0I4', now, #refused, reply[1], call_number)
+    end
+    return sealed()
   end
 end
-
--- The reply, once it has the item of each entry.
-local function sealed()
-  local n = #refused
-  local numbers = n > 0 and pack('<' .. string.rep('I4', n), values(refused, 1, n)) or ''
-  reply[#reply + 1] = pack('<d', now) .. numbers .. pack('<I4', call_number)
-  return reply
-end
-if grouping == 4 and not unread then return sealed() end

@@ -9,10 +9,11 @@
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
 --   then the metadata, to the end.
--- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold. fast_path.lua reads the first parts too.
+-- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold. head.lua and fast_path.lua read the first parts too.
 local rules = {}
-local function read_instruction(s)
-  local operation, flags, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', s)
+local function read_instruction(s, at)
+  local operation, flags, n, slots, cost, header, format, unused
+  operation, flags, n, slots, cost, header, format, unused, at = unpack_('<BBBBdBc0Bc0Hc0', s, at)
   local instruction = {
     operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
     -- Take, lease and give back ask the limits about one unit.
@@ -51,4 +52,5 @@ local function read_instruction(s)
 end
 
 local instructions = {}
-for i = 1, instruction_count do instructions[i] = read_instruction(ARGV[2 + i]) end
+instructions[1] = read_instruction(ARGV[1], INSTRUCTION)
+for i = 2, instruction_count do instructions[i] = read_instruction(ARGV[1 + i], 1) end

@@ -1,10 +1,10 @@
--- The loop over the keys that fast_path.lua left.
+-- The loop over the keys, or over those that a fast path left.
 if unread then
   for i = 1, #unread do serve_key(unread[i], unread[i] - 1, 1, nil, 0) end
   return sealed()
 end
 
-local program = ARGV[2] ~= '' and { unpack_('<' .. string.rep('H', #ARGV[2] / 2), ARGV[2]) } or nil
+local program = ARGV[2] and { unpack_('<' .. string.rep('H', #ARGV[2] / 2), ARGV[2]) } or nil
 if grouping > 0 then return serve_together(program) or sealed() end
 
 local entry, at = 0, 0

@@ -66,33 +66,40 @@ if algorithm >= 6 and algorithm <= 8 then
       return value[first] + quotient + whole * units + ceil((rest + value[first + 2]) / parts_per_micro)
     end
   end
-  function admits(value, first, now, cost, limit)
-    local units, since = value[first + 1], value[first]
-    if units == 0 then
-      if now > since then value[first] = now end
-      if not whole then value[first + 2] = 0 end
-      return cost <= limit.count
-    end
-    if not whole then
-      drain(value, first, now, units, limit)
+  if whole then
+    function admits(value, first, now, cost, limit)
+      local since, units = value[first], value[first + 1]
+      local gone = floor((now - since) / limit.period)
+      if gone >= units then
+        value[first], value[first + 1] = now, 0
+      elseif gone > 0 then
+        value[first], value[first + 1] = since + gone * limit.period, units - gone
+      end
       return value[first + 1] + cost <= limit.count
     end
-    local gone = floor((now - since) / limit.period)
-    if gone >= units then
-      value[first], units = now, 0
-      value[first + 1] = 0
-    elseif gone > 0 then
-      value[first], units = since + gone * limit.period, units - gone
+    function charge(value, first, now, cost, limit)
+      local units = value[first + 1] + cost
+      if units > limit.y then units = limit.y end
       value[first + 1] = units
+      return value[first] + units * limit.period
     end
-    return units + cost <= limit.count
-  end
-  function charge(value, first, now, cost, limit)
-    local units = value[first + 1] + cost
-    if units > limit.y then units = limit.y end
-    value[first + 1] = units
-    if whole then return value[first] + units * limit.period end
-    return drained_at(value, first, units, limit)
+  else
+    function admits(value, first, now, cost, limit)
+      local units = value[first + 1]
+      if units > 0 then
+        drain(value, first, now, units, limit)
+      else
+        if now > value[first] then value[first] = now end
+        value[first + 2] = 0
+      end
+      return value[first + 1] + cost <= limit.count
+    end
+    function charge(value, first, now, cost, limit)
+      local units = value[first + 1] + cost
+      if units > limit.y then units = limit.y end
+      value[first + 1] = units
+      return drained_at(value, first, units, limit)
+    end
   end
   if check_only then return admits, charge end
   function refund(value, first, now, cost, limit)

@@ -13,28 +13,27 @@ if algorithm == 5 then
     end
     return quotient
   end
+  local function counted_until(touched, previous, current, p)
+    local start, counted = touched - touched % p, previous
+    if current > 0 then start, counted = start + p, current end
+    return counted == 0 and 0 or start + p - floor((p - 1) / counted)
+  end
   local function admits(value, first, now, cost, limit)
     local p, touched = limit.period, value[first]
-    if now < touched then now = touched end
-    local windows = floor(now / p) - floor(touched / p)
+    local at = now < touched and touched or now
+    local windows = floor(at / p) - floor(touched / p)
     if windows == 1 then
       value[first + 1], value[first + 2] = value[first + 2], 0
     elseif windows > 1 then
       value[first + 1], value[first + 2] = 0, 0
     end
-    value[first] = now
-    return scaled(value[first + 1], p - now % p, p) + value[first + 2] + cost <= limit.count
-  end
-  local function ends(value, first, limit)
-    local p = limit.period
-    local start, counted = value[first] - value[first] % p, value[first + 1]
-    if value[first + 2] > 0 then start, counted = start + p, value[first + 2] end
-    return counted == 0 and 0 or start + p - floor((p - 1) / counted)
+    value[first] = at
+    return scaled(value[first + 1], p - at % p, p) + value[first + 2] + cost <= limit.count
   end
   local function charge(value, first, now, cost, limit)
     local current = value[first + 2] + cost
     value[first + 2] = current < MAX and current or MAX
-    return ends(value, first, limit)
+    return counted_until(value[first], value[first + 1], value[first + 2], limit.period)
   end
   if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
@@ -47,6 +46,9 @@ if algorithm == 5 then
     end
     value[first + 1], value[first + 2] = previous, current
     if previous == 0 and current == 0 then value[first] = 0 end
+  end
+  local function ends(value, first, limit)
+    return counted_until(value[first], value[first + 1], value[first + 2], limit.period)
   end
   local function used(value, first, limit)
     local p = limit.period

@@ -1,0 +1,82 @@
+//! Text of `lua/one_limit.lua` for each algorithm: the rule's own text in place of two marks. A rule stands once in the
+//! sources, and a check of it makes no table and no closure.
+
+/// The loop over the keys, with its marks.
+const ONE_LIMIT: &str = include_str!("lua/one_limit.lua");
+
+/// The rules that `lua/one_limit.lua` takes: the numbers of their algorithms, and their files. The three buckets share one.
+const RULES: [(&str, &str); 4] = [
+    ("algorithm >= 6", include_str!("lua/meter.lua")),
+    ("algorithm == 5", include_str!("lua/sliding_counter.lua")),
+    ("algorithm == 1", include_str!("lua/fixed_window.lua")),
+    ("algorithm == 2", include_str!("lua/calendar_window.lua")),
+];
+
+/// What a rule calls fields and numbers, and what `lua/one_limit.lua` and `lua/head.lua` call them.
+const NAMES: [(&str, &str); 7] = [
+    ("value[first]", "field_1"),
+    ("value[first + 1]", "field_2"),
+    ("value[first + 2]", "field_3"),
+    ("limit.count", "count"),
+    ("limit.period", "period"),
+    ("limit.x", "x"),
+    ("limit.y", "y"),
+];
+
+/// The branch that serves a call of one limit.
+pub(super) fn one_limit() -> String {
+    let branches = RULES.map(|(condition, rule)| {
+        let admits = inlined(rule, "admits", "admitted");
+        let body = ONE_LIMIT.replace("--<admits>", &admits).replace("--<charge>", &inlined(rule, "charge", "ends"));
+        format!("if {condition} then\n{}{body}", helpers(rule))
+    });
+    format!("if grouping == 5 then\n{}end\nend\n", branches.join("else"))
+}
+
+/// What stands in the file of a rule before its functions, for these to call.
+fn helpers(rule: &str) -> &str {
+    let (before, _) = rule.split_once("  local function admits").unwrap_or_default();
+    before.split_once("then\n").map_or("", |(_, helpers)| helpers)
+}
+
+/// The body of the first function of that name, with local names, and its result in a variable.
+fn inlined(rule: &str, function: &str, result: &str) -> String {
+    let head = format!("function {function}(value, first, now, cost, limit)\n");
+    let (before, body) = rule.split_once(&head).unwrap_or_default();
+    let (_, start) = before.rsplit_once('\n').unwrap_or_default();
+    let indent: String = start.chars().take_while(|character| *character == ' ').collect();
+    let (body, _) = body.split_once(&format!("\n{indent}end\n")).unwrap_or_default();
+    let body = NAMES.iter().fold(body.to_owned(), |body, (name, local)| body.replace(name, local));
+    let (body, last) = body.rsplit_once("return ").unwrap_or_default();
+    format!("do\n{body}{result} = {last}\nend")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_is_taken_whole_and_without_its_tables() {
+        for (_, rule) in RULES {
+            for (function, result) in [("admits", "admitted"), ("charge", "ends")] {
+                let text = inlined(rule, function, result);
+                assert!(text.contains(&format!("{result} = ")), "{text}");
+                for table in ["value", "limit", "return"] {
+                    assert!(!text.contains(table), "{table} in {text}");
+                }
+                let assigned = text
+                    .lines()
+                    .filter_map(|line| line.trim().split_once(" = "))
+                    .flat_map(|(left, _)| left.split(", "));
+                for name in assigned {
+                    assert!(
+                        !["now", "cost", "count", "period", "x", "y"].contains(&name),
+                        "{name} is changed in {text}"
+                    );
+                }
+            }
+            assert!(!helpers(rule).contains("value"), "{}", helpers(rule));
+        }
+        assert!(!one_limit().contains("--<"));
+    }
+}
