@@ -70,14 +70,14 @@ impl ScriptArguments {
     }
 }
 
-/// Whether the state of a rule is two or three numbers, and its text needs no loop.
+/// Whether `lua/one_limit.lua` has the text of a rule. It has none of a meter whose interval is no whole number of µs.
 fn is_for_one_limit(rule: &Rule) -> bool {
     match rule {
-        Rule::FixedWindow(_) | Rule::CalendarWindow(_) | Rule::SlidingCounter(_) => true,
+        Rule::FixedWindow(_) | Rule::CalendarWindow(_) | Rule::SlidingWindow(_) | Rule::SlidingCounter(_) => true,
         Rule::TokenBucket(rule) => rule.meter().interval_units == 1,
         Rule::LeakyBucket(rule) => rule.interval_units == 1,
         Rule::Gcra(meter) => meter.interval_units == 1,
-        Rule::SlidingLog(_) | Rule::SlidingWindow(_) | Rule::Concurrency(_) => false,
+        Rule::SlidingLog(_) | Rule::Concurrency(_) => false,
     }
 }
 

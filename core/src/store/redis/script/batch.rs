@@ -150,6 +150,7 @@ impl Batch {
         let has_companions = self.requests.iter().any(|request| request.plan.has_companions());
         let stride = if has_companions { 3 } else { 1 };
         let (names, program) = (self.keys.len() * stride, self.program());
+        out.reserve(self.max_command(names));
         let verb: [&[u8]; 2] = if in_full { [b"EVAL", SOURCE.as_bytes()] } else { [b"EVALSHA", DIGEST.as_bytes()] };
         command::begin(out, verb.len() + 1 + names + usize::from(!program.is_empty()) + self.instructions.len());
         verb.iter().for_each(|word| command::word(out, word));
@@ -178,6 +179,14 @@ impl Batch {
             command::end_word(out);
         }
         1 + usize::from(asking)
+    }
+
+    /// About the most bytes that a call of a few instructions has, so that its buffer grows once.
+    fn max_command(&self, names: usize) -> usize {
+        let first = self.requests.first();
+        let (name, instruction) =
+            first.map_or((0, 0), |first| (first.redis_key.as_bytes().len(), instruction::size(first)));
+        128 + names * (name + 16) + self.instructions.len().min(COMPARED_INSTRUCTIONS) * (instruction + 16)
     }
 
     fn write_head(&self, stride: u8, out: &mut Vec<u8>) {

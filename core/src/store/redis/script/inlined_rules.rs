@@ -4,16 +4,22 @@
 /// The loop over the keys, with its marks.
 const ONE_LIMIT: &str = include_str!("lua/one_limit.lua");
 
+const SLIDING_WINDOW: &str = include_str!("lua/sliding_window.lua");
+
 /// The rules that `lua/one_limit.lua` takes: the numbers of their algorithms, and their files. The three buckets share one.
-const RULES: [(&str, &str); 4] = [
+const RULES: [(&str, &str); 5] = [
+    ("algorithm == 4", SLIDING_WINDOW),
     ("algorithm >= 6", include_str!("lua/meter.lua")),
     ("algorithm == 5", include_str!("lua/sliding_counter.lua")),
     ("algorithm == 1", include_str!("lua/fixed_window.lua")),
     ("algorithm == 2", include_str!("lua/calendar_window.lua")),
 ];
 
+const ADVANCE: &str = "advance_to(value, first, now, limit)";
+
 /// What a rule calls fields and numbers, and what `lua/one_limit.lua` and `lua/head.lua` call them.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 8] = [
+    ("value[limit.list]", "list_text"),
     ("value[first]", "field_1"),
     ("value[first + 1]", "field_2"),
     ("value[first + 2]", "field_3"),
@@ -26,8 +32,15 @@ const NAMES: [(&str, &str); 7] = [
 /// The branch that serves a call of one limit.
 pub(super) fn one_limit() -> String {
     let branches = RULES.map(|(condition, rule)| {
-        let admits = inlined(rule, "admits", "admitted");
-        let body = ONE_LIMIT.replace("--<admits>", &admits).replace("--<charge>", &inlined(rule, "charge", "ends"));
+        let (admits, mut charge) = (inlined(rule, "admits", "admitted"), inlined(rule, "charge", "ends"));
+        let (mut list, mut append) = ("", "");
+        if rule == SLIDING_WINDOW {
+            list = "local list_text = sub(s, #unused + 1)";
+            charge.push_str("\nfield_4 = #list_text");
+            append = " .. list_text";
+        }
+        let marks = [("--<admits>", &*admits), ("--<charge>", &charge), ("--<list>", list), ("--<append>", append)];
+        let body = marks.iter().fold(ONE_LIMIT.to_owned(), |body, (mark, text)| body.replace(mark, text));
         format!("if {condition} then\n{}{body}", helpers(rule))
     });
     format!("if grouping == 5 then\n{}end\nend\n", branches.join("else"))
@@ -39,13 +52,19 @@ fn helpers(rule: &str) -> &str {
     before.split_once("then\n").map_or("", |(_, helpers)| helpers)
 }
 
-/// The body of the first function of that name, with local names, and its result in a variable.
-fn inlined(rule: &str, function: &str, result: &str) -> String {
-    let head = format!("function {function}(value, first, now, cost, limit)\n");
-    let (before, body) = rule.split_once(&head).unwrap_or_default();
+/// The body of the first function that begins so.
+fn body<'a>(rule: &'a str, head: &str) -> &'a str {
+    let (before, body) = rule.split_once(&format!("function {head}\n")).unwrap_or_default();
     let (_, start) = before.rsplit_once('\n').unwrap_or_default();
     let indent: String = start.chars().take_while(|character| *character == ' ').collect();
-    let (body, _) = body.split_once(&format!("\n{indent}end\n")).unwrap_or_default();
+    body.split_once(&format!("\n{indent}end\n")).map_or("", |(body, _)| body)
+}
+
+/// The body of a rule's function, with local names, and its result in a variable.
+fn inlined(rule: &str, function: &str, result: &str) -> String {
+    let body = body(rule, &format!("{function}(value, first, now, cost, limit)"));
+    // The one function that a rule calls with its tables.
+    let body = body.replace(ADVANCE, &format!("do\n{}\nend", self::body(rule, ADVANCE)));
     let body = NAMES.iter().fold(body.to_owned(), |body, (name, local)| body.replace(name, local));
     let (body, last) = body.rsplit_once("return ").unwrap_or_default();
     format!("do\n{body}{result} = {last}\nend")

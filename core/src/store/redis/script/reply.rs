@@ -1,7 +1,7 @@
 //! Decodes the reply of the script into answers. `lua/head.lua` has the format.
 
 use redis::Value;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::batch::{Batch, Grouping};
 use super::request::Request;
@@ -42,7 +42,7 @@ impl Batch {
         }
         let ScriptReply { now, refused, mut items } = ScriptReply::decode(reply)?;
         // For each request the limits that refused it. The script gives them only where the value does not show them.
-        let mut denied: Vec<Option<u16>> = vec![None; self.requests().len()];
+        let mut denied: SmallVec<[Option<u16>; 1]> = smallvec![None; self.requests().len()];
         for number in refused {
             let index = usize::from(number as u16).checked_sub(1);
             let slot = index.and_then(|index| denied.get_mut(index)).ok_or_else(|| garbled("an unknown entry"))?;
@@ -58,7 +58,7 @@ impl Batch {
                 .all(|(member, denied)| denied.is_none() || request(member.request).plan.policy.options().shadow),
             Grouping::DryRun | Grouping::RecordRefusals => false,
         };
-        let mut answers: Vec<Option<Result<Answer>>> = self.requests().iter().map(|_| None).collect();
+        let mut answers: SmallVec<[Option<Result<Answer>>; 1]> = self.requests().iter().map(|_| None).collect();
         for (member, denied) in self.members().zip(denied) {
             let item = items.next().ok_or_else(|| garbled("too few answers"))?;
             let request = request(member.request);

@@ -29,7 +29,7 @@
 -- what follows fast_path.lua only when that could not serve it.
 
 local pack, unpack_, floor, ceil = struct.pack, struct.unpack, math.floor, math.ceil
-local values, call, pcall_ = unpack, redis.call, redis.pcall
+local sub, values, call, pcall_ = string.sub, unpack, redis.call, redis.pcall
 local MAX = 9007199254740991
 
 -- One call of `unpack` costs less than two, so that what fast_path.lua reads of an instruction is read here.

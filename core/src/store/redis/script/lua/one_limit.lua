@@ -1,20 +1,21 @@
 -- The most common call: checks of a policy with one limit, whose state is a few numbers. The text of the rule's functions
--- `admits` and `charge` stands in for the two marks, with the local names below in place of the tables that they change, so
--- that a check makes no table and no closure. See inlined_rules.rs.
+-- `admits` and `charge` stands in for two marks, with the local names below in place of the tables that they change, so that
+-- a check makes no table and no closure. The other two are for a rule with a list. See inlined_rules.rs.
 for i = 1, key_count do
   local key = KEYS[i]
   local s = pcall_('GET', key) or unused
-  local tag, field_1, field_2, field_3
-  if type(s) == 'string' and #s >= #unused then tag, field_1, field_2, field_3 = unpack_(format, s) end
+  local tag, field_1, field_2, field_3, field_4
+  if type(s) == 'string' and #s >= #unused then tag, field_1, field_2, field_3, field_4 = unpack_(format, s) end
   if tag ~= header then
     unread = unread or {}
     unread[#unread + 1] = i
   else
     local admitted, ends
+    --<list>
     --<admits>
     if admitted then
       --<charge>
-      s = pack(format, header, field_1, field_2, field_3)
+      s = pack(format, header, field_1, field_2, field_3, field_4)--<append>
       -- See `ttl` in reply.lua. Few keys of one call have a TTL that differs from the one before.
       local quarters = floor((ends - now) / 250000) + 2
       if quarters ~= ttl_quarters then ttl_quarters, ttl_text = quarters, string.format('%d', quarters * 250) end

@@ -1,4 +1,4 @@
-local sub, byte = string.sub, string.byte
+local byte = string.byte
 
 -- Of the key at hand: the names of the log's chunks and of the journal, and what is to be done once its value is written.
 local companions

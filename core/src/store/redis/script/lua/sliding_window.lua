@@ -3,17 +3,14 @@
 if algorithm == 4 then
   local function admits(value, first, now, cost, limit)
     local touched, p, granule = value[first], limit.period, limit.x
-    if now < touched then now = touched end
-    if touched - touched % granule + granule - 1 + p <= now then
+    local at = now < touched and touched or now
+    if touched - touched % granule + granule - 1 + p <= at then
       value[first + 1], value[first + 2], value[limit.list] = 0, 0, ''
-      return cost <= limit.count
-    end
-    local list = value[limit.list]
-    if list ~= '' then
-      local position, used = 1, value[first + 2]
+    elseif value[limit.list] ~= '' then
+      local list, position, used = value[limit.list], 1, value[first + 2]
       repeat
         local last, units, after = unpack_('<I7I7', list, position)
-        if last + p > now then break end
+        if last + p > at then break end
         position, used = after, used - units
       until position > #list
       if position > 1 then
@@ -41,8 +38,9 @@ if algorithm == 4 then
   end
   local function charge(value, first, now, cost, limit)
     advance_to(value, first, now, limit)
-    if cost > MAX - value[first + 2] then cost = MAX - value[first + 2] end
-    value[first + 1], value[first + 2] = value[first + 1] + cost, value[first + 2] + cost
+    local units = cost
+    if units > MAX - value[first + 2] then units = MAX - value[first + 2] end
+    value[first + 1], value[first + 2] = value[first + 1] + units, value[first + 2] + units
     return value[first] - value[first] % limit.x + limit.x - 1 + limit.period
   end
   if check_only then return admits, charge end
