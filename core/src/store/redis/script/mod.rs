@@ -23,7 +23,6 @@ static SOURCE: Lazy<String> = Lazy::new(|| [HEAD, &inlined_rules::one_limit(), R
 const HEAD: &str = include_str!("lua/head.lua");
 
 const REST: &str = concat!(
-    include_str!("lua/reply.lua"),
     include_str!("lua/rules.lua"),
     "local function rule_of(algorithm, whole, initial, check_only)\n",
     include_str!("lua/meter.lua"),
@@ -39,6 +38,7 @@ const REST: &str = concat!(
     "end\n",
     include_str!("lua/value.lua"),
     include_str!("lua/fast_path.lua"),
+    include_str!("lua/reply.lua"),
     include_str!("lua/instruction.lua"),
     include_str!("lua/stored_form.lua"),
     include_str!("lua/undo.lua"),

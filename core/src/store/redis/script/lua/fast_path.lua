@@ -43,19 +43,18 @@ if grouping == 4 then
           if limit_ends > ends then ends = limit_ends end
         end
         s = lists and encode(value, format, slots, lists) or pack(format, values(value, 1, slots))
-        local answer = pcall_('SET', key, s, 'PX', ttl(ends))
-        reply[i] = answer.err and answer or s
-      else
-        refused[#refused + 1] = i
-        reply[i] = s
+        -- As in one_limit.lua.
+        local quarters = floor((ends - now) / 250000) + 2
+        if quarters ~= ttl_quarters then ttl_quarters, ttl_text = quarters, string.format('%d', quarters * 250) end
+        local answer = pcall_('SET', key, s, 'PX', ttl_text)
+        if answer.err then s = answer end
       end
+      if key_count == 1 and type(s) == 'string' then
+        return pack('<dBc0I4', now, admitted and 0 or 1, s, call_number)
+      end
+      refused, reply = refused or {}, reply or {}
+      if not admitted then refused[#refused + 1] = i end
+      reply[i] = s
     end
-  end
-  if not unread then
-    -- One text costs the server less than nested lists, each of which it examines for an error or a status.
-    if key_count == 1 and type(reply[1]) == 'string' then
-      return pack('<dBc0I4', now, #refused, reply[1], call_number)
-    end
-    return sealed()
   end
 end
