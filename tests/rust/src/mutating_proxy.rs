@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::relay_listener::RelayListener;
 
-/// A text of the script, and what replaces it.
-pub type Mutation = (&'static str, &'static str);
+/// Texts of the script, and what replaces each of them everywhere.
+pub type Mutation = &'static [(&'static str, &'static str)];
 
 struct Shared {
     mutation: Mutation,
@@ -78,10 +78,10 @@ fn relay(client: &TcpStream, server: &TcpStream, shared: &Shared) {
 fn changed(mut words: Vec<Vec<u8>>, shared: &Shared) -> Vec<Vec<u8>> {
     let mut script = shared.script.lock().unwrap_or_else(PoisonError::into_inner);
     if words[0] == b"EVAL" && script.is_none() {
-        let (from, to) = shared.mutation;
         let text = String::from_utf8_lossy(&words[1]);
-        if text.matches(from).count() == 1 {
-            *script = Some(text.replace(from, to).into_bytes());
+        if shared.mutation.iter().all(|(from, _)| text.contains(from)) {
+            let changed = shared.mutation.iter().fold(text.into_owned(), |text, (from, to)| text.replace(from, to));
+            *script = Some(changed.into_bytes());
         }
     }
     if let (b"EVAL" | b"EVALSHA", Some(script)) = (words[0].as_slice(), script.as_ref()) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate::{Decision, ErrorKind, OnStoreError, Options, Policy, Source};
 use tidegate_tests::any_limiter::{AnyLimiter, fresh_prefix};
 use tidegate_tests::lateness::retry_if_stalled;
-use tidegate_tests::mutating_proxy::MutatingProxy;
+use tidegate_tests::mutating_proxy::{MutatingProxy, Mutation};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::wait::wait_until;
 
@@ -120,8 +120,16 @@ fn a_lost_store_grants_what_its_policy_chose() {
 fn a_grant_that_cannot_be_is_an_error() {
     let server = Servers::start(Kind::Single);
     let port = server.port(0);
-    for wrong in ["pack('<d', 7)", "pack('<d', 0)", "pack('<d', 1.5)", "pack('<d', -1)", "pack('<d', 0 / 0)", "''"] {
-        let proxy = MutatingProxy::to(port, ("pack('<d', granted)", wrong));
+    const WRONG: [Mutation; 6] = [
+        &[("pack('<d', granted)", "pack('<d', 7)")],
+        &[("pack('<d', granted)", "pack('<d', 0)")],
+        &[("pack('<d', granted)", "pack('<d', 1.5)")],
+        &[("pack('<d', granted)", "pack('<d', -1)")],
+        &[("pack('<d', granted)", "pack('<d', 0 / 0)")],
+        &[("pack('<d', granted)", "''")],
+    ];
+    for mutation in WRONG {
+        let ((_, wrong), proxy) = (mutation[0], MutatingProxy::to(port, mutation));
         let url = format!("redis://127.0.0.1:{}", proxy.port());
         let builder = builder(&url).timeout(PATIENT).prefix(fresh_prefix()).on_store_error(OnStoreError::Raise);
         let limiter = AnyLimiter::new(builder, false).expect("a limiter");
