@@ -17,7 +17,7 @@ use crate::policy::{DerivedValue, Limit, Period, Policy, SHORTEST_LEASE};
 
 pub(crate) use layout::{Field, Layout, LimitTag, MOMENT_WIDTH};
 pub(crate) use reply_bound::MAX_METADATA;
-pub(crate) use script_arguments::ScriptArguments;
+pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
 
 /// Handles of a plan that exist without any table: the policy's own, a caller's, those of the plan cache.
 const FEW_HANDLES: usize = 4;

@@ -8,8 +8,7 @@ use crate::allocation::allocated;
 /// `read_instruction` in `lua/instruction.lua` reads them.
 #[derive(Debug)]
 pub(crate) struct ScriptArguments {
-    /// Whether it is one limit that `lua/one_limit.lua` has.
-    pub(crate) is_one_limit: bool,
+    pub(crate) common_loop: CommonLoop,
     /// The number of header and fields of a decoded value, which its lists follow.
     pub(crate) slots: u8,
     /// Header, format and the value of an unused key, in the compact form.
@@ -66,19 +65,45 @@ impl ScriptArguments {
             push_short(&mut slow_path, &[period, format!("{twin}:").as_bytes()].concat());
             slot += fields;
         }
-        Self { is_one_limit: matches!(rules, [rule] if is_for_one_limit(rule)), slots, compact_form, limits, slow_path }
+        Self { common_loop: CommonLoop::of(rules), slots, compact_form, limits, slow_path }
     }
 }
 
-/// Whether `lua/one_limit.lua` has the text of a rule. It has none of a meter whose interval is no whole number of µs.
-fn is_for_one_limit(rule: &Rule) -> bool {
-    match rule {
-        Rule::FixedWindow(_) | Rule::CalendarWindow(_) | Rule::SlidingWindow(_) | Rule::SlidingCounter(_) => true,
-        Rule::TokenBucket(rule) => rule.meter().interval_units == 1,
-        Rule::LeakyBucket(rule) => rule.interval_units == 1,
-        Rule::Gcra(meter) => meter.interval_units == 1,
-        Rule::SlidingLog(_) | Rule::Concurrency(_) => false,
+/// Which loop of the script serves the common checks of a policy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CommonLoop {
+    /// `lua/one_limit.lua`, which has the text of the rule.
+    OneLimit,
+    /// `lua/several_limits.lua`, which has the text of all its rules.
+    SeveralLimits,
+    /// `lua/fast_path.lua`, which calls the rules.
+    Functions,
+}
+
+impl CommonLoop {
+    fn of(rules: &[Rule]) -> Self {
+        match rules {
+            [rule] if is_brief(rule) || has_helpers(rule) => Self::OneLimit,
+            [_, _, ..] if rules.iter().all(is_brief) => Self::SeveralLimits,
+            _ => Self::Functions,
+        }
     }
+}
+
+/// Whether both loops have the text of a rule. They have none of a meter whose interval is no whole number of µs.
+fn is_brief(rule: &Rule) -> bool {
+    match rule {
+        Rule::FixedWindow(_) | Rule::SlidingWindow(_) => true,
+        Rule::TokenBucket(rule) => rule.meter().interval_units == 1,
+        Rule::Gcra(meter) => meter.interval_units == 1,
+        Rule::LeakyBucket(rule) => rule.interval_units == 1,
+        _ => false,
+    }
+}
+
+/// Whether only the loop for one limit has the text of a rule, because the text needs helpers.
+const fn has_helpers(rule: &Rule) -> bool {
+    matches!(rule, Rule::CalendarWindow(_) | Rule::SlidingCounter(_))
 }
 
 /// The numbers of one rule: count, period, and x, y, z, which the Lua file of the rule explains.

@@ -10,12 +10,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::request::{RedisKey, Request};
 use super::{DIGEST, SOURCE, command, instruction};
+use crate::plan::CommonLoop;
 use crate::store::request::Operation;
-
-/// The numbers that stand for the grouping `Independent` when `lua/fast_path.lua` can serve the call, and when
-/// `lua/one_limit.lua` can.
-const FAST_PATH: u8 = 4;
-const ONE_LIMIT: u8 = 5;
 
 /// Bytes of the first argument before the first instruction.
 const HEAD: usize = 18;
@@ -128,10 +124,13 @@ impl Batch {
 
     /// The number of the grouping, as the script reads it.
     fn script_grouping(&self) -> u8 {
-        match self.is_for_fast_path() {
-            true if self.requests[0].plan.script_arguments.is_one_limit => ONE_LIMIT,
-            true => FAST_PATH,
-            false => self.grouping as u8,
+        if !self.is_for_fast_path() {
+            return self.grouping as u8;
+        }
+        match self.requests[0].plan.script_arguments.common_loop {
+            CommonLoop::OneLimit => 5,
+            CommonLoop::SeveralLimits if self.keys.len() == 1 => 6,
+            CommonLoop::SeveralLimits | CommonLoop::Functions => 4,
         }
     }
 

@@ -1,8 +1,9 @@
-//! Text of `lua/one_limit.lua` for each algorithm: the rule's own text in place of two marks. A rule stands once in the
-//! sources, and a check of it makes no table and no closure.
+//! Text of `lua/one_limit.lua` and `lua/several_limits.lua`: the rule's own text in place of two marks. A rule stands once in
+//! the sources, and a check of it makes no closure, of one limit not even a table.
 
-/// The loop over the keys, with its marks.
+/// The loops over the keys, with their marks.
 const ONE_LIMIT: &str = include_str!("lua/one_limit.lua");
+const SEVERAL_LIMITS: &str = include_str!("lua/several_limits.lua");
 
 const SLIDING_WINDOW: &str = include_str!("lua/sliding_window.lua");
 
@@ -44,6 +45,19 @@ pub(super) fn one_limit() -> String {
         format!("if {condition} then\n{}{body}", helpers(rule))
     });
     format!("if grouping == 5 then\n{}end\nend\n", branches.join("else"))
+}
+
+/// The branch that serves a call of several limits whose rules have no helpers.
+pub(super) fn several_limits() -> String {
+    let branches = |function: &str, result: &str| {
+        let rules = RULES.iter().filter(|(_, rule)| helpers(rule).is_empty());
+        let branches: Vec<_> = rules
+            .map(|(condition, rule)| format!("if {condition} then\n{}\n", inlined(rule, function, result)))
+            .collect();
+        format!("{}end", branches.join("else"))
+    };
+    let body = SEVERAL_LIMITS.replace("--<admits>", &branches("admits", "admitted"));
+    format!("if grouping == 6 then\n{}end\n", body.replace("--<charge>", &branches("charge", "ends")))
 }
 
 /// What stands in the file of a rule before its functions, for these to call.
@@ -96,6 +110,6 @@ mod tests {
             }
             assert!(!helpers(rule).contains("value"), "{}", helpers(rule));
         }
-        assert!(!one_limit().contains("--<"));
+        assert!(![one_limit(), several_limits()].concat().contains("--<"));
     }
 }

@@ -18,7 +18,8 @@ pub(crate) use request::Request;
 use once_cell::sync::Lazy;
 
 /// The text of the script. Rules are the body of one function, whose files all have the same shape.
-static SOURCE: Lazy<String> = Lazy::new(|| [HEAD, &inlined_rules::one_limit(), REST].concat());
+static SOURCE: Lazy<String> =
+    Lazy::new(|| [HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat());
 
 const HEAD: &str = include_str!("lua/head.lua");
 
