@@ -15,7 +15,7 @@ use crate::allocation::{allocated, spilled};
 use crate::one_or_many::OneOrMany;
 use crate::policy::{DerivedValue, Limit, Period, Policy, SHORTEST_LEASE};
 
-pub(crate) use layout::{Field, Layout, LimitTag, MOMENT_WIDTH};
+pub(crate) use layout::{Field, Form, Layout, LimitTag, MOMENT_WIDTH};
 pub(crate) use reply_bound::MAX_METADATA;
 pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
 
@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) format: Arc<StateFormat>,
     pub(crate) layouts: Vec<Layout>,
     pub(crate) header: Vec<u8>,
+    /// Of the narrow form, where the policy has it.
+    pub(crate) narrow_header: Option<Vec<u8>>,
     pub(crate) full_header: Vec<u8>,
     /// Whether a denial may change what is stored.
     pub(crate) denial_writes: bool,
@@ -75,12 +77,14 @@ impl Plan {
         let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(rule::rule_of).collect();
         let tags: Box<[LimitTag]> = policy.limits().iter().map(LimitTag::of).collect();
         let layouts: Vec<Layout> = rules.iter().zip(&tags).map(|(rule, tag)| Layout::of(rule, tag)).collect();
-        let header = layout::header(&tags, &layouts, false);
-        let full_header = layout::header(&tags, &layouts, true);
+        let header = layout::header(&tags, &layouts, Form::Compact);
+        let narrow_header = layout::narrow_header(&tags, &layouts);
+        let full_header = layout::header(&tags, &layouts, Form::Full);
         let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
         let options = policy.options();
         let denial_writes = grace > 0 || options.count_denied || options.block_for.is_some();
-        let script_arguments = ScriptArguments::new(&rules, &tags, &layouts, &header, &full_header);
+        let script_arguments =
+            ScriptArguments::new(&rules, &tags, &layouts, &header, narrow_header.as_deref(), &full_header);
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
         let format = Arc::new(StateFormat { identity, tags });
@@ -90,6 +94,7 @@ impl Plan {
             + allocated(size_of_val(&*format.tags))
             + allocated(layouts.capacity() * size_of::<Layout>())
             + allocated(header.capacity())
+            + narrow_header.as_ref().map_or(0, |header| allocated(header.capacity()))
             + allocated(full_header.capacity())
             + script_arguments.heap_bytes();
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
@@ -102,6 +107,7 @@ impl Plan {
             format,
             layouts,
             header,
+            narrow_header,
             full_header,
             denial_writes,
             grace,

@@ -1,6 +1,6 @@
 //! The arguments of the Redis script that depend on the policy alone, written once for all calls.
 
-use super::layout::{Field, Layout, LimitTag, format};
+use super::layout::{Field, Form, Layout, LimitTag, format};
 use crate::algorithm::{Grid, Meter, Rule};
 use crate::allocation::allocated;
 
@@ -11,7 +11,8 @@ pub(crate) struct ScriptArguments {
     pub(crate) common_loop: CommonLoop,
     /// The number of header and fields of a decoded value, which its lists follow.
     pub(crate) slots: u8,
-    /// Header, format and the value of an unused key, in the compact form.
+    /// Header, format and the value of an unused key, in the compact form; header and format of the narrow form, empty where
+    /// the policy has none.
     pub(crate) compact_form: Vec<u8>,
     /// The numbers of the limits.
     pub(crate) limits: Vec<u8>,
@@ -30,6 +31,7 @@ impl ScriptArguments {
         tags: &[LimitTag],
         layouts: &[Layout],
         header: &[u8],
+        narrow_header: Option<&[u8]>,
         full_header: &[u8],
     ) -> Self {
         let size = header.len() as u16 + layouts.iter().map(Layout::size).sum::<u16>();
@@ -37,14 +39,19 @@ impl ScriptArguments {
 
         let mut compact_form = Vec::new();
         push_short(&mut compact_form, header);
-        push_short(&mut compact_form, &format(header, layouts, false));
+        push_short(&mut compact_form, &format(header, layouts, Form::Compact));
         compact_form.extend_from_slice(&size.to_le_bytes());
         compact_form.extend_from_slice(header);
         compact_form.resize(compact_form.len() + usize::from(size) - header.len(), 0);
+        push_short(&mut compact_form, narrow_header.unwrap_or_default());
+        push_short(
+            &mut compact_form,
+            &narrow_header.map_or_else(Vec::new, |header| format(header, layouts, Form::Narrow)),
+        );
 
         let (mut slow_path, mut limits) = (Vec::new(), Vec::new());
         push_short(&mut slow_path, full_header);
-        push_short(&mut slow_path, &format(header, layouts, true));
+        push_short(&mut slow_path, &format(header, layouts, Form::Full));
         // Slot 1 is the header; lists have the slots after the fields.
         let (mut slot, mut list) = (2, slots);
         for (index, (rule, layout)) in rules.iter().zip(layouts).enumerate() {

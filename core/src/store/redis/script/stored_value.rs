@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Rule, State, StoredHold, View, left};
-use crate::plan::{Field, MOMENT_WIDTH, Plan};
+use crate::plan::{Field, Form, MOMENT_WIDTH, Plan};
 use crate::store::request::{States, Views};
 
 /// Bytes that the script appends for each `sliding-log`: units used, when the cost is admitted, when the log ends, each as a
@@ -33,19 +33,23 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
         states.extend(plan.rules.iter().map(Rule::fresh));
         return Some((plan.unused_views(context.now, context.cost), 0));
     }
-    let (full, mut fields) = match value.strip_prefix(plan.header.as_slice()) {
-        Some(rest) => (false, rest),
-        None => (true, value.strip_prefix(plan.full_header.as_slice())?),
+    let narrow = |value: &'_ [u8]| plan.narrow_header.as_ref().is_some_and(|header| value.starts_with(header));
+    let (form, header) = match value {
+        value if value.starts_with(&plan.header) => (Form::Compact, plan.header.len()),
+        value if narrow(value) => (Form::Narrow, plan.narrow_header.as_ref().map_or(0, Vec::len)),
+        value if value.starts_with(&plan.full_header) => (Form::Full, plan.full_header.len()),
+        _ => return None,
     };
+    let mut fields = &value[header..];
     let mut numbers: Vec<[u64; 4]> = Vec::with_capacity(plan.rules.len());
     for layout in &plan.layouts {
         let mut slots = [0; 4];
         for (slot, field) in slots.iter_mut().zip(&layout.fields) {
-            *slot = number(&mut fields, field.width(if full { MOMENT_WIDTH } else { layout.count_width }))?;
+            *slot = number(&mut fields, field.width(form.count_width(layout)))?;
         }
         numbers.push(slots);
     }
-    let blocked = if full { number(&mut fields, MOMENT_WIDTH)? } else { 0 };
+    let blocked = if form == Form::Full { number(&mut fields, MOMENT_WIDTH)? } else { 0 };
     let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
         let layout = &plan.layouts[index];

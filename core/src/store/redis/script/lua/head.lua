@@ -20,7 +20,8 @@
 --
 -- A value is a header, the fields of all limits, in the full form also the moment at which a block ends, and the lists of
 -- the limits. The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
--- 'aaaafwww' (algorithm, f: has a fraction, w: bytes of a count), its period, and of a bucket the count.
+-- 'aaaafwww' (algorithm, f: has a fraction, w: bytes of a count), its period, and of a bucket the count. In the narrow form w
+-- is 1, and a larger count of a bucket is said to be 255.
 -- docs/adr/0002 has the reasons.
 --
 -- A decoded value is a table: value[1] is the header, then come the fields of all limits, then their lists. Numbers are
@@ -35,9 +36,14 @@ local MAX = 9007199254740991
 
 -- One call of `unpack` costs less than two, so that what fast_path.lua reads of an instruction is read here.
 local now, stride, grouping, instruction_count, key_count, call_number, _, _, limit_count, slots, cost, header, format, unused,
-  algorithm, _, _, _, count, period, x, y, after = unpack_('<dBBHHI4BBBBdBc0Bc0Hc0BBBBdddd', ARGV[1])
+  narrow_header, narrow_format, algorithm, _, _, _, count, period, x, y, after =
+  unpack_('<dBBHHI4BBBBdBc0Bc0Hc0Bc0Bc0BBBBdddd', ARGV[1])
 local INSTRUCTION = 19
-if now < 0 then
+-- The narrow form of a bucket does not say its count. So it is written only where the clock that ends the key is also the one
+-- that decides: see docs/adr/0002.
+local server_time = now < 0
+local narrows = server_time and narrow_header ~= ''
+if server_time then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end

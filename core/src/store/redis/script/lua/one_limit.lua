@@ -5,7 +5,14 @@ for i = 1, key_count do
   local key = KEYS[i]
   local s = pcall_('GET', key) or unused
   local tag, field_1, field_2, field_3, field_4
-  if type(s) == 'string' and #s >= #unused then tag, field_1, field_2, field_3, field_4 = unpack_(format, s) end
+  if type(s) == 'string' then
+    if #s >= #unused then
+      tag, field_1, field_2, field_3, field_4 = unpack_(format, s)
+    elseif narrow_header ~= '' and sub(s, 1, #narrow_header) == narrow_header and #s >= struct.size(narrow_format) then
+      tag, field_1, field_2, field_3 = unpack_(narrow_format, s)
+      tag = header
+    end
+  end
   if tag ~= header then
     unread = unread or {}
     unread[#unread + 1] = i
@@ -15,7 +22,12 @@ for i = 1, key_count do
     --<admits>
     if admitted then
       --<charge>
-      s = pack(format, header, field_1, field_2, field_3, field_4)--<append>
+      -- A rule of two fields leaves in the third where they end: a small number.
+      if narrows and field_2 <= 255 and field_3 <= 255 then
+        s = pack(narrow_format, narrow_header, field_1, field_2, field_3)
+      else
+        s = pack(format, header, field_1, field_2, field_3, field_4)--<append>
+      end
       -- See `ttl` in reply.lua. Few keys of one call have a TTL that differs from the one before.
       local quarters = floor((ends - now) / 250000) + 2
       if quarters ~= ttl_quarters then ttl_quarters, ttl_text = quarters, string.format('%d', quarters * 250) end

@@ -99,11 +99,17 @@ local function ends_of(value, instruction)
   return ends > 0 and ends + instruction.grace or 0
 end
 
--- A decoded value in the compact form of the policy at hand, or nil when it has another form.
+-- A decoded value in the compact or the narrow form of the policy at hand, or nil when it has another form.
 local function decode(s, instruction)
   if s == '' then s = instruction.unused end
+  local narrow, value = instruction.narrow_header, nil
+  if narrow and sub(s, 1, #narrow) == narrow and #s >= struct.size(instruction.narrow_format) then
+    value = { unpack_(instruction.narrow_format, s) }
+    value[1] = instruction.header
+    return value
+  end
   if #s < #instruction.unused then return nil end
-  local value = { unpack_(instruction.format, s) }
+  value = { unpack_(instruction.format, s) }
   if value[1] ~= instruction.header then return nil end
   split_lists(value, s, instruction.lists, instruction.slots)
   return value
@@ -127,12 +133,17 @@ local function read(s, instruction)
   return value, reason
 end
 
--- In the compact form when every number fits and no block is stored, else in the full form.
+-- In the narrow form or else the compact one when every number fits and no block is stored, else in the full form.
 local function write(value, instruction)
   local full = value.blocked_until ~= nil and value.blocked_until > 0
+  local narrow = server_time and instruction.narrow_header
   for _, limit in ipairs(instruction.limits) do
-    for slot = limit.first + 1, limit.first + limit.counts do full = full or value[slot] > limit.max_compact end
+    for slot = limit.first + 1, limit.first + limit.counts do
+      full = full or value[slot] > limit.max_compact
+      narrow = narrow and value[slot] <= 255 and narrow
+    end
   end
+  if narrow and not full then return pack(instruction.narrow_format, narrow, values(value, 2, instruction.slots)) end
   if not full then return encode(value, instruction.format, instruction.slots, instruction.lists) end
   for _, limit in ipairs(instruction.lists) do value[limit.length] = #value[limit.list] end
   -- The block goes to the slot after the fields, which is the slot of the first list.

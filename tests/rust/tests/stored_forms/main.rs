@@ -1,0 +1,143 @@
+//! The narrow form of stored values, which only a server's own clock makes: its bytes, and that it changes no answer.
+
+mod mixed;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate::{CheckOptions, Decision, Limiter, Policy};
+use tidegate_tests::any_limiter::fresh_prefix;
+use tidegate_tests::servers::{Kind, Servers};
+
+static SERVER: LazyLock<Servers> = LazyLock::new(|| Servers::start(Kind::Single));
+
+/// Nothing drains or ends while a test runs.
+const POLICIES: [&str; 6] = [
+    "gcra 60000/30d",
+    "token-bucket 60000/30d",
+    "leaky-bucket 60000/30d",
+    "sliding-counter 60000/30d",
+    "fixed-window 70000/30d",
+    "gcra 600/30d burst 60000",
+];
+
+fn limiter(store: &str, prefix: &str) -> Limiter {
+    let builder = Limiter::builder().store(store).prefix(prefix).deny_cache(Duration::ZERO);
+    builder.timeout(Duration::from_secs(10)).build().expect("a limiter")
+}
+
+/// The bytes of the only key under a prefix, and its value.
+fn stored(prefix: &str) -> (u64, usize) {
+    let mut client = redis::Client::open(SERVER.url()).expect("a URL").get_connection().expect("a connection");
+    let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg(format!("{prefix}*")).query(&mut client).expect("keys");
+    assert_eq!(keys.len(), 1, "{prefix}");
+    let bytes = redis::cmd("MEMORY").arg("USAGE").arg(&keys[0]).query(&mut client).expect("a number");
+    (bytes, redis::cmd("STRLEN").arg(&keys[0]).query(&mut client).expect("a number"))
+}
+
+#[test]
+fn a_value_of_one_limit_fits_the_smaller_allocation_while_few_units_are_used() {
+    for policy in POLICIES {
+        // As long as a usual prefix with the digest of a key.
+        let prefix = fresh_prefix();
+        let limiter = limiter(SERVER.url(), &prefix);
+        let mut used = 0;
+        for (cost, narrow) in [(1, true), (254, true), (1, false), (300, false)] {
+            used += cost;
+            let decision = limiter.check_n(policy, "k", cost).expect("a check");
+            assert!(decision.allowed(), "{policy}");
+            let (_, length) = stored(&prefix);
+            assert_eq!(length <= 12, narrow, "{policy} with {used} units: {length} bytes");
+        }
+        limiter.refund(policy, "k", 400).expect("a refund");
+        assert!(stored(&prefix).1 <= 12, "{policy}: {} bytes after a refund", stored(&prefix).1);
+    }
+}
+
+#[test]
+fn a_key_takes_72_bytes() {
+    let limiter = limiter(SERVER.url(), "tg");
+    for policy in POLICIES {
+        limiter.clear_all().expect("a cleared prefix");
+        limiter.check_n(policy, "k", 255).expect("a check");
+        assert_eq!(stored("tg").0, 72, "{policy}");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Check(u64),
+    Take(u64),
+    Charge(u64),
+    Refund(u64),
+    Peek(u64),
+    CheckAll(u64),
+    Block,
+    Unblock,
+    Clear,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let cost = prop_oneof![4 => 1..=10u64, 4 => 200..=300u64, 1 => 1..=60_000u64];
+    let step = (0..12u8, cost).prop_map(|(kind, cost)| match kind {
+        0..=3 => Step::Check(cost),
+        4 => Step::Take(cost),
+        5 => Step::Charge(cost),
+        6 | 7 => Step::Refund(cost),
+        8 => Step::Peek(cost),
+        9 => Step::CheckAll(cost),
+        10 => Step::Block,
+        _ if cost % 2 == 0 => Step::Clear,
+        _ => Step::Unblock,
+    });
+    proptest::collection::vec(step, 1..30)
+}
+
+fn run(limiter: &Limiter, policy: &Policy, step: &Step) -> Option<Decision> {
+    let decision = match *step {
+        Step::Check(cost) => limiter.check_n(policy, "k", cost),
+        Step::Take(cost) => {
+            limiter.check_with(policy, "k", &CheckOptions { cost, partial: true, ..CheckOptions::default() })
+        }
+        Step::Charge(cost) => limiter.charge(policy, "k", cost),
+        Step::Refund(cost) => limiter.refund(policy, "k", cost),
+        Step::Peek(cost) => limiter.peek(policy, "k", cost),
+        Step::CheckAll(cost) => limiter.check_all([(policy, "k", cost), (policy, "other", 1)]),
+        Step::Block => return limiter.block(policy, "k", Duration::from_secs(3600)).map(|()| None).expect("a block"),
+        Step::Unblock => return limiter.unblock(policy, "k").map(|()| None).expect("no block"),
+        Step::Clear => return limiter.clear(policy, "k").map(|()| None).expect("cleared"),
+    };
+    Some(decision.expect("a decision"))
+}
+
+/// What of a decision does not depend on the moment.
+fn said(decision: &Decision) -> (bool, u64, u64, bool) {
+    (decision.allowed(), decision.remaining(), decision.granted(), decision.reset_after().is_zero())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Also when the policy's number changes between one call and the next.
+    #[test]
+    fn every_call_is_answered_as_in_memory(
+        index in 0..POLICIES.len(),
+        steps in steps(),
+        other in prop_oneof![Just("0000"), Just("00"), Just("0")],
+        change_at in 0..40usize,
+    ) {
+        let notation = POLICIES[index];
+        let changed = notation.replace("0000/", &format!("{other}/"));
+        let policies = [notation, &*changed].map(|text| Policy::parse(text).expect("a policy").named("p").expect("a name"));
+        let limiters = [limiter(SERVER.url(), &fresh_prefix()), limiter("memory://", "tg")];
+        for (number, step) in steps.iter().enumerate() {
+            if notation.starts_with("leaky") && matches!(step, Step::Take(_)) {
+                continue;
+            }
+            let policy = &policies[usize::from(number >= change_at)];
+            let [stored, kept] = limiters.each_ref().map(|limiter| run(limiter, policy, step).as_ref().map(said));
+            prop_assert_eq!(stored, kept, "{} {:?}, step {}", policy, step, number);
+        }
+    }
+}
