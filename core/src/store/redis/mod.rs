@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use smallvec::smallvec;
+
 use super::Store;
 use super::batch_guard::BatchGuard;
 use super::call_context::CallContext;
@@ -150,7 +152,7 @@ impl Store for Redis {
     fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
         let (blocking, request) = (self.blocking()?, self.request(entry));
         let (slot, call) = (self.slot(&request), self.call_state(&entry.operation, self.deadline(&context)));
-        let mut answers = blocking.run(vec![request], Grouping::Independent, context.now, slot, call)?;
+        let mut answers = blocking.run(smallvec![request], Grouping::Independent, context.now, slot, call)?;
         let mut answer = answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))?;
         answer.may_be_old = self.may_read_replica(&entry.operation);
         Ok(answer)
@@ -161,7 +163,7 @@ impl Store for Redis {
         let deadline = self.deadline(&context);
         if let Some(slot) = self.common_slot(&requests) {
             let (blocking, call) = (self.blocking()?, CallState::by_itself(deadline));
-            let answers = blocking.run(requests, Grouping::AllOrNothing, context.now, slot, call)?;
+            let answers = blocking.run(requests.into(), Grouping::AllOrNothing, context.now, slot, call)?;
             return answers.into_iter().collect();
         }
         // Several nodes are asked at the same time, which the engine does.

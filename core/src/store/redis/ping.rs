@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use once_cell::sync::Lazy;
+use smallvec::smallvec;
 
 use super::io::BlockingCalls;
 use super::protocol::{CallState, hash_slot};
@@ -33,7 +34,7 @@ pub(super) fn request(prefix: &str, number: u32) -> Request {
 pub(super) fn all(calls: &BlockingCalls, deadline: Instant) -> Result<()> {
     let ask = |request, slot| -> Result<()> {
         let call = CallState::new(deadline, false);
-        let answers = calls.run(vec![request], Grouping::Independent, None, slot, call)?;
+        let answers = calls.run(smallvec![request], Grouping::Independent, None, slot, call)?;
         answers.into_iter().try_for_each(|answer| answer.map(drop))
     };
     let topology = calls.topology(deadline)?;

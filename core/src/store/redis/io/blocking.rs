@@ -18,7 +18,7 @@ use crate::store::redis::protocol::{
     CallState, Discovery, DiscoverySchedule, Exchange, Failure, NextStep, RETRY_PAUSE, Server, ServerDirectory, Target,
     Topology, out_of_step, refused, timed_out, uncovered,
 };
-use crate::store::redis::script::{Batch, Grouping, Request};
+use crate::store::redis::script::{Batch, Grouping, Requests};
 use crate::store::request::Answer;
 use crate::store::url::Address;
 
@@ -55,7 +55,7 @@ impl BlockingCalls {
     /// Runs requests of one slot.
     pub(crate) fn run(
         &self,
-        requests: Vec<Request>,
+        requests: Requests,
         grouping: Grouping,
         time: Option<u64>,
         slot: u16,

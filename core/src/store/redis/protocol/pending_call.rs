@@ -1,10 +1,8 @@
 //! A call on its way to a server, and what its caller gets.
 
-use smallvec::SmallVec;
-
 use super::call::CallState;
 use crate::error::{Error, Result};
-use crate::store::redis::script::{Grouping, Request};
+use crate::store::redis::script::{Grouping, Requests};
 use crate::store::request::Answer;
 
 /// What a driver knows its callers by.
@@ -17,7 +15,7 @@ pub(crate) trait Callers {
 
 /// See the module.
 pub(crate) struct PendingCall<C: Callers> {
-    pub(crate) requests: SmallVec<[Request; 1]>,
+    pub(crate) requests: Requests,
     pub(crate) grouping: Grouping,
     /// The time to decide by; without one the server's clock decides.
     pub(crate) time: Option<u64>,

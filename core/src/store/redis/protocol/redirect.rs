@@ -99,6 +99,8 @@ pub(crate) fn host_or(host: &str, here: &Address) -> Option<Arc<str>> {
 mod tests {
     use std::time::Duration;
 
+    use smallvec::smallvec;
+
     use super::*;
     use crate::store::redis::protocol::handshake::ExpectedRole;
     use crate::store::redis::script::{Grouping, Request};
@@ -123,7 +125,7 @@ mod tests {
     fn batch() -> Batch {
         let plan = crate::plan::Plan::of(&crate::policy::Policy::parse("5/minute").expect("a policy"));
         let entry = Entry { plan: &plan, key: "k", operation: Operation::Charge { cost: 1 } };
-        Batch::new("tg".into(), None, Grouping::Independent, vec![Request::new("tg", &entry)])
+        Batch::new("tg".into(), None, Grouping::Independent, smallvec![Request::new("tg", &entry)])
     }
 
     #[test]

@@ -49,6 +49,9 @@ pub(super) struct Member {
     instruction: u16,
 }
 
+/// The requests of a batch. Most batches of blocking callers have one.
+pub(crate) type Requests = SmallVec<[Request; 1]>;
+
 /// The requests of one key.
 type Members = SmallVec<[Member; 2]>;
 
@@ -60,7 +63,7 @@ pub(crate) struct Batch {
     prefix: Arc<str>,
     now: Option<u64>,
     grouping: Grouping,
-    requests: Vec<Request>,
+    requests: Requests,
     /// The distinct instructions, each as the index of a request that has it.
     instructions: SmallVec<[u16; 1]>,
     /// For each key, in the order of their first request, its requests.
@@ -69,7 +72,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// `now` is the time to decide by, `None` the server's.
-    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, grouping: Grouping, requests: Vec<Request>) -> Self {
+    pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, grouping: Grouping, requests: Requests) -> Self {
         let (instructions, keys) = match &requests[..] {
             [_] => (smallvec![0], smallvec![smallvec![Member { request: 0, instruction: 0 }]]),
             several => arranged(several),
@@ -97,7 +100,7 @@ impl Batch {
     }
 
     /// The same requests, to be sent another way.
-    pub(crate) fn into_requests(self) -> Vec<Request> {
+    pub(crate) fn into_requests(self) -> Requests {
         self.requests
     }
 

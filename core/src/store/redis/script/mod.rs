@@ -11,7 +11,7 @@ mod reply;
 mod request;
 mod stored_value;
 
-pub(crate) use batch::{Batch, Grouping};
+pub(crate) use batch::{Batch, Grouping, Requests};
 pub(crate) use reply::rejected;
 pub(crate) use request::Request;
 

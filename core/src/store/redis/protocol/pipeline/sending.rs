@@ -41,7 +41,7 @@ impl<C: Callers> ServerPipeline<C> {
             self.waiting -= 1;
             self.queues.entry(call.slot).or_default().sent(1);
             let members = vec![BatchMember::new(call.state, call.requests.len(), call.recipient)];
-            let (slot, requests) = (call.slot, call.requests.into_vec());
+            let (slot, requests) = (call.slot, call.requests);
             let batch = Batch::new(Arc::clone(&self.options.prefix), call.time, call.grouping, requests);
             self.send_batch(ScriptCall { batch, members, slot, in_full: false, asking: true, doubtful: None });
         }
@@ -69,7 +69,7 @@ impl<C: Callers> ServerPipeline<C> {
         let first = queue.waiting.pop_front()?;
         let (key, time, grouping) = (batch_key(&first), first.time, first.grouping);
         let mut members = vec![BatchMember::new(first.state, first.requests.len(), first.recipient)];
-        let mut requests = first.requests.into_vec();
+        let mut requests = first.requests;
         while key.is_some()
             && members.len() < self.options.max_batch
             && queue.waiting.front().is_some_and(|call| batch_key(call) == key)
