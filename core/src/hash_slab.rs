@@ -31,7 +31,7 @@ impl<T> HashSlab<T> {
 }
 
 impl<T: Hashed> HashSlab<T> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<usize> {
         self.indexes.find(hash, |index| is(&self.items[*index as usize])).map(|index| *index as usize)
     }

@@ -13,6 +13,9 @@ const MAX_TEXT: usize = 64;
 /// 128 bits of BLAKE3: two keys that share it cannot be found.
 type KeyDigest = [u8; 16];
 
+/// The same in two numbers. A call copies the key by whole words then, and not byte by byte.
+type KeyDigestWords = [u64; 2];
+
 /// See the module. A digest never equals a text, whatever bytes the text has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum TableKey {
@@ -41,7 +44,7 @@ impl TableKey {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TableKeyRef<'a> {
     Text(&'a str),
-    Digest(KeyDigest),
+    Digest(KeyDigestWords),
 }
 
 impl<'a> TableKeyRef<'a> {
@@ -52,17 +55,25 @@ impl<'a> TableKeyRef<'a> {
 }
 
 #[cold]
-fn digest(key: &str) -> KeyDigest {
+fn digest(key: &str) -> KeyDigestWords {
     let digest = blake3::hash(key.as_bytes());
-    digest.as_bytes().first_chunk().copied().unwrap_or_default()
+    let mut words = digest.as_bytes().chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+    [words.next().unwrap_or_default(), words.next().unwrap_or_default()]
+}
+
+fn bytes(words: KeyDigestWords) -> KeyDigest {
+    let mut bytes = KeyDigest::default();
+    bytes[..8].copy_from_slice(&words[0].to_ne_bytes());
+    bytes[8..].copy_from_slice(&words[1].to_ne_bytes());
+    bytes
 }
 
 impl Hash for TableKeyRef<'_> {
-    #[inline]
+    #[inline(always)]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::Text(text) => text.hash(state),
-            Self::Digest(digest) => state.write(digest),
+            Self::Digest(digest) => digest.hash(state),
         }
     }
 }
@@ -72,7 +83,7 @@ impl PartialEq<TableKeyRef<'_>> for TableKey {
     fn eq(&self, other: &TableKeyRef<'_>) -> bool {
         match (self, other) {
             (Self::Text(text), TableKeyRef::Text(other)) => text == other,
-            (Self::Digest(digest), TableKeyRef::Digest(other)) => digest == other,
+            (Self::Digest(digest), TableKeyRef::Digest(other)) => *digest == bytes(*other),
             _ => false,
         }
     }
@@ -82,7 +93,7 @@ impl From<TableKeyRef<'_>> for TableKey {
     fn from(key: TableKeyRef<'_>) -> Self {
         match key {
             TableKeyRef::Text(text) => Self::Text(text.into()),
-            TableKeyRef::Digest(digest) => Self::Digest(digest),
+            TableKeyRef::Digest(digest) => Self::Digest(bytes(digest)),
         }
     }
 }
@@ -107,7 +118,7 @@ mod tests {
         // A long key whose digest is text as well: the key that has this text is another one.
         let long = (0..).map(|number| format!("{number:065}"));
         let found = long.take(10_000_000).find_map(|long| {
-            let digest = digest(&long);
+            let digest = bytes(digest(&long));
             std::str::from_utf8(&digest).ok().map(|text| (long.clone(), text.to_owned()))
         });
         let (long, text) = found.expect("one digest of some thousands is text");

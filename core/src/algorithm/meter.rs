@@ -76,7 +76,7 @@ impl Meter {
 
     /// Whole units drained between the state's moment and `now`, and what is left over, in parts of a microsecond
     /// (`interval_units` of them).
-    #[inline]
+    #[inline(always)]
     fn drained(&self, state: &State, now: u64) -> (u128, u128) {
         let Some(elapsed) = now.checked_sub(state.since) else { return (0, 0) };
         // Nearly always everything fits into 64 bits, where a division costs a tenth.
@@ -91,8 +91,8 @@ impl Meter {
         (parts / u128::from(self.interval_micros), parts % u128::from(self.interval_micros))
     }
 
-    /// The state at `now`.
-    #[inline]
+    /// The state at `now`. A call that returned it in memory would cost a check a fifth of its time.
+    #[inline(always)]
     pub(crate) fn state_at(&self, state: &State, now: u64) -> State {
         if state.units == 0 {
             return State { since: now.max(state.since), units: 0, fraction: 0 };
@@ -164,7 +164,7 @@ impl Meter {
     }
 
     /// The first whole microsecond at which `units` units have drained since the state's moment.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn drained_at(&self, state: &State, units: u64) -> u64 {
         if let Some(parts) = units.checked_mul(self.interval_micros).and_then(|parts| parts.checked_add(state.fraction))
         {

@@ -40,7 +40,7 @@ fn bytes(usage: &Usage) -> usize {
 }
 
 impl MemoryShard {
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, hash: u64, plan: &Plan, key: TableKeyRef<'_>) -> Option<usize> {
         self.usages.find(hash, |usage| usage.is_of(plan, key))
     }
