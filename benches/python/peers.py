@@ -1,259 +1,157 @@
-"""Checks per second of Tidegate and of its peers in Python, measured alternately in one run.
-
-    python benches/python/peers.py [--seconds 1.0] [--rounds 3] [--only memory,sync,…]
-
-Needs: pip install limits throttled-py redis hiredis, and tidegate built for release. In a case of "one core" client and
-server share a core; else each has its own. Only the ratios are reliable.
-"""
+"""A check by each contender in Python, blocking: a function of a key. Every peer has the algorithm of its case."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import inspect
 import os
-import statistics
-import sys
-import threading
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, cast
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tests" / "servers")]
+from typing import Any
 
 import limits
-import limits.aio.storage
-import limits.aio.strategies
 import limits.storage
 import limits.strategies
+import pyrate_limiter
 import redis
-import redis.asyncio
 import throttled
-import throttled.asyncio
 
 import tidegate
-from client import Servers
 
-KEYS = [f"user-{number}" for number in range(100)]
-HIGH_LIMIT = 1_000_000_000
+Check = Callable[[str], Any]
+
+HIGH = 1_000_000_000
+POLICIES: dict[str, Any] = {
+    "fixed": f"fixed-window {HIGH}/hour",
+    "gcra": f"gcra {HIGH}/hour",
+    "log": "sliding-log 1000/minute",
+    "counter": "sliding-counter 1000/minute",
+    "token": "token-bucket 1000/minute",
+    "denied": "fixed-window 5/hour",
+    "no lease": tidegate.Policy("fixed-window 10000000/10s"),
+    "lease": tidegate.Policy("fixed-window 10000000/10s", lease="5%"),
+}
 # What one would write by hand: one counter with its expiry, and the values that a caller needs.
 SCRIPT = """
 local used = redis.call('INCRBY', KEYS[1], ARGV[2])
 if used == tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
 return {used <= tonumber(ARGV[1]) and 1 or 0, used, redis.call('PTTL', KEYS[1])}
 """
-
-Check = Callable[[str], Any]
-
-
-@dataclass
-class Case:
-    """Contenders of one kind, and how many times faster than each other one the first has to be."""
-
-    name: str
-    goals: dict[str, float]
-    contenders: dict[str, Callable[[], Check] | Callable[[], Awaitable[Check]]]
-    threads: int = 1
-    tasks: int = 0
-    one_core: bool = False
+SCRIPT_ARGUMENTS = (HIGH, 1, 3_600_000)
 
 
-def cases(url: str) -> list[Case]:
-    quota = throttled.rate_limiter.per_hour(HIGH_LIMIT, burst=HIGH_LIMIT)
-    item = limits.parse(f"{HIGH_LIMIT}/hour")
-    fixed, gcra = f"fixed-window {HIGH_LIMIT}/hour", f"gcra {HIGH_LIMIT}/hour"
-
-    def ours(store: str, policy: str) -> Callable[[], Check]:
-        def make() -> Check:
-            limiter = tidegate.Limiter(store, policies={"api": policy}, timeout=5.0)
-            return partial(limiter.check, "api")
-
-        return make
-
-    def with_limits(store: str) -> Callable[[], Check]:
-        def make() -> Check:
-            limiter = limits.strategies.FixedWindowRateLimiter(limits.storage.storage_from_string(store))
-            return partial(limiter.hit, item)
-
-        return make
-
-    def with_throttled(using: str, store: Callable[[], Any]) -> Callable[[], Check]:
-        def make() -> Check:
-            limiter = throttled.Throttled(using=using, quota=quota, store=store())
-            return cast(Check, limiter.limit)
-
-        return make
-
-    def redis_py() -> Check:
-        client = redis.Redis.from_url(url)
-        sha = client.script_load(SCRIPT)
-        return lambda key: client.evalsha(sha, 1, "bare:" + key, HIGH_LIMIT, 1, 3_600_000)
-
-    async def ours_async() -> Check:
-        limiter = tidegate.AsyncLimiter(url, policies={"api": fixed}, timeout=5.0)
-        return partial(limiter.check, "api")
-
-    async def limits_async() -> Check:
-        storage = limits.aio.storage.RedisStorage("async+" + url, implementation="redispy")
-        limiter = limits.aio.strategies.FixedWindowRateLimiter(storage)
-        return partial(limiter.hit, item)
-
-    async def throttled_async() -> Check:
-        store = throttled.asyncio.RedisStore(server=url)
-        limiter = throttled.asyncio.Throttled(using="fixed_window", quota=quota, store=store)
-        return cast(Check, limiter.limit)
-
-    async def redis_py_async() -> Check:
-        client = redis.asyncio.Redis.from_url(url)
-        sha = await client.script_load(SCRIPT)
-        return lambda key: client.evalsha(sha, 1, "bare:" + key, HIGH_LIMIT, 1, 3_600_000)
-
-    blocking: dict[str, Any] = {
-        "tidegate": ours(url, fixed),
-        "limits": with_limits(url),
-        "throttled-py": with_throttled("fixed_window", lambda: throttled.RedisStore(server=url)),
-        "redis-py evalsha": redis_py,
-    }
-    tasks: dict[str, Any] = {
-        "tidegate": ours_async,
-        "limits.aio": limits_async,
-        "throttled-py asyncio": throttled_async,
-        "redis-py asyncio evalsha": redis_py_async,
-    }
-
-    def in_flight(count: int, times: float, bare: float, one_core: bool = False) -> Case:
-        goals = {"limits.aio": times, "throttled-py asyncio": times, "redis-py asyncio evalsha": bare}
-        cores = ", one core" if one_core else ""
-        return Case(f"asyncio, Redis, {count} in flight{cores}", goals, tasks, tasks=count, one_core=one_core)
-
-    return [
-        Case(
-            "memory, fixed window",
-            {"limits": 8},
-            {"tidegate": ours("memory://", fixed), "limits": with_limits("memory://")},
-        ),
-        Case(
-            "memory, gcra",
-            {"throttled-py": 8},
-            {
-                "tidegate": ours("memory://", gcra),
-                "throttled-py": with_throttled("gcra", lambda: throttled.MemoryStore()),
-            },
-        ),
-        Case(
-            "sync, Redis, 1 thread, one core",
-            {"limits": 2.5, "throttled-py": 2.5, "redis-py evalsha": 2},
-            blocking,
-            one_core=True,
-        ),
-        Case("sync, Redis, 8 threads", {"limits": 3, "throttled-py": 3}, blocking, threads=8),
-        in_flight(256, 10, 9),
-        in_flight(64, 10, 9),
-        in_flight(16, 5, 5),
-        in_flight(1, 2, 2, one_core=True),
-    ]
+def options(kind: str) -> dict[str, Any]:
+    # Logs grow from round to round; each process begins with empty ones.
+    prefix = {"prefix": f"log{os.getpid()}"} if kind == "log" else {}
+    return {"policies": {"api": POLICIES[kind]}, "timeout": 5.0, **prefix}
 
 
-def pin(server: int, one_core: bool) -> None:
-    """Pins client and server to one core each, or both to one."""
-    cores = sorted(os.sched_getaffinity(os.getppid()))[:2]
-    client_core, server_core = {cores[0]}, {cores[0 if one_core else -1]}
-    for process, core in ((os.getpid(), client_core), (server, server_core)):
-        # Each thread has its own affinity. Threads that are started later inherit it.
-        for thread in os.listdir(f"/proc/{process}/task"):
-            os.sched_setaffinity(int(thread), core)
+def tidegate_check(url: str, kind: str) -> Check:
+    if url == "memory://":
+        url += "?max_keys=10000000&max_bytes=4000000000"
+    return partial(tidegate.Limiter(url, **options(kind)).check, "api")
 
 
-def with_threads(check: Check, threads: int, seconds: float) -> float:
-    counts, stop = [0] * threads, threading.Event()
-
-    def work(number: int) -> None:
-        count, stopped = 0, stop.is_set
-        while not stopped():
-            for key in KEYS[:20]:
-                check(key)
-            count += 20
-        counts[number] = count
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
-    began = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    time.sleep(seconds)
-    stop.set()
-    for worker in workers:
-        worker.join()
-    return sum(counts) / (time.perf_counter() - began)
+LIMITS_ITEMS = {
+    "fixed": f"{HIGH}/hour",
+    "log": "1000/minute",
+    "counter": "1000/minute",
+    "denied": "5/hour",
+}
 
 
-def alone(check: Check, seconds: float) -> float:
-    count, began = 0, time.perf_counter()
-    while (passed := time.perf_counter() - began) < seconds:
-        for key in KEYS:
-            check(key)
-        count += len(KEYS)
-    return count / passed
+def limits_item(kind: str) -> limits.RateLimitItem:
+    return limits.parse(LIMITS_ITEMS[kind])
 
 
-async def with_tasks(make: Callable[[], Awaitable[Check]], tasks: int, seconds: float) -> float:
-    check = await make()
-    await check(KEYS[0])
-    count, end = 0, time.perf_counter() + seconds
-
-    async def work(number: int) -> None:
-        nonlocal count
-        keys = KEYS[number:] + KEYS[:number]
-        while time.perf_counter() < end:
-            for key in keys[:10]:
-                await check(key)
-            count += 10
-
-    began = time.perf_counter()
-    await asyncio.gather(*[work(number) for number in range(tasks)])
-    return count / (time.perf_counter() - began)
+LIMITS_STRATEGIES = {
+    "fixed": "FixedWindowRateLimiter",
+    "denied": "FixedWindowRateLimiter",
+    "log": "MovingWindowRateLimiter",
+    "counter": "SlidingWindowCounterRateLimiter",
+}
 
 
-def measure(case: Case, make: Any, seconds: float) -> float:
-    if case.tasks:
-        return asyncio.run(with_tasks(make, case.tasks, seconds))
-    check = make()
-    check(KEYS[0])
-    return with_threads(check, case.threads, seconds) if case.threads > 1 else alone(check, seconds)
+def limits_check(url: str, kind: str) -> Check:
+    prefix = {"key_prefix": f"log{os.getpid()}"} if kind == "log" and url != "memory://" else {}
+    storage = limits.storage.storage_from_string(url, **prefix)
+    limiter = getattr(limits.strategies, LIMITS_STRATEGIES[kind])(storage)
+    return partial(limiter.hit, limits_item(kind))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=1.0, help="each contender, each round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="cases whose name has one of these words, separated by commas")
-    options = parser.parse_args()
-    missed = 0
-    with Servers("single") as servers:
-        server = int(servers.servers[0]["pid"])
-        for case in cases(servers.url):
-            if not any(word in case.name for word in options.only.split(",")):
-                continue
-            pin(server, case.one_core)
-            rates: dict[str, list[float]] = {name: [] for name in case.contenders}
-            for _ in range(options.rounds):
-                for name, make in case.contenders.items():
-                    rates[name].append(measure(case, make, options.seconds))
-            print(f"\n{case.name}")
-            for name, found in rates.items():
-                rate = statistics.median(found)
-                line = f"  {name:<26} {rate:>11,.0f} /s   {1e6 / rate:>8.2f} µs"
-                if name in case.goals:
-                    # The pairs of one round ran under the same load.
-                    times = statistics.median(a / b for a, b in zip(rates["tidegate"], found, strict=True))
-                    reached = times >= case.goals[name]
-                    missed += not reached
-                    line += f"   {times:>6.1f} x   goal {case.goals[name]:>4} x{'' if reached else '   MISSED'}"
-                print(line, flush=True)
-    return 1 if missed else 0
+THROTTLED_QUOTAS = {
+    "fixed": throttled.rate_limiter.per_hour(HIGH, burst=HIGH),
+    "gcra": throttled.rate_limiter.per_hour(HIGH, burst=HIGH),
+    "counter": throttled.rate_limiter.per_min(1_000),
+    "token": throttled.rate_limiter.per_min(1_000, burst=1_000),
+    "denied": throttled.rate_limiter.per_hour(5),
+}
+THROTTLED_KINDS = {
+    "fixed": "fixed_window",
+    "denied": "fixed_window",
+    "gcra": "gcra",
+    "counter": "sliding_window",
+    "token": "token_bucket",
+}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def throttled_check(url: str, kind: str) -> Check:
+    if url == "memory://":
+        # Its own bound is 1,024 keys.
+        store: Any = throttled.MemoryStore(options={"MAX_SIZE": 10_000_000})
+    else:
+        store = throttled.RedisStore(server=url)
+    using, quota = THROTTLED_KINDS[kind], THROTTLED_QUOTAS[kind]
+    limit: Check = throttled.Throttled(using=using, quota=quota, store=store).limit
+    return limit
+
+
+class PyrateBuckets(pyrate_limiter.BucketFactory):
+    """A bucket for each key, as the documentation of pyrate-limiter shows it."""
+
+    def __init__(self, url: str, kind: str) -> None:
+        self.clock = pyrate_limiter.WallClock()
+        self.buckets: dict[str, pyrate_limiter.AbstractBucket] = {}
+        self.kind = kind
+        self.client = None if url == "memory://" else redis.Redis.from_url(url)
+
+    def wrap_item(self, name: str, weight: int = 1) -> pyrate_limiter.RateItem:
+        return pyrate_limiter.RateItem(name, self.clock.now(), weight=weight)
+
+    def get(self, item: pyrate_limiter.RateItem) -> pyrate_limiter.AbstractBucket:
+        found = self.buckets.get(item.name)
+        if found is None:
+            found = self.buckets[item.name] = self.bucket(f"pyrate{os.getpid()}:{item.name}")
+        return found
+
+    def bucket(self, name: str) -> pyrate_limiter.AbstractBucket:
+        if self.kind == "gcra":
+            rates = [pyrate_limiter.Rate(HIGH, pyrate_limiter.Duration.HOUR)]
+            if self.client is None:
+                return pyrate_limiter.StateBucket(rates)
+            store = pyrate_limiter.RedisStateStore(self.client, name)
+            return pyrate_limiter.StateBucket(rates, store=store)
+        rates = [pyrate_limiter.Rate(1_000, pyrate_limiter.Duration.MINUTE)]
+        if self.client is None:
+            return pyrate_limiter.InMemoryBucket(rates)
+        bucket: pyrate_limiter.AbstractBucket = pyrate_limiter.RedisBucket.init(rates, self.client, name)
+        return bucket
+
+
+def pyrate_check(url: str, kind: str) -> Check:
+    limiter = pyrate_limiter.Limiter(PyrateBuckets(url, kind))
+    return lambda key: limiter.try_acquire(key, blocking=False)
+
+
+def redis_py_check(url: str, kind: str) -> Check:
+    assert kind == "fixed"
+    client = redis.Redis.from_url(url)
+    sha = client.script_load(SCRIPT)
+    return lambda key: client.evalsha(sha, 1, "bare:" + key, *SCRIPT_ARGUMENTS)
+
+
+CHECKS: dict[str, Callable[[str, str], Check]] = {
+    "tidegate": tidegate_check,
+    "limits": limits_check,
+    "throttled-py": throttled_check,
+    "pyrate-limiter": pyrate_check,
+    "redis-py evalsha": redis_py_check,
+}

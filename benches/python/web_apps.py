@@ -1,12 +1,12 @@
-"""The applications that `web.py` measures: `create(framework, limiter, store)`, one worker each."""
+"""The applications that `http_round.py` measures: `create(framework, limiter, store)`, one worker each."""
 
 import os
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-# Two limits, so high that no request is denied.
-TIDEGATE = "1000000000/hour; 1000000/second"
+# Two limits, so high that no request is denied, as fixed windows, which are the peers' default.
+TIDEGATE = "fixed-window 1000000000/hour; fixed-window 1000000/second"
 PEERS = "1000000000/hour; 1000000/second"
 
 

@@ -1,5 +1,5 @@
 """The CPU time that a limit adds to a request, without a server: the least of many short rounds, measured alternately.
-Unlike `web.py` it is reliable on a machine that does other work.
+Unlike `http_round.py` it is reliable on a machine that does other work.
 
     python benches/python/web_cost.py [--store memory|redis]
 

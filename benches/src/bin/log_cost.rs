@@ -1,4 +1,4 @@
-//! The memory that a key takes on the Redis server (MEMORY USAGE), and the CPU time of a check of a long log.
+//! A long log: its bytes on the Redis server (MEMORY USAGE), and the server's CPU time for one more check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,6 @@ use tidegate_benches::server_cpu;
 use tidegate_tests::servers::{Kind, Servers};
 
 const KEY: &str = "user:1234567";
-const LIMITS: [(&str, &str); 12] = [
-    ("gcra", "gcra 100/s burst 200"),
-    ("gcra, p/n no whole µs", "gcra 7/s"),
-    ("token-bucket", "token-bucket 1000/minute"),
-    ("leaky-bucket", "leaky-bucket 10/s"),
-    ("fixed-window", "fixed-window 1000/hour"),
-    ("calendar-window", "calendar-window 10000/day"),
-    ("sliding-counter", "sliding-counter 100/minute"),
-    ("sliding-counter, n > 255", "sliding-counter 1000/minute"),
-    ("gcra, fractions, n > 255", "gcra 700/s"),
-    ("sliding-window, one check", "20/minute"),
-    ("three O(1)", "gcra 100/s; fixed-window 1000/hour; token-bucket 100/minute"),
-    (
-        "five O(1)",
-        "gcra 100/s; fixed-window 1000/hour; token-bucket 100/minute; calendar-window 10000/day; leaky-bucket 10/s",
-    ),
-];
 
 /// The bytes of all keys, and the number of keys.
 fn bytes(connection: &mut Connection) -> (u64, usize) {
@@ -50,24 +33,7 @@ fn main() {
     let limiter = Limiter::builder().store(servers.url()).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
     let limiter = limiter.build().expect("a limiter");
 
-    println!("bytes in Redis for the key {KEY} after some checks (MEMORY USAGE)");
-    for (name, policy) in LIMITS {
-        let _: () = connection.flushall().expect("FLUSHALL");
-        let checks = if name.ends_with("one check") { 1 } else { 5 };
-        for _ in 0..checks {
-            limiter.check(policy, KEY).expect("a decision");
-            clock.advance(Duration::from_micros(1_234));
-        }
-        println!("{name:<28}{:>6}", bytes(&mut connection).0);
-    }
-    let _: () = connection.flushall().expect("FLUSHALL");
-    for _ in 0..1_000 {
-        assert!(limiter.check("1000/hour", KEY).expect("a decision").allowed());
-        clock.advance(Duration::from_micros(3_590_000));
-    }
-    println!("{:<28}{:>6}", "sliding-window 1000/hour full", bytes(&mut connection).0);
-
-    println!("\nsliding-log: bytes for each admitted check, and server CPU for one more check (µs)");
+    println!("sliding-log: bytes for each admitted check, and server CPU for one more check (µs)");
     println!("{:>9}{:>8}{:>8}{:>10}{:>10}", "entries", "bytes", "keys", "allowed", "denied");
     for entries in [10, 100, 1_000, 10_000, 100_000_u64] {
         let _: () = connection.flushall().expect("FLUSHALL");

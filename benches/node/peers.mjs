@@ -1,0 +1,91 @@
+// A check by each contender in Node: `await make(url, kind)` gives a function of a key that returns a promise. Every peer has the
+// algorithm of its case, a fixed window.
+
+import process from 'node:process';
+import { MemoryStore } from 'express-rate-limit';
+import { Redis } from 'ioredis';
+import { RedisStore } from 'rate-limit-redis';
+import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible';
+import { Limiter, Policy } from 'tidegate';
+
+const HIGH = 1_000_000_000;
+const HOUR_MS = 3_600_000;
+
+const policies = {
+  fixed: `fixed-window ${HIGH}/hour`,
+  denied: 'fixed-window 5/hour',
+  lease: new Policy('fixed-window 10000000/10s', { lease: '5%', name: 'hot' }),
+  'no lease': new Policy('fixed-window 10000000/10s', { name: 'hot' }),
+};
+
+// The least that a limiter in one script can do.
+const SCRIPT = `local n = redis.call('INCR', KEYS[1])
+if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
+return {n, redis.call('PTTL', KEYS[1])}`;
+
+function tidegate(url, kind) {
+  const store = url === 'memory://' ? 'memory://?max_keys=10000000&max_bytes=4000000000' : url;
+  const limiter = new Limiter({ store, timeoutMs: 20_000 });
+  const policy = policies[kind];
+  return (key) => limiter.check(policy, key);
+}
+
+async function evalsha(url, options) {
+  const redis = new Redis(url, options);
+  const digest = await redis.script('LOAD', SCRIPT);
+  return (key) => redis.evalsha(digest, 1, `bare:${key}`, HOUR_MS);
+}
+
+/** As its users call it: a denial is a rejected promise. */
+const settled = (limiter) => (key) => limiter.consume(key).catch((denial) => denial);
+
+function flexible(url, options) {
+  if (url === 'memory://') return settled(new RateLimiterMemory(options));
+  return settled(new RateLimiterRedis({ storeClient: new Redis(url), ...options }));
+}
+
+const FEW = { points: 5, duration: 3_600, keyPrefix: `few${process.pid}` };
+
+export const contenders = {
+  tidegate,
+  'ioredis evalsha': (url) => evalsha(url, {}),
+  'ioredis evalsha, auto-pipelining': (url) => evalsha(url, { enableAutoPipelining: true }),
+  'rate-limiter-flexible': (url, kind) => flexible(url, kind === 'denied' ? FEW : { points: HIGH, duration: 3_600 }),
+  'rate-limiter-flexible, in-memory block': (url) =>
+    flexible(url, { ...FEW, inMemoryBlockOnConsumed: 5, inMemoryBlockDuration: 3_600 }),
+  'rate-limit-redis': (url) => {
+    const redis = new Redis(url);
+    const store = new RedisStore({ sendCommand: (...words) => redis.call(...words) });
+    store.init({ windowMs: HOUR_MS });
+    return (key) => store.increment(key);
+  },
+  'express-rate-limit': () => {
+    const store = new MemoryStore();
+    store.init({ windowMs: HOUR_MS });
+    return (key) => store.increment(key);
+  },
+};
+
+/** Sends so many scripts in one pipeline. */
+export const pipelines = {
+  async 'bare INCR script, pipelined'(url) {
+    const redis = new Redis(url);
+    const digest = await redis.script('LOAD', SCRIPT);
+    return (keys) => {
+      const pipeline = redis.pipeline();
+      for (const key of keys) pipeline.evalsha(digest, 1, `bare:${key}`, HOUR_MS);
+      return pipeline.exec();
+    };
+  },
+  async 'rate-limiter-flexible script, pipelined'(url) {
+    const redis = new Redis(url);
+    // The limiter gives the client its script, as a command.
+    const limiter = new RateLimiterRedis({ storeClient: redis, points: HIGH, duration: 3_600 });
+    await limiter.consume('first');
+    return (keys) => {
+      const pipeline = redis.pipeline();
+      for (const key of keys) pipeline.rlflxIncr(`rlflx:${key}`, 1, 3_600, HIGH, 3_600);
+      return pipeline.exec();
+    };
+  },
+};

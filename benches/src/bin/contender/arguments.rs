@@ -1,0 +1,27 @@
+//! `name=value`, as every contender of every language is called.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub(crate) struct Arguments(HashMap<String, String>);
+
+impl Arguments {
+    pub(crate) fn of_process() -> Self {
+        let pair = |argument: String| argument.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self(std::env::args().skip(1).filter_map(pair).collect())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).unwrap_or_else(|| panic!("{name}=… is missing"))
+    }
+
+    pub(crate) fn number<T: FromStr>(&self, name: &str) -> T {
+        let text = self.text(name);
+        text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number"))
+    }
+
+    pub(crate) fn seconds(&self, name: &str) -> Duration {
+        Duration::from_secs_f64(self.number(name))
+    }
+}

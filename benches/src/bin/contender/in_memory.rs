@@ -1,0 +1,90 @@
+//! Keyed checks in the memory of this process: Tidegate's limiter, and governor.
+
+use std::num::NonZeroU32;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use tidegate::Limiter;
+
+use crate::Measured;
+use crate::arguments::Arguments;
+
+/// No benchmark uses it up.
+const BURST: u32 = 1_000_000_000;
+/// Between two looks at the clock.
+const CHECKS: usize = 256;
+
+type Check = Box<dyn Fn(&String) -> bool + Send + Sync>;
+
+/// The same bucket for both: one unit a second, and a burst that nothing uses up, so that every key stays in use.
+fn candidate(name: &str) -> Check {
+    if name == "governor" {
+        let burst = NonZeroU32::new(BURST).expect("more than none");
+        let quota = Quota::with_period(Duration::from_secs(1)).expect("a second").allow_burst(burst);
+        let governor: DefaultKeyedRateLimiter<String> = RateLimiter::dashmap(quota);
+        return Box::new(move |key| governor.check_key(key).is_ok());
+    }
+    let url = "memory://?max_keys=10000000&max_bytes=4000000000";
+    let named = Limiter::builder().store(url).policy("p", format!("gcra 1/s burst {BURST}").as_str());
+    let limiter = named.and_then(|named| named.build()).expect("a limiter");
+    Box::new(move |key| limiter.check("p", key).expect("an answer").allowed())
+}
+
+/// Checks on several threads until the time has passed: how many there were, and how long it took.
+fn checks(threads: usize, span: Duration, keys: &[String], check: &Check) -> (usize, Duration) {
+    let gate = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        let work = |thread: usize| {
+            let (mut at, mut done) = (thread * keys.len() / threads, 0);
+            gate.wait();
+            let start = Instant::now();
+            while start.elapsed() < span {
+                for _ in 0..CHECKS {
+                    std::hint::black_box(check(&keys[at]));
+                    at = if at + 1 < keys.len() { at + 1 } else { 0 };
+                }
+                done += CHECKS;
+            }
+            done
+        };
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        gate.wait();
+        let start = Instant::now();
+        let done = workers.into_iter().map(|worker| worker.join().expect("a worker ends")).sum();
+        (done, start.elapsed())
+    })
+}
+
+/// Nanoseconds of wall time for each check of all threads together.
+pub(crate) fn speed(arguments: &Arguments) -> Measured {
+    let (threads, count): (usize, usize) = (arguments.number("threads"), arguments.number("keys"));
+    let keys: Vec<String> = (0..count).map(|number| format!("user:{:07}", number * 7_919 % count)).collect();
+    let check = candidate(arguments.text("contender"));
+    // Every key exists before the measurement.
+    for key in &keys {
+        assert!(check(key), "a check is denied");
+    }
+    let (warm, _) = checks(threads, arguments.seconds("warm"), &keys, &check);
+    let (done, took) = checks(threads, arguments.seconds("seconds"), &keys, &check);
+    let value = took.as_secs_f64() * 1e9 / done as f64;
+    Measured { value, decisions: (count + warm + done) as u64, beside: Vec::new() }
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1_024
+}
+
+/// The bytes by which this process grows for each key.
+pub(crate) fn bytes(arguments: &Arguments) -> Measured {
+    let count: u64 = arguments.number("keys");
+    let check = candidate(arguments.text("contender"));
+    let first = 100;
+    (0..first).for_each(|number| assert!(check(&format!("user:{number:011}")), "a check is denied"));
+    let before = resident_bytes();
+    (first..count).for_each(|number| assert!(check(&format!("user:{number:011}")), "a check is denied"));
+    let value = (resident_bytes() - before) as f64 / (count - first) as f64;
+    Measured { value, decisions: count, beside: Vec::new() }
+}

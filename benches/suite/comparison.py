@@ -1,0 +1,60 @@
+"""What the figures say of two contenders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .case import FLOOR, OURS, PEER, RATES
+from .figures import cost, with_range
+from .statistics import Spread, ratios
+
+Results = dict[str, Any]
+
+
+def contender_of(case: Results, name: str) -> Results:
+    found: Results = next(contender for contender in case["contenders"] if contender["name"] == name)
+    return found
+
+
+def ratio_of(case: Results, other: Results) -> Spread | None:
+    """How many times as good as the other one the reference of the case is."""
+    reference = contender_of(case, case["reference"])
+    return None if other is reference else ratios(reference["rounds"], other["rounds"], case["unit"])
+
+
+def _inverse(one: Spread) -> Spread:
+    return Spread(1 / one.median, 1 / one.most, 1 / one.least)
+
+
+def standing(title: str, case: Results, other: Results) -> tuple[str, str] | None:
+    """Whether a peer is "ahead" or "level", and the sentence that says so; nothing when it is behind in every round."""
+    ratio = ratio_of(case, other)
+    if other["role"] != PEER or contender_of(case, case["reference"])["role"] != OURS or ratio is None:
+        return None
+    if ratio.least > 1:
+        return None
+    unit, ours, theirs = case["unit"], case["reference"], other["name"]
+    if unit in RATES:
+        measure = f"`{ours}` reaches {with_range(ratio, cost)} of its rate"
+    else:
+        measure = f"`{ours}` takes {with_range(_inverse(ratio), cost)} times its {unit}"
+    where = f"{title}, {case['name']}"
+    if ratio.most < 1:
+        return "ahead", f"{where}: `{theirs}` is ahead. {measure}."
+    return "level", f"{where}: no clear difference from `{theirs}`. {measure}."
+
+
+def standings(parts: dict[str, Results], kind: str) -> list[str]:
+    """The sentences of one kind over all parts."""
+    found = []
+    for part in parts.values():
+        for case in part["cases"]:
+            for contender in case["contenders"]:
+                said = standing(part["title"], case, contender)
+                if said is not None and said[0] == kind:
+                    found.append(said[1])
+    return found
+
+
+def is_floor(contender: Results) -> bool:
+    return bool(contender["role"] == FLOOR)

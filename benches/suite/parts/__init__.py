@@ -1,0 +1,20 @@
+"""The parts of the benchmark, in the order of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..case import Lengths, Part
+from . import denied, http, key_bytes, key_counts, leases, memory, node, python, server
+
+PARTS: dict[str, Callable[[Lengths], Part]] = {
+    "python": python.part,
+    "node": node.part,
+    "http": http.part,
+    "memory": memory.part,
+    "denied": denied.part,
+    "leases": leases.part,
+    "server": server.part,
+    "bytes": key_bytes.part,
+    "keys": key_counts.part,
+}

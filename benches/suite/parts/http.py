@@ -1,0 +1,46 @@
+"""Web services: the rate that is left of the one without a limiter."""
+
+from __future__ import annotations
+
+from ..case import REQUESTS, Case, Lengths, Part, floor, ours, peer
+
+ABOUT = (
+    "One worker on a core of its own; the load and Redis share the other. Keep-alive connections, each of which sends the "
+    "next request when it has a response. Fixed windows that are never reached, with their headers. Every service is "
+    "started anew for each round."
+)
+
+
+def service(framework: str, title: str, limits: int, peers: list[str], connections: int, rounds: int) -> Case:
+    arguments = {"framework": framework, "limits": limits, "connections": connections}
+    one = "one limit" if limits == 1 else "two limits"
+    contenders = [ours("tidegate", "http", **arguments)]
+    if limits == 2:
+        contenders.append(ours("tidegate, memory", "http", **arguments))
+    contenders += [peer(name, "http", **arguments) for name in peers]
+    return Case(
+        f"{title}, {one}",
+        REQUESTS,
+        f"{connections} connections.",
+        (floor("bare", "http", **arguments), *contenders),
+        reference="tidegate",
+        share_of="bare",
+        rounds=rounds,
+        overview=limits == 2,
+    )
+
+
+def part(lengths: Lengths) -> Part:
+    rounds = min(lengths.rounds, 4)
+    express = ["rate-limiter-flexible", "express-rate-limit"]
+    return Part(
+        "http",
+        "Web services on Redis",
+        ABOUT,
+        (
+            service("flask", "Flask", 2, ["flask-limiter"], 16, rounds),
+            service("fastapi", "FastAPI", 2, ["slowapi"], 16, rounds),
+            service("express", "Express", 2, express, 64, rounds),
+            service("express", "Express", 1, express, 64, rounds),
+        ),
+    )

@@ -1,0 +1,70 @@
+"""What a decision costs the server."""
+
+from __future__ import annotations
+
+from ..case import SERVER_CPU, Case, Contender, Lengths, Part, floor, ours, peer
+
+IN_FLIGHT = 256
+ONE = {"GCRA": "gcra 1000000/s", "fixed window": "fixed-window 1000000/s"}
+THREE = "gcra 1000000/s; fixed-window 1000000/hour; token-bucket 1000000/minute"
+ABOUT = (
+    "CPU time of Redis's main thread (/proc/PID/schedstat) over the number of decisions, 10,000 keys, client and server on "
+    "a core each. The peers' scripts travel in pipelines of 256, the cheapest way for the server that they have. "
+    "rate-limiter-flexible's script is one fixed window."
+)
+
+
+def limiter(name: str, policy: str, fold: int, **more: object) -> Contender:
+    arguments = {"mode": "redis", "policy": policy, "fold": fold, "in_flight": IN_FLIGHT, "keys": 10_000}
+    return ours(name, "rust", **arguments, **more)
+
+
+def scripts() -> tuple[Contender, ...]:
+    arguments = {"mode": "pipelined", "in_flight": IN_FLIGHT, "keys": 10_000}
+    return (
+        peer("rate-limiter-flexible script, pipelined", "node", **arguments),
+        floor("bare INCR script, pipelined", "node", **arguments),
+    )
+
+
+def part(_lengths: Lengths) -> Part:
+    def case(name: str, how: str, *contenders: Contender) -> Case:
+        return Case(name, SERVER_CPU, how, contenders, server_cpu=True, overview=name.startswith("one limit"))
+
+    return Part(
+        "server",
+        "Server CPU",
+        ABOUT,
+        (
+            case(
+                "a check that travels alone",
+                "One script call for each check, pipelined.",
+                *[limiter(f"tidegate, {name}", policy, 1) for name, policy in ONE.items()],
+                *scripts(),
+            ),
+            case(
+                f"one limit, {IN_FLIGHT} in flight",
+                "The limiter puts waiting checks into one call.",
+                *[limiter(f"tidegate, {name}", policy, IN_FLIGHT) for name, policy in ONE.items()],
+                *scripts(),
+            ),
+            case(
+                f"three limits, {IN_FLIGHT} in flight",
+                f"`{THREE}` in one step, beside a script of one limit.",
+                limiter("tidegate, three limits", THREE, IN_FLIGHT),
+                limiter("tidegate, one limit", ONE["GCRA"], IN_FLIGHT),
+                *scripts(),
+            ),
+            Case(
+                "a cluster of three",
+                SERVER_CPU,
+                "The sum of the three primaries, `gcra 1000000/s`.",
+                (
+                    limiter("single server", ONE["GCRA"], IN_FLIGHT, servers="single"),
+                    limiter("cluster of three", ONE["GCRA"], IN_FLIGHT, servers="cluster"),
+                ),
+                servers=("single", "cluster"),
+                server_cpu=True,
+            ),
+        ),
+    )

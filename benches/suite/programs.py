@@ -1,0 +1,83 @@
+"""The programs of the contenders, pinned to their cores."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from .case import Case, Contender, Lengths
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_SECONDS = 300
+
+
+class ContenderError(Exception):
+    """A contender has failed; its round has no figure."""
+
+
+def cores() -> tuple[int, int]:
+    """The core of the clients, and that of the servers."""
+    usable = sorted(os.sched_getaffinity(0))
+    return usable[0], usable[min(1, len(usable) - 1)]
+
+
+def rust_program() -> str:
+    words = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    return str(Path(json.loads(done.stdout)["target_directory"]) / "release" / "contender")
+
+
+class Programs:
+    """Starts a contender for one round, and waits for its figure."""
+
+    def __init__(self, lengths: Lengths) -> None:
+        self.lengths = lengths
+        self.rust = rust_program()
+        python, benches = sys.executable, ROOT / "benches"
+        self.commands = {
+            "python": [python, str(benches / "python" / "contender.py")],
+            "http": [python, str(benches / "python" / "http_round.py")],
+            "floor": [python, str(benches / "python" / "redis_floor.py")],
+            "node": ["node", "--expose-gc", str(benches / "node" / "contender.mjs")],
+            "rust": [self.rust],
+        }
+        self.running: subprocess.Popen[str] | None = None
+
+    def run(self, case: Case, contender: Contender, urls: dict[str, str]) -> dict[str, Any]:
+        client, server = cores()
+        given = {"warm": str(self.lengths.warm), "seconds": str(self.lengths.seconds)}
+        if contender.program == "http":
+            given |= {"core": str(server), "load": self.rust}
+        given |= contender.arguments
+        # A contender may name the servers that it uses; by default they are the first of its case.
+        if case.servers or "servers" in given:
+            given.setdefault("url", urls[given.pop("servers", case.servers[0] if case.servers else "single")])
+        pinned = ["taskset", "-c", f"{client},{server}" if case.both_cores else str(client)]
+        words = [*pinned, *self.commands[contender.program], *[f"{name}={value}" for name, value in given.items()]]
+        return self._figures(words)
+
+    def _figures(self, words: list[str]) -> dict[str, Any]:
+        self.running = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            output, errors = self.running.communicate(timeout=LONGEST_SECONDS)
+        except BaseException as error:
+            # Also on Ctrl-C: nothing that was started stays behind. Programs end their own children when asked to.
+            self.running.terminate()
+            try:
+                self.running.wait(20)
+            except subprocess.TimeoutExpired:
+                self.running.kill()
+                self.running.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ContenderError(f"no figure after {LONGEST_SECONDS} s") from None
+            raise
+        lines = output.strip().splitlines()
+        if self.running.returncode != 0 or not lines:
+            last = (errors.strip().splitlines() or ["no message"])[-1]
+            raise ContenderError(f"exit status {self.running.returncode}: {last}")
+        found: dict[str, Any] = json.loads(lines[-1])
+        return found

@@ -1,0 +1,58 @@
+"""The Redis servers of a case: on free ports, pinned to a core, and ended with this process however it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from types import TracebackType
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "servers"))
+
+from client import Servers
+
+from .case import Case
+from .programs import cores
+
+# The commands that run a limiter's script.
+CALLS = re.compile(r"cmdstat_(?:evalsha|eval|evalsha_ro|fcall|fcall_ro):calls=(\d+)")
+
+
+class CaseServers:
+    """The servers of one case, with what they have spent."""
+
+    def __init__(self, case: Case) -> None:
+        self.kinds = {kind: Servers(kind) for kind in case.servers}
+        self.urls = {kind: servers.url for kind, servers in self.kinds.items()}
+        # The applications of the web have the servers' core for themselves.
+        web = any(contender.program == "http" for contender in case.contenders)
+        core = cores()[0 if case.one_core or web else 1]
+        for servers in self.kinds.values():
+            for server in servers.servers:
+                for thread in os.listdir(f"/proc/{server['pid']}/task"):
+                    os.sched_setaffinity(int(thread), {core})
+
+    def __enter__(self) -> CaseServers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for servers in self.kinds.values():
+            servers.close()
+
+    def cpu(self, kind: str) -> float:
+        """Seconds of CPU of the primaries' main threads; replicas do the same work as those of a single server would."""
+        servers = self.kinds[kind].servers[: 3 if kind == "cluster" else 1]
+        return sum(int(Path(f"/proc/{server['pid']}/schedstat").read_text().split()[0]) for server in servers) / 1e9
+
+    def calls(self, kind: str) -> int:
+        """How many scripts the primaries have run."""
+        servers = self.kinds[kind]
+        count = 3 if kind == "cluster" else 1
+        found = [str(servers.command("INFO", "commandstats", server=number)) for number in range(count)]
+        return sum(int(calls) for text in found for calls in CALLS.findall(text))
