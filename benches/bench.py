@@ -1,5 +1,5 @@
-"""Measures Tidegate beside its peers, and writes docs/benchmarks. `make bench` builds and installs what it needs, and calls
-it.
+"""Measures Tidegate beside its peers, and writes docs/benchmarks. `make bench` builds and installs what it needs,
+and calls it.
 
     python benches/bench.py [--only python,node] [--quick] [--report]
 

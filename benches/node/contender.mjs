@@ -13,7 +13,8 @@ const [seconds, warm] = [Number(given.seconds), Number(given.warm)];
 const count = Number(given.keys ?? 1);
 // One hot key is one that no other round has used; but a key to deny stays denied.
 const hot = kind === 'denied' ? 'hot' : `hot:${process.pid}`;
-const keys = count === 1 ? [hot] : Array.from({ length: count }, (_, index) => `user:${String(index).padStart(7, '0')}`);
+const keys =
+  count === 1 ? [hot] : Array.from({ length: count }, (_, index) => `user:${String(index).padStart(7, '0')}`);
 
 /** Keeps that many checks in flight until the time has passed or there were enough: how many there were. */
 async function checks(check, inFlight, span, most = Number.POSITIVE_INFINITY) {

@@ -24,8 +24,7 @@ if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return {n, redis.call('PTTL', KEYS[1])}`;
 
 function tidegate(url, kind) {
-  const store = url === 'memory://' ? 'memory://?max_keys=10000000&max_bytes=4000000000' : url;
-  const limiter = new Limiter({ store, timeoutMs: 20_000 });
+  const limiter = new Limiter({ store: url, timeoutMs: 20_000 });
   const policy = policies[kind];
   return (key) => limiter.check(policy, key);
 }
@@ -77,7 +76,7 @@ export const pipelines = {
       return pipeline.exec();
     };
   },
-  async 'rate-limiter-flexible script, pipelined'(url) {
+  async 'rate-limiter-flexible, pipelined'(url) {
     const redis = new Redis(url);
     // The limiter gives the client its script, as a command.
     const limiter = new RateLimiterRedis({ storeClient: redis, points: HIGH, duration: 3_600 });

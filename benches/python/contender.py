@@ -1,7 +1,8 @@
 """The contenders of `make bench` that are written in Python: one process is one round of one of them.
 
-Its arguments are `name=value`. It prints one line of JSON: `value`, the figure of the round; `decisions`, how many there
-were in its whole life, so that the caller can divide what the server has spent; `beside`, further figures by name.
+Its arguments are `name=value`. It prints one line of JSON: `value`, the figure of the round; `decisions`, how many
+there were in its whole life, so that the caller can divide what the server has spent; `beside`, further figures by
+name.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def memory_bytes(arguments: Arguments) -> dict[str, Any]:
 
 def main() -> None:
     arguments: Arguments = {"threads": "1", "chunk": str(CHUNK)}
-    arguments.update(argument.split("=", 1) for argument in sys.argv[1:])
+    arguments |= dict(argument.split("=", 1) for argument in sys.argv[1:])
     mode = arguments["mode"]
     if mode == "async":
         result = asyncio.run(async_rate(arguments))

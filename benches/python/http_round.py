@@ -1,7 +1,7 @@
 """One round of a web application: it is started, gets its load from another core, and is ended.
 
-Its arguments are `name=value`: framework, contender, limits, url, core (of the application), load (of its load: a command
-whose words are separated by tabs), connections, warm, seconds. It prints one line of JSON as every contender does.
+Its arguments are `name=value`: framework, contender, limits, url, core (of the application), load (the
+program that sends it), connections, warm, seconds. It prints one line of JSON as every contender does.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Application:
 
 def load(given: dict[str, str], port: int, seconds: str) -> dict[str, Any]:
     arguments = ["mode=http-load", f"port={port}", f"connections={given['connections']}", f"seconds={seconds}"]
-    done = subprocess.run([*given["load"].split("\t"), *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([given["load"], *arguments], stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

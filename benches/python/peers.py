@@ -23,8 +23,6 @@ POLICIES: dict[str, Any] = {
     "fixed": f"fixed-window {HIGH}/hour",
     "gcra": f"gcra {HIGH}/hour",
     "log": "sliding-log 1000/minute",
-    "counter": "sliding-counter 1000/minute",
-    "token": "token-bucket 1000/minute",
     "denied": "fixed-window 5/hour",
     "no lease": tidegate.Policy("fixed-window 10000000/10s"),
     "lease": tidegate.Policy("fixed-window 10000000/10s", lease="5%"),
@@ -45,12 +43,11 @@ def options(kind: str) -> dict[str, Any]:
 
 
 def tidegate_check(url: str, kind: str) -> Check:
-    if url == "memory://":
-        url += "?max_keys=10000000&max_bytes=4000000000"
     return partial(tidegate.Limiter(url, **options(kind)).check, "api")
 
 
 LIMITS_ITEMS = {
+    "hour": "1000/hour",
     "fixed": f"{HIGH}/hour",
     "log": "1000/minute",
     "counter": "1000/minute",
@@ -64,6 +61,7 @@ def limits_item(kind: str) -> limits.RateLimitItem:
 
 LIMITS_STRATEGIES = {
     "fixed": "FixedWindowRateLimiter",
+    "hour": "FixedWindowRateLimiter",
     "denied": "FixedWindowRateLimiter",
     "log": "MovingWindowRateLimiter",
     "counter": "SlidingWindowCounterRateLimiter",
@@ -80,14 +78,18 @@ def limits_check(url: str, kind: str) -> Check:
 THROTTLED_QUOTAS = {
     "fixed": throttled.rate_limiter.per_hour(HIGH, burst=HIGH),
     "gcra": throttled.rate_limiter.per_hour(HIGH, burst=HIGH),
+    "hour": throttled.rate_limiter.per_hour(1_000),
+    "gcra 100/s": throttled.rate_limiter.per_sec(100, burst=200),
     "counter": throttled.rate_limiter.per_min(1_000),
     "token": throttled.rate_limiter.per_min(1_000, burst=1_000),
     "denied": throttled.rate_limiter.per_hour(5),
 }
 THROTTLED_KINDS = {
     "fixed": "fixed_window",
+    "hour": "fixed_window",
     "denied": "fixed_window",
     "gcra": "gcra",
+    "gcra 100/s": "gcra",
     "counter": "sliding_window",
     "token": "token_bucket",
 }
@@ -123,8 +125,11 @@ class PyrateBuckets(pyrate_limiter.BucketFactory):
         return found
 
     def bucket(self, name: str) -> pyrate_limiter.AbstractBucket:
-        if self.kind == "gcra":
-            rates = [pyrate_limiter.Rate(HIGH, pyrate_limiter.Duration.HOUR)]
+        if self.kind.startswith("gcra"):
+            if self.kind == "gcra 100/s":
+                rates = [pyrate_limiter.Rate(100, pyrate_limiter.Duration.SECOND, burst=200)]
+            else:
+                rates = [pyrate_limiter.Rate(HIGH, pyrate_limiter.Duration.HOUR)]
             if self.client is None:
                 return pyrate_limiter.StateBucket(rates)
             store = pyrate_limiter.RedisStateStore(self.client, name)

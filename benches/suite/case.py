@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 RATE = "checks/s"
 REQUESTS = "requests/s"
 NANOSECONDS = "ns per check"
-SERVER_CPU = "µs of Redis CPU per decision"
+SERVER_CPU = "µs of Redis CPU"
 BYTES = "bytes per key"
 # Of these units more is better; of the others less.
 RATES = (RATE, REQUESTS)
+
+# What is paid, where a unit is a cost.
+PRICES = {NANOSECONDS: "time", SERVER_CPU: "Redis CPU", BYTES: "bytes"}
 
 OURS, PEER, FLOOR = "ours", "peer", "floor"
 

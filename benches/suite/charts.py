@@ -1,5 +1,8 @@
-"""Charts as SVG: bars with their ranges. They bring their own background, so they read on a light and on a dark page, also
-where the page and the system disagree about which it is."""
+"""Charts as SVG: bars with their ranges.
+
+They bring their own background, so they read on a light and on a dark page, also where the page and the system disagree
+about which it is.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
-from .case import OURS
+from .case import OURS, RATES
 from .comparison import is_floor
-from .figures import better, of_unit
+from .figures import of_unit
 from .statistics import Spread, known, spread
 
 Results = dict[str, Any]
@@ -68,13 +71,14 @@ def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 
 
 def _panel(panel: Panel, left: float, top: float, width: float) -> list[str]:
-    label, value = 208, 76
+    label, value = 226, 76
     space = width - label - value
     longest = max(bar.figure.most for bar in panel.bars) or 1
     shown = of_unit(panel.unit)
+    unit = panel.unit if panel.unit in RATES else f"{panel.unit}, less is better"
     drawn = [
         f'<text x="{left:.0f}" y="{top + 14:.0f}" class="case">{escape(panel.title)}'
-        f'<tspan class="quiet" font-weight="400" dx="8">{escape(panel.unit)}, {better(panel.unit)}</tspan></text>'
+        f'<tspan class="quiet" font-weight="400" dx="8">{escape(unit)}</tspan></text>'
     ]
     for number, bar in enumerate(panel.bars):
         y = top + HEAD + ROW * number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .case import FLOOR, OURS, PEER, RATES
+from .case import FLOOR, OURS, PEER, PRICES, RATES
 from .figures import cost, with_range
 from .statistics import Spread, ratios
 
@@ -37,7 +37,7 @@ def standing(title: str, case: Results, other: Results) -> tuple[str, str] | Non
     if unit in RATES:
         measure = f"`{ours}` reaches {with_range(ratio, cost)} of its rate"
     else:
-        measure = f"`{ours}` takes {with_range(_inverse(ratio), cost)} times its {unit}"
+        measure = f"`{ours}` takes {with_range(_inverse(ratio), cost)} times its {PRICES[unit]}"
     where = f"{title}, {case['name']}"
     if ratio.most < 1:
         return "ahead", f"{where}: `{theirs}` is ahead. {measure}."

@@ -72,7 +72,9 @@ def environment() -> dict[str, str]:
 
 
 def commit() -> str:
-    changed = " with changes" if _output("git", "status", "--porcelain", "--untracked-files=no", ":!docs/benchmarks") else ""
+    changed = (
+        " with changes" if _output("git", "status", "--porcelain", "--untracked-files=no", ":!docs/benchmarks") else ""
+    )
     return (_output("git", "rev-parse", "--short", "HEAD") or "an unknown commit") + changed
 
 

@@ -24,8 +24,8 @@ measures one part again; several are separated by commas. The parts: {parts}.
 
 - Each contender is a process that is started once per round, warms up, and is measured. The contenders of a case take
   turns, in reverse order every second round.
-- A figure is the median of all rounds; the least and the most stand in brackets. A ratio is taken within each round, and
-  the median is that of the ratios, because the speed of a machine changes from minute to minute.
+- A figure is the median of all rounds; the least and the most stand in brackets. A ratio is taken within each round,
+  and the median is that of the ratios, because the speed of a machine changes from minute to minute.
 - Clients are pinned to one core and the server to another, or both to one where the case says so.
 - `Redis CPU` is the CPU time of the server's main thread over all decisions of the process, its warm-up included;
   `client CPU` that of the measured process.
@@ -111,7 +111,8 @@ def _environments(parts: dict[str, Results]) -> list[str]:
 
 def _part(name: str, part: Results) -> list[str]:
     lines = [f"## {part['title']}", "", part["about"], ""]
-    taken = f"Taken {part['taken']} at {part['commit']}, {part['seconds']:.0f} s, load of the machine before it {part['load']}."
+    taken = f"Taken {part['taken']} at {part['commit']}, in {part['seconds']:.0f} s. "
+    taken += f"The load of the machine was {part['load']} before."
     lines += [taken + (" A quick run: it shows only that everything works." if part["quick"] else ""), ""]
     lines += [f"![{part['title']}]({name}.svg)", ""]
     for case in part["cases"]:
@@ -133,7 +134,9 @@ def page(parts: dict[str, Results], names: list[str]) -> str:
     )
     level = standings(parts, "level")
     if level:
-        lines += _list("Where there is no clear difference", "The rounds disagree, or the figures are equal.", level, "")
+        lines += _list(
+            "Where there is no clear difference", "The rounds disagree, or the figures are equal.", level, ""
+        )
     if failed := failures(parts):
         lines += _list("What did not run", "These have no figure, or one of fewer rounds.", failed, "")
     for name in names:

@@ -73,7 +73,7 @@ def run_case(case: Case, programs: Programs, lengths: Lengths, progress: Progres
         for contender in case.prepare:
             programs.run(case, contender, servers.urls)
         for number in range(rounds):
-            pairs = list(zip(case.contenders, every))
+            pairs = list(zip(case.contenders, every, strict=True))
             for contender, found in pairs if number % 2 == 0 else reversed(pairs):
                 progress.now(number + 1, rounds, contender)
                 measure(case, contender, programs, servers, found)

@@ -46,7 +46,7 @@ class CaseServers:
             servers.close()
 
     def cpu(self, kind: str) -> float:
-        """Seconds of CPU of the primaries' main threads; replicas do the same work as those of a single server would."""
+        """Seconds of CPU of the primaries' main threads. Replicas do the work that those of a single server would."""
         servers = self.kinds[kind].servers[: 3 if kind == "cluster" else 1]
         return sum(int(Path(f"/proc/{server['pid']}/schedstat").read_text().split()[0]) for server in servers) / 1e9
 

@@ -24,14 +24,14 @@ def spread(values: Sequence[float]) -> Spread:
 
 def ratios(reference: Sequence[float | None], other: Sequence[float | None], unit: str) -> Spread | None:
     """How many times as good as the other the reference is: of rates the quotient, of costs its inverse."""
-    pairs = [(one, two) for one, two in zip(reference, other) if one and two]
+    pairs = [(one, two) for one, two in zip(reference, other, strict=True) if one and two]
     if not pairs:
         return None
     return spread([one / two if unit in RATES else two / one for one, two in pairs])
 
 
 def shares(whole: Sequence[float | None], part: Sequence[float | None]) -> Spread | None:
-    pairs = [(one, two) for one, two in zip(whole, part) if one and two]
+    pairs = [(one, two) for one, two in zip(whole, part, strict=True) if one and two]
     return spread([two / one for one, two in pairs]) if pairs else None
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from ..case import REQUESTS, Case, Lengths, Part, floor, ours, peer
 
 ABOUT = (
-    "One worker on a core of its own; the load and Redis share the other. Keep-alive connections, each of which sends the "
-    "next request when it has a response. Fixed windows that are never reached, with their headers. Every service is "
-    "started anew for each round."
+    "One worker on a core of its own; the load and Redis share the other. Keep-alive connections, each of which sends "
+    "the next request when it has a response. Fixed windows that are never reached, with their headers. Every service "
+    "is started anew for each round."
 )
 
 
-def service(framework: str, title: str, limits: int, peers: list[str], connections: int, rounds: int) -> Case:
-    arguments = {"framework": framework, "limits": limits, "connections": connections}
+def service(framework: str, title: str, limits: int, peers: list[str], lengths: Lengths) -> Case:
+    connections = 64 if framework == "express" else 16
+    arguments: dict[str, object] = {"framework": framework, "limits": limits, "connections": connections}
+    if not lengths.quick:
+        # Services take longer than a loop of checks until they are compiled and all connections are in use.
+        arguments |= {"warm": 1.5, "seconds": 1.5}
     one = "one limit" if limits == 1 else "two limits"
     contenders = [ours("tidegate", "http", **arguments)]
     if limits == 2:
@@ -25,22 +29,21 @@ def service(framework: str, title: str, limits: int, peers: list[str], connectio
         (floor("bare", "http", **arguments), *contenders),
         reference="tidegate",
         share_of="bare",
-        rounds=rounds,
+        rounds=min(lengths.rounds, 4),
         overview=limits == 2,
     )
 
 
 def part(lengths: Lengths) -> Part:
-    rounds = min(lengths.rounds, 4)
     express = ["rate-limiter-flexible", "express-rate-limit"]
     return Part(
         "http",
         "Web services on Redis",
         ABOUT,
         (
-            service("flask", "Flask", 2, ["flask-limiter"], 16, rounds),
-            service("fastapi", "FastAPI", 2, ["slowapi"], 16, rounds),
-            service("express", "Express", 2, express, 64, rounds),
-            service("express", "Express", 1, express, 64, rounds),
+            service("flask", "Flask", 2, ["flask-limiter"], lengths),
+            service("fastapi", "FastAPI", 2, ["slowapi"], lengths),
+            service("express", "Express", 2, express, lengths),
+            service("express", "Express", 1, express, lengths),
         ),
     )

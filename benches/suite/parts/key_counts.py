@@ -32,7 +32,9 @@ def part(lengths: Lengths) -> Part:
                 "memory, few keys and many",
                 NANOSECONDS,
                 "GCRA, one thread.",
-                tuple(ours(f"{keys:,} keys", "rust", contender="tidegate", keys=keys, **memory) for keys in (few, many)),
+                tuple(
+                    ours(f"{keys:,} keys", "rust", contender="tidegate", keys=keys, **memory) for keys in (few, many)
+                ),
                 servers=(),
                 rounds=rounds,
             ),

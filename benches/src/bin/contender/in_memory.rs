@@ -18,15 +18,16 @@ const CHECKS: usize = 256;
 type Check = Box<dyn Fn(&String) -> bool + Send + Sync>;
 
 /// The same bucket for both: one unit a second, and a burst that nothing uses up, so that every key stays in use.
-fn candidate(name: &str) -> Check {
+fn candidate(name: &str, keys: usize) -> Check {
     if name == "governor" {
         let burst = NonZeroU32::new(BURST).expect("more than none");
         let quota = Quota::with_period(Duration::from_secs(1)).expect("a second").allow_burst(burst);
         let governor: DefaultKeyedRateLimiter<String> = RateLimiter::dashmap(quota);
         return Box::new(move |key| governor.check_key(key).is_ok());
     }
-    let url = "memory://?max_keys=10000000&max_bytes=4000000000";
-    let named = Limiter::builder().store(url).policy("p", format!("gcra 1/s burst {BURST}").as_str());
+    // The default bounds, unless the keys are more.
+    let url = if keys > 1_000_000 { format!("memory://?max_keys={keys}") } else { "memory://".to_owned() };
+    let named = Limiter::builder().store(url.as_str()).policy("p", format!("gcra 1/s burst {BURST}").as_str());
     let limiter = named.and_then(|named| named.build()).expect("a limiter");
     Box::new(move |key| limiter.check("p", key).expect("an answer").allowed())
 }
@@ -60,7 +61,7 @@ fn checks(threads: usize, span: Duration, keys: &[String], check: &Check) -> (us
 pub(crate) fn speed(arguments: &Arguments) -> Measured {
     let (threads, count): (usize, usize) = (arguments.number("threads"), arguments.number("keys"));
     let keys: Vec<String> = (0..count).map(|number| format!("user:{:07}", number * 7_919 % count)).collect();
-    let check = candidate(arguments.text("contender"));
+    let check = candidate(arguments.text("contender"), count);
     // Every key exists before the measurement.
     for key in &keys {
         assert!(check(key), "a check is denied");
@@ -80,7 +81,7 @@ fn resident_bytes() -> u64 {
 /// The bytes by which this process grows for each key.
 pub(crate) fn bytes(arguments: &Arguments) -> Measured {
     let count: u64 = arguments.number("keys");
-    let check = candidate(arguments.text("contender"));
+    let check = candidate(arguments.text("contender"), count as usize);
     let first = 100;
     (0..first).for_each(|number| assert!(check(&format!("user:{number:011}")), "a check is denied"));
     let before = resident_bytes();
