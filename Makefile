@@ -49,16 +49,8 @@ sanitize: toolchain ## Run the core under Miri and ThreadSanitizer (installs a n
 check: setup ## Check formats, lints, types, documentation and licenses
 	@scripts/check.sh
 
-bench: setup ## Measure rules, stores and scripts on this machine
-	@echo "Benchmarks (a quiet machine gives steadier figures) …"
-	@cargo bench --locked -p tidegate-benches
-	@cargo run --release --locked -p tidegate-benches --bin redis-speed
-	@cargo run --release --locked -p tidegate-benches --bin memory-ratio
-	@cargo run --release --locked -p tidegate-benches --bin server-cost
-	@cargo run --release --locked -p tidegate-benches --bin server-memory
-	@scripts/python.sh benches/python/requirements.txt
-	@VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked
-	@.cache/venv/bin/python benches/python/peers.py
+bench: setup ## Measure Tidegate beside its peers, about 20 minutes (ONLY=python,node … for a part)
+	@ONLY="$(ONLY)" QUICK="$(QUICK)" scripts/bench.sh
 
 clean: ## Remove everything that was built
 	@echo "Removing target, .cache and dist …"

@@ -36,6 +36,7 @@ if [ "${#failed[@]}" -eq "$built" ]; then
     part "Python: the committed stubs are what the module says" stubs_agree
     part "Python: types of the package and of a user" "$venv/mypy" bindings-python/python/tidegate tests/python/typing/sample.py
     part "Python: stubs and module agree" "$venv/python" -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate
+    part "Python: the report of the benchmarks" "$venv/python" -m unittest discover -s tests -p 'test_bench_report.py'
     part "Python: the package" "$venv/python" -m pytest --quiet tests/python
 fi
 

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from peers import module_of
+
 Arguments = dict[str, str]
 # Between two looks at the clock, so that the clock costs nothing.
 CHUNK = 16
@@ -95,9 +97,7 @@ def most_of(arguments: Arguments) -> tuple[float, float]:
 
 
 def sync_rate(arguments: Arguments) -> dict[str, Any]:
-    from peers import CHECKS
-
-    check = CHECKS[arguments["contender"]](arguments["url"], arguments["kind"])
+    check = module_of(arguments["contender"]).check(arguments["url"], arguments["kind"])
     check("first")
     few, most = most_of(arguments)
     warm = thread_checks(check, arguments, float(arguments["warm"]), few)
@@ -106,9 +106,7 @@ def sync_rate(arguments: Arguments) -> dict[str, Any]:
 
 
 async def async_rate(arguments: Arguments) -> dict[str, Any]:
-    from async_peers import CHECKS
-
-    check = await CHECKS[arguments["contender"]](arguments["url"], arguments["kind"])
+    check = await module_of(arguments["contender"]).async_check(arguments["url"], arguments["kind"])
     await check("first")
     few, most = most_of(arguments)
     warm = await task_checks(check, arguments, float(arguments["warm"]), few)
@@ -119,11 +117,10 @@ async def async_rate(arguments: Arguments) -> dict[str, Any]:
 def key_bytes(arguments: Arguments) -> dict[str, Any]:
     """The bytes of the server's keys (MEMORY USAGE) after some checks of one key."""
     import redis
-    from peers import CHECKS
 
     client = redis.Redis.from_url(arguments["url"])
     client.flushall()
-    check = CHECKS[arguments["contender"]](arguments["url"], arguments["kind"])
+    check = module_of(arguments["contender"]).check(arguments["url"], arguments["kind"])
     checks = int(arguments["checks"])
     for _ in range(checks):
         check("user:1234567")
@@ -139,9 +136,7 @@ def resident_bytes() -> int:
 
 def memory_bytes(arguments: Arguments) -> dict[str, Any]:
     """The bytes by which this process grows for each key."""
-    from peers import CHECKS
-
-    check = CHECKS[arguments["contender"]]("memory://", arguments["kind"])
+    check = module_of(arguments["contender"]).check("memory://", arguments["kind"])
     first, count = 100, int(arguments["keys"])
     for number in range(first):
         check(f"user:{number:011}")

@@ -13,7 +13,7 @@ import sys
 from urllib.parse import urlsplit
 
 import redis
-from peers import SCRIPT, SCRIPT_ARGUMENTS
+from peers.redis_py_peer import SCRIPT, SCRIPT_ARGUMENTS
 
 
 def main() -> None:

@@ -98,11 +98,11 @@ class Lengths:
 
     @property
     def seconds(self) -> float:
-        return 0.15 if self.quick else 1.0
+        return 0.15 if self.quick else 0.6
 
     @property
     def warm(self) -> float:
-        return 0.1 if self.quick else 0.4
+        return 0.1 if self.quick else 0.25
 
     def keys(self, count: int) -> int:
         """A large number of keys, or fewer in a quick run."""

@@ -22,10 +22,6 @@ def ratio_of(case: Results, other: Results) -> Spread | None:
     return None if other is reference else ratios(reference["rounds"], other["rounds"], case["unit"])
 
 
-def _inverse(one: Spread) -> Spread:
-    return Spread(1 / one.median, 1 / one.most, 1 / one.least)
-
-
 def standing(title: str, case: Results, other: Results) -> tuple[str, str] | None:
     """Whether a peer is "ahead" or "level", and the sentence that says so; nothing when it is behind in every round."""
     ratio = ratio_of(case, other)
@@ -37,7 +33,10 @@ def standing(title: str, case: Results, other: Results) -> tuple[str, str] | Non
     if unit in RATES:
         measure = f"`{ours}` reaches {with_range(ratio, cost)} of its rate"
     else:
-        measure = f"`{ours}` takes {with_range(_inverse(ratio), cost)} times its {PRICES[unit]}"
+        # The other way round, of the same rounds: what ours costs more.
+        more = ratios(other["rounds"], contender_of(case, ours)["rounds"], unit)
+        assert more is not None
+        measure = f"`{ours}` takes {with_range(more, cost)} times its {PRICES[unit]}"
     where = f"{title}, {case['name']}"
     if ratio.most < 1:
         return "ahead", f"{where}: `{theirs}` is ahead. {measure}."

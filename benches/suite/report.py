@@ -26,6 +26,7 @@ measures one part again; several are separated by commas. The parts: {parts}.
   turns, in reverse order every second round.
 - A figure is the median of all rounds; the least and the most stand in brackets. A ratio is taken within each round,
   and the median is that of the ratios, because the speed of a machine changes from minute to minute.
+- Peers have their default settings, but for asyncio up to 512 connections instead of 100, which 256 callers exceed.
 - Clients are pinned to one core and the server to another, or both to one where the case says so.
 - `Redis CPU` is the CPU time of the server's main thread over all decisions of the process, its warm-up included;
   `client CPU` that of the measured process.

@@ -37,8 +37,8 @@ def part(_lengths: Lengths) -> Part:
                 "64 tasks, each of which awaits one check at a time.",
                 (
                     ours("tidegate", "python", **awaited),
-                    peer("limits.aio", "python", **awaited),
-                    peer("throttled-py asyncio", "python", **awaited),
+                    peer("limits", "python", **awaited),
+                    peer("throttled-py", "python", **awaited),
                 ),
                 calls=True,
             ),

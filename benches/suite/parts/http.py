@@ -16,7 +16,7 @@ def service(framework: str, title: str, limits: int, peers: list[str], lengths: 
     arguments: dict[str, object] = {"framework": framework, "limits": limits, "connections": connections}
     if not lengths.quick:
         # Services take longer than a loop of checks until they are compiled and all connections are in use.
-        arguments |= {"warm": 1.5, "seconds": 1.5}
+        arguments |= {"warm": 1, "seconds": 1}
     one = "one limit" if limits == 1 else "two limits"
     contenders = [ours("tidegate", "http", **arguments)]
     if limits == 2:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..case import RATE, Case, Contender, Lengths, Part, floor, ours, peer
 
-SCRIPTS = {"redis-py evalsha", "redis-py asyncio evalsha"}
 ABOUT = (
     "A fixed window of a limit that is never reached, 100 keys. redis-py reads with hiredis, also under limits and "
     "throttled-py. `redis-py evalsha` is what one would write by hand: a script of one counter."
@@ -17,7 +16,7 @@ def sync(names: list[str], kind: str, threads: int) -> list[Contender]:
 
 
 def awaited(tasks: int, lengths: Lengths) -> Case:
-    names = ["tidegate", "limits.aio", "throttled-py asyncio", "redis-py asyncio evalsha"]
+    names = ["tidegate", "limits", "throttled-py", "redis-py evalsha"]
     arguments = {"mode": "async", "kind": "fixed", "tasks": tasks, "keys": 100}
     contenders = [(ours if name == "tidegate" else peer)(name, "python", **arguments) for name in names]
     requests = (20_000 if tasks == 1 else 200_000) // (10 if lengths.quick else 1)
