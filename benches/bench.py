@@ -38,10 +38,19 @@ def read_results() -> dict[str, Any]:
     return {name: parts[name] for name in PARTS if name in parts}
 
 
+def short(found: Any) -> Any:
+    """The same with six digits for each figure, of which the machine gives three."""
+    if isinstance(found, float):
+        return float(f"{found:.6g}")
+    if isinstance(found, list):
+        return [short(one) for one in found]
+    return {name: short(one) for name, one in found.items()} if isinstance(found, dict) else found
+
+
 def write(parts: dict[str, Any]) -> None:
     DOCS.mkdir(parents=True, exist_ok=True)
     parts = {name: parts[name] for name in PARTS if name in parts}
-    results = json.dumps({"parts": parts}, indent=1, ensure_ascii=False)
+    results = json.dumps({"parts": short(parts)}, indent=1, ensure_ascii=False)
     (DOCS / "results.json").write_text(results + "\n", encoding="utf-8")
     (DOCS / "README.md").write_text(page(parts, list(PARTS)), encoding="utf-8")
     for name, drawn in charts(parts).items():

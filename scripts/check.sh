@@ -27,7 +27,10 @@ advisories() {
 
 python=(tests bindings-python examples benches scripts)
 # The programs mypy starts from; what they import is checked with them.
-python_programs=(tests/test_versions.py tests/servers/servers.py tests/servers/client.py tests/servers/test_servers.py)
+python_programs=(
+    tests/test_versions.py tests/servers/servers.py tests/servers/client.py tests/servers/test_servers.py
+    benches/bench.py tests/test_bench_report.py
+)
 
 part "Rust: format" cargo fmt --all --check
 part "Rust: lints" cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -36,7 +39,7 @@ part "Rust: licenses, bans, sources" cargo deny --locked check bans licenses sou
 part "Rust: advisories" advisories
 part "Python: lints" ruff check "${python[@]}"
 part "Python: format" ruff format --check "${python[@]}"
-part "Python: types of the harness" mypy "${python_programs[@]}"
+part "Python: types of the harness and of the benchmarks" mypy "${python_programs[@]}"
 part "Python: types of the package" mypy bindings-python/python/tidegate
 part "Node: lints and format" npm run --silent lint
 part "Node: types" node_modules/.bin/tsc -p bindings-node --noEmit

@@ -16,6 +16,8 @@ def rate(value: float) -> str:
 
 
 def cost(value: float) -> str:
+    if 0 < value < 0.1:
+        return f"{value:.3f}" if value >= 0.001 else "< 0.001"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 

@@ -105,8 +105,7 @@ def _environments(parts: dict[str, Results]) -> list[str]:
     for environment, titles in different:
         if len(different) > 1:
             lines += [f"Of {', '.join(titles)}:", ""]
-        lines += _rows(["", ""], [[name, value] for name, value in environment.items()])
-        lines.append("")
+        lines += [*[f"- {name}: {value}" for name, value in environment.items()], ""]
     return lines
 
 

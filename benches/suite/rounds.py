@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from .case import Case, Contender, Lengths
@@ -17,11 +18,12 @@ class Progress:
     """One line for each case, and on a terminal also what runs now."""
 
     def __init__(self, cases: int) -> None:
-        self.cases, self.case = cases, 0
+        self.cases, self.case, self.began = cases, 0, time.monotonic()
 
     def next_case(self, part: str, case: Case) -> None:
         self.case += 1
-        print(f"[{self.case}/{self.cases}] {part}: {case.name}", flush=True)
+        minutes, seconds = divmod(int(time.monotonic() - self.began), 60)
+        print(f"[{self.case}/{self.cases}, {minutes}:{seconds:02}] {part}: {case.name}", flush=True)
 
     def now(self, number: int, rounds: int, contender: Contender) -> None:
         if sys.stderr.isatty():
