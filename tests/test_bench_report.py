@@ -84,7 +84,7 @@ class Sentences(unittest.TestCase):
         self.assertEqual(len(said), 1)
         self.assertIn("`governor` is ahead. `tidegate` takes 1.35 (1.20 to 1.50) times its time.", said[0])
 
-    def test_nobody_is_ahead(self) -> None:
+    def test_no_peer_is_ahead(self) -> None:
         ours, peer = contender("tidegate", "ours", 5.0), contender("governor", "peer", 10.0)
         self.assertIn("Nowhere in these figures.", page(parts(case(NANOSECONDS, ours, peer)), ["node"]))
 

@@ -85,7 +85,7 @@ def load(given: dict[str, str], port: int, seconds: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    # Whoever ends this process ends the application too.
+    # The application ends with this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     given = dict(argument.split("=", 1) for argument in sys.argv[1:])
     application = Application(given)
