@@ -1,10 +1,11 @@
 """Measures Tidegate beside its peers, and writes docs/benchmarks. `make bench` builds and installs what it needs,
 and calls it.
 
-    python benches/bench.py [--only python,node] [--quick] [--report]
+    python benches/bench.py [--only python,node] [--quick] [--report | --list]
 
 The parts are python, node, http, memory, denied, leases, server, bytes and keys. A part that is measured replaces its
-figures in results.json; the page and the charts are drawn anew from all of them. `--report` only draws.
+figures in results.json; the page and the charts are drawn anew from all of them. `--report` only draws,
+`--list` only names the cases.
 """
 
 from __future__ import annotations
@@ -81,10 +82,16 @@ def main() -> int:
     parser.add_argument("--only", default="", help="parts, separated by commas")
     parser.add_argument("--quick", action="store_true", help="short rounds, which only show that everything works")
     parser.add_argument("--report", action="store_true", help="measures nothing")
+    parser.add_argument("--list", action="store_true", help="names the cases, and measures nothing")
     options = parser.parse_args()
     chosen = [name for name in options.only.split(",") if name] or list(PARTS)
     if unknown := [name for name in chosen if name not in PARTS]:
         parser.error(f"no part is called {unknown[0]!r}; there are {', '.join(PARTS)}")
+    if options.list:
+        for name in chosen:
+            part = PARTS[name](Lengths(options.quick))
+            print("\n".join([f"{part.name}: {part.title}", *[f"    {case.name}" for case in part.cases]]))
+        return 0
     parts = read_results()
     if not options.report:
         lengths = Lengths(options.quick)

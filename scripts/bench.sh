@@ -16,13 +16,16 @@ if ! command -v redis-benchmark >/dev/null; then
     exit 1
 fi
 
+arguments=()
+if [ -n "${ONLY:-}" ]; then arguments+=(--only "$ONLY"); fi
+if [ -n "${QUICK:-}" ]; then arguments+=(--quick); fi
+
 scripts/python.sh benches/python/requirements.txt
+# A part that does not exist is an error before anything is built.
+.cache/venv/bin/python benches/bench.py --list ${arguments[@]+"${arguments[@]}"} >/dev/null
 echo "bench: building the Python package, the addon and the contenders in Rust …"
 VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked
 npm run --silent build
 cargo build --release --locked -p tidegate-benches --bin contender
 
-arguments=()
-if [ -n "${ONLY:-}" ]; then arguments+=(--only "$ONLY"); fi
-if [ -n "${QUICK:-}" ]; then arguments+=(--quick); fi
 .cache/venv/bin/python benches/bench.py ${arguments[@]+"${arguments[@]}"}
