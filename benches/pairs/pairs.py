@@ -49,7 +49,7 @@ def start_server(folder: str, core: int) -> tuple[subprocess.Popen[bytes], str]:
 
 def paths() -> dict[str, tuple[str, list[str], bool]]:
     """For each path its language, its arguments, and whether client and server share a core."""
-    found = {kind: ("python", [kind], False) for kind in ("memory", "memory-kept")} | {"sync": ("python", ["sync"], True)}
+    found = {kind: ("python", [kind], kind == "sync") for kind in ("memory", "memory-kept", "sync")}
     for flight in (1, 16, 64, 256):
         found[f"asyncio-{flight}"] = ("python", ["asyncio", str(flight)], flight == 1)
     for flight in (1, 16, 64, 256):
