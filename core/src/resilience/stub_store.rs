@@ -1,4 +1,4 @@
-//! A store for the tests of the layers: a test answers its calls.
+//! A store for the tests of the layers: a test takes its calls, and answers them or loses them.
 
 use parking_lot::Mutex;
 
@@ -7,19 +7,25 @@ use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::{BatchCompletion, Completion, MakeCompletion, PingCompletion, wake};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry};
+use crate::store::request::{Answer, Entry, OwnedEntry};
+
+/// A call that no test has taken.
+pub(super) struct Message {
+    pub(super) entry: OwnedEntry,
+    pub(super) completion: Completion,
+}
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct StubStore {
-    waiting: Mutex<Vec<Completion>>,
+    pub(super) outgoing: Mutex<Vec<Message>>,
 }
 
 impl StubStore {
     /// Answers the call that has waited longest.
     pub(super) fn answer(&self, result: Result<Answer>) {
-        let completion = self.waiting.lock().remove(0);
-        wake(completion(result));
+        let message = self.outgoing.lock().remove(0);
+        wake((message.completion)(result));
     }
 }
 
@@ -38,12 +44,12 @@ impl Store for StubStore {
 
     fn submit(
         &self,
-        _: &Entry<'_>,
+        entry: &Entry<'_>,
         _: CallContext<'_>,
         states: &mut LayerStates,
         make: MakeCompletion<'_>,
     ) -> Option<Result<Answer>> {
-        self.waiting.lock().push(make(*states));
+        self.outgoing.lock().push(Message { entry: OwnedEntry::from(entry), completion: make(*states) });
         None
     }
 

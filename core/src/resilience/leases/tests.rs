@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::simulation::network::{Message, Network};
 use super::*;
 use crate::algorithm::View;
 use crate::log::Log;
 use crate::plan_cache::plan_of;
 use crate::policy::{Lease, Options, Policy};
 use crate::resilience::layer::Layered;
+use crate::resilience::stub_store::{Message, StubStore};
 use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::request::Source;
 use crate::store::url::MemoryBounds;
@@ -29,7 +29,7 @@ fn plan(limits: &str, lease: &str) -> Arc<Plan> {
 struct Setup {
     plan: Arc<Plan>,
     clock: Arc<ManualClock>,
-    network: Arc<Network>,
+    network: Arc<StubStore>,
     store: Arc<dyn Store>,
     leases: Arc<Leases>,
     memory: Memory,
@@ -39,8 +39,8 @@ struct Setup {
 impl Setup {
     fn new(plan: Arc<Plan>) -> Self {
         let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
-        let network = Arc::new(Network::default());
-        let below: Arc<dyn Store> = Arc::new(Arc::clone(&network));
+        let network = Arc::new(StubStore::default());
+        let below = Arc::clone(&network) as Arc<dyn Store>;
         let leases = Leases::new(Arc::clone(&below), Duration::ZERO, Some(Arc::clone(&clock)));
         let store = Layered::around(Arc::clone(&leases), below);
         let memory = Memory::new(MemoryBounds::default(), ForgottenDenials::shared(&Log::new(None)));

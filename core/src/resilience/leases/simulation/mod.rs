@@ -4,7 +4,6 @@
 //! `TIDEGATE_SCHEDULES` says how many histories to run, `TIDEGATE_SCHEDULE` which one.
 
 mod counting;
-pub(super) mod network;
 mod world;
 
 use super::Leases;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Leases;
-use super::network::{Message, Network};
 use crate::clock::ManualClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
 use crate::plan::Plan;
 use crate::resilience::layer::Layered;
+use crate::resilience::stub_store::{Message, StubStore};
 use crate::store::call_context::CallContext;
 use crate::store::completion::{Completion, wake};
 use crate::store::memory::{ForgottenDenials, Memory};
@@ -87,7 +87,7 @@ impl Random {
 }
 
 struct Process {
-    network: Arc<Network>,
+    network: Arc<StubStore>,
     leases: Arc<Leases>,
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
@@ -104,8 +104,8 @@ impl Process {
     fn new(now: u64, random: &mut Random) -> Self {
         let shown = START - 1_000_000_000 + random.below(2_000_000_000);
         let clock = Arc::new(ManualClock::new(Duration::from_micros(shown)));
-        let network = Arc::new(Network::default());
-        let below: Arc<dyn Store> = Arc::new(Arc::clone(&network));
+        let network = Arc::new(StubStore::default());
+        let below = Arc::clone(&network) as Arc<dyn Store>;
         let leases = Leases::new(Arc::clone(&below), Duration::ZERO, Some(Arc::clone(&clock)));
         let store = Layered::around(Arc::clone(&leases), below);
         let faster = random.below(2 * DRIFT as u64 + 1) as i64 - DRIFT;
