@@ -1,11 +1,13 @@
-// Express: a limit for all routes, a tighter one for a route, and exports that are held while they stream.
+// Express: a limit for all routes, a tighter one for a route, exports that are held while they stream, and metrics.
 //
-//     npm install tidegate express
+//     npm install tidegate express prom-client
 //     TIDEGATE_STORE=redis://127.0.0.1:6379/0 node node_express.mjs
 
 import express from 'express';
+import { register } from 'prom-client';
 import { Limiter } from 'tidegate';
 import { clientIp, header, rateLimit } from 'tidegate/express';
+import { collectMetrics } from 'tidegate/prometheus';
 
 const limiter = new Limiter({
   store: process.env.TIDEGATE_STORE ?? 'memory://',
@@ -19,8 +21,14 @@ const limiter = new Limiter({
 // The proxy in front of this server. No other host is trusted with the address of a client.
 const key = clientIp({ trustedProxies: ['loopback'] });
 
+collectMetrics(limiter);
+
 const app = express();
 app.get('/health', (_request, response) => response.send('fine\n'));
+// For Prometheus; ops/ has a dashboard and alerts.
+app.get('/metrics', async (_request, response) => {
+  response.type(register.contentType).send(await register.metrics());
+});
 app.use(rateLimit({ limiter, policy: 'all', key }));
 app.post('/login', rateLimit({ limiter, policy: 'login', key }), (_request, response) => response.send('welcome\n'));
 // By API key, which is hashed before it is stored.

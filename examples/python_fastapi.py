@@ -1,6 +1,6 @@
-"""FastAPI: limits on endpoints, routers and websockets, a default for the rest.
+"""FastAPI: limits on endpoints, routers and websockets, a default for the rest, and metrics.
 
-Needs: pip install "tidegate[fastapi]" uvicorn. Runs with:
+Needs: pip install "tidegate[fastapi,prometheus]" uvicorn. Runs with:
 
     TIDEGATE_STORE=redis://127.0.0.1:6379/0 uvicorn --app-dir examples python_fastapi:app --workers 4
 """
@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Depends, FastAPI, Request, WebSocket
 from fastapi.responses import Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from tidegate.fastapi import RateLimit, Tidegate, client_ip, header
+from tidegate.prometheus import TidegateCollector
 
 app = FastAPI()
 tg = Tidegate(
@@ -22,6 +24,16 @@ tg = Tidegate(
     # Trusts X-Forwarded-For only when it comes from the proxy on this machine.
     key=client_ip(trusted_proxies=["loopback"]),
 )
+
+
+# For Prometheus; ops/ has a dashboard and alerts. Several workers need PROMETHEUS_MULTIPROC_DIR: docs/metrics.md.
+REGISTRY.register(TidegateCollector(tg.limiter))
+
+
+@app.get("/metrics")
+@tg.exempt
+def metrics() -> Response:
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
 @app.post("/login")

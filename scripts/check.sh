@@ -8,14 +8,8 @@ cd "$(dirname "$0")/.."
 # The tools of the package's own environment first, so that all agree about their versions.
 export PATH="$PWD/.cache/venv/bin:$PATH"
 
-failed=()
-
-part() {
-    local title="$1"
-    shift
-    printf '\n== %s\n   %s\n' "$title" "$*"
-    "$@" </dev/null || failed+=("$title")
-}
+# shellcheck source=scripts/parts.sh
+. scripts/parts.sh
 
 advisories() {
     if ! cargo deny --locked fetch db; then
@@ -25,15 +19,17 @@ advisories() {
     cargo deny --locked check --disable-fetch advisories
 }
 
-python=(tests bindings-python examples benches scripts)
+python=(tests bindings-python examples benches docs scripts)
 # The programs mypy starts from; what they import is checked with them.
 python_programs=(
     tests/test_versions.py tests/servers/servers.py tests/servers/client.py tests/servers/test_servers.py
-    benches/bench.py tests/test_bench_report.py
+    benches/bench.py tests/test_bench_report.py tests/test_workflows.py tests/test_packages.py docs/site/check.py
+    tests/setup/test_refused.py tests/setup/test_installed.py
 )
 
 part "Rust: format" cargo fmt --all --check
 part "Rust: lints" cargo clippy --workspace --all-targets --locked -- -D warnings
+part "Rust: lints without features" cargo clippy -p tidegate --no-default-features --locked -- -D warnings
 part "Rust: documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 part "Rust: licenses, bans, sources" cargo deny --locked check bans licenses sources
 part "Rust: advisories" advisories
@@ -41,12 +37,9 @@ part "Python: lints" ruff check "${python[@]}"
 part "Python: format" ruff format --check "${python[@]}"
 part "Python: types of the harness and of the benchmarks" mypy "${python_programs[@]}"
 part "Python: types of the package" mypy bindings-python/python/tidegate
+part "Python: types of the scripts for packages" mypy scripts/packages/*.py
 part "Node: lints and format" npm run --silent lint
 part "Node: types" node_modules/.bin/tsc -p bindings-node --noEmit
+part "Workflows" scripts/workflows/lint.sh
 
-echo
-if [ "${#failed[@]}" -gt 0 ]; then
-    printf 'FAILED: %s\n' "${failed[@]}"
-    exit 1
-fi
-echo "All checks passed."
+finish "All checks passed."

@@ -36,34 +36,22 @@ fi
 
 # The oldest glibc that Node 20 itself runs with.
 GLIBC=2.28
-ZIG=(ziglang==0.17.0 cargo-zigbuild==0.24.0)
 
-zig() {
-    command -v cargo-zigbuild >/dev/null && command -v zig >/dev/null && return
-    if [ ! -x .cache/zig/bin/cargo-zigbuild ]; then
-        echo "release: ${ZIG[*]}, into .cache/zig"
-        python3 -m venv .cache/zig
-        .cache/zig/bin/pip install --quiet --disable-pip-version-check "${ZIG[@]}"
-        # cargo-zigbuild looks for a program of this name.
-        printf '#!/bin/sh\nexec "%s" -m ziglang "$@"\n' "$PWD/.cache/zig/bin/python" >.cache/zig/bin/zig
-        chmod +x .cache/zig/bin/zig
-    fi
-    export PATH="$PWD/.cache/zig/bin:$PATH"
-}
+source scripts/packages/zig.sh
 
 build() {
     local target="$1" cross=()
     rustup target add "$target"
     case "$target" in
         *-linux-*)
-            zig
+            need_zig
             cross=(--cross-compile)
             ;;
     esac
     case "$target" in
         *-linux-gnu) target="$target.$GLIBC" ;;
     esac
-    npx napi build --platform --release --target "$target" ${cross[@]+"${cross[@]}"} --manifest-path bindings-node/Cargo.toml \
+    npx napi build --platform --release --strip --target "$target" ${cross[@]+"${cross[@]}"} --manifest-path bindings-node/Cargo.toml \
         --output-dir "$out/artifacts" --no-const-enum --no-js -- --locked
 }
 
@@ -73,6 +61,10 @@ if [ -z "$pack_only" ]; then
         echo "release: $target"
         build "$target"
     done
+    if [ "$system" != -linux- ]; then
+        echo "release: the binaries are in $out/artifacts; a Linux host packs them"
+        exit
+    fi
 fi
 
 # The package is put together in a folder of its own, so that the checkout does not change.
@@ -82,7 +74,9 @@ mkdir -p "$out/package" "$out/tarballs"
 if [ -n "$(find bindings-node/lib package.json -newer bindings-node/dist/index.mjs 2>&1)" ]; then
     npm run --silent build:lib
 fi
-git ls-files -z package.json README.md LICENSE CHANGELOG.md bindings-node/binding | xargs -0 cp --parents -t "$out/package"
+git ls-files -z package.json LICENSE CHANGELOG.md bindings-node/binding | xargs -0 cp --parents -t "$out/package"
+# npm shows the README.md of a package's root; that of the repository is about three languages.
+cp bindings-node/README.md "$out/package/README.md"
 cp -r --parents bindings-node/dist "$out/package"
 (
     cd "$out/package"

@@ -3,30 +3,28 @@
 #
 #     scripts/python.sh              the environment
 #     scripts/python.sh REQUIREMENTS and the packages of that file
+#     scripts/python.sh --check      nothing; fails when the first would have something to do
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/environment.sh
+source scripts/setup/needs.sh
 
 venv=.cache/venv
+stamp="$venv/requirements"
+if [ "${1:-}" = --check ]; then
+    # What was added for another command stands after it.
+    lines="$(($(wc -l <tests/python/requirements.txt)))"
+    fits "$venv/bin/python" && [ "$(head -n "$lines" "$stamp" 2>/dev/null)" = "$(cat tests/python/requirements.txt)" ]
+    exit
+fi
 requirements=(tests/python/requirements.txt "$@")
-
-# The oldest Python that the package supports; harness and scripts need less.
-fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
-
-find_python() {
-    local candidate
-    for candidate in python3 python3.{14..10} "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[0-9].*/bin/python3; do
-        if command -v "$candidate" >/dev/null && fits "$candidate"; then
-            command -v "$candidate"
-            return
-        fi
-    done
-    echo "python: the package needs Python 3.10 or newer, and none was found. Install one." >&2
-    return 1
-}
 
 # An environment whose Python is gone or too old is made anew.
 if ! fits "$venv/bin/python"; then
-    python="$(find_python)"
+    python="$(find_python)" || {
+        echo "python: the package needs Python $oldest_python or newer, and none was found. Run make setup." >&2
+        exit 1
+    }
     echo "python: making $venv with $("$python" --version) …"
     rm -rf "$venv"
     if ! "$python" -m venv "$venv"; then
@@ -35,7 +33,6 @@ if ! fits "$venv/bin/python"; then
     fi
 fi
 
-stamp="$venv/requirements"
 wanted="$(cat "${requirements[@]}")"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     named=()

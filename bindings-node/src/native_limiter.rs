@@ -20,6 +20,7 @@ use crate::loop_reader::LoopReader;
 use crate::node_completions::{Attachment, NodeCompletions};
 use crate::number;
 use crate::policy::Policy;
+use crate::stats::Stats;
 
 /// A policy as calls name it from now on.
 #[napi(object)]
@@ -210,6 +211,12 @@ impl NativeLimiter {
     #[napi(catch_unwind)]
     pub fn counters(&self) -> Counters {
         self.codec.borrow().limiter.counters().into()
+    }
+
+    /// The same by policy, with the calls to the store.
+    #[napi(catch_unwind)]
+    pub fn stats(&self) -> Stats {
+        self.codec.borrow().limiter.stats().into()
     }
 
     /// The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns

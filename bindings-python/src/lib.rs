@@ -6,6 +6,7 @@
 mod attempt;
 mod call_coroutine;
 mod clock;
+mod command;
 mod completion_list;
 mod convert;
 mod counters;
@@ -28,6 +29,8 @@ mod policy_argument;
 mod policy_use;
 mod prepared_check;
 mod rollout;
+mod stats;
+mod store_change;
 mod warning;
 
 /// The compiled part of the package `tidegate`; import its names from there.
@@ -39,6 +42,8 @@ mod _tidegate {
     use crate::call_coroutine::CallCoroutine;
     #[pymodule_export]
     use crate::clock::ManualClock;
+    #[pymodule_export]
+    use crate::command::run_command;
     #[pymodule_export]
     use crate::decision::{Decision, restore_decision};
     #[pymodule_export]
@@ -63,6 +68,8 @@ mod _tidegate {
     use crate::prepared_check::PreparedCheck;
     #[pymodule_export]
     use crate::rollout::{Rollout, rollout};
+    #[pymodule_export]
+    use crate::store_change::StoreChange;
     #[pymodule_export]
     use crate::warning::Warning;
 

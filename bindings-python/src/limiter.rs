@@ -21,13 +21,14 @@ use crate::policy_argument::{OwnedPolicy, PolicyArgument};
 
 /// Checks limits on the calling thread.
 ///
-/// store: where usage lives: "memory://" (the default), a Redis URL, a list of URLs that share the keys, or a `rollout`.
-/// policies: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
-/// prefix: what every key in Redis begins with; "tg" by default.
-/// timeout: the longest time that a call may wait for the store, in seconds; 0.25 by default.
-/// on_store_error: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
-/// deny_cache: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
-/// clock: a ManualClock, for tests.
+/// - `store`: where usage lives: "memory://" (the default), a Redis URL, a list of URLs that share the keys, or a `rollout`.
+/// - `policies`: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
+/// - `prefix`: what every key in Redis begins with; "tg" by default.
+/// - `timeout`: the longest time that a call may wait for the store, in seconds; 0.25 by default.
+/// - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
+/// - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
+/// - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
+/// - `clock`: a ManualClock, for tests.
 ///
 /// It may be shared by threads, and made before a fork::
 ///

@@ -1,35 +1,41 @@
-//! Lost and returned stores, and warnings, for Python's `logging`.
+//! Warnings, for Python's `logging`: the logger `tidegate`.
 
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use tidegate::{StoreChange, StoreState};
+use pyo3::types::PyDict;
 
-/// Logs to the logger `tidegate`: a lost store as a warning, a returned one as information.
-pub(crate) fn listener() -> Arc<dyn Fn(&StoreChange) + Send + Sync> {
-    Arc::new(|change| {
-        log(if matches!(change.state, StoreState::Back) { "info" } else { "warning" }, change.sentence.clone());
+/// Logs the warnings of a limiter.
+pub(crate) fn warning_listener() -> Arc<dyn Fn(&str) + Send + Sync> {
+    Arc::new(|sentence| {
+        let sentence = sentence.to_owned();
+        // On a thread of its own: the calling thread must not wait for the interpreter or for handlers of the log. There is
+        // rarely something to log. If no thread can be started, the message is not logged.
+        let thread = std::thread::Builder::new().name("tidegate-log".to_owned());
+        drop(thread.spawn(move || Python::try_attach(|py| write(py, "warning", &sentence))));
     })
 }
 
-/// Logs warnings to the same logger.
-pub(crate) fn warning_listener() -> Arc<dyn Fn(&str) + Send + Sync> {
-    Arc::new(|sentence| log("warning", sentence.to_owned()))
+fn logger(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("logging")?.call_method1("getLogger", ("tidegate",))
 }
 
-fn log(level: &'static str, sentence: String) {
-    // On a thread of its own: the calling thread must not wait for the interpreter or for handlers of the log. There is
-    // rarely something to log. If no thread can be started, the message is not logged.
-    let spawned = std::thread::Builder::new().name("tidegate-log".to_owned()).spawn(move || {
-        Python::try_attach(|py| {
-            let logged = py.import("logging").and_then(|logging| {
-                let logger = logging.call_method1("getLogger", ("tidegate",))?;
-                logger.call_method1(level, ("%s", sentence))
-            });
-            if let Err(error) = logged {
-                error.write_unraisable(py, None);
-            }
-        });
+/// Logs a sentence.
+pub(crate) fn write(py: Python<'_>, level: &str, sentence: &str) {
+    let logged = logger(py).and_then(|logger| logger.call_method1(level, ("%s", sentence)));
+    if let Err(error) = logged {
+        error.write_unraisable(py, None);
+    }
+}
+
+/// Logs an exception of user code, with its traceback.
+pub(crate) fn write_exception(py: Python<'_>, sentence: &str, error: PyErr) {
+    let logged = logger(py).and_then(|logger| {
+        let options = PyDict::new(py);
+        options.set_item("exc_info", error.into_value(py))?;
+        logger.call_method("error", ("%s", sentence), Some(&options))
     });
-    drop(spawned);
+    if let Err(error) = logged {
+        error.write_unraisable(py, None);
+    }
 }

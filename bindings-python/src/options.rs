@@ -12,6 +12,7 @@ use crate::convert::{named_seconds, owned_text, shown, store_url};
 use crate::error::{config, raise};
 use crate::policy::{choices, named_policies, to_choice};
 use crate::rollout::Rollout;
+use crate::store_change;
 
 /// The keyword options, as `tidegate/_options.py` declares them.
 pub(crate) struct LimiterOptions<'a, 'py> {
@@ -47,6 +48,7 @@ impl LimiterOptions<'_, '_> {
     fn apply(&self, mut builder: Builder) -> PyResult<Builder> {
         let (mut timeout, mut deny_cache) = (0.25, 1.0);
         let (mut prefix, mut on_store_error) = ("tg".to_owned(), "local".to_owned());
+        let mut on_change = None;
         for (name, value) in self.options.into_iter().flatten() {
             match &*name.cast::<PyString>()?.to_string_lossy() {
                 POLICIES => {}
@@ -60,6 +62,7 @@ impl LimiterOptions<'_, '_> {
                 "max_waiting_per_key" => {
                     builder = builder.max_waiting_per_key(callers("max_waiting_per_key", &value)?);
                 }
+                "on_change" => on_change = (!value.is_none()).then_some(value),
                 "clock" => {
                     if let Some(clock) = argument::<Option<Bound<'_, ManualClock>>>("clock", &value)? {
                         builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
@@ -77,7 +80,8 @@ impl LimiterOptions<'_, '_> {
         builder = builder.prefix(&prefix).on_store_error(choice);
         builder = builder.timeout(named_seconds("timeout", timeout)?);
         builder = builder.deny_cache(named_seconds("deny_cache", deny_cache)?);
-        builder = builder.on_change(crate::log::listener()).on_warning(crate::log::warning_listener());
+        builder = builder.on_change(store_change::listener(on_change.as_ref())?);
+        builder = builder.on_warning(crate::log::warning_listener());
         let Some(store) = self.store else { return Ok(builder) };
         if let Ok(rollout) = store.cast::<Rollout>() {
             let Rollout { old, new, percent } = rollout.get();

@@ -1,5 +1,8 @@
 //! Parts of the crate that the benchmarks and tests of this repository use alone, behind the feature `bench`.
 
+mod replies;
+mod stored_reply;
+
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -17,6 +20,8 @@ use crate::store::memory::Memory;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Entry, Operation, States};
 use crate::store::url::MemoryBounds;
+pub use replies::BenchReplies;
+pub use stored_reply::{BenchCheck, BenchForm, BenchStoredReply, answer_of_reply, stored_header};
 
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 

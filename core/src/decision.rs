@@ -31,6 +31,7 @@ pub struct Decision {
 
 /// The state of one limit of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LimitState {
     /// How it counts.
     pub algorithm: Algorithm,

@@ -86,13 +86,20 @@ impl fmt::Display for SourceLocation {
 }
 
 /// Why a call could not be answered. A denial is no error: it is a [`Decision`](crate::Decision).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
     location: Option<SourceLocation>,
 }
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
 
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

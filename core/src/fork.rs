@@ -1,8 +1,8 @@
 //! What a process must make anew after it was forked: threads do not survive a fork, and connections belong to the parent.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwapOption, Guard};
 
@@ -10,10 +10,30 @@ use crate::error::Result;
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
+/// Nothing locks it: a thread of the parent may be adding to it during the fork.
+static LISTENERS: ArcSwapOption<Vec<Weak<dyn ForkListener>>> = ArcSwapOption::const_empty();
+
+/// Makes a forked child begin anew, before anything else happens in it. No other thread exists then, and a lock that one of
+/// the parent's threads held stays locked: it must wait for none.
+pub(crate) trait ForkListener: Send + Sync {
+    fn forked(&self);
+}
+
+/// Tells a listener of each fork, as long as it exists.
+pub(crate) fn listen(listener: &Weak<dyn ForkListener>) {
+    LISTENERS.rcu(|listeners| {
+        let known = listeners.iter().flat_map(|listeners| &**listeners);
+        let alive = known.filter(|listener| listener.strong_count() > 0).cloned();
+        Some(Arc::new(alive.chain([Weak::clone(listener)]).collect::<Vec<_>>()))
+    });
+}
+
 /// Call this in the child after a fork, before it uses limiters that its parent made. The Python module does so by itself;
 /// a Rust program that forks has to call it.
 pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    let listeners = LISTENERS.load_full();
+    listeners.iter().flat_map(|listeners| &**listeners).filter_map(Weak::upgrade).for_each(|one| one.forked());
 }
 
 /// The number of this process: forks since the first ancestor.

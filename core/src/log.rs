@@ -12,11 +12,15 @@ pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WarningKind {
     /// A server may evict keys.
+    #[cfg(feature = "redis")]
     Eviction,
     /// Any server is believed, whatever its certificate says.
+    #[cfg(feature = "tls")]
     Unverified,
     /// The memory of this process forgot a denial before its time.
     ForgottenDenial,
+    /// What `tidegate top` is to show cannot be published.
+    Unpublished,
 }
 
 /// See the module.

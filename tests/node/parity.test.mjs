@@ -9,7 +9,9 @@ import * as tidegate from 'tidegate';
 const { Decision, Hold, Limit, Limiter, ManualClock, Policy } = tidegate;
 
 const CALLS =
-  'check peek charge refund settle checkAll acquire hold block unblock clear journal ping reload close wrap'.split(' ');
+  'check peek charge refund settle checkAll acquire hold block unblock clear journal ping reload stats close wrap'.split(
+    ' ',
+  );
 const FIELDS =
   'allowed policy key cost granted limit remaining retryAfterMs nextAfterMs resetAfterMs resetAt delayMs limits source shadow unavailable'.split(
     ' ',
@@ -114,6 +116,7 @@ it('a limiter takes the options of Python', () => {
     denyCacheMs: 0,
     maxWaiting: 5,
     maxWaitingPerKey: 5,
+    onChange: () => {},
     clock: new ManualClock(),
   };
   assert.deepEqual(

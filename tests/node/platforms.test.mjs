@@ -87,6 +87,9 @@ it('the main package depends on all of them, contains no binary, and builds noth
   assert.equal(manifest.devDependencies, undefined);
   assert.deepEqual(readdirSync(join(folder, 'bindings-node/binding')).sort(), ['index.d.ts', 'index.js']);
   assert.ok(existsSync(join(folder, 'bindings-node/dist/index.mjs')));
+  // npm shows this file, and the README of the repository is about three languages.
+  const readme = readFileSync(join(folder, 'README.md'), 'utf8');
+  assert.equal(readme, readFileSync(join(root, 'bindings-node/README.md'), 'utf8'));
 });
 
 it('the main package works with the binary of this machine', async () => {

@@ -1,32 +1,10 @@
-// Processes, threads and memory: a limiter keeps no process alive and leaves nothing behind.
+// Processes and threads: a limiter keeps no process alive and leaves nothing behind.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { Servers } from '../servers/servers.mjs';
-
-const program = (name) => fileURLToPath(new URL(`programs/${name}`, import.meta.url));
-
-/** Runs a program to its end: what it printed. A program that does not end is killed, and the test fails. */
-function run(name, ...args) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, ['--expose-gc', program(name), ...args], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
-    let output = '';
-    child.stdout.on('data', (data) => {
-      output += data;
-    });
-    child.on('exit', (code, signal) => {
-      clearTimeout(timer);
-      if (code === 0) resolve(output.trim());
-      else reject(new Error(`${name} ended with ${code ?? signal} and printed ${output}`));
-    });
-  });
-}
+import { run } from './run_program.mjs';
 
 let servers;
 before(async () => {
@@ -76,21 +54,4 @@ describe('workers that end while callers wait in them', { skip: process.platform
       assert.deepEqual(await left(servers.url, ending), nothing);
     });
   }
-});
-
-describe('a million checks leave nothing', () => {
-  it('in memory', async () => {
-    const grown = Number(await run('leak.mjs', 'memory://', '1000000'));
-    assert.ok(grown < 32, `${grown} MiB`);
-  });
-
-  it('on Redis', async () => {
-    const grown = Number(await run('leak.mjs', servers.url, '1000000'));
-    assert.ok(grown < 32, `${grown} MiB`);
-  });
-
-  it('and limiters that are opened and closed leave nothing either', async () => {
-    const grown = Number(await run('leak_limiters.mjs', servers.url));
-    assert.ok(grown < 32, `${grown} MiB`);
-  });
 });

@@ -1,31 +1,15 @@
-// Every Node snippet of the README and of the documents runs as it stands there, against a real server.
+// Every Node block of the READMEs and of the pages runs as it stands there, against a real server.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
+
+import { transform } from 'esbuild';
 
 import { Servers } from '../servers/servers.mjs';
-
-const root = fileURLToPath(new URL('../../', import.meta.url));
-const documents = [
-  'README.md',
-  ...readdirSync(join(root, 'docs'))
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => `docs/${name}`),
-];
-const snippets = documents.flatMap((document) => {
-  const text = readFileSync(join(root, document), 'utf8');
-  return Array.from(text.matchAll(/```(?:ts|js|mjs|javascript|typescript)\n(.*?)```/gs), ([, code], index) => ({
-    name: `${document}, snippet ${index + 1}`,
-    code,
-  }));
-});
-
-/** What a snippet takes for granted: the functions of the reader's program. */
-const PROVIDED = { send: 'async function send(user) { return user; }' };
+import { programOf, root, snippets } from './snippets.mjs';
 
 let servers;
 let folder;
@@ -40,19 +24,12 @@ after(async () => {
   await servers.close();
 });
 
-/** A snippet as a program, whose last line says that it ran to its end. */
-function programOf(code) {
-  const provided = Object.entries(PROVIDED)
-    .filter(([name]) => new RegExp(`\\b${name}\\b`).test(code) && !new RegExp(`(const|function) ${name}\\b`).test(code))
-    .map(([, line]) => line);
-  const withServer = code.replaceAll('redis://127.0.0.1:6379', servers.url.replace(/\/0$/, ''));
-  return `${withServer}\n${provided.join('\n')}\nconsole.log('end of the snippet');\n`;
-}
+const DECORATORS = { compilerOptions: { experimentalDecorators: true } };
 
 function run(program) {
   return new Promise((resolve) => {
-    const env = { ...process.env, REDIS_URL: servers.url };
-    const child = spawn(process.execPath, [program], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const env = { ...process.env, REDIS_URL: servers.url, TIDEGATE_POLICIES: folder };
+    const child = spawn(process.execPath, [program], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const timer = setTimeout(() => child.kill('SIGKILL'), 60_000);
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (data) => {
@@ -68,15 +45,25 @@ function run(program) {
   });
 }
 
-it('the README shows Node', () => {
-  assert.ok(snippets.filter(({ name }) => name.startsWith('README')).length >= 2);
+it('the pages show Node', () => {
+  const shown = snippets().map(({ name }) => name);
+  assert.ok(shown.length >= 40, `${shown.length} blocks`);
+  for (const page of ['README.md', 'bindings-node/README.md', 'docs/start.md', 'docs/frameworks/node.md']) {
+    assert.ok(
+      shown.some((name) => name.startsWith(`${page}:`)),
+      page,
+    );
+  }
 });
 
-describe('a snippet runs to its end, without a warning', () => {
-  for (const [index, { name, code }] of snippets.entries()) {
+describe('a block runs to its end, without a warning', { concurrency: 2 }, () => {
+  for (const [index, { name, language, code }] of snippets().entries()) {
     it(name, async () => {
       const program = join(folder, `${index}.mjs`);
-      writeFileSync(program, programOf(code));
+      const source = programOf(code, servers.url);
+      const { code: script } =
+        language === 'ts' ? await transform(source, { loader: 'ts', tsconfigRaw: DECORATORS }) : { code: source };
+      writeFileSync(program, script);
       const { stdout, stderr, ended } = await run(program);
       assert.deepEqual({ stderr, ended }, { stderr: '', ended: 0 }, code);
       assert.match(stdout, /end of the snippet\n$/);

@@ -50,9 +50,9 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def test_there_are_modules_for_every_framework() -> None:
-    assert {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits", "http", "errors"} == {
-        name.removeprefix("tidegate.") for name in MODULES[1:]
-    }
+    frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
+    exporters = {"prometheus", "opentelemetry"}
+    assert {*frameworks, *exporters, "http", "errors"} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -13,12 +13,12 @@ from tidegate import AsyncLimiter, Limiter
 # The calls that section 6 of the contract names for both limiters.
 CONTRACT = {
     "acquire", "block", "charge", "check", "check_all", "clear", "clear_all", "close", "from_file", "hold", "journal",
-    "limit", "peek", "ping", "refund", "reload", "settle", "unblock",
+    "limit", "peek", "ping", "refund", "reload", "settle", "stats", "unblock",
 }  # fmt: skip
 # Each makes the other.
 OWN = {Limiter: {"to_async"}, AsyncLimiter: {"to_blocking"}}
 # These need no store, so there is nothing to await.
-NOT_AWAITED = {"from_file", "limit", "policy", "set_rollout", "counters", "waiting"}
+NOT_AWAITED = {"from_file", "limit", "policy", "set_rollout", "counters", "stats", "waiting"}
 STUB = ast.parse((Path(tidegate.__file__).with_name("_tidegate.pyi")).read_text())
 
 

@@ -1,43 +1,111 @@
-"""The Python code in the README and in the pages runs."""
+"""The Python blocks of the READMEs and of the pages run, and every other block is in some run. snippets.py has the
+rules."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paths import ROOT
+from snippets import COMMANDS, NOT_RUN, PROSE, READ, RUN, Block, all_blocks, blocks_in, blocks_of, pages
+from snippets_page import run_page
+from tidegate import Limiter
 from web import call_asgi, call_wsgi
 
-
-def blocks_of(path: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
-
-
-def app_of_page(name: str) -> Any:
-    """Runs a page from top to bottom. Returns the application that it makes."""
-    shared = {"__name__": "page"}
-    for block in blocks_of(ROOT / "docs" / name):
-        exec(compile(block, name, "exec"), shared)
-    return shared["app"]
+BLOCKS = all_blocks()
+PYTHON_PAGES = [path for path in pages() if any(block.language == "python" for block in blocks_of(path))]
 
 
-BLOCKS = blocks_of(ROOT / "README.md")
+def is_about_django(path: Path) -> bool:
+    return any(block.title == "settings.py" for block in blocks_of(path))
 
 
-def test_the_readme_shows_python() -> None:
-    assert len(BLOCKS) >= 3
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_a_block_runs(block: str) -> None:
-    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+def test_every_block_is_in_a_run() -> None:
+    known = RUN | READ | COMMANDS | PROSE
+    assert [f"{block}: {block.language or 'no language'}" for block in BLOCKS if block.language not in known] == []
+    not_run = [f"{block}: {block.reason}" for block in BLOCKS if block.reason is not None]
+    assert len(not_run) == NOT_RUN, not_run
+    languages = [block.language for block in BLOCKS]
+    for language, least in (("python", 60), ("js", 40), ("rust", 25)):
+        assert languages.count(language) >= least, f"{language}: {languages.count(language)} blocks"
+    print({language: languages.count(language) for language in sorted(set(languages))})
 
 
-def test_the_page_about_flask_runs_from_top_to_bottom() -> None:
-    app = app_of_page("flask.md")
+def test_every_fence_is_found() -> None:
+    """A fence that the pattern does not match would be in no run."""
+    for path in pages():
+        fences = re.findall(r"^[ ]*```", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(fences) == 2 * len(blocks_of(path)), named(path)
+
+
+def test_prose_is_no_code() -> None:
+    code = re.compile(r"^(import |from \S+ import|const |let |use \w+::|def |async def |fn )", re.MULTILINE)
+    hidden = [str(block) for block in BLOCKS if block.language in PROSE and code.search(block.code)]
+    assert hidden == []
+
+
+def test_indented_blocks_and_reasons_are_found() -> None:
+    block = '<!-- not run: because -->\n    ```python title="a.py"\n    if True:\n        x = 1\n    ```\n'
+    text = f"- a list\n\n    {block}"
+    (found,) = blocks_in(text, "page.md")
+    assert (found.language, found.title, found.reason, found.line) == ("python", "a.py", "because", 4)
+    assert found.code == "if True:\n    x = 1\n"
+
+
+@pytest.mark.parametrize("path", [path for path in PYTHON_PAGES if not is_about_django(path)], ids=named)
+def test_a_page_runs(path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    policy_files(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run_page(path, redis_url)
+
+
+@pytest.mark.parametrize("path", [path for path in PYTHON_PAGES if is_about_django(path)], ids=named)
+def test_a_page_about_django_runs(path: Path, redis_url: str) -> None:
+    django_page(path, redis_url)
+
+
+def policy_files(path: Path, folder: Path) -> None:
+    """Writes the policy files of a page that have a title, for its other blocks."""
+    for block in blocks_of(path):
+        if block.language in READ and block.title:
+            (folder / block.title).write_text(block.code, encoding="utf-8")
+
+
+def django_page(path: Path, redis_url: str, *requests: str) -> dict[str, list[int]]:
+    """Runs a page in a process of its own. Returns the statuses of the requests by their paths."""
+    program = [
+        sys.executable,
+        "-W",
+        "error",
+        ROOT / "tests" / "python" / "snippets_page.py",
+        path,
+        redis_url,
+        *requests,
+    ]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    lines = [line.split() for line in ended.stdout.splitlines()]
+    assert lines[-1][:2] == ["end", "of"], ended.stdout
+    return {target: [int(status) for status in statuses] for target, *statuses in lines[:-1]}
+
+
+def page_app(name: str, redis_url: str) -> Any:
+    return run_page(ROOT / "docs" / "frameworks" / name, redis_url)["app"]
+
+
+def test_the_application_of_the_page_about_flask(redis_url: str) -> None:
+    app = page_app("flask.md", redis_url)
     assert call_wsgi(app, "POST", "/login").body == b'{"left":4}\n'
     answers = [call_wsgi(app, "POST", "/login") for _ in range(21)]
     refused = next(answer for answer in answers if answer.status == 429)
@@ -47,8 +115,8 @@ def test_the_page_about_flask_runs_from_top_to_bottom() -> None:
         assert (seen.status, seen.items("RateLimit-Policy")[plan]["q"]) == (200, int(limit))
 
 
-def test_the_page_about_fastapi_runs_from_top_to_bottom() -> None:
-    app = app_of_page("fastapi.md")
+def test_the_application_of_the_page_about_fastapi(redis_url: str) -> None:
+    app = page_app("fastapi.md", redis_url)
     assert call_asgi(app, "POST", "/login").body == b'{"left":4}'
     assert call_asgi(app, path="/search").body == b'{"left":9}'
     answers = [call_asgi(app, "POST", "/login", headers={"Origin": "https://shop.example"}) for _ in range(21)]
@@ -56,3 +124,92 @@ def test_the_page_about_fastapi_runs_from_top_to_bottom() -> None:
     assert b"wait" in refused.body
     assert refused["Access-Control-Allow-Origin"] == "https://shop.example"
     assert call_asgi(app, path="/me", headers={"X-User": "alice"}).status == 200
+
+
+def test_the_application_of_the_page_about_tokens(redis_url: str) -> None:
+    page = run_page(ROOT / "docs" / "guides" / "concurrency.md", redis_url)
+    assert call_wsgi(page["app"], "POST", "/complete", headers={"X-User": "bob"}).status == 200
+    limiter = page["tg"].limiter
+    # Settled: far less than the estimate of 500 is used.
+    assert limiter.peek("tokens", "bob").remaining > 30_000 - 100
+    assert limiter.peek("streams", "203.0.113.9").remaining == 4
+
+
+def test_the_application_of_the_page_about_django(redis_url: str) -> None:
+    page = ROOT / "docs" / "frameworks" / "django.md"
+    seen = django_page(page, redis_url, "POST /login 6", "GET /health 3", "POST /pay 6", "GET /export 1")
+    assert seen == {"/login": [200] * 5 + [429], "/health": [200] * 3, "/pay": [200] * 5 + [429], "/export": [200]}
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in READ], ids=str)
+def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
+    is_policy_file = re.search(r'^\s*[{\["]*(policies|limits)\b', block.code, re.MULTILINE)
+    if is_policy_file or block.code.startswith("store"):
+        text = block.code if is_policy_file else f"{block.code}policies: {{}}\n"
+        file = tmp_path / f"policies.{block.language}"
+        file.write_text(text, encoding="utf-8")
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("OLD_URL", "redis://old.example")
+            environment.setenv("NEW_URL", "redis://new.example")
+            Limiter.from_file(file).close()
+    elif block.language == "json":
+        json.loads(block.code)
+    elif block.language == "toml":
+        # Python 3.10 has no parser of TOML; a dependency of Cargo is one line.
+        assert re.fullmatch(r'tidegate = \{ version = "[\d.]+"(, [a-z-]+ = .+)* \}\n', block.code), block.code
+    else:
+        pytest.fail(f"{block}: what reads this file?")
+
+
+MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+# What the shell blocks may call besides `make`: the installers with our package, and a redis-cli that is not ours.
+SHELL = [
+    r"pip install \"?tidegate(\[[a-z,-]+\])?\"?",
+    r"npm install tidegate( [@a-z/-]+)*",
+    r"cargo add tidegate( --features [a-z,]+)?",
+    r"redis-cli ACL SETUSER .+",
+    r"curl -i .+",
+]
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in COMMANDS], ids=str)
+def test_commands_exist(block: Block) -> None:
+    for line in block.code.splitlines():
+        command = line.split("#")[0].strip()
+        if command.startswith("make "):
+            assert command.split()[1] in MAKE, f"{block}: {command}"
+        elif command.startswith("tidegate "):
+            assert command.split()[1] in command_verbs(), f"{block}: {command}"
+        elif command:
+            assert any(re.fullmatch(pattern, command) for pattern in SHELL), f"{block}: {command}"
+
+
+def command_verbs() -> set[str]:
+    """The verbs that the page about the command lists."""
+    page = (ROOT / "docs" / "reference" / "command.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\|([^|]+)\|", page, re.MULTILINE)
+    return {verb for cell in cells for verb in re.findall(r"`([a-z]+)", cell)}
+
+
+def test_links_of_the_readmes_lead_to_files() -> None:
+    blob = "https://github.com/tidegate/tidegate/blob/main/"
+    for path in pages()[:4]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            if link.startswith(blob):
+                assert (ROOT / link.removeprefix(blob)).exists(), f"{named(path)}: {link}"
+            elif not link.startswith("https://"):
+                # PyPI and crates.io show these pages without the repository.
+                assert path == ROOT / "README.md", f"{named(path)}: {link} is relative"
+                assert (ROOT / link.partition("#")[0]).exists(), f"{named(path)}: {link}"
+
+
+def test_the_pictures_are_what_the_limiter_says() -> None:
+    subprocess.run([sys.executable, ROOT / "docs" / "plots" / "algorithms.py", "--check"], check=True, timeout=60)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_crate_has_the_license() -> None:
+    assert (ROOT / "core" / "LICENSE").read_text(encoding="utf-8") == (ROOT / "LICENSE").read_text(encoding="utf-8")

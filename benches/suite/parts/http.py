@@ -29,7 +29,7 @@ def service(framework: str, title: str, limits: int, peers: list[str], lengths: 
         (floor("bare", "http", **arguments), *contenders),
         reference="tidegate",
         share_of="bare",
-        rounds=min(lengths.rounds, 4),
+        rounds=2 if lengths.quick else 7,
         overview=limits == 2,
     )
 

@@ -58,8 +58,8 @@ def part(_lengths: Lengths) -> Part:
             Case(
                 "a cluster of three",
                 SERVER_CPU,
-                "The sum of the three primaries, `gcra 1000000/s`. A cluster refuses a script with keys of several "
-                "slots, so each check is a call of its own there.",
+                "The sum of the three primaries, `gcra 1000000/s`. Each has a third of the calls in flight, and looks "
+                "up the slot of a key for each command.",
                 (
                     limiter("single server, a call for each check", ONE["GCRA"], 1, servers="single"),
                     limiter("single server", ONE["GCRA"], IN_FLIGHT, servers="single"),

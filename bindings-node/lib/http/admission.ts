@@ -8,6 +8,7 @@ import { Hold } from '../hold.js';
 import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
 import type { PolicyLike } from '../policy.js';
 import { RateLimited } from '../rate-limited.js';
+import { asked, isTracing } from '../tracing.js';
 import { announce, leading, type SetField } from './fields.js';
 import { problem, retryAfter, status } from './refusal.js';
 import { type RefusalError, refusalError } from './refusal-error.js';
@@ -93,8 +94,10 @@ export class Admission<Request extends object, Response> {
     if (this.before !== undefined) this.#refuseRepetition(this.before);
     const policyRef = policyRefIn(limiter, policy);
     if (policyRef.holds) return this.#decideAll();
+    const called = isTracing ? asked(limiter) : limiter;
     try {
-      const decision = checkIn(limiter, policyRef, key, cost);
+      const decision =
+        called === limiter ? checkIn(limiter, policyRef, key, cost) : called.check(policy, key, { cost });
       if (decision instanceof Decision) return this.#decided(decision);
       return decision.then(
         (decision) => this.#decided(decision),
@@ -162,6 +165,7 @@ export class Admission<Request extends object, Response> {
 
   async #decide(): Promise<void> {
     const { limiter } = this.settings;
+    const called = isTracing ? asked(limiter) : limiter;
     const held: RequestCheck[] = [];
     const rest: RequestCheck[] = [];
     for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
@@ -169,12 +173,12 @@ export class Admission<Request extends object, Response> {
     const meta = this.settings.meta === undefined ? undefined : await this.#meta();
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {
-      const hold = await takeHold(limiter, check, meta);
+      const hold = await takeHold(called, check, meta);
       if (!(hold instanceof Hold)) return this.#refused(hold);
       this._holds = [...this._holds, hold];
       decisions.push(hold.decision);
     }
-    const decision = await checkTogether(limiter, rest, meta);
+    const decision = await checkTogether(called, rest, meta);
     if (decision !== undefined) {
       if (!decision.allowed) return this.#refused(decision);
       decisions.push(decision);

@@ -4,6 +4,7 @@ import type { Decision } from '../decision.js';
 import { ConfigError } from '../errors.js';
 import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
 import type { PolicyLike } from '../policy.js';
+import { unwrapped } from '../tracing.js';
 import type { HeaderChoice } from './fields.js';
 import { keyOf } from './keys.js';
 import { isUnnamed, type Place } from './notation-place.js';
@@ -87,7 +88,7 @@ export class Settings<Request, Response> {
     const { limiter, policy, application, key, cost, headers, methods, onDenied, meta, perMethod } = parts.options;
     if (limiter === undefined)
       throw new ConfigError(`${where}: the option limiter is missing: give a Limiter of tidegate`);
-    this.limiter = limiter;
+    this.limiter = unwrapped(limiter);
     this.headers = headers ?? 'both';
     this.methods = methods && new Set(methods.map((method) => method.toUpperCase()));
     this.enabled = parts.enabled;

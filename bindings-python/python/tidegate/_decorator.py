@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
+from ._tracing import TRACED, asked, to_async, to_blocking
 from .errors import CostError, KeyInvalid, RateLimited
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -37,8 +38,7 @@ def limit(
     resolved = limiter.policy(policy)
     if not isinstance(key, str) and not callable(key):
         raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
-    blocking = limiter if isinstance(limiter, Limiter) else limiter.to_blocking()
-    awaitable = limiter if isinstance(limiter, AsyncLimiter) else limiter.to_async()
+    blocking, awaitable = to_blocking(limiter), to_async(limiter)
     holds = PolicyKind(limiter, policy, resolved)
 
     def decorate(function: Function, /) -> Function:
@@ -125,7 +125,7 @@ def _function(
     generator = inspect.isgeneratorfunction(function)
 
     def holding(*args: Any, **kwargs: Any) -> Any:
-        with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
+        with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
             return function(*args, **kwargs)
@@ -135,7 +135,7 @@ def _function(
     def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
             return held(*args, **kwargs)
-        if delay := _delay(limiter.check(policy, *key_and_cost(args, kwargs))):
+        if delay := _delay((asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
             time.sleep(delay)
         return function(*args, **kwargs)
 
@@ -147,10 +147,10 @@ def _generator(
 ) -> Any:
     def holding(*args: Any, **kwargs: Any) -> Any:
         if not holds.now():
-            if delay := _delay(limiter.check(policy, *key_and_cost(args, kwargs))):
+            if delay := _delay((asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
-        with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
+        with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
@@ -163,11 +163,11 @@ def _coroutine(
 ) -> Any:
     async def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
-            async with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
+            async with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
                 if delay := _delay(hold.decision):
                     await asyncio.sleep(delay)
                 return await function(*args, **kwargs)
-        if delay := _delay(await limiter.check(policy, *key_and_cost(args, kwargs))):
+        if delay := _delay(await (asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
             await asyncio.sleep(delay)
         return await function(*args, **kwargs)
 
@@ -179,13 +179,13 @@ def _async_generator(
 ) -> Any:
     async def limited(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         if holds.now():
-            async with limiter.hold(policy, *key_and_cost(args, kwargs)) as hold:
+            async with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
                 if delay := _delay(hold.decision):
                     await asyncio.sleep(delay)
                 async for item in function(*args, **kwargs):
                     yield item
             return
-        if delay := _delay(await limiter.check(policy, *key_and_cost(args, kwargs))):
+        if delay := _delay(await (asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
             await asyncio.sleep(delay)
         async for item in function(*args, **kwargs):
             yield item

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from ._tidegate import ManualClock
+    from ._tidegate import ManualClock, StoreChange
 
 
 class LimiterOptions(TypedDict, total=False):
@@ -26,5 +26,8 @@ class LimiterOptions(TypedDict, total=False):
     max_waiting: int
     # The most callers that wait for one policy and key; 1,000 by default.
     max_waiting_per_key: int
+    # Called once when a store is lost or refuses, and once when it is back, after that was logged: on a thread of its
+    # own, one change after the other, so it may block. What it raises is logged to the logger "tidegate".
+    on_change: Callable[[StoreChange], object] | None
     # A clock for tests.
     clock: ManualClock | None

@@ -30,6 +30,7 @@ __all__ = [
     "PolicyUse",
     "PreparedCheck",
     "Rollout",
+    "StoreChange",
     "Warning",
     "after_fork_in_child",
     "anonymous",
@@ -38,6 +39,7 @@ __all__ = [
     "problem",
     "restore_decision",
     "rollout",
+    "run_command",
     "status",
 ]
 
@@ -80,7 +82,7 @@ class AsyncLimiter:
 
     The options are those of Limiter. It may be shared by event loops of several threads, and made before a fork::
 
-        limiter = AsyncLimiter("redis://127.0.0.1:6379/0", policies={"login": 20/minute; 5/3s})
+        limiter = AsyncLimiter("redis://127.0.0.1:6379/0", policies={"login": "20/minute; 5/3s"})
         if not await limiter.check("login", "alice"):
             ...
 
@@ -157,12 +159,7 @@ class AsyncLimiter:
         """
     def counters(self, /) -> dict[str, int]:
         """
-        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
-        `lease` (answers from units taken in advance), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how
-        often a store was given up), `withheld` (operations that were not sent to a lost store), `store_unavailable`,
-        `store_timeout`, `store_rejected`, `forgotten_denials` (denials that the memory of this process forgot because
-        `max_bytes` left no room), `hold_renewals_failed` (renewals that the store did not answer), `holds_lost`,
-        `acquires_refused` (denied because too many callers waited). Not awaitable: it needs no store.
+        The `counters` of `stats()` alone. Not awaitable: it needs no store.
         """
     @classmethod
     def from_file(
@@ -226,12 +223,15 @@ class AsyncLimiter:
         """
     def set_rollout(self, /, percent: float) -> None:
         """
-        Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable: it needs no
-        store.
+        Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable.
         """
     def settle(self, /, decision: Decision, actual_cost: int) -> Coroutine[Any, Any, None]:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+        """
+    def stats(self, /) -> dict[str, Any]:
+        """
+        What was counted since the limiter was made, as `Limiter.stats`. Not awaitable: it needs no store.
         """
     def to_blocking(self, /) -> Limiter:
         """
@@ -425,7 +425,7 @@ class Decision:
     @property
     def source(self, /) -> str:
         """
-        What gave the answer: store, "deny-cache", "lease" or "fallback".
+        What gave the answer: "store", "deny-cache", "lease" or "fallback".
         """
     @property
     def unavailable(self, /) -> bool:
@@ -510,7 +510,7 @@ class Limit:
     @property
     def algorithm(self, /) -> str:
         """
-        Its algorithm: gcra, "sliding-window", …
+        Its algorithm: "gcra", "sliding-window", …
         """
     @property
     def burst(self, /) -> int | None:
@@ -554,7 +554,7 @@ class LimitState:
     @property
     def algorithm(self, /) -> str:
         """
-        Its algorithm: gcra, "sliding-window", …
+        Its algorithm: "gcra", "sliding-window", …
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
@@ -606,17 +606,18 @@ class Limiter:
     """
     Checks limits on the calling thread.
 
-    store: where usage lives: memory:// (the default), a Redis URL, a list of URLs that share the keys, or a `rollout`.
-    policies: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
-    prefix: what every key in Redis begins with; "tg" by default.
-    timeout: the longest time that a call may wait for the store, in seconds; 0.25 by default.
-    on_store_error: the answer to a check when the store fails: raise, "open", "closed" or "local" (the default).
-    deny_cache: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
-    clock: a ManualClock, for tests.
+    - `store`: where usage lives: "memory://" (the default), a Redis URL, a list of URLs that share the keys, or a `rollout`.
+    - `policies`: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
+    - `prefix`: what every key in Redis begins with; "tg" by default.
+    - `timeout`: the longest time that a call may wait for the store, in seconds; 0.25 by default.
+    - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
+    - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
+    - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
+    - `clock`: a ManualClock, for tests.
 
     It may be shared by threads, and made before a fork::
 
-        limiter = Limiter(policies={"login": 20/minute; 5/3s})
+        limiter = Limiter(policies={"login": "20/minute; 5/3s"})
         if not limiter.check("login", "alice"):
             ...
     """
@@ -691,12 +692,7 @@ class Limiter:
         """
     def counters(self, /) -> dict[str, int]:
         """
-        Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
-        `lease` (answers from units taken in advance), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how
-        often a store was given up), `withheld` (operations that were not sent to a lost store), `store_unavailable`,
-        `store_timeout`, `store_rejected`, `forgotten_denials` (denials that the memory of this process forgot because
-        `max_bytes` left no room), `hold_renewals_failed` (renewals that the store did not answer), `holds_lost`,
-        `acquires_refused` (denied because too many callers waited).
+        The `counters` of `stats()` alone: events of stores, leases, fallbacks and holds.
         """
     @classmethod
     def from_file(
@@ -763,6 +759,11 @@ class Limiter:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         """
+    def stats(self, /) -> dict[str, Any]:
+        """
+        What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+        the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+        """
     def to_async(self, /) -> AsyncLimiter:
         """
         The same limiter for event loops. Policies, usage and connections are shared.
@@ -814,7 +815,7 @@ class Policy:
     `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` the notation is its name:
     the same limits in two places are the same policy.
 
-    on_store_error: raise, "open", "closed" or "local"; overrides the limiter's choice.
+    on_store_error: "raise", "open", "closed" or "local"; overrides the limiter's choice.
     shadow: evaluate and count, but never deny.
     block_for: how long a denied key stays denied, in seconds or as a text such as "10m".
     count_denied: charge denied checks too.
@@ -927,6 +928,33 @@ class Rollout:
         """
 
 @final
+class StoreChange:
+    """
+    A store was lost, refuses what it is asked, or is back. Each change is told once.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def message(self, /) -> str:
+        """
+        What happened and why, in one sentence.
+        """
+    @property
+    def since(self, /) -> float:
+        """
+        When the outage began, also for "back": seconds since 1970.
+        """
+    @property
+    def state(self, /) -> str:
+        """
+        One of "lost", "refusing" and "back".
+        """
+    @property
+    def store(self, /) -> str:
+        """
+        The store's URL, without secrets.
+        """
+
+@final
 class Warning:
     """
     Something in a policy or a policy file that is valid but probably not intended.
@@ -1008,6 +1036,11 @@ def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
     one store to the other::
 
         limiter = Limiter(rollout("redis://old", "redis://new", 5))
+    """
+
+def run_command(arguments: list[str], /) -> int:
+    """
+    Runs the command with these arguments, of which the first is its name; returns its exit code.
     """
 
 def status(decision: Decision) -> int:

@@ -12,7 +12,6 @@ use super::{AsyncLimiter, Limiter, decorator};
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{cost, key, length, meta, none_from_outcome, optional_seconds, path, utf8};
-use crate::counters::counters;
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::AsyncHold;
@@ -20,6 +19,7 @@ use crate::options::LimiterOptions;
 use crate::policy::Policy;
 use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
 use crate::policy_use::PolicyUse;
+use crate::stats::{counters, stats};
 
 #[pymethods]
 impl AsyncLimiter {
@@ -263,22 +263,22 @@ impl AsyncLimiter {
         })
     }
 
-    /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable: it needs no
-    /// store.
+    /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable.
     #[pyo3(signature = (percent: "float") -> "None")]
     fn set_rollout(&self, percent: f64) -> PyResult<()> {
         self.reader.limiter.set_rollout(percent).map_err(raise)
     }
 
-    /// Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
-    /// `lease` (answers from units taken in advance), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how
-    /// often a store was given up), `withheld` (operations that were not sent to a lost store), `store_unavailable`,
-    /// `store_timeout`, `store_rejected`, `forgotten_denials` (denials that the memory of this process forgot because
-    /// `max_bytes` left no room), `hold_renewals_failed` (renewals that the store did not answer), `holds_lost`,
-    /// `acquires_refused` (denied because too many callers waited). Not awaitable: it needs no store.
+    /// The `counters` of `stats()` alone. Not awaitable: it needs no store.
     #[pyo3(signature = () -> "dict[str, int]")]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         counters(py, &self.reader.limiter.counters())
+    }
+
+    /// What was counted since the limiter was made, as `Limiter.stats`. Not awaitable: it needs no store.
+    #[pyo3(signature = () -> "dict[str, Any]")]
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        stats(py, &self.reader.limiter.stats())
     }
 
     /// The policy that a name or a notation means now. Not awaitable: it needs no store.

@@ -12,7 +12,6 @@ use super::interruptible::{self, SIGNAL_INTERVAL};
 use super::{AsyncLimiter, Limiter, decorator};
 use crate::attempt::Attempt;
 use crate::convert::{cost, key, length, meta, optional_seconds, path, utf8};
-use crate::counters::counters;
 use crate::decision::Decision;
 use crate::error::{RateLimited, belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
@@ -20,6 +19,7 @@ use crate::options::LimiterOptions;
 use crate::policy::Policy;
 use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
 use crate::policy_use::PolicyUse;
+use crate::stats::{counters, stats};
 
 #[pymethods]
 impl Limiter {
@@ -263,15 +263,17 @@ impl Limiter {
         self.inner.set_rollout(percent).map_err(raise)
     }
 
-    /// Counts of events, for metrics: `asked` (operations sent to a shared store), `deny_cache` (repeated denials),
-    /// `lease` (answers from units taken in advance), `fallback_open`, `fallback_closed`, `fallback_local`, `lost` (how
-    /// often a store was given up), `withheld` (operations that were not sent to a lost store), `store_unavailable`,
-    /// `store_timeout`, `store_rejected`, `forgotten_denials` (denials that the memory of this process forgot because
-    /// `max_bytes` left no room), `hold_renewals_failed` (renewals that the store did not answer), `holds_lost`,
-    /// `acquires_refused` (denied because too many callers waited).
+    /// The `counters` of `stats()` alone: events of stores, leases, fallbacks and holds.
     #[pyo3(signature = () -> "dict[str, int]")]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         counters(py, &self.inner.counters())
+    }
+
+    /// What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+    /// the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+    #[pyo3(signature = () -> "dict[str, Any]")]
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        stats(py, &self.inner.stats())
     }
 
     /// The policy that a name or a notation means now.

@@ -27,6 +27,8 @@ use super::{Admitted, MAX_SAFE_INTEGER, View, left};
 
 /// The longest that a meter may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
 const LONGEST_DRAIN: u128 = 1 << 52;
+/// Up to here doubles, in which the script counts, round a quotient of whole numbers as it is rounded exactly.
+const EXACT_PARTS: u64 = 1 << 51;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meter {
@@ -149,12 +151,17 @@ impl Meter {
     /// Takes units back that were charged to a meter which was not empty before `filled_until`.
     pub(super) fn give_back(&self, state: &mut State, now: u64, filled_until: u64, units: u64) {
         *state = self.state_at(state, now);
-        if state.units > units {
-            // Without the charge the meter might have been empty since then.
-            state.since += now.saturating_sub(filled_until);
-            state.units -= units;
-        } else {
-            state.units = 0;
+        // Without the charge the meter might have been empty since then. The whole units that drain in that time may be those of
+        // the charge, and what is left may have come that much later, but not later than now.
+        let later = now.saturating_sub(filled_until);
+        let Some(parts) = later.checked_mul(self.interval_units).filter(|parts| *parts <= EXACT_PARTS) else { return };
+        let (gone, rest) = (parts / self.interval_micros, parts % self.interval_micros);
+        state.units = state.units.saturating_sub(units.saturating_sub(gone));
+        if state.since < now {
+            state.since = now.min(state.since + rest.div_ceil(self.interval_units));
+            if state.since == now {
+                state.fraction = 0;
+            }
         }
     }
 

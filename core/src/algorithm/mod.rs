@@ -20,6 +20,8 @@ mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
 mod token_bucket;
+#[cfg(feature = "redis")]
+mod validity;
 
 pub(crate) use calendar_window::Grid;
 pub(crate) use concurrency::{HoldId, StoredHold};

@@ -27,7 +27,7 @@ pub(crate) struct State {
 }
 
 /// The most units that a window counts.
-const MAX_UNITS: u64 = MAX_SAFE_INTEGER / 2;
+pub(super) const MAX_UNITS: u64 = MAX_SAFE_INTEGER / 2;
 
 /// The units between two running totals, which wrap.
 #[inline]
@@ -130,6 +130,7 @@ impl Rule {
 
     /// A log of which only this is known: the units used, that a check of `cost` is admitted at `release`, and when the
     /// newest units leave. Units leave it no earlier than they leave the log itself.
+    #[cfg(feature = "redis")]
     pub(crate) fn state_of_summary(&self, used: u64, cost: u64, release: u64, ends: u64) -> State {
         let mut state = State::default();
         // Units that have left the log at `release`: the check then fits, and earlier it does not.

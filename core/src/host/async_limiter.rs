@@ -78,13 +78,16 @@ impl HostAsyncLimiter for AsyncLimiter {
         let entry = Entry { plan: &plan, key, operation };
         let context = CallContext { batch, ..self.core.context() };
         let answer = submit(&self.core.store, &entry, context, || {
-            let limiter = self.core.id;
+            let (limiter, decisions) = (self.core.id, Arc::clone(&self.core.decisions));
             let (core, queue) = (refunds.then(|| Arc::clone(&self.core)), Arc::clone(queue));
             move |OwnedEntry { plan, key, operation }, answer: Result<_>| -> WakeTarget {
                 if let Some(core) = core {
                     core.given_back(&plan, &key);
                 }
-                let decision = answer.map(|answer| Outcome::Decision(decided(limiter, plan, key, &operation, answer)));
+                let decision = answer.map(|answer| {
+                    decisions.count(&plan, &key, &operation, &answer);
+                    Outcome::Decision(decided(limiter, plan, key, &operation, answer))
+                });
                 queue.deliver(ticket, decision);
                 Some(queue)
             }
@@ -96,7 +99,7 @@ impl HostAsyncLimiter for AsyncLimiter {
             self.core.given_back(&plan, key);
         }
         let operation = entry.operation;
-        Some(answer.map(|answer| decided(self.core.id, plan, key, &operation, answer)))
+        Some(answer.map(|answer| self.core.decided(plan, key, &operation, answer)))
     }
 
     fn post_settle(

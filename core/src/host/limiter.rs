@@ -3,7 +3,7 @@
 use super::Call;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, CheckOptions, Limiter, decided, valid_cost};
+use crate::limiter::{AsPolicy, CheckOptions, Limiter, valid_cost};
 use crate::store::request::{Entry, Operation};
 
 /// What hosts call of a [`Limiter`].
@@ -48,7 +48,7 @@ impl HostLimiter for Limiter {
         if matches!(operation, Operation::Refund { .. }) {
             self.core.given_back(&plan, key);
         }
-        Some(answer.map(|answer| decided(self.core.id, plan, key, &operation, answer)))
+        Some(answer.map(|answer| self.core.decided(plan, key, &operation, answer)))
     }
 
     fn waits(&self) -> bool {
@@ -63,11 +63,10 @@ fn try_immediate_check(limiter: &Limiter, policy: &impl AsPolicy, key: &str, cos
         Ok(plan) => plan,
         Err(error) => return Some(Err(error)),
     };
-    let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
-    let answer = match limiter.core.store.try_immediate(&entry, limiter.core.context())? {
-        Ok(answer) => answer,
-        Err(error) => return Some(Err(error)),
+    let result = {
+        let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
+        limiter.core.store.try_immediate(&entry, limiter.core.context())?
     };
-    drop(entry);
-    Some(Ok(Decision::new(limiter.core.id, plan, key, cost, answer)))
+    limiter.core.count_answer(&plan, key, &result);
+    Some(result.map(|answer| Decision::new(limiter.core.id, plan, key, cost, answer)))
 }

@@ -1,5 +1,5 @@
-//! What only the bindings to other languages use: calls as data, answers delivered to a queue of an event loop, and event
-//! loops that read replies themselves. No part of the public surface.
+//! What only the bindings to other languages and the command use: calls as data, answers delivered to a queue of an event
+//! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public surface.
 
 mod async_limiter;
 mod call;
@@ -7,6 +7,8 @@ mod completion_queue;
 mod limiter;
 mod parts;
 mod reply_poller;
+#[cfg(feature = "redis")]
+mod servers;
 mod tasks;
 
 pub use crate::fork::generation as process_generation;
@@ -18,11 +20,21 @@ pub use completion_queue::{CompletionQueue, Outcome};
 pub use limiter::HostLimiter;
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;
+#[cfg(feature = "redis")]
+pub use servers::{
+    KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
+    stored_bytes, stored_decision,
+};
 pub use tasks::{Started, Task, post_begun, post_task};
 
+use std::time::Duration;
+
+use crate::decision::Decision;
 use crate::error::Result;
+use crate::limiter::Builder;
 use crate::plan_cache::plan_of;
 use crate::policy::{Policy, Warning};
+use crate::store::url;
 
 /// Every warning about what a text names: a policy file, by its path, or a notation.
 ///
@@ -36,4 +48,30 @@ pub fn lint_text(text: &str) -> Result<Vec<Warning>> {
 #[must_use]
 pub fn policy_bytes(policy: &Policy) -> usize {
     plan_of(policy).bytes()
+}
+
+/// `; did you mean `x`?`, or nothing when none of the words is near.
+pub fn did_you_mean<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> String {
+    crate::policy::did_you_mean(word, words)
+}
+
+/// A store's URL without user, password and options.
+#[must_use]
+pub fn without_secrets(store_url: &str) -> String {
+    url::without_secrets(store_url)
+}
+
+/// A limiter that `tidegate top` does not show: that of a tool.
+#[must_use]
+pub fn unpublished(mut builder: Builder) -> Builder {
+    builder.publishes = false;
+    builder
+}
+
+/// How much longer the key of a Decision is blocked, if it is.
+#[must_use]
+pub fn block_left(decision: &Decision) -> Option<Duration> {
+    let answer = decision.answer();
+    let left = answer.blocked_until.saturating_sub(answer.now);
+    (left > 0).then(|| Duration::from_micros(left))
 }

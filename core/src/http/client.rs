@@ -4,7 +4,9 @@
 //! its own. Only an entry that a trusted proxy appended is true. So the entries are read from the right, as long as the
 //! address that appended the next one is trusted, or for as many entries as there are proxies.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::ipv4_in_ipv6::{Identity, identity_of};
 use crate::error::{Error, ErrorKind, Result};
@@ -32,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
 /// The proxies that are trusted to report an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trusted {
-    networks: Vec<Network>,
+    networks: Vec<IpNet>,
     unix: bool,
     /// So many are trusted whatever their addresses are.
     hops: usize,
@@ -53,11 +55,11 @@ impl Trusted {
                 trusted.unix = true;
             } else if proxy == ANYONE {
                 trusted.unix = true;
-                trusted.networks.extend([Network::V4(0, 0), Network::V6(0, 0)]);
+                trusted.networks.extend([IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())]);
             } else if let Some((_, networks)) = GROUPS.iter().find(|(name, _)| *name == proxy) {
-                trusted.networks.extend(networks.iter().filter_map(|text| Network::parse(text)));
+                trusted.networks.extend(networks.iter().filter_map(|text| parsed(text)));
             } else {
-                trusted.networks.push(Network::checked(proxy)?);
+                trusted.networks.push(network(proxy)?);
             }
         }
         Ok(trusted)
@@ -91,7 +93,7 @@ impl Trusted {
 
     fn contains(&self, client: &Client) -> bool {
         match client {
-            Client::Address(address) => self.networks.iter().any(|network| network.contains(*address)),
+            Client::Address(address) => self.networks.iter().any(|network| network.contains(address)),
             Client::Unix => self.unix,
             Client::Unknown => false,
         }
@@ -104,80 +106,47 @@ impl Trusted {
     }
 }
 
-/// Addresses that begin with the same bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Network {
-    V4(u32, u8),
-    V6(u128, u8),
+/// A network as people write it.
+///
+/// # Errors
+/// `config_invalid` for another text, and for a network of all addresses.
+fn network(text: &str) -> Result<IpNet> {
+    let shown: String = text.chars().take(80).collect();
+    let network = parsed(text).ok_or_else(|| {
+        Error::new(
+            ErrorKind::ConfigInvalid,
+            format!(
+                "{shown:?} is no trusted proxy: write an address (10.0.0.7), a network (10.0.0.0/8, fd00::/8), \
+                 loopback, linklocal, uniquelocal or unix"
+            ),
+        )
+    })?;
+    if network.prefix_len() == 0 {
+        return Err(Error::new(
+            ErrorKind::ConfigInvalid,
+            format!(
+                "{shown:?} trusts every address: anyone could choose the address they are limited by. Name your \
+                 proxies; or write \"{ANYONE}\" if only proxies can reach this server"
+            ),
+        ));
+    }
+    Ok(network)
 }
 
-impl Network {
-    fn checked(text: &str) -> Result<Self> {
-        let shown: String = text.chars().take(80).collect();
-        let network = Self::parse(text).ok_or_else(|| {
-            Error::new(
-                ErrorKind::ConfigInvalid,
-                format!(
-                    "{shown:?} is no trusted proxy: write an address (10.0.0.7), a network (10.0.0.0/8, fd00::/8), \
-                     loopback, linklocal, uniquelocal or unix"
-                ),
-            )
-        })?;
-        match network {
-            Self::V4(_, 0) | Self::V6(_, 0) => Err(Error::new(
-                ErrorKind::ConfigInvalid,
-                format!(
-                    "{shown:?} trusts every address: anyone could choose the address they are limited by. Name your \
-                     proxies; or write \"{ANYONE}\" if only proxies can reach this server"
-                ),
-            )),
-            network => Ok(network),
+/// An address is a network of one. What is mapped from IPv4 is a network of IPv4, since addresses are compared as that.
+fn parsed(text: &str) -> Option<IpNet> {
+    let network = if text.contains('/') { text.parse().ok()? } else { IpNet::from(text.parse::<IpAddr>().ok()?) };
+    match (network.addr(), network.prefix_len().checked_sub(96)) {
+        (IpAddr::V6(address), Some(prefix)) if address.to_ipv4_mapped().is_some() => {
+            IpNet::new(address.to_canonical(), prefix).ok().map(|network| network.trunc())
         }
+        _ => Some(network.trunc()),
     }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (address, prefix) = match text.split_once('/') {
-            // `parse` alone would accept a sign.
-            Some((_, prefix)) if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_digit()) => return None,
-            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
-            None => (text, None),
-        };
-        let within = |most: u8| Some(prefix.unwrap_or(most)).filter(|prefix| *prefix <= most);
-        match address.parse().ok()? {
-            IpAddr::V4(address) => within(32).map(|prefix| Self::v4(address, prefix)),
-            IpAddr::V6(address) => {
-                let prefix = within(128)?;
-                match address.to_ipv4_mapped() {
-                    Some(mapped) if prefix >= 96 => Some(Self::v4(mapped, prefix - 96)),
-                    _ => Some(Self::V6(masked(address, prefix), prefix)),
-                }
-            }
-        }
-    }
-
-    fn v4(address: Ipv4Addr, prefix: u8) -> Self {
-        Self::V4(u32::from(address) & mask(prefix), prefix)
-    }
-
-    fn contains(self, address: IpAddr) -> bool {
-        match (self, address) {
-            (Self::V4(network, prefix), IpAddr::V4(address)) => u32::from(address) & mask(prefix) == network,
-            (Self::V6(network, prefix), IpAddr::V6(address)) => masked(address, prefix) == network,
-            _ => false,
-        }
-    }
-}
-
-fn mask(prefix: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
-}
-
-fn masked(address: Ipv6Addr, prefix: u8) -> u128 {
-    u128::from(address) & u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
 }
 
 /// The other end of a connection, as the server reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Peer<'a> {
     /// Its address; an empty text is none.
     Address(&'a str),
@@ -284,7 +253,8 @@ impl ClientIp {
     fn shown(&self, client: &Client) -> String {
         let network = |address: Ipv6Addr, prefix: u8| match prefix {
             128 => address.to_string(),
-            _ => format!("{}/{prefix}", Ipv6Addr::from(masked(address, prefix))),
+            _ => Ipv6Net::new(address, prefix)
+                .map_or_else(|_| address.to_string(), |network| network.trunc().to_string()),
         };
         match client {
             Client::Address(IpAddr::V4(address)) => address.to_string(),

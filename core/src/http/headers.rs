@@ -24,6 +24,7 @@ const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// The fields that announce the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Headers {
     /// The IETF fields and the older ones.
     #[default]
@@ -105,6 +106,7 @@ pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static 
 /// The parts of the fields that depend on the policy alone, for hosts that write the numbers of a Decision after them
 /// themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Announcement {
     /// The policy's name, as an item of both fields.
     pub name: String,
@@ -114,6 +116,7 @@ pub struct Announcement {
 
 /// How one limit is announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Announced {
     /// Its item of `RateLimit-Policy`, name included.
     pub item: String,

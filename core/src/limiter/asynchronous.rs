@@ -69,7 +69,7 @@ impl AsyncLimiter {
     /// `decide` for a plan that was found.
     async fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
         let answer = self.answer(&plan, key, operation.clone()).await?;
-        Ok(decided(self.core.id, plan, key, &operation, answer))
+        Ok(self.core.decided(plan, key, &operation, answer))
     }
 
     /// The policy that a call would apply.
@@ -163,7 +163,7 @@ impl AsyncLimiter {
         let answers =
             awaited(|done| self.core.store.submit_all(&check_all::borrowed(&entries), self.core.context(), done))
                 .await?;
-        check_all::decided_all(self.core.id, entries, answers)
+        check_all::decided_all(&self.core, entries, answers)
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
@@ -222,7 +222,7 @@ impl AsyncLimiter {
             } else {
                 let answer = self.answer(plan, key, operation.clone()).await?;
                 let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
-                let Some(pause) = deadline.pause(&decision) else { return Ok(decision) };
+                let Some(pause) = deadline.pause(&decision) else { return Ok(self.core.counted(decision)) };
                 signal.wait_async(count, deadline.sleep(Some(pause))).await;
             }
             self.core.open()?;
@@ -233,7 +233,7 @@ impl AsyncLimiter {
     async fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
         let estimate = QueueEstimate::new(operation.cost(), ahead);
         let answer = self.answer(plan, key, estimate.operation(plan)).await?;
-        Ok(estimate.denied(self.core.id, Arc::clone(plan), key, answer))
+        Ok(self.core.counted(estimate.denied(self.core.id, Arc::clone(plan), key, answer)))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.

@@ -75,17 +75,18 @@ impl Limiter {
         let entry = Entry { plan: &plan, key, operation };
         let answer = self.core.store.ask(&entry, self.core.context())?;
         let Entry { operation, .. } = entry;
-        Ok(decided(self.core.id, plan, key, &operation, answer))
+        Ok(self.core.decided(plan, key, &operation, answer))
     }
 
-    /// `decide` for a plain check. The entry is built in place: copying what was just written would stall the CPU.
+    /// `decide` for a plain check. Entry and answer move as little as can be: to copy what was just written stalls the CPU.
     #[inline]
     fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
-        let plan = self.core.plan(policy, key)?;
+        let (plan, decided_key) = (self.core.plan(policy, key)?, compact_str::CompactString::from(key));
         let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
-        let answer = self.core.store.ask(&entry, self.core.context())?;
+        let answer = self.core.store.ask(&entry, self.core.context());
         drop(entry);
-        Ok(Decision::new(self.core.id, plan, key, cost, answer))
+        self.core.count_answer(&plan, key, &answer);
+        answer.map(|answer| Decision::new(self.core.id, plan, decided_key, cost, answer))
     }
 
     /// The policy that a name or a notation means to this limiter now.
@@ -179,7 +180,7 @@ impl Limiter {
     pub fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
         let answers = self.core.store.ask_all(&check_all::borrowed(&entries), self.core.context())?;
-        check_all::decided_all(self.core.id, entries, answers)
+        check_all::decided_all(&self.core, entries, answers)
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
@@ -226,7 +227,7 @@ impl Limiter {
             } else {
                 let answer = self.answer(plan, key, operation.clone())?;
                 let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
-                let Some(pause) = deadline.pause(&decision) else { return Ok(decision) };
+                let Some(pause) = deadline.pause(&decision) else { return Ok(self.core.counted(decision)) };
                 signal.wait(count, deadline.sleep(Some(pause)));
             }
             self.core.open()?;
@@ -237,7 +238,7 @@ impl Limiter {
     fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
         let estimate = QueueEstimate::new(operation.cost(), ahead);
         let answer = self.answer(plan, key, estimate.operation(plan))?;
-        Ok(estimate.denied(self.core.id, Arc::clone(plan), key, answer))
+        Ok(self.core.counted(estimate.denied(self.core.id, Arc::clone(plan), key, answer)))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.

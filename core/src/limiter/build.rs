@@ -1,7 +1,7 @@
 //! Makes the limiter that a builder describes: its stores, the layers around them, and what both limiters share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,14 +13,16 @@ use super::blocking::Limiter;
 use super::builder::Builder;
 use super::hold_renewer::HoldRenewer;
 use super::policies::Policies;
+use super::publisher;
 use crate::decision::LimiterId;
 use crate::error::{Error, Result};
-use crate::fork::PerProcess;
+use crate::fork::{self, ForkListener, PerProcess};
+use crate::histogram::SharedHistogram;
 use crate::log::Log;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
 use crate::store::memory::{ForgottenDenials, Memory};
-use crate::store::redis::{ReaderRegistry, Redis};
+use crate::store::redis::{self, ReaderRegistry};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
 
 /// The longest prefix, in bytes.
@@ -60,7 +62,7 @@ impl Builder {
         if let (true, [url]) = (self.bare, &*self.stores)
             && let StoreUrl::Redis(server) = StoreUrl::parse(url)?
         {
-            return Ok((Arc::new(self.redis(*server, readers, log)?), None));
+            return Ok((self.redis(*server, readers, log, telemetry.batch_sizes())?, None));
         }
         let store = self.open_stores(&self.stores, &telemetry, readers, log)?;
         let rollout = match &self.rollout {
@@ -82,9 +84,15 @@ impl Builder {
         Ok((layers.store(), Some(layers)))
     }
 
-    fn redis(&self, endpoints: Endpoints, readers: &Arc<PerProcess<ReaderRegistry>>, log: &Arc<Log>) -> Result<Redis> {
+    fn redis(
+        &self,
+        endpoints: Endpoints,
+        readers: &Arc<PerProcess<ReaderRegistry>>,
+        log: &Arc<Log>,
+        batch_sizes: Arc<SharedHistogram>,
+    ) -> Result<Arc<dyn Store>> {
         let (readers, log) = (Arc::clone(readers), Arc::clone(log));
-        Redis::new(endpoints, &self.prefix, self.timeout, self.fold, readers, log)
+        redis::open(endpoints, &self.prefix, self.timeout, self.fold, readers, log, batch_sizes)
     }
 
     /// The store of these URLs; of several each has a share of the keys.
@@ -101,11 +109,11 @@ impl Builder {
             return Ok(Arc::new(Memory::new(bounds, telemetry.forgotten_denials())));
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
-            let store: Arc<dyn Store> = match StoreUrl::parse(url)? {
+            let store = match StoreUrl::parse(url)? {
                 StoreUrl::Memory(_) => {
                     return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
                 }
-                StoreUrl::Redis(server) => Arc::new(self.redis(*server, readers, log)?),
+                StoreUrl::Redis(server) => self.redis(*server, readers, log, telemetry.batch_sizes())?,
             };
             Ok((Breaker::around(store, url, self.timeout, Arc::clone(telemetry)), url.clone()))
         };
@@ -164,7 +172,7 @@ impl Builder {
         let forgotten_denials = ForgottenDenials::shared(&log);
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
-        let shared_id = self.shared_id();
+        let (shared_id, publishes) = (self.shared_id(), self.publishes);
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(
@@ -176,17 +184,25 @@ impl Builder {
             source: self.source,
             reloading: Mutex::new(()),
             id: LimiterId(if layers.is_none() { seed } else { shared_id }),
+            decisions: Arc::default(),
             wait_queues: WaitQueues::new(self.wait_bounds),
             hold_renewer: HoldRenewer::default(),
             log,
             closed: AtomicBool::new(false),
             shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
+            prefix: self.prefix.to_string(),
             seed,
             hold_count: AtomicU64::new(0),
             layers,
             forgotten_denials,
             readers,
         });
+        core.policies.each(|plan| core.decisions.begin(plan));
+        let listener: Weak<dyn ForkListener> = Arc::<LimiterCore>::downgrade(&core);
+        fork::listen(&listener);
+        if publishes {
+            publisher::begin(&core);
+        }
         if let Some(clock) = &core.clock {
             let listener = Arc::downgrade(&core);
             clock.listen(listener);

@@ -36,6 +36,8 @@ pub struct Builder {
     pub(super) bare: bool,
     pub(super) clock: Option<Arc<ManualClock>>,
     pub(super) wait_bounds: WaitBounds,
+    /// Whether `tidegate top` sees the limiter, where the environment asks for that.
+    pub(crate) publishes: bool,
 }
 
 /// Does not show the stores: their URLs may have passwords.
@@ -73,6 +75,7 @@ impl Default for Builder {
             bare: false,
             clock: None,
             wait_bounds: WaitBounds::default(),
+            publishes: true,
         }
     }
 }
@@ -82,6 +85,7 @@ impl Builder {
     ///
     /// # Errors
     /// `policy_invalid` with file, line and column.
+    #[cfg_attr(docsrs, doc(cfg(feature = "files")))]
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let source = PolicySource::read(path.as_ref())?;
         let file = source.first();

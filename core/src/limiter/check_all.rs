@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::LimiterCore;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
-use crate::decision::{Decision, LimiterId};
+use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::store::MAX_ENTRIES;
@@ -81,13 +81,14 @@ pub(super) fn borrowed(resolved: &CheckAllEntries) -> Vec<Entry<'_>> {
 }
 
 /// One Decision of the answers. Nothing is charged unless all entries are admitted.
-pub(super) fn decided_all(limiter: LimiterId, resolved: CheckAllEntries, answers: Vec<Answer>) -> Result<Decision> {
+pub(super) fn decided_all(core: &LimiterCore, resolved: CheckAllEntries, answers: Vec<Answer>) -> Result<Decision> {
     let all_admitted =
         resolved.iter().zip(&answers).all(|((plan, ..), answer)| answer.applied || plan.policy.options().shadow);
     let decisions = resolved.into_iter().zip(answers).map(|((plan, key, operation), answer)| {
         let cost = operation.cost();
         let granted = if all_admitted && answer.applied { cost } else { 0 };
-        Decision::new(limiter, plan, &key, cost, Answer { granted, ..answer })
+        core.decisions.count_check(&plan, &key, &answer);
+        Decision::new(core.id, plan, &key, cost, Answer { granted, ..answer })
     });
     Decision::of_all(decisions.collect())
         .ok_or_else(|| Error::new(ErrorKind::StoreRejected, "the store answered without an answer"))

@@ -18,8 +18,10 @@ mod policies;
 mod policy_ref;
 mod policy_source;
 mod policy_uses;
+mod publisher;
 mod reload;
 mod settle;
+mod stats;
 
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
@@ -30,6 +32,7 @@ pub use operations::{CheckOptions, MAX_META};
 pub(crate) use operations::{check_operation, decided, difference, valid_cost};
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
+pub use stats::Stats;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +46,7 @@ use crate::log::Log;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::{Counters, Layers};
+use crate::stats::DecisionCounts;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::ForgottenDenials;
@@ -69,12 +73,16 @@ pub(crate) struct LimiterCore {
     /// Held by a reload.
     reloading: Mutex<()>,
     pub(crate) id: LimiterId,
+    /// Behind a pointer of its own: calls that wait for an answer keep it.
+    pub(crate) decisions: Arc<DecisionCounts>,
     wait_queues: WaitQueues,
     hold_renewer: HoldRenewer,
     log: Arc<Log>,
     closed: AtomicBool,
     /// The stores' URLs without secrets.
     shown: String,
+    /// What every key in Redis begins with.
+    prefix: String,
     /// Makes the ids of holds differ between limiters and processes.
     seed: u64,
     /// Holds that were taken, and random numbers that were drawn.

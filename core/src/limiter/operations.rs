@@ -16,6 +16,9 @@ use crate::store::request::{Answer, Operation};
 pub const MAX_META: usize = MAX_METADATA;
 
 /// The options of a check.
+///
+/// A minor version may add an option. Code that ends the list of its options with `..CheckOptions::default()` goes on to
+/// compile: `CheckOptions { cost: 3, ..CheckOptions::default() }`.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
     /// Units it consumes.

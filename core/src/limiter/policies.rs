@@ -13,7 +13,7 @@ use super::policy_uses::{PolicyUse, PolicyUses};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::plan_cache;
-use crate::policy::{Policy, may_be_url};
+use crate::policy::{Policy, did_you_mean, may_be_url};
 
 type Plans = HashMap<String, Arc<Plan>, RandomState>;
 
@@ -75,7 +75,7 @@ impl Policies {
         if self.generation() == 0 { read(&self.first) } else { read(&self.newer.load()) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, policy: PolicyRef<'_>) -> Result<Arc<Plan>> {
         match policy {
             PolicyRef::Text(text) => self.named(text),
@@ -86,6 +86,15 @@ impl Policies {
     /// The plan of that name that is in force: a Decision or a hold that outlives a reload must not use the old one.
     pub(super) fn current(&self, plan: &Arc<Plan>) -> Arc<Plan> {
         self.with_plans(|plans| Arc::clone(plans.get(plan.policy.name()).unwrap_or(plan)))
+    }
+
+    /// Visits the plans in force of all policies that have a name, in the order of their names.
+    pub(super) fn each(&self, visit: impl FnMut(&Plan)) {
+        self.with_plans(|plans| {
+            let mut named: Vec<&Plan> = plans.values().map(|plan| &**plan).collect();
+            named.sort_unstable_by_key(|plan| plan.policy.name());
+            named.into_iter().for_each(visit);
+        });
     }
 
     /// How many policies have a name.
@@ -111,15 +120,16 @@ impl Policies {
             if text.bytes().any(|byte| byte.is_ascii_digit()) || may_be_url(text) {
                 return error;
             }
-            let mut names: Vec<String> =
-                self.with_plans(|plans| plans.keys().map(|name| format!("{name:?}")).collect());
+            let mut names: Vec<String> = self.with_plans(|plans| plans.keys().cloned().collect());
             names.sort_unstable();
             let shown: String = text.chars().take(80).collect();
+            let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
             let known =
-                if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+                if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", quoted.join(", ")) };
+            let near = did_you_mean(text, names.iter().map(String::as_str));
             Error::new(
                 ErrorKind::PolicyUnknown,
-                format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\""),
+                format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\"{near}"),
             )
         })?;
         Ok(self.notations.keep(text, &policy))
@@ -128,4 +138,19 @@ impl Policies {
 
 fn plans<'a>(policies: impl Iterator<Item = &'a Policy>) -> Plans {
     policies.map(|policy| (policy.name().to_owned(), plan_cache::plan_of(policy))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Limiter;
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_nearest_one() {
+        let builder =
+            Limiter::builder().policy("login", "5/minute").and_then(|builder| builder.policy("search", "9/s"));
+        let limiter = builder.and_then(crate::Builder::build).expect("a limiter");
+        let message = |name: &str| limiter.check(name, "k").expect_err(name).to_string();
+        assert!(message("lgoin").ends_with("; did you mean `login`?"), "{}", message("lgoin"));
+        assert!(!message("other").contains("did you mean"), "{}", message("other"));
+    }
 }

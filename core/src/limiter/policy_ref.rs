@@ -10,6 +10,7 @@ pub trait AsPolicy {
 
 /// A policy as a call names it.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum PolicyRef<'a> {
     /// A name or a notation.
     Text(&'a str),

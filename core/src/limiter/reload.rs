@@ -25,6 +25,7 @@ impl LimiterCore {
             ))
         });
         if replaced.is_ok() {
+            self.policies.each(|plan| self.decisions.begin(plan));
             self.log.file_warnings(&lint(&file));
         }
         replaced

@@ -1,12 +1,12 @@
 //! A policy made ready to be applied: its rules, and the layout of its stored value.
 
 mod conversion;
-mod layout;
-mod reply_bound;
+mod limit_tag;
 mod rule;
-mod script_arguments;
+#[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
+mod stored;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
@@ -14,10 +14,17 @@ use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::allocation::{allocated, spilled};
 use crate::one_or_many::OneOrMany;
 use crate::policy::{DerivedValue, Limit, Period, Policy, SHORTEST_LEASE};
+use crate::policy_counts::PolicyCounts;
 
-pub(crate) use layout::{Field, Form, Layout, LimitTag, MOMENT_WIDTH};
-pub(crate) use reply_bound::MAX_METADATA;
-pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
+pub(crate) use limit_tag::LimitTag;
+use stored::StoredForm;
+#[cfg(feature = "redis")]
+pub(crate) use stored::{CommonLoop, Field, Form, MOMENT_WIDTH};
+
+/// The longest metadata of an attempt, in bytes.
+pub(crate) const MAX_METADATA: usize = 65_536;
+/// A limit is near when so many parts of it are used, and one part is left.
+const PARTS_OF_LIMIT: u64 = 5;
 
 /// Handles of a plan that exist without any table: the policy's own, a caller's, those of the plan cache.
 const FEW_HANDLES: usize = 4;
@@ -38,24 +45,20 @@ pub(crate) struct Plan {
     pub(crate) rules: SmallVec<[Rule; 2]>,
     /// Marks usage in memory as this policy's.
     pub(crate) format: Arc<StateFormat>,
-    pub(crate) layouts: Vec<Layout>,
-    pub(crate) header: Vec<u8>,
-    /// Of the narrow form, where the policy has it.
-    pub(crate) narrow_header: Option<Vec<u8>>,
-    pub(crate) full_header: Vec<u8>,
+    pub(crate) stored: StoredForm,
     /// Whether a denial may change what is stored.
     pub(crate) denial_writes: bool,
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
-    pub(crate) script_arguments: ScriptArguments,
-    /// The most bytes that the script returns of a value, and of a journal.
-    pub(crate) max_value: usize,
-    pub(crate) max_journal: usize,
     /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
     pub(crate) lease: Option<LeaseTerms>,
     /// Identifies the policy in stores: a digest of its name.
     pub(crate) identity: u128,
-    /// The bytes that it takes.
+    /// Where the first limiter that uses it counts its decisions.
+    pub(crate) counts: OnceLock<Arc<PolicyCounts>>,
+    /// What is left of the first limit when it is near.
+    near_limit: i64,
+    /// The bytes that it takes, without those of its stored form.
     bytes: usize,
 }
 
@@ -76,42 +79,28 @@ impl Plan {
     fn new(policy: Policy) -> Self {
         let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(rule::rule_of).collect();
         let tags: Box<[LimitTag]> = policy.limits().iter().map(LimitTag::of).collect();
-        let layouts: Vec<Layout> = rules.iter().zip(&tags).map(|(rule, tag)| Layout::of(rule, tag)).collect();
-        let header = layout::header(&tags, &layouts, Form::Compact);
-        let narrow_header = layout::narrow_header(&tags, &layouts);
-        let full_header = layout::header(&tags, &layouts, Form::Full);
+        let stored = StoredForm::new(&policy, &rules, &tags);
         let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
         let options = policy.options();
         let denial_writes = grace > 0 || options.count_denied || options.block_for.is_some();
-        let script_arguments =
-            ScriptArguments::new(&rules, &tags, &layouts, &header, narrow_header.as_deref(), &full_header);
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
         let format = Arc::new(StateFormat { identity, tags });
         let heap_bytes = policy.heap_bytes()
             + spilled(&rules)
             + allocated(size_of::<StateFormat>() + 16)
-            + allocated(size_of_val(&*format.tags))
-            + allocated(layouts.capacity() * size_of::<Layout>())
-            + allocated(header.capacity())
-            + narrow_header.as_ref().map_or(0, |header| allocated(header.capacity()))
-            + allocated(full_header.capacity())
-            + script_arguments.heap_bytes();
+            + allocated(size_of_val(&*format.tags));
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
         Self {
-            max_value: reply_bound::max_value(&policy),
-            max_journal: reply_bound::max_journal(&policy),
             lease: lease_of(&policy),
+            near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
+            counts: OnceLock::new(),
             policy,
             rules,
             format,
-            layouts,
-            header,
-            narrow_header,
-            full_header,
+            stored,
             denial_writes,
             grace,
-            script_arguments,
             identity,
             bytes,
         }
@@ -119,13 +108,13 @@ impl Plan {
 
     /// The bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.stored.heap_bytes
     }
 
     /// What one more handle of a plan adds to the bytes of a table: all of the plan where only few handles of it exist.
     /// The sum over a table is never less than its plans take, and hardly more where its entries share one.
     pub(crate) fn share(plan: &Arc<Self>) -> usize {
-        plan.bytes / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
+        plan.bytes() / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
     }
 
     /// What the limits say at `now` of a check of `cost` on an unused key.
@@ -133,9 +122,16 @@ impl Plan {
         self.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect()
     }
 
-    /// Whether a key has two Redis keys beside its value: the chunks of a log, and a journal.
-    pub(crate) fn has_companions(&self) -> bool {
-        self.policy.options().journal > 0 || self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)))
+    /// Whether at least 80 % of a limit is used: then it is so of the binding one, which has least left in proportion.
+    #[inline(always)]
+    pub(crate) fn is_near_limit(&self, views: &OneOrMany<View>) -> bool {
+        match views {
+            OneOrMany::One(view) => view.left <= self.near_limit,
+            OneOrMany::Many(views) => {
+                let near = |(view, rule): (&View, &Rule)| view.left <= (rule.capacity() / PARTS_OF_LIMIT) as i64;
+                views.iter().zip(&self.rules).any(near)
+            }
+        }
     }
 
     /// Whether a denial may be repeated until its moment without a call to the store: the call would change nothing, and

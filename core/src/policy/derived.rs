@@ -1,9 +1,7 @@
 //! A value that another module derives from a policy and keeps with it.
 
 use std::any::Any;
-use std::sync::Arc;
-
-use once_cell::sync::OnceCell;
+use std::sync::{Arc, OnceLock};
 
 /// A value of a type that this module does not know.
 pub(crate) type DerivedValue = Arc<dyn Any + Send + Sync>;
@@ -11,7 +9,7 @@ pub(crate) type DerivedValue = Arc<dyn Any + Send + Sync>;
 /// Holds one value of a type that this module does not know: what is derived from a policy depends on policies, so a
 /// policy must not depend on it. Clones share the value.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Derived(OnceCell<DerivedValue>);
+pub(super) struct Derived(OnceLock<DerivedValue>);
 
 impl Derived {
     /// The value, made by the first call.

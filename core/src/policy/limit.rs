@@ -16,6 +16,7 @@ const MAX_DRAIN: u128 = 100 * 366 * 86_400 * 1_000_000;
 
 /// How a limit counts. The names are those of the notation, with `-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// A window that the first admitted check opens.
     FixedWindow,

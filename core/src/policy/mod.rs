@@ -2,7 +2,9 @@
 //! every number elsewhere is valid.
 
 mod derived;
+#[cfg_attr(not(feature = "files"), path = "without_files.rs")]
 mod file;
+mod format;
 mod lease;
 mod limit;
 mod lint;
@@ -11,7 +13,8 @@ mod options;
 mod period;
 mod suggestion;
 
-pub use file::{Format, PolicyFile};
+pub use file::PolicyFile;
+pub use format::Format;
 pub use lease::Lease;
 pub(crate) use lease::SHORTEST_LEASE;
 pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
@@ -25,6 +28,7 @@ use std::fmt;
 use self::derived::Derived;
 pub(crate) use self::derived::DerivedValue;
 pub(crate) use self::notation::may_be_url;
+pub(crate) use self::suggestion::did_you_mean;
 use crate::allocation::allocated;
 use crate::error::{Error, Result};
 

@@ -4,12 +4,12 @@
 //! expected there.
 
 mod parser;
-mod syntax_error;
+pub(super) mod syntax_error;
 
 use std::str::FromStr;
 
 use self::parser::Parser;
-pub(super) use self::syntax_error::{SyntaxError, clip};
+pub(super) use self::syntax_error::SyntaxError;
 use super::limit::Limit;
 use super::period::Period;
 use crate::error::{Error, Result};

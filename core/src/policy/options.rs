@@ -12,6 +12,7 @@ pub const MAX_JOURNAL: u32 = 10_000;
 
 /// What a check answers when the store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnStoreError {
     /// An error.
     Raise,
@@ -53,6 +54,17 @@ impl fmt::Display for OnStoreError {
 }
 
 /// The options of a policy; by default none is set.
+///
+/// A minor version may add an option. Code that ends the list of its options with `..Options::default()` goes on to compile:
+///
+/// ```
+/// use tidegate::{Options, Policy};
+///
+/// let limits = Policy::parse("20/minute; 5/3s")?.limits().to_vec();
+/// let policy = Policy::new(limits, Options { shadow: true, ..Options::default() })?;
+/// assert!(policy.options().shadow);
+/// # Ok::<(), tidegate::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     /// Overrides the limiter's choice.

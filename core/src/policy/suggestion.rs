@@ -4,7 +4,7 @@
 const MAX_LENGTH: usize = 32;
 
 /// `; did you mean `x`?`, or nothing when no allowed word is near.
-pub(super) fn did_you_mean<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn did_you_mean<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, allowed).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 

@@ -12,6 +12,7 @@ mod partitioned_store;
 mod rollout;
 mod shards;
 mod store_change;
+mod store_stats;
 #[cfg(test)]
 mod stub_store;
 mod telemetry;
@@ -24,9 +25,11 @@ pub(crate) use rollout::Rollout;
 pub(crate) use shards::Shards;
 pub(crate) use store_change::Listener;
 pub use store_change::{StoreChange, StoreState};
+pub use store_stats::{StoreCondition, StoreStats};
 pub use telemetry::Counters;
 pub(crate) use telemetry::Telemetry;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +112,20 @@ impl Layers {
     /// A clock that is moved by hand shows another time.
     pub(crate) fn time_changed(&self) {
         self.leases.expire();
+    }
+
+    pub(crate) fn store_stats(&self) -> StoreStats {
+        self.telemetry.store_stats()
+    }
+
+    /// The condition of each store, by its URL without secrets.
+    pub(crate) fn conditions(&self) -> BTreeMap<String, StoreCondition> {
+        self.telemetry.conditions()
+    }
+
+    /// In a forked child: its events are counted anew. The tables of leases and deny cache are its own in any case.
+    pub(crate) fn forked(&self) {
+        self.telemetry.forked();
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -65,10 +65,9 @@ fn name(url: &str) -> String {
     let (scheme, rest) = shown.split_once("://").unwrap_or(("", &shown));
     if scheme.contains("unix") {
         // In the URL of a socket the database is an option.
-        let database = url::Url::parse(&url.replacen("@/", "@localhost/", 1))
-            .ok()
-            .and_then(|url| url.query_pairs().find(|(name, _)| name == "db").map(|(_, value)| value.into_owned()));
-        return format!("{rest}?{}", database.as_deref().unwrap_or("0"));
+        let options = url.split_once('?').map_or("", |(_, options)| options);
+        let database = form_urlencoded::parse(options.as_bytes()).find(|(name, _)| name == "db");
+        return format!("{rest}?{}", database.as_ref().map_or("0", |(_, number)| number));
     }
     let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
     let with_port = |host: &str| match host.rsplit_once(':') {

@@ -1,13 +1,18 @@
 //! What the layers report: one log line and one call of the listener for each change of a store's state, and counters.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
+
 use super::store_change::{Listener, StoreChange, StoreState};
+use super::store_stats::{ConditionOf, StoreCondition, StoreHistograms, StoreStats};
 use crate::error::{Error, ErrorKind};
+use crate::histogram::SharedHistogram;
 use crate::log::Log;
 use crate::store::memory::ForgottenDenials;
 
@@ -67,6 +72,10 @@ impl Counter {
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 /// See the module.
@@ -84,6 +93,9 @@ pub(crate) struct Telemetry {
     unavailable: Counter,
     timeout: Counter,
     rejected: Counter,
+    histograms: StoreHistograms,
+    /// Each store below a breaker. Nothing locks it: a forked child may begin while a thread of its parent reads it.
+    conditions: ArcSwap<Vec<ConditionOf>>,
     /// Of the memory of the fallback.
     pub(super) forgotten_denials: Arc<ForgottenDenials>,
 }
@@ -102,6 +114,54 @@ impl Telemetry {
     /// Can be set once; the fallback does when it is made.
     pub(super) fn when_back(&self, run: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_back.set(Box::new(run));
+    }
+
+    /// A store whose condition the stats show.
+    pub(super) fn watch(&self, condition: ConditionOf) {
+        self.conditions.rcu(|known| known.iter().cloned().chain([Arc::clone(&condition)]).collect::<Vec<_>>());
+    }
+
+    /// The condition of each store, by its URL without secrets.
+    pub(crate) fn conditions(&self) -> BTreeMap<String, StoreCondition> {
+        self.conditions.load().iter().filter_map(|condition| condition()).collect()
+    }
+
+    /// A call has ended that took so many microseconds.
+    #[inline]
+    pub(super) fn ended(&self, micros: u64) {
+        self.histograms.latency.observe(micros);
+    }
+
+    /// For the stores, which fill it.
+    pub(crate) fn batch_sizes(&self) -> Arc<SharedHistogram> {
+        Arc::clone(&self.histograms.batch_sizes)
+    }
+
+    pub(crate) fn store_stats(&self) -> StoreStats {
+        let errors = [
+            (ErrorKind::StoreUnavailable, &self.unavailable),
+            (ErrorKind::StoreTimeout, &self.timeout),
+            (ErrorKind::StoreRejected, &self.rejected),
+        ];
+        self.histograms.stats(errors.map(|(kind, count)| (kind, count.get())))
+    }
+
+    /// In a forked child: counts its own events from now on.
+    pub(crate) fn forked(&self) {
+        let counters = [
+            &self.asked,
+            &self.fallback_open,
+            &self.fallback_closed,
+            &self.fallback_local,
+            &self.lost,
+            &self.withheld,
+            &self.unavailable,
+            &self.timeout,
+            &self.rejected,
+        ];
+        counters.into_iter().for_each(Counter::reset);
+        self.histograms.reset();
+        self.forgotten_denials.reset();
     }
 
     /// For a memory store below the layers.

@@ -54,6 +54,7 @@ impl BatchGuard {
     }
 
     /// A call was queued in that engine.
+    #[cfg(any(test, feature = "redis"))]
     pub(crate) fn join<E: Flush + 'static>(&self, engine: &Arc<E>) {
         let mut cohort = self.0.lock();
         if !cohort.engines.iter().any(|known| std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(engine))) {

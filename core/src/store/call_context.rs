@@ -13,6 +13,7 @@ pub(crate) struct CallContext<'a> {
     /// which share its time. A store that answers at once does not read it.
     pub(crate) deadline: Option<Instant>,
     /// The batch that a call without waiting is sent with; without it the call is sent at once.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build sends batches"))]
     pub(crate) batch: Option<&'a BatchGuard>,
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod call_context;
 pub(crate) mod completion;
 pub(crate) mod layer_states;
 pub(crate) mod memory;
+#[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 pub(crate) mod redis;
 pub(crate) mod request;
 pub(crate) mod url;

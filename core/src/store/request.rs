@@ -79,6 +79,7 @@ impl Operation {
     }
 
     /// What the journal is to say of it.
+    #[cfg(feature = "redis")]
     pub(crate) fn metadata(&self) -> &[u8] {
         match self {
             Self::Check { meta: Some(meta), .. } | Self::Take { meta: Some(meta), .. } => meta,
@@ -135,6 +136,7 @@ pub(crate) fn borrowed(entries: &[OwnedEntry]) -> Vec<Entry<'_>> {
 
 /// One remembered attempt.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Attempt {
     /// When, in microseconds since 1970.
     pub at: u64,

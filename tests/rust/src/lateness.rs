@@ -12,6 +12,9 @@ const THREADS: usize = 4;
 const SLEEP: Duration = Duration::from_millis(2);
 /// A machine that wakes threads later than this has stalled.
 const STALLED: Duration = Duration::from_millis(10);
+/// A machine where some task waited for a processor for this share of a trial was busy. A server that has just used its
+/// share of a busy processor waits for up to a fifth of a second, while threads that only sleep are woken in time.
+const BUSY: f64 = 0.25;
 /// How often a trial is made on a machine that stalls.
 const TRIALS: u32 = 5;
 
@@ -69,17 +72,29 @@ pub fn stretched(timeout: Duration) -> Duration {
     timeout * STRETCH.load(Ordering::Relaxed)
 }
 
-/// Makes a trial. A failure on a machine that stalls proves nothing: the trial is made again, a few times, with longer
-/// timeouts. On a machine that keeps time a failure is a failure.
+/// For how long some task of this machine has waited for a processor, since the machine started. Nothing where the kernel
+/// does not count it.
+fn waited_for_processor() -> Option<Duration> {
+    let pressure = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
+    let total = pressure.lines().find(|line| line.starts_with("some "))?.rsplit_once("total=")?.1;
+    total.trim().parse().ok().map(Duration::from_micros)
+}
+
+/// Makes a trial. A failure on a machine that stalls, or is busy, proves nothing: the trial is made again, a few times,
+/// with longer timeouts. On a machine that keeps time a failure is a failure.
 pub fn retry_if_stalled(trial: impl Fn()) {
     for number in 1.. {
-        let probe = LatenessProbe::start();
+        let (probe, began, waited) = (LatenessProbe::start(), Instant::now(), waited_for_processor());
         let done = catch_unwind(AssertUnwindSafe(&trial));
-        let late = probe.worst();
+        let waited = waited_for_processor().zip(waited).map_or(Duration::ZERO, |(now, before)| now - before);
+        let (late, busy) = (probe.worst(), waited.div_duration_f64(began.elapsed()));
         match done {
             Ok(()) => return,
-            Err(panic) if late < STALLED || number == TRIALS => resume_unwind(panic),
-            Err(_) => println!("the machine stalled for {late:?}: trial {number} has proved nothing"),
+            Err(panic) if (late < STALLED && busy < BUSY) || number == TRIALS => resume_unwind(panic),
+            Err(_) => println!(
+                "the machine stalled for {late:?} and was busy {:.0} % of the time: trial {number} has proved nothing",
+                100.0 * busy,
+            ),
         }
         STRETCH.fetch_max(number + 1, Ordering::Relaxed);
     }

@@ -15,6 +15,7 @@ pub mod mutating_proxy;
 pub mod proxy;
 pub mod random;
 mod relay_listener;
+pub mod reply_proxy;
 pub mod servers;
 pub mod sockets;
 pub mod strategies;
@@ -24,6 +25,8 @@ pub mod vectors;
 pub mod wait;
 pub mod wall_clock;
 
+/// The Rust blocks of the READMEs and of the pages in `docs`.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/rust-services.md")]
-struct RustServices;
+mod snippets {
+    include!(concat!(env!("OUT_DIR"), "/snippets.rs"));
+}

@@ -7,7 +7,7 @@ use tidegate::{Builder, Error, ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::servers::{Kind, Servers};
 
 const SECRET: &str = "hunter2";
-/// The commands that an application's user needs, as in docs/operations.md.
+/// The commands that an application's user needs, as in docs/production/operations.md.
 const LEAST: &str = "on >hunter2 ~tg* -@all +evalsha +eval +get +set +del +time +ping";
 
 /// Failures are errors.

@@ -80,7 +80,7 @@ def cluster(shared: Shared, servers: list[Server]) -> Topology:
         identity = its_primary.command("CLUSTER", "MYID")
         _wait("a replica knows its primary", partial(_replicates, server, identity))
     _wait("the cluster is whole", lambda: all(_whole(server) for server in servers))
-    _wait("the replicas follow", lambda: all(_follows(server) for server in replicas))
+    _wait("the replicas follow", partial(_follow, primaries, replicas))
     scheme = "rediss+cluster" if shared.certificates is not None else "redis+cluster"
     url = f"{scheme}://{_credentials(shared)}{_hosts(primaries)}"
     return Topology(url, {"cluster": url})
@@ -107,7 +107,13 @@ def _start_replicated(shared: Shared, servers: list[Server], replicas: int) -> N
     _start(servers, Server(shared, 0, "primary"))
     settings = [f"replicaof 127.0.0.1 {servers[0].port}"]
     _start(servers, *(Server(shared, 1 + i, "replica", settings) for i in range(replicas)))
-    _wait("the replicas follow", lambda: all(_follows(server) for server in servers[1:]))
+    _wait("the replicas follow", partial(_follow, servers[:1], servers[1:]))
+
+
+def _follow(primaries: list[Server], replicas: list[Server]) -> bool:
+    # Both sides say it: a replica that has read the snapshot says so before its primary knows.
+    online = sum(server.command("INFO", "replication").count("state=online") for server in primaries)
+    return online == len(replicas) and all(_follows(server) for server in replicas)
 
 
 def _follows(server: Server) -> bool:

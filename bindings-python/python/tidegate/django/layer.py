@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from .._shown import shown
 from .._tidegate import Limiter
+from .._tracing import to_async
 from ..errors import ConfigError
 from ..web.bound_limit import BoundLimit
 from ..web.declared_limit import DeclaredLimit, PolicyOption
@@ -110,7 +111,7 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
         )
         self._configure(limiter, store, options)
         self._declare_shared(default, application)
-        self.async_limiter = self.limiter.to_async()
+        self.async_limiter = to_async(self.limiter)
         # By view and method: its shared limits; None where limits of its own replace the default.
         self._shared: dict[Any, tuple[BoundLimit, ...] | None] = {}
         self._bound: dict[tuple[Any, str], BoundLimit] = {}

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from .._shown import shown
 from .._tidegate import Decision, Limiter, PreparedCheck
+from .._tracing import TRACED, asked
 from ..errors import ConfigError, CostError, KeyInvalid, RateLimited, StoreError
 from .bound_limit import BoundLimit, LimitEntry
 from .functions import name_of
@@ -118,12 +119,13 @@ def admit_in_one_call(
     bound: BoundLimit, prepared: PreparedCheck, request: Request, limiter: Limiter
 ) -> tuple[Decision, list[tuple[str, str]]]:
     """The same as `admit`, for one limit that has a PreparedCheck: the Decision and the header fields."""
+    called: Any = asked(limiter) if TRACED else limiter
     identity = bound.identify(request)
-    if identity:
+    if identity and called is limiter:
         return prepared.check(limiter, identity)
-    # A peer without an address: its key function says what follows.
+    # A call that is traced, or a peer without an address: its key function says what follows.
     entry = bound.entry
-    decision = limiter.check(entry.resolved.policy, entry.resolved.prefix + entry.key(request), entry.cost)
+    decision = called.check(entry.resolved.policy, entry.resolved.prefix + entry.key(request), entry.cost)
     return decision, bound.headers.text(decision)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._shown import shown
 from .._tidegate import AsyncLimiter, Decision, Headers, PreparedCheck
+from .._tracing import TRACED, asked
 from ..errors import ConfigError
 from .admission import DECISION, Admission, admit, refund, settle
 from .bound_limit import BoundLimit
@@ -93,13 +94,16 @@ class AsgiExchange:
 
     async def _decide(self, bound: BoundLimit, prepared: PreparedCheck) -> Decision:
         """The same as `admit`, for one limit that has a PreparedCheck."""
+        limiter = self.limiter
+        called: Any = asked(limiter) if TRACED else limiter
         identity = bound.identify(self)
-        if not identity:
-            # A peer without an address: its key function says what follows.
+        if not identity or called is not limiter:
+            # A peer without an address, or a call that is traced: its key function says what follows.
             entry = bound.entry
             resolved = entry.resolved
-            return await self.limiter.check(resolved.policy, resolved.prefix + entry.key(self), entry.cost)
-        answer = prepared.check_async(self.limiter, identity)
+            decision: Decision = await called.check(resolved.policy, resolved.prefix + entry.key(self), entry.cost)
+            return decision
+        answer = prepared.check_async(limiter, identity)
         return answer if isinstance(answer, Decision) else await answer
 
     def use_admissions(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from .._shown import shown
 from .._tidegate import AsyncLimiter, Limiter, PolicyUse
+from .._tracing import to_async, to_blocking, unwrapped
 from ..errors import ConfigError
 from .bound_limit import APPLICATION, BoundLimit
 from .declared_limit import DeclaredLimit, PolicyOption
@@ -34,11 +35,12 @@ def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store:
     if store is not None or options:
         names = ", ".join((["store"] if store is not None else []) + sorted(options))
         raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
+    limiter = unwrapped(limiter)
     if isinstance(limiter, kind):
         return limiter
     if not isinstance(limiter, (Limiter, AsyncLimiter)):
         raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
-    other: Any = limiter.to_async() if isinstance(limiter, Limiter) else limiter.to_blocking()
+    other: Any = to_async(limiter) if isinstance(limiter, Limiter) else to_blocking(limiter)
     converted: T = other
     return converted
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Generator
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from .._tidegate import AsyncLimiter, Limiter
+from .._tracing import TRACED, asked
 from ..errors import ConfigError
 from .functions import name_of
 
@@ -23,6 +24,7 @@ Steps: TypeAlias = Generator[Step, Any, T]
 
 def run_steps(steps: Steps[T], limiter: Limiter) -> T:
     """Runs the steps on the calling thread."""
+    called: Any = asked(limiter) if TRACED else limiter
     try:
         name, given = next(steps)
         while True:
@@ -33,7 +35,7 @@ def run_steps(steps: Steps[T], limiter: Limiter) -> T:
                 elif name == "wait":
                     _refuse_awaitable(given)
                 else:
-                    result = getattr(limiter, name)(*given)
+                    result = getattr(called, name)(*given)
             except Exception as error:
                 name, given = steps.throw(error)
             else:
@@ -44,6 +46,7 @@ def run_steps(steps: Steps[T], limiter: Limiter) -> T:
 
 async def run_steps_async(steps: Steps[T], limiter: AsyncLimiter) -> T:
     """Runs the steps on an event loop."""
+    called: Any = asked(limiter) if TRACED else limiter
     try:
         name, given = next(steps)
         while True:
@@ -54,7 +57,7 @@ async def run_steps_async(steps: Steps[T], limiter: AsyncLimiter) -> T:
                 elif name == "wait":
                     result = await given
                 else:
-                    result = await getattr(limiter, name)(*given)
+                    result = await getattr(called, name)(*given)
             except Exception as error:
                 name, given = steps.throw(error)
             else:

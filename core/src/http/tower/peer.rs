@@ -6,6 +6,7 @@ use http::Extensions;
 
 /// Where a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PeerAddress {
     /// An address of the network.
     Ip(IpAddr),

@@ -116,6 +116,11 @@ impl WaitQueues {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Counts them anew, in a forked child.
+    pub(in crate::limiter) fn forget_refused(&self) {
+        self.refused.store(0, Ordering::Relaxed);
+    }
+
     /// How many callers wait for a key.
     pub(in crate::limiter) fn waiting(&self, plan: &Plan, key: &str) -> usize {
         let Some(open) = self.open.get() else { return 0 };

@@ -43,6 +43,18 @@ impl<'a> LineIndex<'a> {
             .fold(checkpoint.position, |position, (_, c)| after(position, c))
     }
 
+    /// A position by the line ends of YAML, or the end of its line, or of the text, where it is behind it: a parser may be
+    /// further where a text ends too early, and may count the bytes of a line.
+    pub(super) fn within(&self, position: Position) -> Position {
+        let lines = self.text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'));
+        let (mut number, mut columns) = (0, 0);
+        for line in lines.take(position.line) {
+            (number, columns) = (number + 1, line.chars().count() + 1);
+        }
+        let column = if number < position.line { columns } else { position.column.min(columns) };
+        Position { line: number, column }
+    }
+
     /// The byte offset of a character by its number, from 0.
     pub(super) fn offset_of_char(&self, number: usize) -> usize {
         let Some(checkpoint) = self.checkpoints.get(number / CHECKPOINT_DISTANCE) else { return self.text.len() };

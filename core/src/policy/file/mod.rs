@@ -22,51 +22,15 @@ use std::path::Path;
 use self::environment::EnvironmentLookup;
 use self::line_index::LineIndex;
 use self::stores::FileStore;
-use super::Policy;
 use super::period::SECOND;
+use super::{Format, Policy};
 use crate::error::{Error, Result, SourceLocation};
 
 /// The largest policy file, in bytes: a guard against reading another file by mistake.
 const MAX_FILE_SIZE: usize = 8 << 20;
 
-/// How a policy file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// YAML 1.2; `.yaml` or `.yml`.
-    Yaml,
-    /// TOML 1.0; `.toml`.
-    Toml,
-    /// JSON; `.json`.
-    Json,
-}
-
-impl Format {
-    /// Every format.
-    pub const ALL: [Self; 3] = [Self::Yaml, Self::Toml, Self::Json];
-
-    /// The format that a file's extension stands for.
-    #[must_use]
-    pub fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "yaml" | "yml" => Some(Self::Yaml),
-            "toml" => Some(Self::Toml),
-            "json" => Some(Self::Json),
-            _ => None,
-        }
-    }
-
-    /// The name as people write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Yaml => "YAML",
-            Self::Toml => "TOML",
-            Self::Json => "JSON",
-        }
-    }
-}
-
 /// A policy file that was read as a whole: every policy in it is valid.
+#[cfg_attr(docsrs, doc(cfg(feature = "files")))]
 #[derive(Clone, PartialEq)]
 pub struct PolicyFile {
     store: Option<FileStore>,
@@ -154,7 +118,7 @@ impl PolicyFile {
             schema::policy_file(&tree, format)
         })
         .map(|parsed| parsed.into_policy_file(format, file_name))
-        .map_err(|error| error.into_error(file_name))
+        .map_err(|error| tree::FileError { position: lines.within(error.position), ..error }.into_error(file_name))
     }
 
     /// The store's URL, or the URLs of its shards, when the file names a store; of a rollout the old URL.

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::super::notation::{clip, may_be_url};
+use super::super::notation::may_be_url;
+use super::super::notation::syntax_error::clip;
 use crate::error::{Error, SourceLocation};
 
 /// A line and a column in the file, both from 1.

@@ -16,6 +16,7 @@ use crate::error::{Result, SourceLocation};
 
 /// Something in a policy or a policy file that probably does not do what it seems to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
     /// The policy's name.
     pub policy: String,
@@ -208,5 +209,6 @@ fn calendar(limit: &Limit, warn: &mut impl FnMut(String)) {
     }
 }
 
-#[cfg(test)]
+// They are written as policy files.
+#[cfg(all(test, feature = "files"))]
 mod tests;

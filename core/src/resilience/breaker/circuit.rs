@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 
 use super::outage::Outage;
+use crate::clock::SteadyClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::resilience::store_change::StoreState;
+use crate::resilience::store_stats::StoreCondition;
 use crate::resilience::telemetry::Telemetry;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -31,6 +33,8 @@ pub(in crate::resilience) struct SentCall {
     pub(super) epoch: u64,
     /// Whether it had too little time for a timeout to say anything about the store.
     pub(super) hurried: bool,
+    /// When it was sent, by the clock of the circuit.
+    pub(super) at: u64,
 }
 
 /// See the module.
@@ -53,6 +57,8 @@ pub(super) struct Circuit {
     refused: AtomicU64,
     refusing: ArcSwapOption<Outage>,
     began: Instant,
+    /// Measures calls: two readings take about as long as one of `Instant`.
+    clock: SteadyClock,
     closed: AtomicBool,
 }
 
@@ -70,6 +76,7 @@ impl Circuit {
             refused: AtomicU64::new(0),
             refusing: ArcSwapOption::empty(),
             began: Instant::now(),
+            clock: SteadyClock::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -82,6 +89,16 @@ impl Circuit {
         outage.is_of_this_process().then(|| outage.error.clone())
     }
 
+    /// The store's URL without secrets, and what is known of the store.
+    pub(super) fn condition(&self) -> (String, StoreCondition) {
+        let condition = match (self.lost(), self.refusing.load().is_some()) {
+            (Some(_), _) => StoreCondition::Lost,
+            (None, true) => StoreCondition::Refusing,
+            (None, false) => StoreCondition::Ok,
+        };
+        (self.shown.clone(), condition)
+    }
+
     /// Counts operations that are about to be sent; fails while the circuit is open.
     #[inline]
     pub(super) fn send(&self, operations: usize, deadline: Option<Instant>) -> Result<SentCall> {
@@ -92,7 +109,8 @@ impl Circuit {
             }
             None => {
                 self.telemetry.asked.add(operations as u64);
-                Ok(SentCall { epoch: self.epoch.load(Ordering::Acquire), hurried: !self.has_time(deadline) })
+                let (epoch, hurried) = (self.epoch.load(Ordering::Acquire), !self.has_time(deadline));
+                Ok(SentCall { epoch, hurried, at: self.clock.micros() })
             }
         }
     }
@@ -105,6 +123,7 @@ impl Circuit {
     /// Learns from the result of a call.
     #[inline]
     pub(super) fn observe(self: &Arc<Self>, sent: SentCall, error: Option<&Error>) {
+        self.telemetry.ended(self.clock.micros().saturating_sub(sent.at));
         match error {
             Some(error) if sent.hurried && error.kind() == ErrorKind::StoreTimeout => {
                 self.telemetry.failed(error.kind())

@@ -35,8 +35,11 @@ impl Breaker {
         timeout: Duration,
         telemetry: Arc<Telemetry>,
     ) -> Arc<dyn Store> {
-        let circuit = Circuit::new(Arc::clone(&store), without_secrets(url), timeout, telemetry);
-        Layered::around(Arc::new(Self { circuit: Arc::new(circuit) }), store)
+        let circuit = Circuit::new(Arc::clone(&store), without_secrets(url), timeout, Arc::clone(&telemetry));
+        let circuit = Arc::new(circuit);
+        let watched = Arc::downgrade(&circuit);
+        telemetry.watch(Arc::new(move || watched.upgrade().map(|circuit| circuit.condition())));
+        Layered::around(Arc::new(Self { circuit }), store)
     }
 }
 
@@ -45,13 +48,13 @@ impl LayerState for SentCall {
 
     #[inline]
     fn save(self, states: &mut LayerStates) {
-        states.push([self.epoch, self.hurried.into()]);
+        states.push([self.epoch << 1 | u64::from(self.hurried), self.at]);
     }
 
     #[inline]
     fn load(states: &mut LayerStates) -> Self {
-        let [epoch, hurried] = states.next();
-        Self { epoch, hurried: hurried != 0 }
+        let [epoch, at] = states.next();
+        Self { epoch: epoch >> 1, hurried: epoch & 1 == 1, at }
     }
 }
 

@@ -37,4 +37,9 @@ impl ForgottenDenials {
     pub(crate) fn get(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
+
+    /// Counts anew, in a forked child.
+    pub(crate) fn reset(&self) {
+        self.count.store(0, Ordering::Relaxed);
+    }
 }

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::io::{BlockingCalls, PrimaryConnection};
-use super::protocol::no_answer;
+use super::io::{BlockingCalls, CommandConnection};
+use super::protocol::{Target, no_answer};
+use super::scan::{pattern_of_all, scanned_keys};
+use super::script::KEY_DIGEST;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::url::Address;
 
@@ -13,8 +15,6 @@ use crate::store::url::Address;
 const KEYS_PER_STEP: u32 = 500;
 /// The most bytes of a key's name of ours, and of a name that only begins as ours do.
 const MAX_REPLY: usize = 16 << 20;
-/// Bytes of a digest in a key's name.
-const DIGEST: usize = 12;
 /// How often all nodes of a cluster are walked through while keys move from one to another.
 const MAX_ROUNDS: u32 = 5;
 
@@ -33,7 +33,7 @@ pub(super) fn clear_all(calls: &BlockingCalls, timeout: Duration) -> Result<()> 
         }
         let mut moved = false;
         for address in addresses {
-            let connection = calls.open(address, Instant::now() + timeout)?;
+            let connection = calls.open(address, Target::Primary, Instant::now() + timeout)?;
             moved |= ServerWalk { connection, prefix: calls.prefix().as_bytes(), timeout, command: 0 }.run()?;
         }
         if !moved {
@@ -47,7 +47,7 @@ pub(super) fn clear_all(calls: &BlockingCalls, timeout: Duration) -> Result<()> 
 
 /// The walk through one server.
 struct ServerWalk<'a> {
-    connection: PrimaryConnection,
+    connection: CommandConnection,
     prefix: &'a [u8],
     timeout: Duration,
     /// Which of the commands forgets keys.
@@ -57,14 +57,14 @@ struct ServerWalk<'a> {
 impl ServerWalk<'_> {
     /// Returns whether a key has moved to another node.
     fn run(mut self) -> Result<bool> {
-        let (pattern, mut cursor, mut moved) = (pattern(self.prefix), b"0".to_vec(), false);
+        let (pattern, mut cursor, mut moved) = (pattern_of_all(self.prefix), b"0".to_vec(), false);
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(KEYS_PER_STEP);
             let reply = self.ask(&scan.get_packed_command(), 1)?.pop().unwrap_or(Value::Nil);
             let (next, keys) = match reply {
                 Value::ServerError(error) => return Err(self.connection.refused(&error)),
-                reply => step(reply).ok_or_else(|| no_answer("SCAN"))?,
+                reply => scanned_keys(reply).ok_or_else(|| no_answer("SCAN"))?,
             };
             let ours: Vec<Vec<u8>> = keys.into_iter().filter(|key| is_ours(key, self.prefix)).collect();
             if !ours.is_empty() {
@@ -108,24 +108,11 @@ impl ServerWalk<'_> {
     }
 }
 
-/// The prefix, and anything after it.
-fn pattern(prefix: &[u8]) -> Vec<u8> {
-    let mut pattern = Vec::with_capacity(prefix.len() + 1);
-    for byte in prefix {
-        if b"*?[]\\^-".contains(byte) {
-            pattern.push(b'\\');
-        }
-        pattern.push(*byte);
-    }
-    pattern.push(b'*');
-    pattern
-}
-
 /// Whether a key has the form of those under the prefix: a longer prefix that begins with it has longer names.
 fn is_ours(key: &[u8], prefix: &[u8]) -> bool {
     let is_name = |name: &[u8]| {
         name.strip_prefix(prefix)
-            .is_some_and(|digest| digest.len() == DIGEST && !digest.iter().any(|byte| b"{}".contains(byte)))
+            .is_some_and(|digest| digest.len() == KEY_DIGEST && !digest.iter().any(|byte| b"{}".contains(byte)))
     };
     let of_companion = || {
         let name = key.strip_prefix(prefix)?;
@@ -133,17 +120,6 @@ fn is_ours(key: &[u8], prefix: &[u8]) -> bool {
         name.strip_suffix(b"}")
     };
     is_name(key) || of_companion().is_some_and(is_name)
-}
-
-/// The next cursor and the keys of a reply to SCAN.
-fn step(reply: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
-    let Value::Array(items) = reply else { return None };
-    let [Value::BulkString(cursor), Value::Array(keys)] = <[Value; 2]>::try_from(items).ok()? else { return None };
-    let key = |key| match key {
-        Value::BulkString(key) => Some(key),
-        _ => None,
-    };
-    Some((cursor, keys.into_iter().map(key).collect::<Option<_>>()?))
 }
 
 #[cfg(test)]
@@ -159,6 +135,5 @@ mod tests {
         {
             assert!(!is_ours(other, b"tg"), "{other:?}");
         }
-        assert_eq!(pattern(b"a*[b]\\"), b"a\\*\\[b\\]\\\\*");
     }
 }

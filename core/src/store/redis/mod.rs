@@ -7,7 +7,9 @@ mod clear_all;
 mod io;
 mod ping;
 mod protocol;
+mod scan;
 pub(crate) mod script;
+mod servers;
 #[cfg(test)]
 mod simulation;
 
@@ -26,15 +28,21 @@ use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::{PerProcess, ProcessValue};
+use crate::histogram::SharedHistogram;
 use crate::log::Log;
 use io::{BlockingCalls, Connector, Engine, EngineCall};
 use protocol::{CallState, PendingCall, Recipient, ServerDirectory, no_answer, timed_out};
 use script::{Grouping, Request};
 
 pub(crate) use io::{EpollSet, ReaderRegistry};
+#[cfg(feature = "bench")]
+pub(crate) use protocol::ReplyBuffer;
+pub use scan::{pattern_of_keys, scanned_keys};
+pub(crate) use servers::stored_answer;
+pub use servers::{KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, redis_key};
 
 /// See the module.
-pub(crate) struct Redis {
+struct Redis {
     directory: Arc<ServerDirectory>,
     connector: Arc<Connector>,
     prefix: Arc<str>,
@@ -47,23 +55,24 @@ pub(crate) struct Redis {
     closed: AtomicBool,
 }
 
-impl Redis {
-    /// A store on these servers. Nothing is connected before the first call.
-    pub(crate) fn new(
-        endpoints: Endpoints,
-        prefix: &str,
-        timeout: Duration,
-        max_batch: usize,
-        readers: Arc<PerProcess<ReaderRegistry>>,
-        log: Arc<Log>,
-    ) -> Result<Self> {
-        let connector = Arc::new(Connector::new(&endpoints, log)?);
-        let directory = Arc::new(ServerDirectory::new(endpoints, timeout));
-        let (blocking, engine) = (PerProcess::new(), PerProcess::new());
-        let (prefix, closed) = (prefix.into(), AtomicBool::new(false));
-        Ok(Self { directory, connector, prefix, max_batch, blocking, engine, readers, closed })
-    }
+/// A store on these servers. Nothing is connected before the first call.
+pub(crate) fn open(
+    endpoints: Endpoints,
+    prefix: &str,
+    timeout: Duration,
+    max_batch: usize,
+    readers: Arc<PerProcess<ReaderRegistry>>,
+    log: Arc<Log>,
+    batch_sizes: Arc<SharedHistogram>,
+) -> Result<Arc<dyn Store>> {
+    let connector = Arc::new(Connector::new(&endpoints, log)?);
+    let directory = Arc::new(ServerDirectory::new(endpoints, timeout).with_batch_sizes(batch_sizes));
+    let (blocking, engine) = (PerProcess::new(), PerProcess::new());
+    let (prefix, closed) = (prefix.into(), AtomicBool::new(false));
+    Ok(Arc::new(Redis { directory, connector, prefix, max_batch, blocking, engine, readers, closed }))
+}
 
+impl Redis {
     fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "the limiter is closed"));
@@ -152,6 +161,7 @@ impl Store for Redis {
     fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
         let (blocking, request) = (self.blocking()?, self.request(entry));
         let (slot, call) = (self.slot(&request), self.call_state(&entry.operation, self.deadline(&context)));
+        self.directory.batch_formed(1);
         let mut answers = blocking.run(smallvec![request], Grouping::Independent, context.now, slot, call)?;
         let mut answer = answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))?;
         answer.may_be_old = self.may_read_replica(&entry.operation);
@@ -163,6 +173,7 @@ impl Store for Redis {
         let deadline = self.deadline(&context);
         if let Some(slot) = self.common_slot(&requests) {
             let (blocking, call) = (self.blocking()?, CallState::by_itself(deadline));
+            self.directory.batch_formed(entries.len());
             let answers = blocking.run(requests.into(), Grouping::AllOrNothing, context.now, slot, call)?;
             return answers.into_iter().collect();
         }

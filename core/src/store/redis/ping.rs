@@ -3,10 +3,9 @@
 //! A server that is full, that is read-only, or whose user may not run scripts answers PING all the same. A ping also finds
 //! out whether the server may evict keys by now.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use once_cell::sync::Lazy;
 use smallvec::smallvec;
 
 use super::io::BlockingCalls;
@@ -21,8 +20,8 @@ use crate::store::request::{Entry, Operation};
 /// How many keys are tried to find one of each shard. A shard with so few slots that none is found is not asked.
 const MAX_TRIES: u32 = 65_536;
 
-static PLAN: Lazy<Arc<Plan>> =
-    Lazy::new(|| plan_of(&Policy::parse("fixed-window 1000000/s").expect("a policy that is right")));
+static PLAN: LazyLock<Arc<Plan>> =
+    LazyLock::new(|| plan_of(&Policy::parse("fixed-window 1000000/s").expect("a policy that is right")));
 
 /// A charge of a key that no caller uses.
 pub(super) fn request(prefix: &str, number: u32) -> Request {

@@ -1,6 +1,7 @@
 //! How much a memory store may keep.
 
 use super::byte_size;
+use super::options::found_options;
 use crate::error::{Error, Result};
 
 /// The least that `max_bytes` may be.
@@ -22,11 +23,14 @@ impl Default for MemoryBounds {
 }
 
 impl MemoryBounds {
-    /// The bounds that the options of a URL give.
+    /// The bounds that a URL of `memory://` gives.
     ///
     /// # Errors
-    /// `config_invalid` for what is no number of keys, or no amount of memory.
-    pub(super) fn parse(max_keys: Option<&str>, max_bytes: Option<&str>) -> Result<Self> {
+    /// `config_invalid` for what is no number of keys, no amount of memory, or no option.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut options = found_options("memory", query, &["max_keys", "max_bytes"])?.into_iter();
+        let (max_keys, max_bytes) = (options.next().flatten(), options.next().flatten());
         let mut bounds = Self::default();
         if let Some(text) = max_keys {
             let keys = text.parse().ok().filter(|keys| (1..=u32::MAX as usize / 2).contains(keys));
@@ -35,8 +39,46 @@ impl MemoryBounds {
             })?;
         }
         if let Some(text) = max_bytes {
-            bounds.max_bytes = byte_size::parse("max_bytes", text, MIN_BYTES)?;
+            bounds.max_bytes = byte_size::parse("max_bytes", &text, MIN_BYTES)?;
+        }
+        if !matches!(place, "memory://" | "memory:///") {
+            return Err(Error::config(
+                "memory:// takes nothing but options, as in memory://?max_keys=1000000&max_bytes=1GB",
+            ));
         }
         Ok(bounds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_are_the_bounds() {
+        for (url, max_keys, max_bytes) in [
+            ("memory://", 1_000_000, 1_000_000_000),
+            ("memory:///", 1_000_000, 1_000_000_000),
+            ("memory://?max_keys=7", 7, 1_000_000_000),
+            ("memory:///?max_bytes=64%4DB&max_keys=8", 8, 64_000_000),
+        ] {
+            assert_eq!(MemoryBounds::parse(url).expect(url), MemoryBounds { max_keys, max_bytes }, "{url}");
+        }
+    }
+
+    #[test]
+    fn all_else_is_refused() {
+        for (url, why) in [
+            ("memory://host", "takes nothing but options"),
+            ("memory://:pw@", "takes nothing but options"),
+            ("memory:///path?max_keys=7", "takes nothing but options"),
+            ("memory://?max_keys=0", "no number of keys"),
+            ("memory://?max_keys=1&max_keys=2", "\"max_keys\" twice"),
+            ("memory://?keys=1", "memory:// has no such option: it has max_keys, max_bytes"),
+        ] {
+            let error = MemoryBounds::parse(url).expect_err(url);
+            assert_eq!(error.code(), "config_invalid", "{url}");
+            assert!(error.to_string().contains(why), "{url}: {error}");
+        }
     }
 }

@@ -1,21 +1,25 @@
 //! Store URLs: what they mean, and how they are shown without their secrets.
 
 mod byte_size;
-mod certificates;
-mod endpoints;
 mod escaping;
 mod memory_bounds;
-mod parse;
-mod password_file;
-#[cfg(test)]
-mod tests;
+mod options;
+#[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
+mod servers;
 mod without_secrets;
 
 use crate::error::{Error, Result};
 
-pub(crate) use endpoints::{Address, Certificates, Deployment, Endpoints, Login};
 pub(crate) use memory_bounds::MemoryBounds;
+#[cfg(feature = "tls")]
+pub(crate) use servers::Certificates;
+pub(crate) use servers::Endpoints;
+#[cfg(feature = "redis")]
+pub(crate) use servers::{Address, Deployment, Login};
 pub(crate) use without_secrets::without_secrets;
+
+/// The longest scheme that an error shows.
+const MAX_SCHEME: usize = 32;
 
 /// A store, as a URL names it.
 #[derive(Clone)]
@@ -34,21 +38,21 @@ impl StoreUrl {
         escaping::refuse_unescaped(text)?;
         let known = "memory://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
                      the place of redis";
-        match scheme {
-            "memory" => parse::memory(&parse::parsed(text)?),
-            "redis" | "valkey" => parse::tcp(&parse::parsed(text)?, false),
-            "rediss" | "valkeys" => parse::tcp(&parse::parsed(text)?, true),
-            "redis+unix" | "valkey+unix" | "unix" => parse::unix(&parse::parsed(text)?),
-            "redis+sentinel" | "valkey+sentinel" => parse::sentinel(text, false),
-            "rediss+sentinel" | "valkeys+sentinel" => parse::sentinel(text, true),
-            "redis+cluster" | "valkey+cluster" => parse::cluster(text, false),
-            "rediss+cluster" | "valkeys+cluster" => parse::cluster(text, true),
-            "" => Err(Error::config(format!("a store URL begins with {known}; this one has no scheme"))),
-            // The text before a :// in a password is no scheme, and is not shown.
-            _ if !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) => {
-                Err(Error::config(format!("a store URL begins with {known}; this one begins with something else")))
-            }
-            _ => Err(Error::config(format!("no store has the scheme {scheme}://; use {known}"))),
+        if scheme == "memory" {
+            return Ok(Self::Memory(MemoryBounds::parse(text)?));
         }
+        if let Some(endpoints) = servers::parse(scheme, text)? {
+            return Ok(Self::Redis(Box::new(endpoints)));
+        }
+        Err(Error::config(match scheme {
+            "" => format!("a store URL begins with {known}; this one has no scheme"),
+            // The text before a :// in a password is no scheme, and is not shown.
+            _ if scheme.len() > MAX_SCHEME
+                || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) =>
+            {
+                format!("a store URL begins with {known}; this one begins with something else")
+            }
+            _ => format!("no store has the scheme {scheme}://; use {known}"),
+        }))
     }
 }

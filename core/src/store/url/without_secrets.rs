@@ -1,8 +1,13 @@
 //! How a store is shown in errors, logs and descriptions.
 
-/// A store's URL without user, password and options.
+use super::escaping::refuse_unescaped;
+
+/// A store's URL without user, password and options. Of a URL that has characters where they cannot be nothing is shown:
+/// what looks like its host may be a part of a password.
 pub(crate) fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let parts = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme) && refuse_unescaped(url).is_ok());
+    let Some((scheme, rest)) = parts else { return "a store URL that cannot be read".to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let hosts = authority.rsplit('@').next().unwrap_or_default();
@@ -19,12 +24,21 @@ mod tests {
             ("redis://localhost", "redis://localhost"),
             ("redis://user:hunter2@localhost:6379/0?protocol=3", "redis://localhost:6379/0"),
             ("redis://:hun@ter2@localhost/1", "redis://localhost/1"),
-            ("rediss://h:1/0?ssl_ca_certs=/a@b.pem", "rediss://h:1/0"),
+            ("rediss://h:1/0?ssl_ca_certs=/a%40b.pem", "rediss://h:1/0"),
             ("redis+cluster://u:hunter2@h1:7000,h2:7001", "redis+cluster://h1:7000,h2:7001"),
-            ("redis+sentinel://h1:1,h2/name/0?sentinel_password=hunter2@x", "redis+sentinel://h1:1,h2/name/0"),
+            ("redis+sentinel://h1:1,h2/name/0?sentinel_password=hunter2%40x", "redis+sentinel://h1:1,h2/name/0"),
             ("redis+unix://:hunter2@/run/redis.sock?db=1", "redis+unix:///run/redis.sock"),
         ] {
             assert_eq!(without_secrets(url), expected);
+        }
+        for url in [
+            "redis://user:12/hunter2@h:1/0",
+            "redis://u:12#hunter2@h",
+            "u:hunter2@h",
+            "u:hunter2@x://h",
+            "redis:/u:hunter2@h",
+        ] {
+            assert_eq!(without_secrets(url), "a store URL that cannot be read", "{url}");
         }
     }
 }

@@ -16,9 +16,13 @@ import http = require('tidegate/http');
 import onKoa = require('tidegate/koa');
 import onNest = require('tidegate/nest');
 import throttler = require('tidegate/nestjs-throttler');
+import onOpenTelemetry = require('tidegate/opentelemetry');
+import onPrometheus = require('tidegate/prometheus');
 
 async function main(): Promise<void> {
   const limiter = new tidegate.Limiter({ policies: { api: '100/minute' } });
+  onPrometheus.collectMetrics(limiter, { name: 'cjs' });
+  onOpenTelemetry.meterLimiter(onOpenTelemetry.traced(limiter));
 
   const app = express();
   app.use(

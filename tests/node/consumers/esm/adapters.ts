@@ -34,8 +34,12 @@ import {
   SkipRateLimit,
 } from 'tidegate/nest';
 import { TidegateStorage } from 'tidegate/nestjs-throttler';
+import { meterLimiter, traced } from 'tidegate/opentelemetry';
+import { collectMetrics } from 'tidegate/prometheus';
 
 const limiter = new Limiter({ policies: { api: '100/minute' } });
+collectMetrics(limiter, { name: 'esm' });
+meterLimiter(traced(limiter), { name: 'esm' });
 
 /** The `RateLimit` field of a response. */
 async function rateLimitOf(url: string): Promise<string | null> {

@@ -15,10 +15,11 @@ fn most(limit: &Limit, length: u64) -> Option<u128> {
     match limit.algorithm() {
         Algorithm::SlidingLog | Algorithm::SlidingWindow | Algorithm::Concurrency => (length < period).then_some(count),
         Algorithm::FixedWindow | Algorithm::CalendarWindow => (length < period).then_some(2 * count),
-        Algorithm::SlidingCounter => None,
         Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
             Some(u128::from(limit.capacity()) + (u128::from(length) * count).div_ceil(u128::from(period)))
         }
+        // The sliding counter estimates.
+        _ => None,
     }
 }
 

@@ -21,14 +21,20 @@ const fn room(name: &'static str, files: &'static [&'static str], names: &'stati
 
 /// From top to bottom: a room names only rooms that come later, so the arrows point one way.
 const ROOMS: &[Room] = &[
-    room("root", &["lib.rs", "bench.rs"], ANY),
-    room("host", &["host/"], &["limiter", "io", "store", "decision", "request", "plan cache", "policy", "fork", BASE]),
+    room("root", &["lib.rs", "bench.rs", "bench/"], ANY),
+    room(
+        "host",
+        &["host/"],
+        &["limiter", "io", "url", "store", "decision", "request", "plan cache", "policy", "fork", BASE],
+    ),
+    room("metrics", &["metrics.rs"], &["limiter", "resilience", BASE]),
     room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", "clock", BASE]),
     room(
         "limiter",
         &["limiter/"],
         &[
             "resilience",
+            "stats",
             "io",
             "memory",
             "url",
@@ -60,18 +66,22 @@ const ROOMS: &[Room] = &[
     room("url", &["store/url.rs", "store/url/"], &[BASE]),
     room("store", &["store/"], &["request", BASE]),
     room("decision", &["decision.rs", "decision/"], &["request", "plan cache", "plan", "policy", BASE]),
+    room("stats", &["stats/"], &["request", "plan", "policy counts", "fork", BASE]),
     room("request", &["store/request.rs"], &["plan", BASE]),
     room("plan cache", &["plan_cache.rs"], &["plan", "policy", BASE]),
-    room("plan", &["plan/"], &["policy", BASE]),
+    room("plan", &["plan/"], &["policy", "policy counts", BASE]),
     room("policy", &["policy/"], &["error", "allocation"]),
+    room("policy counts", &["policy_counts/"], &[]),
     room("fork", &["fork.rs"], &["error"]),
     room("log", &["log.rs"], &[]),
     room("clock", &["clock.rs"], &["algorithm", "error"]),
     room("algorithm", &["algorithm/"], &["allocation"]),
+    room("missing feature", &["missing_feature.rs"], &["error"]),
     room("error", &["error.rs"], &[]),
     room("one or many", &["one_or_many.rs"], &["allocation"]),
     room("table key", &["table_key.rs"], &["allocation"]),
     room("hash slab", &["hash_slab.rs"], &[]),
+    room("histogram", &["histogram.rs"], &[]),
     room("allocation", &["allocation.rs"], &[]),
 ];
 
@@ -79,7 +89,8 @@ const ROOMS: &[Room] = &[
 const ANY: &[&str] = &["any"];
 /// Stands for what is below all of them.
 const BASE: &str = "base";
-const BASES: [&str; 7] = ["algorithm", "error", "log", "one or many", "table key", "hash slab", "allocation"];
+const BASES: [&str; 8] =
+    ["algorithm", "error", "log", "one or many", "table key", "hash slab", "histogram", "allocation"];
 
 fn room_of(file: &str) -> Option<&'static Room> {
     let inside = file.strip_prefix(CORE)?;

@@ -64,7 +64,7 @@ const EVERYDAY: &[&str] = &[
 fn types_and_files_have_names_of_the_field() {
     let mut found = Violations::new();
     let mut complain = |file: &str, complaint: String| found.entry(area(file)).or_default().push(complaint);
-    for folder in ["core/src", "bindings-python/src", "bindings-node/src"] {
+    for folder in ["core/src", "cli/src", "bindings-python/src", "bindings-node/src"] {
         let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for module in Crate::read(folder).modules.values() {
             for name in &module.types {
@@ -86,8 +86,14 @@ fn types_and_files_have_names_of_the_field() {
             complain(&files[0], format!("{name} names {} types: {}", files.len(), files.join(", ")));
         }
     }
-    let sources =
-        ["core/src", "bindings-python/src", "bindings-python/python", "bindings-node/src", "bindings-node/lib"];
+    let sources = [
+        "core/src",
+        "cli/src",
+        "bindings-python/src",
+        "bindings-python/python",
+        "bindings-node/src",
+        "bindings-node/lib",
+    ];
     for file in sources.iter().flat_map(|folder| files::under(folder, &[".rs", ".py", ".ts", ".lua"])) {
         let stem = file.rsplit('/').next().and_then(|name| name.split('.').next()).unwrap_or_default();
         if EVERYDAY.contains(&stem.trim_start_matches('_')) {

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate::{Decision, ErrorKind, Limiter, OnStoreError, Source};
+use tidegate_tests::lateness::stretched;
 
 use super::{Fault, GRACE, MOST, POLICY, RECOVERY, Span, TIMEOUT};
 
@@ -68,7 +69,7 @@ pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, laten
 
     // Outside of the fault the store answers. During the fault, whenever the store does not, the promised answer comes.
     for call in calls.iter() {
-        let healthy = call.ended < span.began || call.began > span.ended + RECOVERY;
+        let healthy = call.ended < span.began || call.began > span.ended + stretched(RECOVERY);
         match &call.answer {
             Ok(decision) if decision.source() == Source::Store => assert!(decision.allowed(), "{name}"),
             // A machine that stalled for so long makes calls late by itself.
@@ -85,6 +86,7 @@ pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, laten
                     OnStoreError::Closed => {
                         assert!(!decision.allowed() && decision.unavailable(), "{name}: {decision:?}");
                     }
+                    choice => panic!("{name}: {choice} is not known here"),
                 }
             }
             Err(kind) => {

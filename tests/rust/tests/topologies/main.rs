@@ -4,6 +4,7 @@ mod check_all;
 mod clearing;
 mod cluster;
 mod moving_slots;
+mod over_slots;
 mod sentinel;
 mod stale_replicas;
 mod wrong_kind;

@@ -14,6 +14,12 @@ use world::{Report, World};
 /// Histories of each policy that run when nothing else is said.
 const HISTORIES: u64 = 400;
 
+/// Histories that found a defect. They run always.
+const FOUND: [u64; 1] = [
+    // Units of a bucket that came back late moved its moment into the future, where its level was taken for that of now.
+    2_122,
+];
+
 /// Windows, logs, counters and buckets, alone and together, with periods around the life of a lease.
 const LIMITS: [&str; 14] = [
     "fixed-window 300/s",
@@ -54,17 +60,20 @@ fn setting(name: &str) -> Option<u64> {
 
 #[test]
 fn no_window_is_passed() {
-    let seeds = match setting("TIDEGATE_SCHEDULE") {
-        Some(seed) => seed..seed + 1,
-        None => 0..setting("TIDEGATE_SCHEDULES").map_or(HISTORIES, |all| all / LIMITS.len() as u64),
+    let seeds: Vec<u64> = match setting("TIDEGATE_SCHEDULE") {
+        Some(seed) => vec![seed],
+        None => {
+            let count = setting("TIDEGATE_SCHEDULES").map_or(HISTORIES, |all| all / LIMITS.len() as u64);
+            FOUND.into_iter().chain(0..count).collect()
+        }
     };
     for limits in LIMITS {
         let mut total = Report::default();
-        for seed in seeds.clone() {
-            total.add(run(limits, seed));
+        for seed in &seeds {
+            total.add(run(limits, *seed));
         }
         println!("{limits}: {total}");
-        if seeds.end - seeds.start > 100 {
+        if seeds.len() > 100 {
             assert!(total.leased * 20 > total.admitted, "{limits}: leases are tried: {total}");
             assert!(total.given_back > 0 && total.lost > 0 && total.killed > 0, "{limits}: faults are tried: {total}");
         }

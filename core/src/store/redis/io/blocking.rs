@@ -183,11 +183,11 @@ impl BlockingCalls {
         self.topology_is_stale.store(true, Ordering::Relaxed);
     }
 
-    /// A connection to a primary for commands that are no calls.
-    pub(crate) fn open(&self, address: &Address, deadline: Instant) -> StoreResult<PrimaryConnection> {
-        let server = self.directory.server(address.clone(), Target::Primary);
+    /// A connection for commands that are no calls.
+    pub(crate) fn open(&self, address: &Address, target: Target, deadline: Instant) -> StoreResult<CommandConnection> {
+        let server = self.directory.server(address.clone(), target);
         let connection = self.connector.open(&server, deadline).map_err(|failure| failure.error)?;
-        Ok(PrimaryConnection { connection, server })
+        Ok(CommandConnection { connection, server })
     }
 
     /// Finds out again which keys a primary evicts.
@@ -249,13 +249,13 @@ impl BlockingCalls {
     }
 }
 
-/// A connection to a primary for commands that are no calls.
-pub(crate) struct PrimaryConnection {
+/// A connection to a server for commands that are no calls.
+pub(crate) struct CommandConnection {
     connection: BlockingConnection,
     server: Server,
 }
 
-impl PrimaryConnection {
+impl CommandConnection {
     /// The replies to so many commands.
     pub(crate) fn run(
         &mut self,

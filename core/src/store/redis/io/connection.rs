@@ -1,16 +1,14 @@
 //! A connection for one exchange at a time, each of which ends in time. Every connection begins as one.
 
 use std::collections::HashSet;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
 
 use super::socket::Socket;
-use super::tls;
+use super::tls::{Session, TlsConfig};
 use crate::error::Result as StoreResult;
 use crate::log::{Log, WarningKind};
 use crate::store::redis::protocol::{
@@ -25,7 +23,7 @@ const FRESH: Duration = Duration::from_micros(250);
 
 /// Opens connections to the servers of a store.
 pub(crate) struct Connector {
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<TlsConfig>,
     log: Arc<Log>,
     /// The servers that were asked which keys they evict.
     asked: Mutex<HashSet<Address>>,
@@ -34,7 +32,7 @@ pub(crate) struct Connector {
 /// A connection whose server was greeted.
 pub(crate) struct BlockingConnection {
     pub(crate) socket: Socket,
-    pub(crate) tls: Option<Box<ClientConnection>>,
+    pub(crate) tls: Option<Session>,
     buffer: ReplyBuffer,
     used: Instant,
     /// See `Socket::read_by`.
@@ -51,17 +49,7 @@ impl Connector {
     /// # Errors
     /// `config_invalid` for certificates that cannot be used.
     pub(crate) fn new(endpoints: &Endpoints, log: Arc<Log>) -> StoreResult<Self> {
-        let tls = endpoints.certificates.as_ref().map(tls::config).transpose()?;
-        if endpoints.certificates.as_ref().is_some_and(|certificates| certificates.unverified) {
-            log.warn_once(WarningKind::Unverified, || {
-                format!(
-                    "the certificate of {} is not verified (ssl_cert_reqs=none): any server in between can read and change \
-                     what is sent, the password too; name the authority with ssl_ca_certs instead",
-                    endpoints.shown
-                )
-            });
-        }
-        Ok(Self { tls, log, asked: Mutex::default() })
+        Ok(Self { tls: TlsConfig::of(endpoints, &log)?, log, asked: Mutex::default() })
     }
 
     /// Connects, encrypts and greets. The first connection to a server finds out which keys it evicts.
@@ -119,11 +107,7 @@ impl Connector {
     fn connect(&self, server: &Server, deadline: Instant) -> io::Result<BlockingConnection> {
         let socket = Socket::open(&server.address, deadline)?;
         let tls = match (&self.tls, &server.address) {
-            (Some(config), Address::Tcp(host, _)) => {
-                let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
-                let tls = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-                Some(Box::new(tls))
-            }
+            (Some(config), Address::Tcp(host, _)) => Some(config.session(host)?),
             _ => None,
         };
         let (buffer, used, read_timeout) = (ReplyBuffer::new(), Instant::now(), Duration::ZERO);
@@ -154,14 +138,10 @@ impl BlockingConnection {
         }
         let Some(tls) = &mut self.tls else { return self.socket.is_quiet() };
         loop {
-            match tls.read_tls(&mut &self.socket) {
+            match tls.read_from(&mut &self.socket) {
                 Ok(0) => return false,
-                Ok(_) => {
-                    let Ok(state) = tls.process_new_packets() else { return false };
-                    if state.plaintext_bytes_to_read() > 0 || state.peer_has_closed() {
-                        return false;
-                    }
-                }
+                Ok(_) if tls.is_quiet() => {}
+                Ok(_) => return false,
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
@@ -169,10 +149,7 @@ impl BlockingConnection {
 
     /// Whether every byte that was received belongs to a reply that was read.
     pub(crate) fn is_in_step(&mut self) -> bool {
-        let has_decrypted = |tls: &mut Box<ClientConnection>| {
-            tls.process_new_packets().map_or(true, |state| state.plaintext_bytes_to_read() > 0)
-        };
-        self.buffer.is_empty() && !self.tls.as_mut().is_some_and(has_decrypted)
+        self.buffer.is_empty() && !self.tls.as_mut().is_some_and(Session::has_decrypted)
     }
 
     /// Sends the commands of an exchange and waits for their replies.
@@ -186,7 +163,7 @@ impl BlockingConnection {
             let bytes = exchange.transmit();
             let written = match &mut self.tls {
                 Some(tls) => {
-                    let taken = tls.writer().write(bytes)?;
+                    let taken = tls.write(bytes)?;
                     flush(tls, &self.socket, deadline).map(|()| taken)
                 }
                 None => (&self.socket).write(bytes),
@@ -205,7 +182,7 @@ impl BlockingConnection {
     fn receive(&mut self, exchange: &mut Exchange<'_>, deadline: Instant) -> io::Result<()> {
         while !exchange.handle_received(&mut self.buffer)? {
             let count = match &mut self.tls {
-                Some(tls) => match tls.reader().read(self.buffer.space()) {
+                Some(tls) => match tls.read(self.buffer.space()) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         receive(tls, &self.socket, deadline)?;
                         continue;
@@ -230,9 +207,9 @@ impl BlockingConnection {
     }
 }
 
-fn flush(tls: &mut ClientConnection, socket: &Socket, deadline: Instant) -> io::Result<()> {
+fn flush(tls: &mut Session, socket: &Socket, deadline: Instant) -> io::Result<()> {
     while tls.wants_write() {
-        match tls.write_tls(&mut &*socket) {
+        match tls.write_to(&mut &*socket) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.wait_writable(deadline)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -242,18 +219,18 @@ fn flush(tls: &mut ClientConnection, socket: &Socket, deadline: Instant) -> io::
     Ok(())
 }
 
-fn receive(tls: &mut ClientConnection, socket: &Socket, deadline: Instant) -> io::Result<()> {
+fn receive(tls: &mut Session, socket: &Socket, deadline: Instant) -> io::Result<()> {
     socket.wait_readable(deadline)?;
-    match tls.read_tls(&mut &*socket) {
+    match tls.read_from(&mut &*socket) {
         Ok(0) => return Err(closed_by_server()),
         Ok(_) => {}
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
         Err(error) => return Err(error),
     }
-    if let Err(error) = tls.process_new_packets() {
+    let decrypted = tls.decrypt();
+    if decrypted.is_err() {
         // The server gets the alert, if it still reads.
-        let _ = tls.write_tls(&mut &*socket);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        let _ = tls.write_to(&mut &*socket);
     }
-    Ok(())
+    decrypted
 }

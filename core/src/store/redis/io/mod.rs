@@ -18,10 +18,11 @@ mod pool;
 mod socket;
 mod stream;
 mod sync;
+#[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 mod tls;
 
 pub(super) use background::{Engine, cannot_start};
-pub(super) use blocking::{BlockingCalls, PrimaryConnection};
+pub(super) use blocking::{BlockingCalls, CommandConnection};
 pub(super) use connection::Connector;
 pub(super) use engine_call::EngineCall;
 pub(crate) use epoll_set::EpollSet;

@@ -87,7 +87,10 @@ impl Pool {
             }
             match meaning {
                 ReplyMeaning::UnknownScript if !in_full => in_full = true,
-                ReplyMeaning::Answer | ReplyMeaning::UnknownScript => return Ok(Ok(reply)),
+                // A call of its own has one slot.
+                ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::NotAsOne { .. } => {
+                    return Ok(Ok(reply));
+                }
                 ReplyMeaning::NotServed(obstacle) => return Ok(Err(obstacle)),
                 ReplyMeaning::OutOfStep => return Err(Interrupted { error: out_of_step(), sent: true }),
             }

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::ClientConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
@@ -16,6 +15,7 @@ use super::epoll_set::EpollSet;
 #[cfg(target_os = "linux")]
 use super::polled_socket::PolledSocket;
 use super::socket::Socket;
+use super::tls::Session;
 use crate::store::redis::protocol::closed_by_server;
 
 enum Transport {
@@ -30,7 +30,7 @@ enum Transport {
 /// See the module.
 pub(crate) struct Stream {
     transport: Transport,
-    tls: Option<Box<ClientConnection>>,
+    tls: Option<Session>,
 }
 
 impl Transport {
@@ -162,7 +162,7 @@ impl Stream {
 
     /// Whether encrypted bytes wait to be written.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        self.tls.as_ref().is_some_and(Session::wants_write)
     }
 
     /// Writes what there is room for, and says how much that was. With a context the task is woken when there is room for
@@ -174,10 +174,10 @@ impl Stream {
                 None if written == bytes.len() => return Ok(written),
                 None => self.transport.write(cx.as_deref_mut(), &bytes[written..]),
                 Some(tls) if tls.wants_write() => {
-                    tls.write_tls(&mut Bridge { transport: &mut self.transport, cx: cx.as_deref_mut() }).map(|_| 0)
+                    tls.write_to(&mut Bridge { transport: &mut self.transport, cx: cx.as_deref_mut() }).map(|_| 0)
                 }
                 Some(_) if written == bytes.len() => return Ok(written),
-                Some(tls) => tls.writer().write(&bytes[written..]),
+                Some(tls) => tls.write(&bytes[written..]),
             };
             match done {
                 Ok(count) => written += count,
@@ -189,23 +189,19 @@ impl Stream {
 }
 
 fn read_encrypted(
-    tls: &mut ClientConnection,
+    tls: &mut Session,
     transport: &mut Transport,
     cx: &mut Context<'_>,
     buffer: &mut [u8],
 ) -> Poll<io::Result<usize>> {
     loop {
-        match tls.reader().read(buffer) {
+        match tls.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             read => return Poll::Ready(read),
         }
-        match tls.read_tls(&mut Bridge { transport, cx: Some(cx) }) {
+        match tls.read_from(&mut Bridge { transport, cx: Some(cx) }) {
             Ok(0) => return Poll::Ready(Ok(0)),
-            Ok(_) => {
-                if let Err(error) = tls.process_new_packets() {
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
-                }
-            }
+            Ok(_) => tls.decrypt()?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
             Err(error) => return Poll::Ready(Err(error)),
         }

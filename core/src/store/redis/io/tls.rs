@@ -1,19 +1,100 @@
-//! The TLS configuration: made once, used by every connection of a store.
+//! TLS: the configuration, made once and used by every connection of a store; and an encrypted session.
 
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::error::{Error, Result};
-use crate::store::url::Certificates;
+use crate::log::{Log, WarningKind};
+use crate::store::url::{Certificates, Endpoints};
 
-/// # Errors
-/// `config_invalid` for files that hold no certificates or keys.
-pub(crate) fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
+/// How connections to the servers of a store are encrypted.
+pub(crate) struct TlsConfig(Arc<ClientConfig>);
+
+impl TlsConfig {
+    /// That of a store whose connections are encrypted.
+    ///
+    /// # Errors
+    /// `config_invalid` for files that hold no certificates or keys.
+    pub(crate) fn of(endpoints: &Endpoints, log: &Log) -> Result<Option<Self>> {
+        let Some(certificates) = &endpoints.certificates else { return Ok(None) };
+        let config = config(certificates)?;
+        if certificates.unverified {
+            log.warn_once(WarningKind::Unverified, || {
+                format!(
+                    "the certificate of {} is not verified (ssl_cert_reqs=none): any server in between can read and change \
+                     what is sent, the password too; name the authority with ssl_ca_certs instead",
+                    endpoints.shown
+                )
+            });
+        }
+        Ok(Some(Self(config)))
+    }
+
+    /// A session with a server, before its handshake.
+    pub(crate) fn session(&self, host: &str) -> io::Result<Session> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;
+        Ok(Session(Box::new(connection)))
+    }
+}
+
+/// What is encrypted and decrypted for one connection. It does no I/O.
+pub(crate) struct Session(Box<ClientConnection>);
+
+impl Session {
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Whether encrypted bytes wait to be written.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.0.wants_write()
+    }
+
+    /// Writes encrypted bytes to the server.
+    pub(crate) fn write_to(&mut self, server: &mut dyn Write) -> io::Result<usize> {
+        self.0.write_tls(server)
+    }
+
+    /// Reads encrypted bytes from the server. [`Session::decrypt`] comes after it.
+    pub(crate) fn read_from(&mut self, server: &mut dyn Read) -> io::Result<usize> {
+        self.0.read_tls(server)
+    }
+
+    /// Decrypts what was read.
+    pub(crate) fn decrypt(&mut self) -> io::Result<()> {
+        self.0.process_new_packets().map(drop).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Whether there is data to take, or what was read is wrong.
+    pub(crate) fn has_decrypted(&mut self) -> bool {
+        self.0.process_new_packets().map_or(true, |state| state.plaintext_bytes_to_read() > 0)
+    }
+
+    /// Whether what was read is right, ends nothing, and has no data.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let state = self.0.process_new_packets();
+        state.is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed())
+    }
+
+    /// Takes decrypted data.
+    pub(crate) fn read(&mut self, data: &mut [u8]) -> io::Result<usize> {
+        self.0.reader().read(data)
+    }
+
+    /// Encrypts data, and says how much of it.
+    pub(crate) fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.writer().write(data)
+    }
+}
+
+fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     match &certificates.authority {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),

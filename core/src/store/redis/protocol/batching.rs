@@ -1,6 +1,7 @@
 //! Which calls travel as one batch, and when a batch is sent.
 //!
-//! Calls of one slot that wait at the same moment travel as one script call. A call that is alone is sent at once. While
+//! Calls of one slot that wait at the same moment travel as one script call; to a node of a cluster with Redis 7 or newer, also
+//! calls of several slots. A call that is alone is sent at once. While
 //! batches are in flight new calls wait, and are sent when there are enough of them or when nothing is in flight any more.
 //! Sending before the reply is back keeps the server busy while the callers work.
 
@@ -24,7 +25,7 @@ pub(crate) const MAX_BATCH_DELAY: Duration = Duration::from_millis(12);
 /// Slots that are remembered although no call waits there.
 pub(crate) const MAX_IDLE_QUEUES: usize = 1_024;
 
-/// The calls of one slot that wait, and what is in flight there.
+/// The calls of one slot that wait, or those of all slots, and what is in flight there.
 pub(crate) struct SlotQueue<C: Callers> {
     pub(crate) waiting: VecDeque<PendingCall<C>>,
     in_flight: usize,
@@ -65,10 +66,18 @@ impl<C: Callers> SlotQueue<C> {
     }
 }
 
+/// The queue of calls that travel together whatever their slots are.
+pub(crate) const ALL_SLOTS: u16 = u16::MAX;
+
+/// Whether a call can travel with calls of other slots.
+pub(crate) fn may_cross_slots<C: Callers>(call: &PendingCall<C>) -> bool {
+    batch_key(call).is_some_and(|(_, has_companions)| !has_companions) && call.requests.len() == 1
+}
+
 /// What two calls must have in common to travel together; `None` for a call that travels by itself.
 pub(crate) fn batch_key<C: Callers>(call: &PendingCall<C>) -> Option<(Option<u64>, bool)> {
     match call.grouping {
-        Grouping::Independent if !call.state.alone => Some((call.time, call.requests[0].plan.has_companions())),
+        Grouping::Independent if !call.state.alone => Some((call.time, call.requests[0].plan.stored.has_companions)),
         _ => None,
     }
 }

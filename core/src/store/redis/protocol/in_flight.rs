@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::call::CallState;
 use super::pending_call::{Callers, PendingCall, Recipient};
-use crate::store::redis::script::Batch;
+use crate::store::redis::script::{Batch, Requests};
 
 /// A command that was sent. Replies come in the order of the commands.
 pub(crate) struct InFlight<C: Callers> {
@@ -38,7 +38,8 @@ pub(crate) enum BatchKind<C: Callers> {
 pub(crate) struct ScriptCall<C: Callers> {
     pub(crate) batch: Batch,
     pub(crate) members: Vec<BatchMember<C>>,
-    pub(crate) slot: u16,
+    /// The queue that counts it: a slot, or all.
+    pub(crate) queue: u16,
     /// Whether the whole script was sent, and not its digest.
     pub(crate) in_full: bool,
     /// Whether it was sent after ASKING.
@@ -50,14 +51,17 @@ pub(crate) struct ScriptCall<C: Callers> {
 /// A call in a batch.
 pub(crate) struct BatchMember<C: Callers> {
     state: CallState,
+    slot: u16,
     requests: usize,
     /// `None` once the call was given up.
     recipient: Option<Recipient<C>>,
 }
 
 impl<C: Callers> BatchMember<C> {
-    pub(crate) const fn new(state: CallState, requests: usize, recipient: Recipient<C>) -> Self {
-        Self { state, requests, recipient: Some(recipient) }
+    /// A call, and its requests, which become part of a batch.
+    pub(crate) fn new(call: PendingCall<C>) -> (Self, Requests) {
+        let PendingCall { requests, slot, state, recipient, .. } = call;
+        (Self { state, slot, requests: requests.len(), recipient: Some(recipient) }, requests)
     }
 
     pub(crate) fn into_recipient(self) -> (usize, Option<Recipient<C>>) {
@@ -68,12 +72,12 @@ impl<C: Callers> BatchMember<C> {
 impl<C: Callers> ScriptCall<C> {
     /// The calls that were not given up, in order.
     pub(crate) fn into_calls(self) -> impl DoubleEndedIterator<Item = PendingCall<C>> {
-        let (time, grouping, slot) = (self.batch.now(), self.batch.grouping(), self.slot);
+        let (time, grouping) = (self.batch.now(), self.batch.grouping());
         let mut requests = self.batch.into_requests().into_iter();
         let calls: Vec<PendingCall<C>> = self
             .members
             .into_iter()
-            .filter_map(|BatchMember { state, requests: count, recipient }| {
+            .filter_map(|BatchMember { state, slot, requests: count, recipient }| {
                 let requests = requests.by_ref().take(count).collect();
                 recipient.map(|recipient| PendingCall { requests, grouping, time, slot, state, recipient })
             })
@@ -98,10 +102,25 @@ impl<C: Callers> ScriptCall<C> {
             } else if let Some(recipient) = member.recipient.take() {
                 let requests = self.batch.requests()[own].iter().cloned().collect();
                 let (time, grouping) = (self.batch.now(), self.batch.grouping());
-                late.push(PendingCall { requests, grouping, time, slot: self.slot, state: member.state, recipient });
+                let BatchMember { state, slot, .. } = *member;
+                late.push(PendingCall { requests, grouping, time, slot, state, recipient });
             }
         }
         late.len() > before
+    }
+
+    /// Takes out the calls of these requests, of a batch in which each call has one request.
+    pub(crate) fn take(&mut self, requests: &[u16]) -> Vec<PendingCall<C>> {
+        let (time, grouping, batch) = (self.batch.now(), self.batch.grouping(), &self.batch);
+        let members = &mut self.members;
+        let call = |request: &u16| {
+            let member = members.get_mut(usize::from(*request))?;
+            let recipient = member.recipient.take()?;
+            let requests = batch.requests().get(usize::from(*request)).into_iter().cloned().collect();
+            let BatchMember { state, slot, .. } = *member;
+            Some(PendingCall { requests, grouping, time, slot, state, recipient })
+        };
+        requests.iter().filter_map(call).collect()
     }
 
     /// Whether a caller still waits for it.

@@ -32,7 +32,7 @@ pub(super) use handshake::{ExpectedRole, Handshake};
 pub(super) use in_step::{MAX_SHORT_REPLY, is_in_step, write_question};
 pub(super) use pending_call::{Callers, Completed, PendingCall, Recipient};
 pub(super) use redirect::ReplyMeaning;
-pub(super) use resp::ReplyBuffer;
+pub(crate) use resp::ReplyBuffer;
 pub(super) use router::Router;
 pub(super) use schedule::DiscoverySchedule;
 pub(super) use server_directory::{Server, ServerDirectory, Target};

@@ -19,6 +19,11 @@ pub(crate) enum ReplyMeaning {
     UnknownScript,
     /// This server did not serve the call. It did not run.
     NotServed(Obstacle),
+    /// The server does not serve a call over several slots as one. Nothing of it ran.
+    NotAsOne {
+        /// Whether it knows such calls at all.
+        known: bool,
+    },
     /// The reply answers another call.
     OutOfStep,
 }
@@ -28,6 +33,10 @@ impl ReplyMeaning {
     pub(crate) fn of(reply: &Value, batch: &Batch, server: &Server, several: bool) -> Self {
         match reply {
             _ if is_unknown_script(reply) => Self::UnknownScript,
+            Value::ServerError(error) if batch.is_over_slots() && !is_compiled(error) => {
+                Self::NotAsOne { known: false }
+            }
+            Value::ServerError(error) if batch.is_over_slots() && concerns_one(error) => Self::NotAsOne { known: true },
             Value::ServerError(error) => Self::of_error(error, server, several),
             _ if !batch.is_answered_by(reply) => Self::OutOfStep,
             // A replica runs the script and refuses its writes. Its denials may be stale, so the whole batch is sent again.
@@ -45,7 +54,8 @@ impl ReplyMeaning {
 
     /// Whether a call would be sent again because of an error, which names no call: see `in_step.rs`.
     pub(crate) fn is_doubtful(&self, reply: &Value) -> bool {
-        matches!(self, Self::UnknownScript | Self::NotServed(_)) && matches!(reply, Value::ServerError(_))
+        matches!(self, Self::UnknownScript | Self::NotServed(_) | Self::NotAsOne { .. })
+            && matches!(reply, Value::ServerError(_))
     }
 
     fn of_error(error: &ServerError, server: &Server, several: bool) -> Self {
@@ -65,6 +75,18 @@ impl ReplyMeaning {
 /// Whether the server does not know the script. The call did not run.
 fn is_unknown_script(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+/// Servers before Redis 7 do not compile a script that says that its keys have several slots.
+fn is_compiled(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    error.code() != "ERR" || !details.starts_with("Error compiling script") && !details.contains("script shebang")
+}
+
+/// Whether an error may be about one of the keys, or about a write, which only some of the calls may need. It comes before
+/// anything has run.
+fn concerns_one(error: &ServerError) -> bool {
+    matches!(error.code(), "MOVED" | "ASK" | "TRYAGAIN" | "OOM" | "MISCONF" | "NOREPLICAS" | "NOPERM")
 }
 
 /// `MOVED slot host:port` or `ASK slot host:port`.
@@ -150,6 +172,28 @@ mod tests {
         for text in ["+OK\r\n", ":1\r\n", "*0\r\n", "*2\r\n$0\r\n\r\n$12\r\n123456789012\r\n", "$9\r\n1 2 3 x y\r\n"] {
             assert!(matches!(meaning(text, true), OutOfStep), "{text}");
         }
+    }
+
+    #[test]
+    fn a_call_over_several_slots_may_not_be_served_as_one() {
+        let batch = batch().over_slots();
+        let of = |text: &str| {
+            let reply = redis::parse_redis_value(text.as_bytes()).expect("a reply");
+            let meaning = ReplyMeaning::of(&reply, &batch, &server(), true);
+            let doubtful = meaning.is_doubtful(&reply);
+            (meaning, doubtful)
+        };
+        for text in [
+            "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'\r\n",
+            "-ERR Unexpected flag in script shebang: allow-cross-slot-keys\r\n",
+        ] {
+            assert!(matches!(of(text), (ReplyMeaning::NotAsOne { known: false }, true)), "{text}");
+        }
+        for text in ["-MOVED 7 10.0.0.1:7001\r\n", "-ASK 7 10.0.0.1:7001\r\n", "-OOM full\r\n", "-NOPERM no\r\n"] {
+            assert!(matches!(of(text), (ReplyMeaning::NotAsOne { known: true }, true)), "{text}");
+        }
+        // A script that failed while it ran may have done a part of its work.
+        assert!(matches!(of("-ERR user_script:9: attempt to index a nil value\r\n"), (ReplyMeaning::Answer, false)));
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl ReplyBuffer {
         self.start == self.filled
     }
 
+    /// The bytes that it has allocated.
+    #[cfg(feature = "bench")]
+    pub(crate) fn allocated(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// The next reply, if all of it is there. It has at most `max` bytes.
     pub(crate) fn next(&mut self, max: usize) -> Result<Option<Value>, Malformed> {
         loop {

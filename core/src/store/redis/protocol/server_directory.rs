@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::handshake::ExpectedRole;
+use crate::histogram::SharedHistogram;
 use crate::store::url::{Address, Deployment, Endpoints, Login};
 
 /// One server and how to log in there.
@@ -38,6 +39,8 @@ pub(crate) struct ServerDirectory {
     login: Arc<Login>,
     sentinel_login: Arc<Login>,
     timeout: Duration,
+    /// How many requests each script call had.
+    batch_sizes: Option<Arc<SharedHistogram>>,
 }
 
 impl ServerDirectory {
@@ -47,7 +50,19 @@ impl ServerDirectory {
             _ => Login::default(),
         };
         let login = Arc::new(endpoints.login.clone());
-        Self { endpoints, login, sentinel_login: Arc::new(sentinel_login), timeout }
+        Self { endpoints, login, sentinel_login: Arc::new(sentinel_login), timeout, batch_sizes: None }
+    }
+
+    /// Has batches counted there.
+    pub(crate) fn with_batch_sizes(self, batch_sizes: Arc<SharedHistogram>) -> Self {
+        Self { batch_sizes: Some(batch_sizes), ..self }
+    }
+
+    /// A batch with so many requests is sent for the first time.
+    pub(crate) fn batch_formed(&self, requests: usize) {
+        if let Some(batch_sizes) = &self.batch_sizes {
+            batch_sizes.observe(requests as u64);
+        }
     }
 
     /// The store's name in messages, without secrets.

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 
-use once_cell::sync::Lazy;
 use smallvec::{SmallVec, smallvec};
 
 use super::request::{RedisKey, Request};
-use super::{DIGEST, SOURCE, command, instruction};
+use super::{OVER_SLOTS, PROGRAM, command, instruction};
 use crate::plan::CommonLoop;
 use crate::store::request::Operation;
 
@@ -25,7 +24,7 @@ const COMPARED_INSTRUCTIONS: usize = 8;
 
 /// The number of the next call. Processes begin at different numbers, so that a reply that a proxy gives to another process
 /// is not taken for its own.
-static NEXT_NUMBER: Lazy<AtomicU32> = Lazy::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
+static NEXT_NUMBER: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
 
 /// How the requests of one script call depend on each other. The script reads the number: see `lua/head.lua`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +67,8 @@ pub(crate) struct Batch {
     instructions: SmallVec<[u16; 1]>,
     /// For each key, in the order of their first request, its requests.
     keys: SmallVec<[Members; 1]>,
+    /// Whether its keys have several slots. Then none of them has companions.
+    over_slots: bool,
 }
 
 impl Batch {
@@ -78,7 +79,17 @@ impl Batch {
             several => arranged(several),
         };
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self { number, prefix, now, grouping, requests, instructions, keys }
+        Self { number, prefix, now, grouping, requests, instructions, keys, over_slots: false }
+    }
+
+    /// The same for keys of several slots of a cluster, without companions.
+    pub(crate) fn over_slots(self) -> Self {
+        Self { over_slots: true, ..self }
+    }
+
+    /// See the field.
+    pub(crate) const fn is_over_slots(&self) -> bool {
+        self.over_slots
     }
 
     /// See the field.
@@ -122,7 +133,7 @@ impl Batch {
             && self.grouping == Grouping::Independent
             && plain_check
             && !request.remembers_refusals()
-            && !request.plan.has_companions()
+            && !request.plan.stored.has_companions
     }
 
     /// The number of the grouping, as the script reads it.
@@ -130,7 +141,7 @@ impl Batch {
         if !self.is_for_fast_path() {
             return self.grouping as u8;
         }
-        match self.requests[0].plan.script_arguments.common_loop {
+        match self.requests[0].plan.stored.script_arguments.common_loop {
             CommonLoop::OneLimit => 5,
             CommonLoop::SeveralLimits if self.keys.len() == 1 => 6,
             CommonLoop::SeveralLimits | CommonLoop::Functions => 4,
@@ -149,15 +160,21 @@ impl Batch {
             command::begin(out, 1);
             command::word(out, b"ASKING");
         }
-        let has_companions = self.requests.iter().any(|request| request.plan.has_companions());
+        let has_companions = self.requests.iter().any(|request| request.plan.stored.has_companions);
         let stride = if has_companions { 3 } else { 1 };
         let (names, program) = (self.keys.len() * stride, self.program());
         out.reserve(self.max_command(names));
-        let verb: [&[u8]; 2] = if in_full { [b"EVAL", SOURCE.as_bytes()] } else { [b"EVALSHA", DIGEST.as_bytes()] };
-        command::begin(out, verb.len() + 1 + names + usize::from(!program.is_empty()) + self.instructions.len());
+        let script = if self.over_slots { &OVER_SLOTS } else { &PROGRAM };
+        let verb: [&[u8]; 2] =
+            if in_full { [b"EVAL", script.source.as_bytes()] } else { [b"EVALSHA", script.digest.as_bytes()] };
+        let words = names + usize::from(!program.is_empty()) + self.instructions.len();
+        command::begin(out, verb.len() + 1 + words + usize::from(self.over_slots));
         verb.iter().for_each(|word| command::word(out, word));
-        command::number(out, names);
-        for members in &self.keys {
+        command::number(out, if self.over_slots { 1 } else { names });
+        for (index, members) in self.keys.iter().enumerate() {
+            if self.over_slots && index == 1 {
+                command::number(out, names);
+            }
             let key = &self.requests[usize::from(members[0].request)].redis_key;
             command::word(out, key.as_bytes());
             if has_companions {

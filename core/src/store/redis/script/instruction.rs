@@ -28,7 +28,7 @@ const OPERATION_HEAD: usize = 12;
 
 /// The bytes of an instruction.
 pub(super) fn size(request: &Request) -> usize {
-    let (policy, meta) = (&request.plan.script_arguments, request.operation.metadata().len());
+    let (policy, meta) = (&request.plan.stored.script_arguments, request.operation.metadata().len());
     let of_plan = policy.compact_form.len() + policy.limits.len() + policy.slow_path.len();
     OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + meta
 }
@@ -57,7 +57,7 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4;
-    let policy = &plan.script_arguments;
+    let policy = &plan.stored.script_arguments;
     let push_double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
     push_double(out, request.operation.named_cost());

@@ -11,15 +11,15 @@ mod reply;
 mod request;
 mod stored_value;
 
-pub(crate) use batch::{Batch, Grouping, Requests};
-pub(crate) use reply::rejected;
-pub(crate) use request::Request;
+use std::sync::LazyLock;
 
-use once_cell::sync::Lazy;
+pub(crate) use batch::{Batch, Grouping, Requests};
+pub(crate) use reply::{answer_of_value, rejected};
+pub(crate) use request::{KEY_DIGEST, Request};
 
 /// The text of the script. Rules are the body of one function, whose files all have the same shape.
-static SOURCE: Lazy<String> =
-    Lazy::new(|| [HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat());
+static SOURCE: LazyLock<String> =
+    LazyLock::new(|| [HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat());
 
 const HEAD: &str = include_str!("lua/head.lua");
 
@@ -48,5 +48,26 @@ const REST: &str = concat!(
     include_str!("lua/main.lua"),
 );
 
-/// The digest of the script, by which a server that has it runs it.
-static DIGEST: Lazy<String> = Lazy::new(|| redis::Script::new(&SOURCE).get_hash().to_owned());
+/// A text of the script, and its digest, by which a server that has it runs it.
+struct Program {
+    source: String,
+    digest: String,
+}
+
+impl Program {
+    fn new(source: String) -> Self {
+        Self { digest: redis::Script::new(&source).get_hash().to_owned(), source }
+    }
+}
+
+/// Whether a word of a call is the script for calls over several slots, or its digest.
+#[cfg(test)]
+pub(crate) fn is_for_several_slots(word: &[u8]) -> bool {
+    [&OVER_SLOTS.source, &OVER_SLOTS.digest].iter().any(|text| text.as_bytes() == word)
+}
+
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::new(SOURCE.clone()));
+
+/// The same for calls over several slots of a cluster. Servers before Redis 7 do not compile it.
+static OVER_SLOTS: LazyLock<Program> =
+    LazyLock::new(|| Program::new([include_str!("lua/over_slots.lua"), SOURCE.as_str()].concat()));

@@ -8,13 +8,14 @@ use super::request::Request;
 use super::stored_value::{self, ViewContext};
 use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::request::{Answer, Attempt, Operation, Source};
+use crate::plan::Plan;
+use crate::store::request::{Answer, Attempt, Operation, Source, States};
 
 /// Bytes of a number of a call.
 const NUMBER: usize = 4;
 /// Bytes before the value in the reply of `lua/fast_path.lua` to a single request: the time, and how many were refused.
 const SINGLE_HEAD: usize = 9;
-/// The latest time that the script can say, in µs.
+/// What the script says is smaller: a time in µs, or a number of units.
 const MAX_TIME: f64 = 9_007_199_254_740_992.0;
 
 impl Batch {
@@ -30,6 +31,14 @@ impl Batch {
             _ => return false,
         };
         last.last_chunk::<NUMBER>() == Some(&self.number().to_le_bytes())
+    }
+
+    /// Of a call over several slots the requests that the server refused because their keys are not there: they did not run.
+    pub(crate) fn not_local(&self, reply: &Value) -> SmallVec<[u16; 4]> {
+        let Value::Array(items) = reply else { return SmallVec::new() };
+        let elsewhere = |item: &Value| matches!(item, Value::ServerError(error) if is_not_local(error));
+        let found = self.members().zip(items).filter(|(_, item)| self.is_over_slots() && elsewhere(item));
+        found.map(|(member, _)| member.request).collect()
     }
 
     /// The answers, in the order of the requests.
@@ -116,6 +125,13 @@ impl ScriptReply {
     }
 }
 
+/// Whether a server refused a command of the script because another node has its key.
+fn is_not_local(error: &redis::ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    details.starts_with("Script attempted to access a non local key")
+        || details.starts_with("Script attempted to access keys that do not hash to the same slot")
+}
+
 /// A time that the script says: whole microseconds.
 fn time_of(bytes: [u8; 8]) -> Result<u64> {
     let time = f64::from_le_bytes(bytes);
@@ -131,6 +147,18 @@ const fn shape(reply: &Value) -> &'static str {
         Value::Nil => "nothing",
         _ => "another kind of reply",
     }
+}
+
+/// What a stored value says, as a peek would at that time. `None` for a value of other limits, and for a policy with a
+/// `sliding-log`, whose log is another key.
+pub(crate) fn answer_of_value(plan: &Plan, value: &[u8], now: u64) -> Option<Answer> {
+    let has_log = plan.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)));
+    if value.is_empty() || has_log {
+        return None;
+    }
+    let context = ViewContext { now, cost: 1, charged: 0 };
+    let (views, blocked_until) = stored_value::read(plan, value, context, &mut States::default())?;
+    Some(Answer { applied: true, now, blocked_until, views, source: Source::Store, ..Answer::default() })
 }
 
 /// The answer to one request. `applied` is false when it was refused; `charged` says whether an admitted one stays charged.
@@ -188,9 +216,10 @@ fn attempt(item: &Value) -> Option<Attempt> {
     let (at, rest) = bytes.split_first_chunk::<8>()?;
     let (cost, rest) = rest.split_first_chunk::<8>()?;
     let (allowed, meta) = rest.split_first()?;
+    let number = |bytes: &[u8; 8]| Some(f64::from_le_bytes(*bytes)).filter(|number| (0.0..MAX_TIME).contains(number));
     Some(Attempt {
-        at: f64::from_le_bytes(*at) as u64,
-        cost: f64::from_le_bytes(*cost) as u64,
+        at: number(at)? as u64,
+        cost: number(cost)? as u64,
         allowed: *allowed == 1,
         meta: (!meta.is_empty()).then(|| meta.to_vec()),
     })

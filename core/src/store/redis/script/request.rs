@@ -7,7 +7,10 @@ use smallvec::SmallVec;
 use crate::plan::Plan;
 use crate::store::request::{Entry, Operation};
 
-/// The Redis key of a policy and key: the prefix and 12 bytes of a digest. See docs/adr/0003.
+/// Bytes of the digest that follows the prefix in the name of a key.
+pub(crate) const KEY_DIGEST: usize = 12;
+
+/// The Redis key of a policy and key: the prefix and a digest. See docs/adr/0003.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct RedisKey(SmallVec<[u8; 24]>);
 
@@ -18,7 +21,7 @@ impl RedisKey {
         hasher.update(&(policy.len() as u32).to_le_bytes()).update(policy.as_bytes()).update(key.as_bytes());
         let digest = hasher.finalize();
         // Braces would change the hash slot, so bytes that are braces are left out.
-        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(12);
+        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(KEY_DIGEST);
         Self(prefix.bytes().chain(bytes.copied()).collect())
     }
 
@@ -61,8 +64,8 @@ impl Request {
     /// The most bytes that the item of this request in a reply has.
     pub(super) fn max_item(&self) -> usize {
         match self.operation {
-            Operation::Journal => self.plan.max_journal,
-            _ => self.plan.max_value,
+            Operation::Journal => self.plan.stored.max_journal,
+            _ => self.plan.stored.max_value,
         }
     }
 

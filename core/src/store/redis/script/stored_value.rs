@@ -1,10 +1,10 @@
-//! Reads a stored value into what each limit says. `plan/layout.rs` and `lua/head.lua` have the format.
+//! Reads a stored value into what each limit says. `plan/stored/layout.rs` and `lua/head.lua` have the format.
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Rule, State, StoredHold, View, left};
+use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State, StoredHold, View, left};
 use crate::plan::{Field, Form, MOMENT_WIDTH, Plan};
 use crate::store::request::{States, Views};
 
@@ -24,7 +24,8 @@ pub(super) struct ViewContext {
 /// What the limits of `plan` say according to a stored value, and when a block ends (0: none).
 ///
 /// The states go to `states`; that of a `sliding-log` is the one that its summary allows to know, because only the server
-/// has the log. `None` when the bytes are no value of this plan, which the script never sends.
+/// has the log. `None` when the bytes are no value of this plan, or of no state that its rules can have: the script never
+/// sends such, but another program may have written them.
 pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut States) -> Option<(Views, u64)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
     let (value, mut summaries) = bytes.split_at_checked(bytes.len().checked_sub(logs * LOG_SUMMARY)?)?;
@@ -33,16 +34,16 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
         states.extend(plan.rules.iter().map(Rule::fresh));
         return Some((plan.unused_views(context.now, context.cost), 0));
     }
-    let narrow = |value: &'_ [u8]| plan.narrow_header.as_ref().is_some_and(|header| value.starts_with(header));
+    let narrow = |value: &'_ [u8]| plan.stored.narrow_header.as_ref().is_some_and(|header| value.starts_with(header));
     let (form, header) = match value {
-        value if value.starts_with(&plan.header) => (Form::Compact, plan.header.len()),
-        value if narrow(value) => (Form::Narrow, plan.narrow_header.as_ref().map_or(0, Vec::len)),
-        value if value.starts_with(&plan.full_header) => (Form::Full, plan.full_header.len()),
+        value if value.starts_with(&plan.stored.header) => (Form::Compact, plan.stored.header.len()),
+        value if narrow(value) => (Form::Narrow, plan.stored.narrow_header.as_ref().map_or(0, Vec::len)),
+        value if value.starts_with(&plan.stored.full_header) => (Form::Full, plan.stored.full_header.len()),
         _ => return None,
     };
     let mut fields = &value[header..];
     let mut numbers: Vec<[u64; 4]> = Vec::with_capacity(plan.rules.len());
-    for layout in &plan.layouts {
+    for layout in &plan.stored.layouts {
         let mut slots = [0; 4];
         for (slot, field) in slots.iter_mut().zip(&layout.fields) {
             *slot = number(&mut fields, field.width(form.count_width(layout)))?;
@@ -50,9 +51,12 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
         numbers.push(slots);
     }
     let blocked = if form == Form::Full { number(&mut fields, MOMENT_WIDTH)? } else { 0 };
+    if blocked > MAX_SAFE_INTEGER {
+        return None;
+    }
     let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
-        let layout = &plan.layouts[index];
+        let layout = &plan.stored.layouts[index];
         let slots = numbers[index];
         let list = match layout.fields.iter().position(|field| *field == Field::Length) {
             Some(at) => {
@@ -62,22 +66,27 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
             }
             None => &[],
         };
+        let is_possible = |state: &State| rule.can_have(state);
         views.push(match rule {
             Rule::SlidingLog(rule) => {
                 let (summary, rest) = summaries.split_at_checked(LOG_SUMMARY)?;
                 summaries = rest;
                 let summary = LogSummary::read(summary)?;
                 let LogSummary { used, release, ends } = summary;
-                states.push(State::SlidingLog(Box::new(rule.state_of_summary(used, context.cost, release, ends))));
+                let state = State::SlidingLog(Box::new(rule.state_of_summary(used, context.cost, release, ends)));
+                states.push(Some(state).filter(is_possible)?);
                 summary.view(rule.count, context)
             }
             _ => {
-                let state = state_of(rule, slots, list)?;
+                let state = state_of(rule, slots, list).filter(is_possible)?;
                 let view = view(rule, &state);
                 states.push(state);
                 view
             }
         });
+    }
+    if !fields.is_empty() {
+        return None;
     }
     Some((views.into_iter().collect(), blocked))
 }
@@ -138,7 +147,9 @@ struct LogSummary {
 impl LogSummary {
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut doubles = bytes.chunks_exact(8).map(|bytes| bytes.try_into().map(f64::from_le_bytes).ok());
-        let mut next = || doubles.next().flatten().map(|double| double as u64);
+        let possible = 0.0..=MAX_SAFE_INTEGER as f64;
+        let mut next =
+            || doubles.next().flatten().filter(|double| possible.contains(double)).map(|double| double as u64);
         Some(Self { used: next()?, release: next()?, ends: next()? })
     }
 

@@ -1,5 +1,7 @@
 //! What a simulated server reads: commands, and what a script call asks for.
 
+use crate::store::redis::script::is_for_several_slots;
+
 /// The operation codes of the script: see `script`.
 const CHECK: u8 = 1;
 const PEEK: u8 = 2;
@@ -21,6 +23,8 @@ pub(super) struct ScriptCall {
     /// The number of the call.
     pub(super) number: [u8; 4],
     pub(super) in_full: bool,
+    /// Whether the names have several slots: only the first is declared.
+    pub(super) over_slots: bool,
     pub(super) names: Vec<Vec<u8>>,
     /// Whether one refusal refuses all.
     pub(super) all_or_nothing: bool,
@@ -58,7 +62,16 @@ fn number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 impl ScriptCall {
     /// `words` are those of EVAL or EVALSHA.
     pub(super) fn new(words: &[Vec<u8>]) -> Self {
-        let count: usize = std::str::from_utf8(&words[2]).expect("digits").parse().expect("a number of keys");
+        let number =
+            |word: &[u8]| std::str::from_utf8(word).expect("digits").parse::<usize>().expect("a number of keys");
+        let over_slots = is_for_several_slots(&words[1]);
+        let mut words = words.to_vec();
+        if over_slots {
+            assert_eq!(number(&words[2]), 1, "a call over several slots declares one key");
+            // The number of the keys stands behind the first.
+            words[2] = words.remove(4);
+        }
+        let count = number(&words[2]);
         let names = words[3..3 + count].to_vec();
         let (head, first) = words[3 + count].split_at(HEAD);
         let program = words.get(4 + count).map_or(&[][..], Vec::as_slice);
@@ -85,6 +98,7 @@ impl ScriptCall {
         Self {
             number: head[14..18].try_into().expect("a number"),
             in_full: words[0] == b"EVAL",
+            over_slots,
             names,
             all_or_nothing: grouping == 1,
             dry_run: grouping == 2 || grouping == 3,

@@ -31,12 +31,15 @@ pub(super) struct Server {
     pub(super) paused_until: u64,
     pub(super) loading_until: u64,
     knows_script: bool,
+    knows_script_over_slots: bool,
     pub(super) is_replica: bool,
 }
 
 /// See the module.
 pub(super) struct Servers {
     pub(super) layout: Layout,
+    /// Whether they know no scripts over several slots.
+    before_7: bool,
     pub(super) servers: Vec<Server>,
     /// Of a cluster: which server has each slot.
     owners: Vec<u8>,
@@ -57,6 +60,11 @@ pub(super) struct Session {
     readonly: bool,
 }
 
+/// Of the keys of a slot that is being moved, every second one has gone.
+fn gone(name: &[u8]) -> bool {
+    name.last().is_some_and(|byte| byte % 2 == 0)
+}
+
 pub(super) fn address(server: usize) -> Address {
     Address::Tcp(format!("10.0.0.{server}").into(), 7_000)
 }
@@ -73,7 +81,7 @@ pub(super) fn server_at(address: &Address) -> usize {
 }
 
 impl Servers {
-    pub(super) fn new(layout: Layout) -> Self {
+    pub(super) fn new(layout: Layout, before_7: bool) -> Self {
         let count = if layout == Layout::Single { 1 } else { 2 * GROUP };
         let mut servers = vec![Server::default(); count];
         for (index, server) in servers.iter_mut().enumerate() {
@@ -85,7 +93,8 @@ impl Servers {
         }
         let owners: Vec<u8> = (0..SLOTS).map(|slot| (slot * GROUP / SLOTS) as u8).collect();
         let (published, migrating) = (owners.clone(), None);
-        Self { layout, servers, owners, published, migrating, primary: 0, epoch: 0, published_primary: (0, 0) }
+        let (primary, epoch, published_primary) = (0, 0, (0, 0));
+        Self { layout, before_7, servers, owners, published, migrating, primary, epoch, published_primary }
     }
 
     /// Of a number that no server has, a server that is down.
@@ -96,6 +105,7 @@ impl Servers {
             paused_until: 0,
             loading_until: 0,
             knows_script: false,
+            knows_script_over_slots: false,
             is_replica: false,
         };
         self.servers.get(server).unwrap_or(&GONE)
@@ -135,7 +145,8 @@ impl Servers {
 
     /// It starts empty.
     pub(super) fn restart(&mut self, server: usize) {
-        (self.servers[server].down, self.servers[server].knows_script) = (false, false);
+        self.servers[server].down = false;
+        self.forget_script(server);
     }
 
     /// All servers load their data. Where there are several, that costs no error.
@@ -144,7 +155,8 @@ impl Servers {
     }
 
     pub(super) fn forget_script(&mut self, server: usize) {
-        self.servers[server].knows_script = false;
+        let server = &mut self.servers[server];
+        (server.knows_script, server.knows_script_over_slots) = (false, false);
     }
 
     /// Ends every fault.
@@ -196,10 +208,16 @@ impl Servers {
         if let Some(redirect) = self.redirect(server, session, &call, asking) {
             return redirect;
         }
-        if !call.in_full && !self.servers[server].knows_script {
+        let state = &mut self.servers[server];
+        let knows = if call.over_slots { &mut state.knows_script_over_slots } else { &mut state.knows_script };
+        if !call.in_full && !*knows {
             return b"-NOSCRIPT No matching script. Please use EVAL.\r\n".to_vec();
         }
-        self.servers[server].knows_script = true;
+        if call.over_slots && self.before_7 {
+            return b"-ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'\r\n"
+                .to_vec();
+        }
+        *knows = true;
         let run = ledger.begin_run();
         let is_replica = self.servers[server].is_replica;
         let mut refused: Vec<bool> = call.requests.iter().map(|_| random.chance(100)).collect();
@@ -211,6 +229,10 @@ impl Servers {
             refused.iter().enumerate().filter(|(_, refused)| **refused).map(|(index, _)| index + 1).collect();
         let mut reply = format!("*{}\r\n", 1 + call.requests.len()).into_bytes();
         for ((name, effect), refused) in call.requests.iter().zip(refused) {
+            if call.over_slots && !self.is_local(server, &call.names[*name]) {
+                reply.extend_from_slice(b"-ERR Script attempted to access a non local key in a cluster node\r\n");
+                continue;
+            }
             if is_replica && *effect != Effect::Read && !call.dry_run {
                 reply.extend_from_slice(b"-READONLY You can't write against a read only replica.\r\n");
                 continue;
@@ -231,30 +253,38 @@ impl Servers {
             return None;
         }
         let slot = usize::from(hash_slot(&call.names[0]));
-        assert!(call.names.iter().all(|name| usize::from(hash_slot(name)) == slot), "one slot for a call");
+        let one_slot = call.names.iter().all(|name| usize::from(hash_slot(name)) == slot);
+        assert_ne!(one_slot, call.over_slots, "one slot for a call, or a call over several");
+        let declared = if call.over_slots { &call.names[..1] } else { &call.names };
         let owner = usize::from(self.owners[slot]);
         let to = |kind: &str, server: usize| format!("-{kind} {slot} {}\r\n", address(server)).into_bytes();
         if let Some((from, target, first, last)) = self.migrating
             && (first..=last).contains(&slot)
         {
-            // Every second key has gone.
-            let gone = |name: &Vec<u8>| name.last().is_some_and(|byte| byte % 2 == 0);
-            let missing = call.names.iter().filter(|name| gone(name)).count();
-            let several = call.names.len() > 1;
+            let missing = declared.iter().filter(|name| gone(name)).count();
+            let several = declared.len() > 1;
             if server == from && owner == from {
                 return match missing {
                     0 => None,
-                    _ if several && missing < call.names.len() => Some(b"-TRYAGAIN Multiple keys\r\n".to_vec()),
+                    _ if several && missing < declared.len() => Some(b"-TRYAGAIN Multiple keys\r\n".to_vec()),
                     _ => Some(to("ASK", target)),
                 };
             }
             if server == target && asking {
-                return (several && missing < call.names.len()).then(|| b"-TRYAGAIN Multiple keys\r\n".to_vec());
+                return (several && missing < declared.len()).then(|| b"-TRYAGAIN Multiple keys\r\n".to_vec());
             }
         }
         let reads = session.readonly && call.requests.iter().all(|(_, effect)| *effect == Effect::Read);
         let replicates = server % GROUP == owner % GROUP;
         if server == owner || reads && replicates { None } else { Some(to("MOVED", owner)) }
+    }
+
+    /// Whether a script finds an undeclared key on a node of a cluster.
+    fn is_local(&self, server: usize, name: &[u8]) -> bool {
+        let slot = usize::from(hash_slot(name));
+        let moving =
+            self.migrating.is_some_and(|(from, _, first, last)| from == server && (first..=last).contains(&slot));
+        usize::from(self.owners[slot]) == server && !(moving && gone(name))
     }
 
     /// What a server says it is, to HELLO.

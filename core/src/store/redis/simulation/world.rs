@@ -91,10 +91,11 @@ impl World {
         let directory = super::host::directory(layout, reads_replicas, timeout);
         let max_batch = if random.chance(100) { 1 } else { 256 };
         let max_delay = [200, 2_000, 20_000][random.below(3) as usize];
+        let before_7 = random.chance(200);
         Self {
             router: Router::new(directory, "tg".into(), max_batch),
             timeout,
-            servers: Servers::new(layout),
+            servers: Servers::new(layout, before_7),
             connections: Vec::new(),
             attempts: Vec::new(),
             discovery: None,

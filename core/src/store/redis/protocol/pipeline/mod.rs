@@ -1,6 +1,7 @@
 //! One server of the router: the calls that wait for it, the batches in flight to it, and its connection.
 
 mod connecting;
+mod over_slots;
 mod sending;
 mod timeouts;
 
@@ -12,7 +13,7 @@ use std::time::Instant;
 use redis::Value;
 
 use self::connecting::ConnectAttempt;
-use super::batching::SlotQueue;
+use super::batching::{ALL_SLOTS, SlotQueue, may_cross_slots};
 use super::call::Obstacle;
 use super::connection::{ConnectionId, PipelinedConnection};
 use super::effects::{Action, Effects, Returned};
@@ -21,7 +22,7 @@ use super::in_flight::{BatchKind, InFlight, ScriptCall};
 use super::in_step::{self, MAX_SHORT_REPLY};
 use super::pending_call::{Callers, PendingCall};
 use super::redirect::ReplyMeaning;
-use super::server_directory::{Server, Target};
+use super::server_directory::{Server, ServerDirectory, Target};
 use crate::error::Error;
 use crate::store::url::Address;
 
@@ -33,6 +34,10 @@ pub(crate) struct PipelineOptions {
     pub(crate) max_batch: usize,
     /// Whether the store has several servers.
     pub(crate) several: bool,
+    /// Whether its keys have slots.
+    pub(crate) has_slots: bool,
+    /// Where batches are counted.
+    pub(crate) directory: Arc<ServerDirectory>,
 }
 
 /// See the module.
@@ -42,6 +47,8 @@ pub(crate) struct ServerPipeline<C: Callers> {
     index: usize,
     options: PipelineOptions,
     queues: HashMap<u16, SlotQueue<C>, foldhash::fast::FixedState>,
+    /// Whether calls of several slots travel together. Only Redis 7 and newer can do that.
+    crosses_slots: bool,
     /// The slots whose queues may send.
     ready: VecDeque<u16>,
     /// Calls that another node sent here with ASK.
@@ -65,6 +72,8 @@ impl<C: Callers> ServerPipeline<C> {
             server: Arc::new(server),
             target,
             index,
+            // A replica runs only scripts that say that they do not write.
+            crosses_slots: options.has_slots && target == Target::Primary,
             options,
             queues: HashMap::default(),
             ready: VecDeque::new(),
@@ -122,10 +131,11 @@ impl<C: Callers> ServerPipeline<C> {
     fn enqueue(&mut self, call: PendingCall<C>, first: bool) {
         self.wake_at(call.state.attempt_deadline);
         self.waiting += 1;
-        let queue = self.queues.entry(call.slot).or_default();
+        let number = if self.crosses_slots && may_cross_slots(&call) { ALL_SLOTS } else { call.slot };
+        let queue = self.queues.entry(number).or_default();
         if !queue.listed {
             queue.listed = true;
-            self.ready.push_back(call.slot);
+            self.ready.push_back(number);
         }
         if first { queue.waiting.push_front(call) } else { queue.waiting.push_back(call) }
     }
@@ -155,13 +165,13 @@ impl<C: Callers> ServerPipeline<C> {
         calls
     }
 
-    /// One batch less is in flight in that slot: its queue may send.
-    fn note_completed(&mut self, slot: u16, calls: usize) {
-        if let Some(queue) = self.queues.get_mut(&slot) {
+    /// One batch less of that queue is in flight: it may send.
+    fn note_completed(&mut self, number: u16, calls: usize) {
+        if let Some(queue) = self.queues.get_mut(&number) {
             queue.completed(calls);
             if !queue.listed && !queue.waiting.is_empty() {
                 queue.listed = true;
-                self.ready.push_back(slot);
+                self.ready.push_back(number);
             }
         }
     }
@@ -214,7 +224,7 @@ impl<C: Callers> ServerPipeline<C> {
         self.silent_since = None;
         for sent in std::mem::take(&mut self.in_flight).into_iter().rev() {
             let BatchKind::Script(batch) = sent.kind else { continue };
-            self.note_completed(batch.slot, batch.members.len());
+            self.note_completed(batch.queue, batch.members.len());
             if sent.end > connection.sent() && batch.doubtful.is_none() {
                 self.requeue(batch);
                 continue;
@@ -263,10 +273,14 @@ impl<C: Callers> ServerPipeline<C> {
         if unknown && batch.is_awaited() && self.silent_since.is_none() {
             return self.send_batch(ScriptCall { in_full: true, ..batch });
         }
-        self.note_completed(batch.slot, batch.members.len());
+        self.note_completed(batch.queue, batch.members.len());
         match meaning {
             ReplyMeaning::UnknownScript if unknown => self.requeue(batch),
+            ReplyMeaning::NotAsOne { known } => self.send_apart(batch, known),
             ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::OutOfStep => {
+                if batch.batch.is_over_slots() {
+                    self.send_elsewhere(&mut batch, &reply);
+                }
                 give_out(batch, reply, effects);
             }
             ReplyMeaning::NotServed(obstacle) => {

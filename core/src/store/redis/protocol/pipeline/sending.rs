@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Callers, PendingCall, ServerPipeline};
+use super::{Callers, ServerPipeline};
 use crate::store::redis::protocol::batching::{MAX_IDLE_QUEUES, MAX_IN_FLIGHT_PER_SERVER, batch_key};
 use crate::store::redis::protocol::connection::ConnectionId;
 use crate::store::redis::protocol::in_flight::{BatchKind, BatchMember, InFlight, ScriptCall};
@@ -39,16 +39,18 @@ impl<C: Callers> ServerPipeline<C> {
             && let Some(call) = self.asking.pop_front()
         {
             self.waiting -= 1;
-            self.queues.entry(call.slot).or_default().sent(1);
-            let members = vec![BatchMember::new(call.state, call.requests.len(), call.recipient)];
-            let (slot, requests) = (call.slot, call.requests);
-            let batch = Batch::new(Arc::clone(&self.options.prefix), call.time, call.grouping, requests);
-            self.send_batch(ScriptCall { batch, members, slot, in_full: false, asking: true, doubtful: None });
+            let (queue, time, grouping) = (call.slot, call.time, call.grouping);
+            self.queues.entry(queue).or_default().sent(1);
+            let (member, requests) = BatchMember::new(call);
+            self.options.directory.batch_formed(requests.len());
+            let batch = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
+            let members = vec![member];
+            self.send_batch(ScriptCall { batch, members, queue, in_full: false, asking: true, doubtful: None });
         }
         while self.in_flight.len() < MAX_IN_FLIGHT_PER_SERVER
-            && let Some(slot) = self.ready.pop_front()
+            && let Some(queue) = self.ready.pop_front()
         {
-            if let Some(batch) = self.form_batch(slot, now) {
+            if let Some(batch) = self.form_batch(queue, now) {
                 self.send_batch(batch);
             }
         }
@@ -57,9 +59,9 @@ impl<C: Callers> ServerPipeline<C> {
         }
     }
 
-    /// The oldest calls of a slot that may travel together, if a batch may be sent now.
-    fn form_batch(&mut self, slot: u16, now: Instant) -> Option<ScriptCall<C>> {
-        let queue = self.queues.get_mut(&slot)?;
+    /// The oldest calls of a queue that may travel together, if a batch may be sent now.
+    fn form_batch(&mut self, number: u16, now: Instant) -> Option<ScriptCall<C>> {
+        let queue = self.queues.get_mut(&number)?;
         queue.listed = false;
         let delay_ends = queue.delay_ends(self.server.timeout)?;
         if !queue.may_send(self.options.max_batch) && delay_ends > now {
@@ -68,31 +70,37 @@ impl<C: Callers> ServerPipeline<C> {
         }
         let first = queue.waiting.pop_front()?;
         let (key, time, grouping) = (batch_key(&first), first.time, first.grouping);
-        let mut members = vec![BatchMember::new(first.state, first.requests.len(), first.recipient)];
-        let mut requests = first.requests;
+        let (slot, mut over_slots) = (first.slot, false);
+        let (member, mut requests) = BatchMember::new(first);
+        let mut members = vec![member];
         while key.is_some()
             && members.len() < self.options.max_batch
             && queue.waiting.front().is_some_and(|call| batch_key(call) == key)
             && let Some(call) = queue.waiting.pop_front()
         {
-            let PendingCall { requests: more, state, recipient, .. } = call;
-            members.push(BatchMember::new(state, more.len(), recipient));
+            over_slots |= call.slot != slot;
+            let (member, more) = BatchMember::new(call);
+            members.push(member);
             requests.extend(more);
         }
         self.waiting -= members.len();
         queue.sent(members.len());
         if !queue.waiting.is_empty() {
             queue.listed = true;
-            self.ready.push_back(slot);
+            self.ready.push_back(number);
         }
-        let batch = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
-        Some(ScriptCall { batch, members, slot, in_full: false, asking: false, doubtful: None })
+        self.options.directory.batch_formed(requests.len());
+        let mut batch = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
+        if over_slots {
+            batch = batch.over_slots();
+        }
+        Some(ScriptCall { batch, members, queue: number, in_full: false, asking: false, doubtful: None })
     }
 
     /// Writes a batch. Its queue has counted it already.
     pub(super) fn send_batch(&mut self, batch: ScriptCall<C>) {
         let Some(connection) = &mut self.connection else {
-            self.note_completed(batch.slot, batch.members.len());
+            self.note_completed(batch.queue, batch.members.len());
             return self.requeue(batch);
         };
         let begin = connection.end();

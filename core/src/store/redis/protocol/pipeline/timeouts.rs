@@ -94,7 +94,7 @@ impl<C: Callers> ServerPipeline<C> {
             match batch.kind {
                 BatchKind::Script(batch) if batch.doubtful.is_some() && batch.is_awaited() => self.send_question(batch),
                 BatchKind::Script(batch) => {
-                    self.note_completed(batch.slot, batch.members.len());
+                    self.note_completed(batch.queue, batch.members.len());
                     self.requeue(batch);
                 }
                 BatchKind::Asking | BatchKind::Probe(_) => {}

@@ -44,7 +44,13 @@ impl<C: Callers> Router<C> {
     pub(crate) fn new(directory: Arc<ServerDirectory>, prefix: Arc<str>, max_batch: usize) -> Self {
         let several = directory.has_several_servers();
         let mut router = Self {
-            options: PipelineOptions { prefix, max_batch, several },
+            options: PipelineOptions {
+                prefix,
+                max_batch,
+                several,
+                has_slots: directory.has_slots(),
+                directory: Arc::clone(&directory),
+            },
             topology: None,
             topology_is_stale: false,
             schedule: DiscoverySchedule::default(),

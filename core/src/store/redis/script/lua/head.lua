@@ -36,13 +36,13 @@ local MAX = 9007199254740991
 
 -- One call of `unpack` costs less than two, so that what fast_path.lua reads of an instruction is read here.
 local now, stride, grouping, instruction_count, key_count, call_number, _, _, limit_count, slots, cost, header, format, unused,
-  narrow_header, narrow_format, algorithm, _, _, _, count, period, x, y, after =
-  unpack_('<dBBHHI4BBBBdBc0Bc0Hc0Bc0Bc0BBBBdddd', ARGV[1])
+  narrow_size, narrow_header, narrow_format, algorithm, _, _, _, count, period, x, y, after =
+  unpack_('<dBBHHI4BBBBdBc0Bc0Hc0BBc0Bc0BBBBdddd', ARGV[1])
 local INSTRUCTION = 19
 -- The narrow form of a bucket does not say its count. So it is written only where the clock that ends the key is also the one
 -- that decides: see docs/adr/0002.
 local server_time = now < 0
-local narrows = server_time and narrow_header ~= ''
+local narrows = server_time and narrow_size > 0
 if server_time then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]

@@ -1,7 +1,7 @@
--- An instruction: an operation with the numbers of its policy, as instruction.rs and plan/script_arguments.rs write it.
+-- An instruction: an operation with the numbers of its policy, as instruction.rs and plan/stored/script_arguments.rs write it.
 --   '<BBBBd'    operation, flags, number of limits, slots of header and fields, cost
 --   '<Bc0Bc0Hc0' header, format and the value of an unused key, in the compact form
---   '<Bc0Bc0'   header and format of the narrow form, empty where the policy has none
+--   '<BBc0Bc0'  size of a value in the narrow form, its header and format; 0 and empty where the policy has none
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
 --                list), count, period, x, y, z
 --   '<H'        the length of what follows, up to the metadata
@@ -13,12 +13,12 @@
 -- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold. head.lua and fast_path.lua read the first parts too.
 local rules = {}
 local function read_instruction(s, at)
-  local operation, flags, n, slots, cost, header, format, unused, narrow_header, narrow_format
-  operation, flags, n, slots, cost, header, format, unused, narrow_header, narrow_format, at =
-    unpack_('<BBBBdBc0Bc0Hc0Bc0Bc0', s, at)
+  local operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format
+  operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format, at =
+    unpack_('<BBBBdBc0Bc0Hc0BBc0Bc0', s, at)
   local instruction = {
     operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
-    narrow_header = narrow_header ~= '' and narrow_header, narrow_format = narrow_format,
+    narrow_size = narrow_size, narrow_header = narrow_size > 0 and narrow_header, narrow_format = narrow_format,
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == 11 or operation >= 13) and 1 or cost,
     shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,

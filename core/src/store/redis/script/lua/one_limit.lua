@@ -8,9 +8,9 @@ for i = 1, key_count do
   if type(s) == 'string' then
     if #s >= #unused then
       tag, field_1, field_2, field_3, field_4 = unpack_(format, s)
-    elseif narrow_header ~= '' and sub(s, 1, #narrow_header) == narrow_header and #s >= struct.size(narrow_format) then
+    elseif #s == narrow_size then
       tag, field_1, field_2, field_3 = unpack_(narrow_format, s)
-      tag = header
+      if tag == narrow_header then tag = header end
     end
   end
   if tag ~= header then

@@ -103,7 +103,7 @@ end
 local function decode(s, instruction)
   if s == '' then s = instruction.unused end
   local narrow, value = instruction.narrow_header, nil
-  if narrow and sub(s, 1, #narrow) == narrow and #s >= struct.size(instruction.narrow_format) then
+  if narrow and #s == instruction.narrow_size and sub(s, 1, #narrow) == narrow then
     value = { unpack_(instruction.narrow_format, s) }
     value[1] = instruction.header
     return value

@@ -63,12 +63,21 @@ end
 
 local function undo_bucket(value, first, now, cost, limit, charged_at)
   limit.admits(value, first, now, 0, limit)
-  local units = value[first + 1] - cost
-  if units <= 0 then
-    value[first + 1] = 0
-  else
-    -- Without the charge the bucket might have stood empty since then.
-    value[first], value[first + 1] = value[first] + (now > charged_at and now - charged_at or 0), units
+  -- Without the charge the bucket might have been empty since then. The whole units that drain in that time may be those of
+  -- the charge, and what is left may have come that much later, but not later than now. Up to 2^51 doubles round a quotient as
+  -- it is rounded exactly.
+  local parts = now > charged_at and (now - charged_at) * limit.x or 0
+  if parts > 2251799813685248 then return end
+  local gone = floor(parts / limit.period)
+  local units = value[first + 1] - (cost > gone and cost - gone or 0)
+  value[first + 1] = units > 0 and units or 0
+  if value[first] < now then
+    local since = value[first] + ceil((parts - gone * limit.period) / limit.x)
+    if since >= now then
+      since = now
+      if limit.x > 1 then value[first + 2] = 0 end
+    end
+    value[first] = since
   end
 end
 

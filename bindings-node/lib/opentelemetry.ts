@@ -1,0 +1,200 @@
+// Meters and spans for OpenTelemetry.
+//
+//     import { meterLimiter, traced } from 'tidegate/opentelemetry';
+//
+//     meterLimiter(limiter); // observable instruments, read when the meter provider exports
+//     const limiter = traced(new Limiter({ store })); // the same calls, with a span for each call to a store
+//     app.use(rateLimit({ limiter, policy })); // and so do the checks of a web layer
+//
+// A call that goes to a store is a span `tidegate.check` (or `charge`, `checkAll`, `acquire`, `hold`), with the attributes
+// `tidegate.policy`, `tidegate.outcome`, `tidegate.source` and `tidegate.store`, which is a URL without secrets. A call that this
+// process answers by itself, from memory, the deny cache, a lease or the fallback, makes no span. A denial, whatever answered it,
+// is an event `tidegate.denied` of the current span with `tidegate.policy` and `tidegate.limit`. The key is never part of any of
+// them. docs/metrics.md lists the instruments.
+
+import {
+  type Attributes,
+  context,
+  type MeterProvider,
+  metrics,
+  type ObservableResult,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  type TracerProvider,
+  trace,
+} from '@opentelemetry/api';
+import { Decision } from './decision.js';
+import { ConfigError, describe, StoreError } from './errors.js';
+import type { Hold } from './hold.js';
+import { Limiter } from './limiter.js';
+import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
+import { RateLimited } from './rate-limited.js';
+import type { Histogram } from './stats.js';
+import { traceCalls, unwrapped } from './tracing.js';
+
+/** The options of `meterLimiter`. */
+export interface MeterOptions {
+  /** The attribute `limiter` of all instruments, `default` by default. */
+  readonly name?: string;
+  /** The global one by default. */
+  readonly meterProvider?: MeterProvider;
+}
+
+/** The options of `traced`. */
+export interface TraceOptions {
+  /** The global one by default. */
+  readonly tracerProvider?: TracerProvider;
+}
+
+/** The parts of a histogram, which OpenTelemetry cannot observe as a whole. */
+const PARTS = ['bucket', 'count', 'sum'] as const;
+
+/**
+ * Makes observable instruments of a limiter's stats. The two histograms are observable counters of what Prometheus makes of one:
+ * `….bucket` with the attribute `le`, `….count` and `….sum`.
+ */
+export function meterLimiter(limiter: Limiter, options: MeterOptions = {}): void {
+  const { name = 'default', meterProvider } = options;
+  const limiters = new NamedLimiters();
+  limiters.add(limiter, name);
+  const meter = (meterProvider ?? metrics).getMeter('tidegate');
+  const observe = (metric: Metric, part?: (typeof PARTS)[number]): void => {
+    const base = metric.name.replace(/^tidegate_/, 'tidegate.').replace(/_total$/, '');
+    const fullName = part === undefined ? base : `${base}.${part}`;
+    const instrument =
+      metric.kind === 'gauge'
+        ? meter.createObservableGauge(fullName, { description: metric.help })
+        : meter.createObservableCounter(fullName, { description: metric.help });
+    instrument.addCallback((result) => {
+      for (const [limiterName, sample] of limiters.samples()) {
+        if (sample.metric !== metric) continue;
+        const labels = metric.labels.map((label, index) => [label, sample.labels[index] ?? ''] as const);
+        const attributes = { limiter: limiterName, ...Object.fromEntries(labels) };
+        if (typeof sample.value === 'number') result.observe(sample.value, attributes);
+        else observePart(result, sample.value, part, attributes);
+      }
+    });
+  };
+  for (const metric of METRICS) {
+    if (metric.kind !== 'histogram') observe(metric);
+    else for (const part of PARTS) observe(metric, part);
+  }
+}
+
+function observePart(
+  result: ObservableResult,
+  histogram: Histogram,
+  part: string | undefined,
+  attributes: Attributes,
+): void {
+  if (part === 'count') result.observe(histogram.count, attributes);
+  if (part === 'sum') result.observe(histogram.sum, attributes);
+  if (part !== 'bucket') return;
+  let total = 0;
+  for (const [index, count] of histogram.counts.entries()) {
+    total += count;
+    result.observe(total, { ...attributes, le: String(histogram.bounds[index] ?? '+Inf') });
+  }
+}
+
+/** The calls that decide. */
+const TRACED: ReadonlySet<PropertyKey> = new Set(['check', 'charge', 'checkAll', 'acquire', 'hold']);
+
+/**
+ * The limiter with spans: the same calls, and every other member of it. The web layers and wrapped functions have spans from now
+ * on, whether they have this one or the limiter that was given. Of the calls that a program makes itself, those of this one do.
+ */
+export function traced(given: Limiter, options: TraceOptions = {}): Limiter {
+  if (!(given instanceof Limiter)) throw new ConfigError(`limiter cannot be ${describe(given)}: give a Limiter`);
+  const limiter = unwrapped(given);
+  const tracer = (options.tracerProvider ?? trace).getTracer('tidegate');
+  const calls = new TracedCalls(tracer, Object.keys(limiter.stats().breaker).sort().join(', '));
+  const proxy = new Proxy(limiter, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      // Its private fields belong to the limiter, not to the proxy.
+      const bound = member.bind(target) as (...given: unknown[]) => unknown;
+      return TRACED.has(name) ? calls.traced(String(name), bound as Call) : bound;
+    },
+  });
+  traceCalls(limiter, proxy);
+  return proxy;
+}
+
+type Call = (...given: unknown[]) => Promise<unknown>;
+
+class TracedCalls {
+  readonly #tracer: Tracer;
+  /** The stores' URLs without secrets; empty for memory. */
+  readonly #store: string;
+
+  constructor(tracer: Tracer, store: string) {
+    this.#tracer = tracer;
+    this.#store = store;
+  }
+
+  traced(name: string, call: Call): Call {
+    return async (...given) => {
+      const began = Date.now();
+      // The work of a hold runs inside of the call, and is not part of the span.
+      const holding = given.map((one) => {
+        if (name !== 'hold' || typeof one !== 'function') return one;
+        return (hold: Hold) => {
+          this.#ended(name, began, hold.decision);
+          return (one as (hold: Hold) => unknown)(hold);
+        };
+      });
+      const works = holding.some((one, index) => one !== given[index]);
+      try {
+        const result = await call(...holding);
+        if (!works) this.#ended(name, began, result instanceof Decision ? result : (result as Hold).decision);
+        return result;
+      } catch (error) {
+        this.#failed(name, began, error);
+        throw error;
+      }
+    };
+  }
+
+  #ended(name: string, began: number, decision: Decision): void {
+    if (this.#store !== '' && decision.source === 'store') {
+      const outcome = decision.allowed ? 'allowed' : decision.unavailable ? 'unavailable' : 'denied';
+      this.#span(name, began, {
+        'tidegate.policy': decision.policy,
+        'tidegate.outcome': outcome,
+        'tidegate.source': decision.source,
+      });
+    }
+    if (!decision.allowed) {
+      const denied = { 'tidegate.policy': decision.policy, 'tidegate.limit': limitOf(decision) };
+      trace.getActiveSpan()?.addEvent('tidegate.denied', denied);
+    }
+  }
+
+  #failed(name: string, began: number, error: unknown): void {
+    if (error instanceof RateLimited) this.#ended(name, began, error.decision);
+    else if (this.#store !== '' && error instanceof StoreError) {
+      this.#span(name, began, { 'tidegate.outcome': 'error', 'error.type': error.code }, error.code);
+    }
+  }
+
+  /** A span of a call that has ended: only then it is known whether it went to a store. */
+  #span(name: string, startTime: number, attributes: Attributes, failure?: string): void {
+    const all = { ...attributes, 'tidegate.store': this.#store };
+    const options = { kind: SpanKind.CLIENT, startTime, attributes: all };
+    const span = this.#tracer.startSpan(`tidegate.${name}`, options, context.active());
+    // Not the message: it may be about what the caller gave.
+    if (failure !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: failure });
+    span.end();
+  }
+}
+
+/** The limit that refused, as its count and period. Units that are held have no period. */
+function limitOf({ limits }: Decision): string {
+  const refused = limits.find((limit) => limit.exceeded);
+  if (refused === undefined) return '';
+  const { algorithm, limit, periodMs } = refused;
+  return algorithm === 'concurrency' ? `${algorithm} ${limit}` : `${algorithm} ${limit}/${periodMs / 1000}s`;
+}

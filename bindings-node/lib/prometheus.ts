@@ -1,0 +1,100 @@
+// Metrics for prom-client.
+//
+//     import { register } from 'prom-client';
+//     import { collectMetrics } from 'tidegate/prometheus';
+//
+//     collectMetrics(limiter);
+//     app.get('/metrics', async (_, response) => response.type(register.contentType).send(await register.metrics()));
+//
+// The numbers are read when Prometheus scrapes; between scrapes nothing runs. docs/metrics.md lists the metrics.
+
+import { register as defaultRegistry, type Registry } from 'prom-client';
+import { ConfigError, describe } from './errors.js';
+import type { Limiter } from './limiter.js';
+import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
+import type { Histogram } from './stats.js';
+
+/** The options of `collectMetrics`. */
+export interface CollectMetricsOptions {
+  /** The registry; prom-client's own by default. */
+  readonly register?: Registry;
+  /** The value of the label `limiter`, `default` by default: several limiters of one registry need one each. */
+  readonly name?: string;
+}
+
+const OPTIONS = ['register', 'name'];
+
+/** The limiters of each registry. */
+const limitersOf = new WeakMap<Registry, NamedLimiters>();
+
+/** Registers the metrics of a limiter. */
+export function collectMetrics(limiter: Limiter, options: CollectMetricsOptions = {}): void {
+  const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
+  if (unknown !== undefined) {
+    throw new ConfigError(`collectMetrics has no option ${describe(unknown)}: it has ${OPTIONS.join(', ')}`);
+  }
+  const { register = defaultRegistry, name = 'default' } = options;
+  let limiters = limitersOf.get(register);
+  // A registry that was cleared has no metrics any more.
+  if (limiters === undefined || register.getSingleMetric(METRICS[0]?.name ?? '') === undefined) {
+    limiters = new NamedLimiters();
+    limiters.add(limiter, name);
+    for (const metric of METRICS) register.registerMetric(new RegisteredMetric(metric, limiters) as never);
+    limitersOf.set(register, limiters);
+    return;
+  }
+  limiters.add(limiter, name);
+}
+
+interface MetricValue {
+  readonly value: number;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly metricName?: string;
+}
+
+/** A metric as registries read it. prom-client's own classes cannot be set to a number that was counted elsewhere. */
+class RegisteredMetric {
+  readonly name: string;
+  readonly help: string;
+  readonly type: Metric['kind'];
+  /** Of the processes of a cluster. */
+  readonly aggregator = 'sum';
+  readonly #metric: Metric;
+  readonly #limiters: NamedLimiters;
+
+  constructor(metric: Metric, limiters: NamedLimiters) {
+    this.name = metric.name;
+    this.help = metric.help;
+    this.type = metric.kind;
+    this.#metric = metric;
+    this.#limiters = limiters;
+  }
+
+  /** The values now. */
+  async get(): Promise<object> {
+    const values: MetricValue[] = [];
+    for (const [limiter, { metric, labels, value }] of this.#limiters.samples()) {
+      if (metric !== this.#metric) continue;
+      const names = Object.fromEntries(metric.labels.map((label, index) => [label, labels[index] ?? '']));
+      if (typeof value === 'number') values.push({ value, labels: { limiter, ...names } });
+      else values.push(...this.#buckets(value, { limiter, ...names }));
+    }
+    return { name: this.name, help: this.help, type: this.type, values, aggregator: this.aggregator };
+  }
+
+  #buckets({ bounds, counts, sum, count }: Histogram, labels: Record<string, string>): MetricValue[] {
+    let total = 0;
+    const buckets = counts.map((inBucket, index) => {
+      total += inBucket;
+      return { value: total, labels: { le: bounds[index] ?? '+Inf', ...labels }, metricName: `${this.name}_bucket` };
+    });
+    return [
+      ...buckets,
+      { value: sum, labels, metricName: `${this.name}_sum` },
+      { value: count, labels, metricName: `${this.name}_count` },
+    ];
+  }
+
+  /** What was counted stays counted: a counter that decreases is a restart to Prometheus. */
+  reset(): void {}
+}

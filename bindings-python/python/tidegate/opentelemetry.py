@@ -1,0 +1,208 @@
+"""Meters and spans for OpenTelemetry: `pip install tidegate[opentelemetry]`.
+
+    from tidegate.opentelemetry import meter_limiter, traced
+
+    meter_limiter(limiter)                  # observable instruments, read when the meter provider exports
+    limiter = traced(limiter)               # the same calls, with a span for each call to a store
+    tg = Tidegate(app, limiter=limiter)     # and so do the checks of a web layer
+
+A call that goes to a store is a span `tidegate.check` (or `charge`, `check_all`, `acquire`, `hold`), with the
+attributes `tidegate.policy`, `tidegate.outcome`, `tidegate.source` and `tidegate.store`, a URL without secrets. A call
+that this process answers by itself, from memory, the deny cache, a lease or the fallback, makes no span. A
+denial, whatever answered it, is an event `tidegate.denied` of the current span with `tidegate.policy` and
+`tidegate.limit`. The key is never part of any of them. docs/metrics.md lists the instruments.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from opentelemetry import context, trace
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, TracerProvider
+
+from ._hold import Holding
+from ._metrics import METRICS, Metric, NamedLimiters
+from ._tidegate import AsyncLimiter, Decision, Limiter, __version__
+from ._tracing import AnyLimiter, LimiterWrapper, to_async, to_blocking, trace_calls, unwrapped
+from .errors import RateLimited, StoreError
+
+__all__ = ["TracedLimiter", "meter_limiter", "traced"]
+
+L = TypeVar("L", Limiter, AsyncLimiter)
+# The calls that decide.
+TRACED = ("check", "charge", "check_all", "acquire", "hold")
+
+
+def meter_limiter(limiter: AnyLimiter, *, name: str = "default", meter_provider: MeterProvider | None = None) -> None:
+    """Makes observable instruments of the limiter's stats; `name` is the attribute `limiter` of all of them.
+
+    There is no observable histogram in OpenTelemetry. So the two histograms are observable counters of what Prometheus
+    makes of one: `….bucket` with the attribute `le`, `….count` and `….sum`.
+    """
+    limiters = NamedLimiters()
+    limiters.add(limiter, name)
+    meter = get_meter("tidegate", __version__, meter_provider=meter_provider)
+    for metric in METRICS:
+        if metric.kind == "histogram":
+            for part in ("bucket", "count", "sum"):
+                _observe(meter, metric, part, limiters)
+        else:
+            _observe(meter, metric, "", limiters)
+
+
+def _observe(meter: Meter, metric: Metric, part: str, limiters: NamedLimiters) -> None:
+    def observations(_: CallbackOptions) -> Iterable[Observation]:
+        for name, (sampled, labels, value) in limiters.samples():
+            if sampled is metric:
+                attributes = {"limiter": name, **dict(zip(metric.labels, labels, strict=True))}
+                yield from _parts(value, part, attributes)
+
+    make = meter.create_observable_gauge if metric.kind == "gauge" else meter.create_observable_counter
+    full_name = f"{metric.dotted}.{part}" if part else metric.dotted
+    make(full_name, callbacks=[observations], description=metric.help)
+
+
+def _parts(value: Any, part: str, attributes: dict[str, str]) -> Iterable[Observation]:
+    if not part:
+        yield Observation(value, attributes)
+    elif part != "bucket":
+        yield Observation(value[part], attributes)
+    else:
+        total = 0
+        for bound, count in zip([*value["bounds"], "+Inf"], value["counts"], strict=True):
+            total += count
+            yield Observation(total, {**attributes, "le": str(bound)})
+
+
+def traced(limiter: L, *, tracer_provider: TracerProvider | None = None) -> L:
+    """The limiter with spans: the same calls, and every other attribute of it.
+
+    It is a `TracedLimiter`, which takes the place of the limiter everywhere. The web layers and the functions under
+    `@limiter.limit` have spans from now on, whether they have the TracedLimiter or the limiter that was given. Of the
+    calls that a program makes itself, those of the TracedLimiter have spans.
+    """
+    limiter = unwrapped(limiter)
+    if not isinstance(limiter, (Limiter, AsyncLimiter)):
+        raise TypeError(f"a limiter is a Limiter or an AsyncLimiter, not {type(limiter).__name__}")
+    tracer = trace.get_tracer("tidegate", __version__, tracer_provider)
+    # The stores never change. A limiter of several is named by all of them.
+    wrap = functools.partial(TracedLimiter, tracer=tracer, store=", ".join(sorted(limiter.stats()["breaker"])))
+    trace_calls(limiter, wrap)
+    traced_limiter: Any = wrap(limiter)
+    return traced_limiter  # type: ignore[no-any-return]
+
+
+class TracedLimiter(LimiterWrapper):
+    """See `traced`."""
+
+    def __init__(self, limiter: AnyLimiter, tracer: Tracer, store: str) -> None:
+        self._limiter = limiter
+        self._tracer = tracer
+        # The URLs without secrets; empty for memory.
+        self._store = store
+
+    def to_async(self) -> TracedLimiter:
+        """The same for event loops."""
+        return TracedLimiter(to_async(self._limiter), self._tracer, self._store)
+
+    def to_blocking(self) -> TracedLimiter:
+        """The same for threads."""
+        return TracedLimiter(to_blocking(self._limiter), self._tracer, self._store)
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._limiter, name)
+        if name not in TRACED:
+            return call
+        return self._awaited(name, call) if isinstance(self._limiter, AsyncLimiter) else self._called(name, call)
+
+    def __enter__(self) -> TracedLimiter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._limiter.close()
+
+    async def __aenter__(self) -> TracedLimiter:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        closing = self._limiter.close()
+        if closing is not None:
+            await closing
+
+    def _called(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            began = time.time_ns()
+            try:
+                result = call(*arguments, **options)
+            except Exception as error:
+                self._failed(name, began, error)
+                raise
+            self._ended(name, began, result)
+            return result
+
+        return run
+
+    def _awaited(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        async def run(*arguments: Any, **options: Any) -> Any:
+            began = time.time_ns()
+            try:
+                result = await call(*arguments, **options)
+            except Exception as error:
+                self._failed(name, began, error)
+                raise
+            self._ended(name, began, result)
+            return result
+
+        if name == "hold":
+            return lambda *arguments, **options: Holding(run(*arguments, **options))
+        return run
+
+    def _ended(self, name: str, began: int, result: Any) -> None:
+        decision: Decision = result if isinstance(result, Decision) else result.decision
+        if self._store and decision.source == "store":
+            self._span(name, began, _attributes(decision))
+        if not decision:
+            denied = {"tidegate.policy": decision.policy, "tidegate.limit": _limit(decision)}
+            trace.get_current_span().add_event("tidegate.denied", denied)
+
+    def _failed(self, name: str, began: int, error: Exception) -> None:
+        if isinstance(error, RateLimited):
+            self._ended(name, began, error.decision)
+        elif self._store and isinstance(error, StoreError):
+            self._span(name, began, {"tidegate.outcome": "error", "error.type": error.code}, error.code)
+
+    def _span(self, name: str, began: int, attributes: dict[str, str], failure: str | None = None) -> None:
+        """A span of a call that has ended: only then it is known whether it went to a store."""
+        span = self._tracer.start_span(
+            f"tidegate.{name}",
+            context=context.get_current(),
+            kind=SpanKind.CLIENT,
+            attributes={**attributes, "tidegate.store": self._store},
+            start_time=began,
+        )
+        if failure is not None:
+            # Not the message: it may be about what the caller gave.
+            span.set_status(Status(StatusCode.ERROR, failure))
+        span.end()
+
+
+def _attributes(decision: Decision) -> dict[str, str]:
+    outcome = "allowed" if decision else "unavailable" if decision.unavailable else "denied"
+    return {
+        "tidegate.policy": decision.policy,
+        "tidegate.outcome": outcome,
+        "tidegate.source": decision.source,
+    }
+
+
+def _limit(decision: Decision) -> str:
+    """The limit that refused, as its count and period in seconds. Units that are held have no period."""
+    refused = next((limit for limit in decision.limits if limit.exceeded), None)
+    if refused is None:
+        return ""
+    count = f"{refused.algorithm} {refused.limit}"
+    return count if refused.algorithm == "concurrency" else f"{count}/{refused.period:g}s"

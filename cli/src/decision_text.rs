@@ -1,0 +1,133 @@
+//! A Decision for people and as JSON.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::{Algorithm, Decision, LimitState, Policy};
+
+use crate::number_text::number;
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint};
+use crate::time_text::length;
+
+/// The fields of section 5 of the contract: times in seconds, moments in seconds since 1970, `null` for never.
+pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
+    let limits: Vec<Value> = decision
+        .limits()
+        .zip(policy.limits())
+        .map(|(state, limit)| {
+            json!({
+                "notation": limit.to_string(),
+                "algorithm": state.algorithm.name(),
+                "limit": state.limit,
+                "period": state.period.micros() as f64 / 1e6,
+                "remaining": state.remaining,
+                "over": state.over,
+                "retry_after": seconds_or_never(state.retry_after),
+                "next_after": seconds_or_never(state.next_after),
+                "reset_after": state.reset_after.as_secs_f64(),
+                "exceeded": state.exceeded,
+            })
+        })
+        .collect();
+    json!({
+        "allowed": decision.allowed(),
+        "policy": decision.policy(),
+        "key": decision.key(),
+        "cost": decision.cost(),
+        "granted": decision.granted(),
+        "limit": decision.limit(),
+        "remaining": decision.remaining(),
+        "retry_after": seconds_or_never(decision.retry_after()),
+        "next_after": seconds_or_never(decision.next_after()),
+        "reset_after": decision.reset_after().as_secs_f64(),
+        "reset_at": decision.reset_at().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        "delay": decision.delay().as_secs_f64(),
+        "source": decision.source().name(),
+        "unavailable": decision.unavailable(),
+        "shadow": decision.shadow(),
+        "limits": limits,
+    })
+}
+
+fn seconds_or_never(time: Option<Duration>) -> Value {
+    time.map_or(Value::Null, |time| json!(time.as_secs_f64()))
+}
+
+/// `in 3 s`, `now`, `never`.
+pub(crate) fn when(time: Option<Duration>) -> String {
+    match time {
+        Some(Duration::ZERO) => "now".to_owned(),
+        Some(time) => format!("in {}", length(time)),
+        None => "never".to_owned(),
+    }
+}
+
+/// The first line about a check: the answer, the policy, the key.
+pub(crate) fn headline(decision: &Decision) -> String {
+    let answer = match (decision.allowed(), decision.shadow()) {
+        (true, true) => paint(WARN, "allowed, shadow: a policy that enforces would deny"),
+        (true, false) => paint(GOOD, "allowed"),
+        (false, _) => paint(BAD, "denied"),
+    };
+    let cost = if decision.cost() == 1 { String::new() } else { format!("  cost {}", number(decision.cost())) };
+    format!("{answer}  {}  {:?}{cost}", paint(NAME, decision.policy()), decision.key())
+}
+
+/// What follows the first line: when to try again, and a table of the limits.
+pub(crate) fn details(decision: &Decision, policy: &Policy) -> Vec<String> {
+    let mut lines = Vec::new();
+    if decision.granted() > 0 && decision.granted() < decision.cost() {
+        lines.push(format!("granted {} of {}", number(decision.granted()), number(decision.cost())));
+    }
+    if !decision.delay().is_zero() {
+        lines.push(format!("go in {}", length(decision.delay())));
+    }
+    if !decision.allowed() {
+        lines.push(match decision.retry_after() {
+            Some(wait) => format!("admitted again in {}", paint(BOLD, &length(wait))),
+            None => format!("never admitted: the cost of {} does not fit", number(decision.cost())),
+        });
+    }
+    lines.extend(table(decision, policy));
+    lines
+}
+
+/// A line for each limit.
+pub(crate) fn table(decision: &Decision, policy: &Policy) -> Vec<String> {
+    let rows: Vec<[String; 5]> = decision
+        .limits()
+        .zip(policy.limits())
+        .map(|(state, limit)| {
+            let left = format!("{} of {}", number(state.remaining), number(state.limit));
+            [limit.to_string(), left, when(state.next_after), length(state.reset_after), remark(&state)]
+        })
+        .collect();
+    let heads = ["limit", "left", "next", "unused in", ""];
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([heads[column].len()]).max().unwrap_or(0)
+    };
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let joined = |cells: [&str; 5]| {
+        let text: String = cells.iter().zip(widths).map(|(cell, width)| format!("  {cell:<width$}")).collect();
+        text.trim_end().to_owned()
+    };
+    let mut lines = vec![paint(DIM, &joined(heads))];
+    lines.extend(rows.iter().map(|row| joined(row.each_ref().map(String::as_str))));
+    lines
+}
+
+/// What stands after a limit's numbers.
+fn remark(state: &LimitState) -> String {
+    let mut remarks = Vec::new();
+    if state.exceeded {
+        remarks.push("refused".to_owned());
+    }
+    if state.over > 0 {
+        remarks.push(format!("{} over", number(state.over)));
+    }
+    if state.algorithm == Algorithm::Concurrency {
+        remarks.push("in progress at the same time".to_owned());
+    }
+    remarks.join(", ")
+}

@@ -1,0 +1,83 @@
+//! The command `tidegate`, as a library: the binary, the Python wheel and the npm package run the same code.
+
+mod calendar;
+mod command;
+mod decision_text;
+mod failure;
+mod number_text;
+mod outcome;
+mod output;
+mod policy_argument;
+mod redis_cost;
+mod reply;
+mod simulate;
+mod store_options;
+mod terminal;
+mod time_text;
+mod verbs;
+
+use std::ffi::OsString;
+
+use anstream::ColorChoice;
+use clap::builder::Resettable;
+use clap::{CommandFactory, FromArgMatches};
+
+use command::Command;
+use failure::Failure;
+use outcome::Outcome;
+use output::Output;
+
+/// Runs the command with these arguments, of which the first is its name; returns its exit code: 0, 1 for a denial or a
+/// finding, 2 for an error.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let colours = terminal::colours_of(&arguments);
+    colours.write_global();
+    let parsed = without_empty_variables(Command::command()).color(for_clap(colours)).try_get_matches_from(&arguments);
+    let command = match parsed.and_then(|matches| Command::from_arg_matches(&matches)) {
+        Ok(command) => command,
+        Err(error) => return usage(&error, &arguments, colours),
+    };
+    let mut output = Output::new(command.json);
+    let code = match command.run(&mut output) {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::Negative) => 1,
+        Ok(Outcome::Invalid) => 2,
+        Err(failure) => {
+            output.failure(&failure);
+            2
+        }
+    };
+    output.end(code)
+}
+
+/// An environment variable without a value is as good as none: shells and compose files set such ones.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty =
+        |argument: &clap::Arg| argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    command.mut_subcommands(|verb| {
+        verb.mut_args(|argument| if is_empty(&argument) { argument.env(Resettable::Reset) } else { argument })
+    })
+}
+
+/// Prints help or what is wrong with the arguments, without the secrets of store URLs among them.
+fn usage(error: &clap::Error, arguments: &[OsString], colours: ColorChoice) -> u8 {
+    let is_help = !error.use_stderr();
+    let text = Output::without_secrets(&error.render().ansi().to_string(), arguments);
+    let json = arguments.iter().any(|argument| argument == "--json");
+    let mut output = Output::new(json);
+    if is_help {
+        output.text(&text);
+    } else {
+        output.usage(&text, colours);
+    }
+    output.end(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+fn for_clap(colours: ColorChoice) -> clap::ColorChoice {
+    match colours {
+        ColorChoice::Always | ColorChoice::AlwaysAnsi => clap::ColorChoice::Always,
+        ColorChoice::Never => clap::ColorChoice::Never,
+        ColorChoice::Auto => clap::ColorChoice::Auto,
+    }
+}

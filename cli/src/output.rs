@@ -1,0 +1,126 @@
+//! Where a verb writes: results to standard output, errors, notes and progress to standard error.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+
+use anstream::ColorChoice;
+use serde_json::{Value, json};
+use tidegate::host;
+
+use crate::Failure;
+use crate::terminal::{BAD, DIM, WARN, paint};
+
+pub(crate) struct Output {
+    json: bool,
+    closed: bool,
+    /// Why standard output could not be written.
+    unwritten: Option<io::Error>,
+    shows_progress: bool,
+    progress_is_shown: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        let shows_progress = io::stderr().is_terminal();
+        Self { json, closed: false, unwritten: None, shows_progress, progress_is_shown: false }
+    }
+
+    /// Whether the user asked for JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether nothing more can be written. What only writes may end then.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Writes a line for people.
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+        self.text(&format!("{}\n", line.as_ref()));
+    }
+
+    /// Writes a text as it is.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.end_progress();
+        self.note_written(anstream::stdout().write_all(text.as_bytes()));
+    }
+
+    fn note_written(&mut self, written: io::Result<()>) {
+        let Err(error) = written else { return };
+        self.closed = true;
+        // A reader that has enough closes the pipe: that is no error.
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            self.unwritten.get_or_insert(error);
+        }
+    }
+
+    /// Writes the result as JSON.
+    pub(crate) fn json(&mut self, value: &Value) {
+        self.line(format!("{value:#}"));
+    }
+
+    /// Writes what is no result but has to be known, to standard error.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.end_progress();
+        let _ = writeln!(anstream::stderr(), "{} {text}", paint(WARN, "note:"));
+    }
+
+    /// Replaces the line of progress on standard error, where that is a terminal.
+    pub(crate) fn progress(&mut self, text: &str) {
+        if self.shows_progress {
+            self.progress_is_shown = true;
+            let mut error = anstream::stderr();
+            let _ = write!(error, "\r\x1b[2K{}", paint(DIM, text)).and_then(|()| error.flush());
+        }
+    }
+
+    fn end_progress(&mut self) {
+        if std::mem::take(&mut self.progress_is_shown) {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+
+    /// Writes what went wrong to standard error.
+    pub(crate) fn failure(&mut self, failure: &Failure) {
+        self.end_progress();
+        let _ = if self.json {
+            writeln!(io::stderr(), "{}", json!({"error": {"code": failure.code, "message": failure.message}}))
+        } else {
+            writeln!(anstream::stderr(), "{} {failure} [{}]", paint(BAD, "tidegate:"), failure.code)
+        };
+    }
+
+    /// Writes what is wrong with the arguments to standard error.
+    pub(crate) fn usage(&self, text: &str, colours: ColorChoice) {
+        let _ = if self.json {
+            let message = anstream::adapter::strip_str(text).to_string();
+            let message = message.trim().trim_start_matches("error: ");
+            writeln!(io::stderr(), "{}", json!({"error": {"code": "config_invalid", "message": message}}))
+        } else {
+            write!(anstream::AutoStream::new(io::stderr(), colours), "{text}")
+        };
+    }
+
+    /// A text in which the store URLs among the arguments have no user, password and options.
+    pub(crate) fn without_secrets(text: &str, arguments: &[OsString]) -> String {
+        let mut text = text.to_owned();
+        for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
+            let Some(at) = argument.find("://") else { continue };
+            let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+            let begins = argument[..at].rfind(|c| !is_scheme(c)).map_or(0, |before| before + 1);
+            let url = &argument[begins..];
+            text = text.replace(url, &host::without_secrets(url));
+        }
+        text
+    }
+
+    /// Writes what is left, and returns the exit code: that of the verb, unless its result could not be written.
+    pub(crate) fn end(mut self, code: u8) -> u8 {
+        self.end_progress();
+        self.note_written(io::stdout().flush());
+        let Some(error) = self.unwritten.take() else { return code };
+        self.failure(&Failure::unwritable("standard output", &error));
+        2
+    }
+}

@@ -1,0 +1,59 @@
+//! A policy as an argument names it: the name of one of the policy file, or a notation.
+
+use tidegate::{Error, ErrorKind, Policy, PolicyFile, host};
+
+use crate::Failure;
+
+/// The policy that a text means.
+pub(crate) fn find(text: &str, file: Option<&PolicyFile>) -> Result<Policy, Failure> {
+    if let Some(policy) = file.and_then(|file| file.get(text)) {
+        return Ok(policy.clone());
+    }
+    Policy::parse(text).map_err(|error| explained(text, file, error))
+}
+
+/// What is wrong with a text that is neither: a text with digits may be a misspelt name or a wrong notation.
+fn explained(text: &str, file: Option<&PolicyFile>, error: Error) -> Failure {
+    let names: Vec<&str> = file.map_or_else(Vec::new, |file| file.policies().iter().map(Policy::name).collect());
+    let near = host::did_you_mean(text, names.iter().copied());
+    let is_url = text.contains("://") || text.contains('@');
+    if is_url || (text.bytes().any(|byte| byte.is_ascii_digit()) && near.is_empty()) {
+        return error.into();
+    }
+    let shown: String = text.chars().take(80).collect();
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    let known = match (file, quoted.is_empty()) {
+        (None, _) => "no policy file was given: name it with --policies FILE".to_owned(),
+        (Some(_), true) => "the policy file has no policies".to_owned(),
+        (Some(_), false) => format!("the policy file has {}", quoted.join(", ")),
+    };
+    let message = format!("{shown:?} is no known policy ({known}) and no notation such as \"20/minute\"{near}");
+    Error::new(ErrorKind::PolicyUnknown, message).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate::policy::Format;
+
+    #[test]
+    fn a_name_a_notation_and_neither() {
+        let text = "policies: {login: 20/minute, api-v2: 5/s}";
+        let file = PolicyFile::parse(text, Format::Yaml, None).expect("a policy file");
+        assert_eq!(find("login", Some(&file)).expect("a name").name(), "login");
+        assert_eq!(find("20/minute; 5/3s", Some(&file)).expect("a notation").limits().len(), 2);
+        let failed = |text: &str| find(text, Some(&file)).expect_err(text);
+        for (text, code, said) in [
+            ("lgoin", "policy_unknown", "did you mean `login`?"),
+            ("api-v3", "policy_unknown", "did you mean `api-v2`?"),
+            ("search", "policy_unknown", "\"login\", \"api-v2\""),
+            ("20/minuet", "policy_invalid", "did you mean `minute`?"),
+        ] {
+            let failure = failed(text);
+            assert_eq!(failure.code, code, "{failure}");
+            assert!(failure.message.contains(said), "{failure}");
+        }
+        assert!(!failed("redis://u:hunter2@h").message.contains("hunter2"));
+        assert!(find("login", None).expect_err("no file").message.contains("--policies"));
+    }
+}

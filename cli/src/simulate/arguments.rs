@@ -1,0 +1,294 @@
+//! The arguments of `simulate`, and what they mean together.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tidegate::{Algorithm, Policy, PolicyFile};
+
+use super::plot::Theme;
+use super::replay::{Retries, Retry};
+use super::traffic::Traffic;
+use super::traffic::moment::{self, words};
+use super::traffic::pattern::{self, MAX_CALLS, Plan, Shape};
+use super::traffic::trace::{Options, Trace, TraceFormat, name_of};
+use super::traffic::value_name;
+use crate::calendar::MINUTE;
+use crate::{Failure, number_text, policy_argument};
+
+/// The most calls that a pattern has by itself.
+const USUAL_CALLS: f64 = 1e6;
+/// How often a caller tries again, by itself.
+const USUAL_RETRIES: u32 = 5;
+/// The most policies side by side.
+const MAX_POLICIES: usize = 16;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, group(clap::ArgGroup::new("traffic").required(true).args(["pattern", "trace"])))]
+pub(crate) struct Arguments {
+    /// Notations, or names of policies of --policies
+    #[arg(required = true, value_name = "POLICY")]
+    policy: Vec<String>,
+
+    /// Make traffic up: its shape
+    #[arg(long, value_name = "NAME", help_heading = "Traffic")]
+    pattern: Option<Shape>,
+
+    /// Read traffic from a file, `-` for standard input: timestamps, an access log, or JSON lines
+    #[arg(long, value_name = "FILE", help_heading = "Traffic")]
+    trace: Option<PathBuf>,
+
+    /// Replay only the calls of this key; a plot then shows its own limit
+    #[arg(long, value_name = "KEY", help_heading = "Traffic")]
+    pub(super) only_key: Option<String>,
+
+    /// Calls per second of all keys, as in 20/s, 1.5k/minute or 1M/s [default: twice what the policies admit]
+    #[arg(long, value_parser = number_text::rate, conflicts_with = "trace", help_heading = "Pattern")]
+    rate: Option<f64>,
+
+    /// How long the traffic lasts, as in 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
+    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace", help_heading = "Pattern")]
+    duration: Option<u64>,
+
+    /// How many keys make the calls
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        conflicts_with = "trace",
+        help_heading = "Pattern"
+    )]
+    keys: u32,
+
+    /// The window of bursts and of the boundary attack [default: the longest period of the policies]
+    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace", help_heading = "Pattern")]
+    window: Option<u64>,
+
+    /// What random numbers follow from: the same seed gives the same traffic and the same retries
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Pattern")]
+    seed: u64,
+
+    /// How the lines of the trace are written [default: as the first line looks]
+    #[arg(long, conflicts_with = "pattern", help_heading = "Trace")]
+    format: Option<TraceFormat>,
+
+    /// The field of JSON lines with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
+    time_field: Option<String>,
+
+    /// The field that is the key, of JSON lines or of an access log: address, user, method, path, status, referer, agent
+    /// [default: address; of JSON lines key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
+    key_field: Option<String>,
+
+    /// The field of JSON lines with the cost of a call [default: every call costs 1]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
+    cost_field: Option<String>,
+
+    /// Sort the calls by time, in memory
+    #[arg(long, conflicts_with = "pattern", help_heading = "Trace")]
+    sort: bool,
+
+    /// Count lines that are no calls instead of stopping
+    #[arg(long, conflicts_with = "pattern", help_heading = "Trace")]
+    skip_bad_lines: bool,
+
+    /// What callers do that are refused [default: after with retry-storm, else never]
+    #[arg(long, value_name = "WHEN", help_heading = "Callers")]
+    retry: Option<Retry>,
+
+    /// How often a caller tries again
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = USUAL_RETRIES,
+        value_parser = clap::value_parser!(u32).range(1..=1_000),
+        help_heading = "Callers"
+    )]
+    retries: u32,
+
+    /// Draw a plot; the extension says what: .svg, .png or .html. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) out: Vec<PathBuf>,
+
+    /// Colours of the plots; auto follows the reader of SVG and HTML, and is light for PNG
+    #[arg(long, value_enum, default_value_t = Theme::Auto, help_heading = "Output")]
+    pub(super) theme: Theme,
+
+    /// Write every decision to this file, as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) decisions: Option<PathBuf>,
+
+    /// The policy file that has the names
+    #[arg(long = "policies", value_name = "FILE", help_heading = "Store")]
+    policy_file: Option<PathBuf>,
+
+    /// Replay on this store instead of in memory, with keys of its own that are removed afterwards. TIDEGATE_STORE is not
+    /// read: a simulation does not use the store of a service unless it is named here
+    #[arg(long, value_name = "URL", hide_env = true, help_heading = "Store")]
+    pub(super) store: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+
+Which algorithm withstands an attack on the boundary of its window?
+  $ tidegate simulate \"fixed-window 20/minute\" \"20/minute\" --pattern boundary --out plot.svg
+What happens to callers that are refused and try again?
+  $ tidegate simulate \"5/s\" \"gcra 5/s burst 10\" --pattern retry-storm --rate 100/s --retry backoff
+A page for a design document, a picture for a chat, and the numbers for a program:
+  $ tidegate simulate \"100/minute; 10/s\" --pattern daily --out page.html --out plot.png --json
+Who would have been refused yesterday? The client address is the key of an access log.
+  $ tidegate simulate \"100/minute\" --trace access.log
+  $ tidegate simulate \"100/minute\" --trace access.log --only-key 203.0.113.9 --out one-client.svg
+  $ tidegate simulate \"100/minute\" --trace access.log --key-field user --skip-bad-lines
+  $ tidegate simulate \"100/minute\" --trace calls.jsonl --time-field ts --key-field http.client.ip
+  $ tidegate simulate \"100/minute\" --trace calls.csv --sort --decisions decisions.csv
+
+A trace of timestamps has a time on each line and, after commas, a key and a cost; a first line such as time,key,cost names \
+the columns. Times are seconds since 1970 (milliseconds from 10^11 on) or RFC 3339. Without a key all calls have one key.
+
+The table: the longest wait is from a key's first refusal to its next admission. The worst count is the most units of one key \
+in any window of a limit's period (t - period, t], beside the count of the limit. The fairness is Jain's index of the shares \
+of their calls that keys had admitted: 1 when all are equal. The units of a concurrency limit are held for its ttl. Retries \
+after the end of the traffic are not made.
+
+--json prints `traffic` (source, calls, units, keys, only_key, start, end; pattern, rate, duration, seed and window of a \
+pattern; file, format, key_field, lines and skipped_lines of a trace), `store`, `command`, `files`, `notes`, and for each of \
+`policies`: policy, notation, shadow, asked, admitted, refused, refused_percent, units_asked, units_admitted, shadow_denied, \
+retries, gave_up, longest_wait and longest_wait_key, still_refused (keys, longest), worst (of each limit: limit, algorithm, \
+count, period, worst, ratio, key, at), fairness (jain, least, most), and delay (mean, longest, worst) of a leaky-bucket. Times \
+are seconds; null stands for what did not happen.";
+
+impl Arguments {
+    /// The policies, each once.
+    pub(super) fn policies(&self) -> Result<Vec<Policy>, Failure> {
+        let file = self.policy_file.as_ref().map(PolicyFile::read).transpose()?;
+        let find = |text: &String| policy_argument::find(text, file.as_ref());
+        let policies: Vec<Policy> = self.policy.iter().map(find).collect::<Result<_, Failure>>()?;
+        if policies.len() > MAX_POLICIES {
+            return Err(Failure::argument(format!(
+                "{} policies are too many to compare: give at most {MAX_POLICIES}",
+                policies.len()
+            )));
+        }
+        let names: Vec<&str> = policies.iter().map(Policy::name).collect();
+        if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+            return Err(Failure::argument(format!("the policy {:?} is given twice: leave one of them out", twice.1)));
+        }
+        Ok(policies)
+    }
+
+    /// The traffic that was chosen.
+    pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic, Failure> {
+        if let Some(path) = &self.trace {
+            let trace = Trace::open(Options {
+                path: path.clone(),
+                format: self.format,
+                time_field: self.time_field.clone(),
+                key_field: self.key_field.clone(),
+                cost_field: self.cost_field.clone(),
+                skip_bad_lines: self.skip_bad_lines,
+            })?;
+            return Traffic::of_trace(trace, self.sort);
+        }
+        let shape = self.pattern.unwrap_or(Shape::Steady);
+        let limits = || policies.iter().flat_map(Policy::limits);
+        let longest_period = limits().map(|limit| limit.period().micros()).max().unwrap_or(MINUTE);
+        let window = self.window.unwrap_or(longest_period);
+        let usual = pattern::usual_duration(shape, self.window.unwrap_or(0).max(longest_period));
+        let twice_the_limit = 2.0 * f64::from(self.keys) * most_generous(policies);
+        let rate = self.rate.unwrap_or_else(|| match shape {
+            // Its curve takes a day, whatever the rate.
+            Shape::Daily => twice_the_limit.min(USUAL_CALLS * 1e6 / self.duration.unwrap_or(usual) as f64),
+            _ => twice_the_limit,
+        });
+        let duration = self.duration.unwrap_or_else(|| match shape {
+            Shape::Daily => usual,
+            // The attack takes two windows.
+            Shape::Boundary => usual.min(((USUAL_CALLS / rate * 1e6) as u64).max(2 * window)),
+            _ => usual.min((USUAL_CALLS / rate * 1e6) as u64),
+        });
+        let calls = rate * duration as f64 / 1e6;
+        if calls > MAX_CALLS {
+            return Err(Failure::argument(format!(
+                "{rate} calls/s for {} are {calls:.0} calls, and a pattern has at most {MAX_CALLS:.0}: lower --rate or \
+                 --duration",
+                words(duration)
+            )));
+        }
+        Traffic::of_pattern(&Plan { shape, rate, duration, keys: self.keys, seed: self.seed, window })
+    }
+
+    pub(super) fn retries(&self) -> Retries {
+        let usual = if self.pattern == Some(Shape::RetryStorm) { Retry::After } else { Retry::Never };
+        Retries { how: self.retry.unwrap_or(usual), most: self.retries, seed: self.seed }
+    }
+
+    /// What to say when there is nothing to replay.
+    pub(super) fn no_events(&self, traffic: &Traffic) -> String {
+        if let (Some(key), true) = (&self.only_key, traffic.keys.len() > 0) {
+            return format!("no call has the key {key:?} of --only-key: there are {} other keys", traffic.keys.len());
+        }
+        match (&self.trace, traffic.skipped()) {
+            (Some(path), Some((lines, first))) => {
+                format!("{}: no line is a call; {lines} lines were skipped, the first: {first}", name_of(path))
+            }
+            (Some(path), None) => format!("{}: there are no calls in it: expected one on each line", name_of(path)),
+            (None, _) => "the pattern has no calls: raise --rate or --duration".to_owned(),
+        }
+    }
+
+    /// The command that makes this simulation again, without the URL of the store.
+    pub(super) fn as_command(&self) -> String {
+        let mut words = vec!["tidegate simulate".to_owned()];
+        words.extend(self.policy.iter().map(|text| shell(text)));
+        let mut option = |name: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!("--{name} {}", shell(&value))));
+        };
+        let path = |path: &PathBuf| path.display().to_string();
+        option("policies", self.policy_file.as_ref().map(path));
+        option("pattern", self.pattern.map(|shape| value_name(&shape)));
+        option("trace", self.trace.as_ref().map(path));
+        option("rate", self.rate.map(|rate| rate.to_string()));
+        let seconds = |micros: u64| format!("{}", micros as f64 / 1e6);
+        option("duration", self.duration.map(seconds));
+        option("window", self.window.map(seconds));
+        if self.pattern.is_some() {
+            option("keys", Some(self.keys.to_string()));
+        }
+        if self.pattern.is_some() || self.retry == Some(Retry::Backoff) {
+            option("seed", Some(self.seed.to_string()));
+        }
+        option("format", self.format.map(|format| value_name(&format)));
+        option("time-field", self.time_field.clone());
+        option("key-field", self.key_field.clone());
+        option("cost-field", self.cost_field.clone());
+        option("only-key", self.only_key.clone());
+        option("retry", self.retry.map(|retry| value_name(&retry)));
+        option("retries", (self.retries != USUAL_RETRIES).then(|| self.retries.to_string()));
+        let sort = self.sort.then(|| "--sort".to_owned());
+        let skip = self.skip_bad_lines.then(|| "--skip-bad-lines".to_owned());
+        words.extend(sort.into_iter().chain(skip));
+        words.join(" ")
+    }
+}
+
+/// The highest rate that a policy admits for long, in units per second.
+fn most_generous(policies: &[Policy]) -> f64 {
+    let of_policy = |policy: &Policy| {
+        let limits = policy.limits().iter().filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+        limits.map(|limit| limit.count() as f64 * 1e6 / limit.period().micros() as f64).fold(f64::INFINITY, f64::min)
+    };
+    let rate = policies.iter().map(of_policy).filter(|rate| rate.is_finite()).fold(0.0, f64::max);
+    if rate > 0.0 { rate } else { 1.0 }
+}
+
+/// A word as a shell reads it.
+fn shell(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

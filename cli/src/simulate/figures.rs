@@ -1,0 +1,269 @@
+//! What is counted of one policy while traffic is replayed through it.
+
+use std::collections::VecDeque;
+
+use tidegate::{Algorithm, Policy};
+
+use super::timeline::Timeline;
+use super::traffic::Event;
+
+/// What a policy said of a call, as far as the figures need it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) allowed: bool,
+    /// A shadow policy would have refused it.
+    pub(super) shadow: bool,
+    /// How long the caller waits before going on, in microseconds.
+    pub(super) delay: u64,
+}
+
+/// The figures of one policy.
+#[derive(Debug)]
+pub(super) struct Figures {
+    /// The periods of its limits, in microseconds.
+    periods: Vec<u64>,
+    pub(super) asked: u64,
+    pub(super) admitted: u64,
+    pub(super) units_asked: u64,
+    pub(super) units_admitted: u64,
+    pub(super) shadow_denied: u64,
+    /// Calls that were made again after a refusal.
+    pub(super) retries: u64,
+    /// Callers that stopped trying.
+    pub(super) gave_up: u64,
+    pub(super) longest_wait: Option<KeyWait>,
+    pub(super) longest_delay: u64,
+    delays: u128,
+    /// Of each limit, counted when calls are admitted.
+    pub(super) worst: Vec<Worst>,
+    /// Of each limit, counted when calls go on after their delay; of policies with a `leaky-bucket`.
+    pub(super) worst_after_delay: Option<Vec<Worst>>,
+    keys: Vec<KeyFigures>,
+    pub(super) timeline: Timeline,
+    /// Admitted calls that are remembered now.
+    pub(super) remembered: usize,
+}
+
+/// A time from a refusal to the next admission of the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyWait {
+    pub(super) micros: u64,
+    pub(super) key: u32,
+}
+
+/// The most units that were admitted in any window as long as a limit's period.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Worst {
+    pub(super) units: u64,
+    pub(super) key: u32,
+    /// When the last unit in that window was admitted.
+    pub(super) at: u64,
+}
+
+/// How evenly keys were served: of each key, the share of its calls that was admitted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Fairness {
+    /// Jain's index of the shares: 1 when all are equal, 1/n when one of n keys has everything.
+    pub(super) jain: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+#[derive(Debug, Default)]
+struct KeyFigures {
+    asked: u64,
+    admitted: u64,
+    refused_since: Option<u64>,
+    admissions: Option<Box<Admissions>>,
+}
+
+/// The admissions of a key that are still in a window.
+#[derive(Debug)]
+struct Admissions {
+    on_admission: WindowCounts,
+    after_delay: Option<WindowCounts>,
+}
+
+/// Units in the newest window of each period: the times t with now - period < t <= now.
+#[derive(Debug, Default)]
+struct WindowCounts {
+    units: VecDeque<(u64, u64)>,
+    /// Of each period: how many of `units` have left its window, and the sum of the others.
+    windows: Vec<(usize, u64)>,
+}
+
+impl WindowCounts {
+    fn add(&mut self, event: &Event, at: u64, periods: &[u64], worst: &mut [Worst]) {
+        self.windows.resize(periods.len(), (0, 0));
+        match self.units.back_mut() {
+            Some((last, units)) if *last == at => *units += event.cost,
+            _ => self.units.push_back((at, event.cost)),
+        }
+        let mut unused = usize::MAX;
+        for (((left, sum), period), worst) in self.windows.iter_mut().zip(periods).zip(worst) {
+            *sum += event.cost;
+            while let Some((time, units)) = self.units.get(*left)
+                && time + period <= at
+            {
+                *sum -= units;
+                *left += 1;
+            }
+            if *sum > worst.units {
+                *worst = Worst { units: *sum, key: event.key, at };
+            }
+            unused = unused.min(*left);
+        }
+        if unused > 0 && unused != usize::MAX {
+            self.units.drain(..unused);
+            self.windows.iter_mut().for_each(|(left, _)| *left -= unused);
+        }
+    }
+}
+
+impl Figures {
+    pub(super) fn new(policy: &Policy, start: u64) -> Self {
+        let periods: Vec<u64> = policy.limits().iter().map(|limit| limit.period().micros()).collect();
+        let has_delays = policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::LeakyBucket);
+        let worst = vec![Worst::default(); periods.len()];
+        Self {
+            periods,
+            asked: 0,
+            admitted: 0,
+            units_asked: 0,
+            units_admitted: 0,
+            shadow_denied: 0,
+            retries: 0,
+            gave_up: 0,
+            longest_wait: None,
+            longest_delay: 0,
+            delays: 0,
+            worst_after_delay: has_delays.then(|| worst.clone()),
+            worst,
+            keys: Vec::new(),
+            timeline: Timeline::new(start),
+            remembered: 0,
+        }
+    }
+
+    /// Counts a call and its answer.
+    pub(super) fn count(&mut self, event: &Event, answer: Answer) {
+        self.asked += 1;
+        self.units_asked += event.cost;
+        self.shadow_denied += u64::from(answer.shadow);
+        if self.keys.len() <= event.key as usize {
+            self.keys.resize_with(event.key as usize + 1, KeyFigures::default);
+        }
+        let key = &mut self.keys[event.key as usize];
+        key.asked += 1;
+        if !answer.allowed {
+            key.refused_since.get_or_insert(event.at);
+            self.timeline.count(event.at, event.cost, 0);
+            return;
+        }
+        self.admitted += 1;
+        self.units_admitted += event.cost;
+        self.timeline.count(event.at, event.cost, event.cost);
+        key.admitted += 1;
+        if let Some(since) = key.refused_since.take() {
+            let wait = KeyWait { micros: event.at - since, key: event.key };
+            if self.longest_wait.is_none_or(|longest| longest.micros < wait.micros) {
+                self.longest_wait = Some(wait);
+            }
+        }
+        self.longest_delay = self.longest_delay.max(answer.delay);
+        self.delays += u128::from(answer.delay);
+        self.count_admission(event, answer.delay);
+    }
+
+    fn count_admission(&mut self, event: &Event, delay: u64) {
+        let has_delays = self.worst_after_delay.is_some();
+        let admissions = self.keys[event.key as usize].admissions.get_or_insert_with(|| {
+            Box::new(Admissions {
+                on_admission: WindowCounts::default(),
+                after_delay: has_delays.then(WindowCounts::default),
+            })
+        });
+        let before = admissions.len();
+        admissions.on_admission.add(event, event.at, &self.periods, &mut self.worst);
+        if let (Some(counts), Some(worst)) = (&mut admissions.after_delay, &mut self.worst_after_delay) {
+            counts.add(event, event.at + delay, &self.periods, worst);
+            self.timeline.count_going(event.at + delay, event.cost);
+        }
+        self.remembered = self.remembered + admissions.len() - before;
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.asked - self.admitted
+    }
+
+    /// The keys that were refused last, and the longest time since the first of these refusals.
+    pub(super) fn still_refused(&self, end: u64) -> (usize, Option<KeyWait>) {
+        let waits = self.keys.iter().enumerate().filter_map(|(key, figures)| {
+            figures.refused_since.map(|since| KeyWait { micros: end.saturating_sub(since), key: key as u32 })
+        });
+        let longest = waits.clone().max_by_key(|wait| (wait.micros, std::cmp::Reverse(wait.key)));
+        (waits.count(), longest)
+    }
+
+    pub(super) fn mean_delay(&self) -> f64 {
+        self.delays as f64 / (self.admitted as f64).max(1.0)
+    }
+
+    /// `None` without calls.
+    pub(super) fn fairness(&self) -> Option<Fairness> {
+        let (mut count, mut sum, mut squares, mut least, mut most) = (0.0, 0.0, 0.0, f64::INFINITY, 0.0_f64);
+        for key in self.keys.iter().filter(|key| key.asked > 0) {
+            let share = key.admitted as f64 / key.asked as f64;
+            count += 1.0;
+            sum += share;
+            squares += share * share;
+            least = least.min(share);
+            most = most.max(share);
+        }
+        // Keys that all have nothing are served evenly.
+        let jain = if squares == 0.0 { 1.0 } else { sum * sum / (count * squares) };
+        (count > 0.0).then_some(Fairness { jain, least, most })
+    }
+}
+
+impl Admissions {
+    fn len(&self) -> usize {
+        self.on_admission.units.len() + self.after_delay.as_ref().map_or(0, |counts| counts.units.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(allowed: bool) -> Answer {
+        Answer { allowed, shadow: false, delay: 0 }
+    }
+
+    #[test]
+    fn a_window_is_open_at_its_start() {
+        let policy = Policy::parse("2/s; 3/2s").expect("a policy");
+        let mut figures = Figures::new(&policy, 0);
+        for at in [0, 1_000_000, 1_999_999, 2_000_000, 2_500_000] {
+            figures.count(&Event { at, key: 0, cost: 1 }, answered(true));
+        }
+        let units: Vec<u64> = figures.worst.iter().map(|worst| worst.units).collect();
+        assert_eq!((units, figures.worst[0].at), (vec![3, 4], 2_500_000));
+        assert_eq!(figures.remembered, 4, "the first has left both windows");
+    }
+
+    #[test]
+    fn a_wait_begins_with_the_first_refusal() {
+        let policy = Policy::parse("1/s").expect("a policy");
+        let mut figures = Figures::new(&policy, 0);
+        for (at, key, allowed) in
+            [(0, 0, true), (1, 0, false), (5, 0, false), (7, 1, false), (9, 0, true), (10, 1, false)]
+        {
+            figures.count(&Event { at, key, cost: 1 }, answered(allowed));
+        }
+        assert_eq!(figures.longest_wait, Some(KeyWait { micros: 8, key: 0 }));
+        assert_eq!(figures.still_refused(20), (1, Some(KeyWait { micros: 13, key: 1 })));
+        let fairness = figures.fairness().expect("calls");
+        assert_eq!((fairness.least, fairness.most, fairness.jain), (0.0, 0.5, 0.5));
+    }
+}

@@ -1,0 +1,142 @@
+//! `tidegate simulate`: traffic through several policies side by side.
+
+mod arguments;
+mod figures;
+mod plot;
+mod progress;
+mod replay;
+mod report;
+mod table;
+mod timeline;
+mod traffic;
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use tidegate::Policy;
+
+pub(crate) use arguments::Arguments;
+use progress::Progress;
+use replay::{DECISION_COLUMNS, Replay};
+use report::Report;
+use traffic::Traffic;
+
+use crate::store_options::temporary_prefix;
+use crate::{Failure, Outcome, Output};
+
+/// Calls that are read before each policy answers them: with so many, threads cost nothing beside the work.
+const CHUNK: usize = 1 << 16;
+/// The same with a shared store, which takes as long for fewer.
+const CHUNK_OF_SHARED_STORE: usize = 1 << 11;
+/// Admitted calls of all policies that may be remembered at the same time, 16 bytes each.
+const MAX_REMEMBERED: usize = 64 << 20;
+
+/// Replays the traffic, and shows what each policy made of it.
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Outcome, Failure> {
+    let policies = arguments.policies()?;
+    let outputs = plot::PlotFile::all(&arguments.out, arguments.theme)?;
+    let mut traffic = arguments.traffic(&policies)?.with_only_key(arguments.only_key.clone());
+    let mut report = replay(arguments, &policies, &mut traffic, output)?;
+    report.command = arguments.as_command();
+    for file in &outputs {
+        file.write(&report)?;
+        report.files.push(file.path().display().to_string());
+    }
+    if output.is_json() {
+        output.json(&report.json());
+    } else {
+        output.line(table::text(&report));
+    }
+    Ok(Outcome::Done)
+}
+
+/// Replays the traffic through every policy.
+fn replay(
+    arguments: &Arguments,
+    policies: &[Policy],
+    traffic: &mut Traffic,
+    output: &mut Output,
+) -> Result<Report, Failure> {
+    let chunk = if arguments.store.is_some() { CHUNK_OF_SHARED_STORE } else { CHUNK };
+    let mut events = Vec::with_capacity(chunk);
+    traffic.fill(&mut events, chunk)?;
+    let Some(first) = events.first() else {
+        return Err(Failure::argument(arguments.no_events(traffic)));
+    };
+    let start = traffic.span(first.at).0;
+    let mut replays = Vec::new();
+    let prefix = temporary_prefix("simulate");
+    for (number, policy) in policies.iter().enumerate() {
+        let prefix = format!("{prefix}{number}:");
+        replays.push(Replay::new(policy, arguments.store.as_deref(), &prefix, start, arguments.retries())?);
+    }
+    let mut decisions = arguments.decisions.as_deref().map(DecisionFile::create).transpose()?;
+    if decisions.is_some() {
+        replays.iter_mut().for_each(Replay::keep_decisions);
+    }
+    let mut progress = Progress::new(policies.len());
+    while !events.is_empty() {
+        all(&mut replays, |replay| replay.run(&events, &traffic.keys))?;
+        keep_within_memory(&replays)?;
+        write_decisions(&mut replays, decisions.as_mut())?;
+        progress.show(events.len(), traffic.progress(), output);
+        traffic.fill(&mut events, chunk)?;
+    }
+    let end = traffic.span(start).1;
+    all(&mut replays, |replay| replay.retry_until(end, &traffic.keys))?;
+    write_decisions(&mut replays, decisions.as_mut())?;
+    if let Some(decisions) = decisions {
+        decisions.finish()?;
+    }
+    for replay in &mut replays {
+        replay.clear()?;
+    }
+    Ok(Report::new(&replays, traffic, (start, end)))
+}
+
+/// Does the same with every policy, each in a thread of its own.
+fn all(replays: &mut [Replay], work: impl Fn(&mut Replay) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = replays.iter_mut().map(|replay| scope.spawn(|| work(replay))).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+fn keep_within_memory(replays: &[Replay]) -> Result<(), Failure> {
+    let remembered: usize = replays.iter().map(|replay| replay.figures.remembered).sum();
+    if remembered <= MAX_REMEMBERED {
+        return Ok(());
+    }
+    Err(Failure::argument(format!(
+        "the policies admit more than {MAX_REMEMBERED} calls within their periods, and the worst count in any window needs all \
+         of them in memory: simulate a shorter part of the traffic, fewer policies, or shorter periods"
+    )))
+}
+
+fn write_decisions(replays: &mut [Replay], file: Option<&mut DecisionFile<'_>>) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    replays.iter_mut().try_for_each(|replay| replay.write_decisions(&mut file.file, file.path))
+}
+
+/// The file of --decisions.
+struct DecisionFile<'a> {
+    file: BufWriter<File>,
+    path: &'a Path,
+}
+
+impl<'a> DecisionFile<'a> {
+    fn create(path: &'a Path) -> Result<Self, Failure> {
+        let created = File::create(path).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            file.write_all(DECISION_COLUMNS.as_bytes()).map(|()| Self { file, path })
+        });
+        created.map_err(|error| Failure::unwritable(path.display(), &error))
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.file.flush().map_err(|error| Failure::unwritable(self.path.display(), &error))
+    }
+}

@@ -1,0 +1,153 @@
+//! Where an axis has ticks, and what it says there.
+
+use super::super::traffic::moment::trimmed;
+use crate::calendar::{DAY, MINUTE, SECOND, date, time_of_day};
+use crate::number_text::number;
+
+/// Steps of time that read well, in microseconds.
+const TIME_STEPS: [u64; 34] = [
+    1,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    15 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    15 * MINUTE,
+    30 * MINUTE,
+    60 * MINUTE,
+    2 * 60 * MINUTE,
+    3 * 60 * MINUTE,
+    6 * 60 * MINUTE,
+];
+/// The most ticks of the axis of time.
+const MOST_TICKS: u64 = 10;
+
+/// The axis of time: seconds since the start, with labels.
+pub(super) struct TimeAxis {
+    start: u64,
+    step: u64,
+    span: u64,
+    is_recorded: bool,
+}
+
+impl TimeAxis {
+    pub(super) fn new(start: u64, end: u64, is_recorded: bool) -> Self {
+        let span = (end - start).max(1);
+        let step = TIME_STEPS.into_iter().find(|step| span / step <= MOST_TICKS);
+        // From days on, 1, 2, 5, 10, … of them.
+        let days = || {
+            let steps = (0..6).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power) * DAY));
+            steps.into_iter().find(|step| span / step <= MOST_TICKS).unwrap_or(span)
+        };
+        let half_day = DAY / 2;
+        let step = step.unwrap_or_else(|| if span / half_day <= MOST_TICKS { half_day } else { days() });
+        Self { start, step, span, is_recorded }
+    }
+
+    /// The end, in seconds since the start.
+    pub(super) fn end(&self) -> f64 {
+        self.span as f64 / SECOND as f64
+    }
+
+    /// Where the ticks are, in seconds since the start.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        let first = if self.is_recorded { self.start.next_multiple_of(self.step) - self.start } else { 0 };
+        (first..=self.span).step_by(self.step as usize).map(|tick| tick as f64 / SECOND as f64).collect()
+    }
+
+    /// What a tick says: the time of day of recorded traffic, else the time since the start.
+    pub(super) fn label(&self, seconds: f64) -> String {
+        let since = (seconds * SECOND as f64).round() as u64;
+        if self.is_recorded {
+            let moment = self.start + since;
+            return if self.step >= DAY { date(moment) } else { time_of_day(moment, self.step) };
+        }
+        let (unit, name) = match self.span {
+            0..2_000 => (1, "µs"),
+            2_000..2_000_000 => (1_000, "ms"),
+            2_000_000..=300_000_000 => (SECOND, "s"),
+            300_000_001..=7_200_000_000 => (MINUTE, "min"),
+            7_200_000_001..=259_200_000_000 => (60 * MINUTE, "h"),
+            _ => (DAY, "d"),
+        };
+        format!("{} {name}", trimmed(since as f64 / unit as f64))
+    }
+
+    /// What the axis is.
+    pub(super) fn description(&self) -> String {
+        if !self.is_recorded {
+            return "time since the start".to_owned();
+        }
+        if self.step >= DAY { "date (UTC)".to_owned() } else { format!("time (UTC) from {}", date(self.start)) }
+    }
+}
+
+/// The ticks of an axis of units, from 0 to a little more than `most`: at most five.
+pub(super) fn unit_ticks(most: f64) -> Vec<f64> {
+    let most = if most > 0.0 { most } else { 1.0 };
+    let power = 10_f64.powf((most / 4.0).log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| most / step <= 4.0);
+    let step = step.unwrap_or(10.0 * power);
+    (0..=5).map(|tick| f64::from(tick) * step).take_while(|tick| *tick < most + step).collect()
+}
+
+/// What such a tick says.
+pub(super) fn unit_label(units: f64) -> String {
+    if units >= 1e7 {
+        format!("{} M", trimmed(units / 1e6))
+    } else if units >= 100.0 {
+        number(units.round() as u64)
+    } else {
+        trimmed(units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_has_some_ticks() {
+        for span in [1, 999, 1_500_000, 180 * SECOND, 3_600 * SECOND, DAY, 5 * DAY, 31 * DAY, 3_000 * DAY] {
+            let axis = TimeAxis::new(0, span, false);
+            let ticks = axis.ticks();
+            assert!((2..=11).contains(&ticks.len()), "{span}: {ticks:?}");
+        }
+        let axis = TimeAxis::new(1_704_067_215 * SECOND, 1_704_067_515 * SECOND, true);
+        assert_eq!(axis.label(axis.ticks()[0]), "00:00:30");
+    }
+
+    #[test]
+    fn units_have_at_most_six_ticks() {
+        for most in [0.0, 0.3, 1.0, 7.0, 20.0, 39.0, 400.0, 123_456.0, 3e9] {
+            let ticks = unit_ticks(most);
+            assert!(
+                (2..=6).contains(&ticks.len()) && ticks.last().is_some_and(|last| *last >= most),
+                "{most}: {ticks:?}"
+            );
+        }
+        assert_eq!(unit_ticks(39.0), [0.0, 10.0, 20.0, 30.0, 40.0]);
+    }
+}

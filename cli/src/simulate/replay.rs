@@ -1,0 +1,273 @@
+//! Traffic through one policy: a limiter with a clock of its own, callers that retry, and the decisions that were made.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
+
+use super::figures::{Answer, Figures};
+use super::traffic::pattern::Random;
+use super::traffic::{Event, Keys};
+use crate::Failure;
+use crate::store_options::limiter_builder;
+
+/// Room for more keys than a simulation may have, so that the store forgets none.
+const MEMORY: &str = "memory://?max_keys=8000000&max_bytes=64GB";
+/// The first pause of callers that retry without waiting for `retry_after`, in microseconds; each pause doubles.
+const FIRST_BACKOFF: u64 = 100_000;
+/// How long Redis may take for a check.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// A value of Redis outlives its meaning by this at least, in microseconds of real time.
+const GRACE: i128 = 250_000;
+
+/// What a caller does that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Retry {
+    /// It gives up
+    Never,
+    /// It waits for `retry_after`, then tries again
+    After,
+    /// It tries again after 0.1 s, 0.2 s, 0.4 s, … and up to half more or less
+    Backoff,
+}
+
+/// How often callers try again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Retries {
+    pub(super) how: Retry,
+    pub(super) most: u32,
+    pub(super) seed: u64,
+}
+
+/// A caller that will try again: the earliest first, then the one that was refused first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Caller {
+    at: u64,
+    order: u64,
+    key: u32,
+    cost: u64,
+    attempts: u32,
+}
+
+/// One policy during the replay.
+pub(super) struct Replay {
+    pub(super) policy: Policy,
+    pub(super) figures: Figures,
+    clock: Arc<ManualClock>,
+    limiter: Limiter,
+    on_redis: Option<Pace>,
+    retries: Retries,
+    waiting: BinaryHeap<Reverse<Caller>>,
+    order: u64,
+    retried_units: u64,
+    decisions: Option<String>,
+    /// The store has a prefix of its own, which has to be cleared.
+    is_cleared: bool,
+}
+
+/// How real time and the time of the traffic go on beside each other.
+struct Pace {
+    started: Instant,
+    first: u64,
+    /// The least that real time was ahead so far, and the most that it gained from there, in microseconds.
+    least: i128,
+    most: i128,
+}
+
+impl Replay {
+    /// A replay in memory, or on the store of a URL under that prefix.
+    pub(super) fn new(
+        policy: &Policy,
+        store: Option<&str>,
+        prefix: &str,
+        start: u64,
+        retries: Retries,
+    ) -> Result<Self, Failure> {
+        // Every check asks the store itself, and a store that fails ends the simulation.
+        let mut options = policy.options().clone();
+        (options.on_store_error, options.lease, options.journal) = (Some(OnStoreError::Raise), None, 0);
+        let policy = Policy::new(policy.limits().to_vec(), options)?.named(policy.name())?;
+        let clock = Arc::new(ManualClock::new(Duration::from_micros(start)));
+        let store = store.unwrap_or(MEMORY);
+        let builder = limiter_builder().store(store).prefix(prefix).clock(Arc::clone(&clock));
+        let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
+        let on_redis = (!builder.is_local()).then(|| Pace { started: Instant::now(), first: start, least: 0, most: 0 });
+        let limiter = builder.build()?;
+        if on_redis.is_some() {
+            limiter.ping()?;
+        }
+        let figures = Figures::new(&policy, start);
+        Ok(Self {
+            policy,
+            figures,
+            clock,
+            limiter,
+            on_redis,
+            retries,
+            waiting: BinaryHeap::new(),
+            order: 0,
+            retried_units: 0,
+            decisions: None,
+            is_cleared: false,
+        })
+    }
+
+    /// Keeps every decision as a line of CSV, until they are written.
+    pub(super) fn keep_decisions(&mut self) {
+        self.decisions = Some(String::new());
+    }
+
+    /// Replays calls, and before each the retries that are due.
+    pub(super) fn run(&mut self, events: &[Event], keys: &Keys) -> Result<(), Failure> {
+        for event in events {
+            self.retry_until(event.at, keys)?;
+            self.ask(event, 0, keys)?;
+        }
+        Ok(())
+    }
+
+    /// Replays the retries that are due until the end of the traffic; later ones are not made.
+    pub(super) fn retry_until(&mut self, end: u64, keys: &Keys) -> Result<(), Failure> {
+        while let Some(Reverse(caller)) = self.waiting.peek()
+            && caller.at <= end
+        {
+            let Some(Reverse(Caller { at, key, cost, attempts, .. })) = self.waiting.pop() else { break };
+            self.figures.retries += 1;
+            self.retried_units += cost;
+            self.ask(&Event { at, key, cost }, attempts, keys)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, event: &Event, attempts: u32, keys: &Keys) -> Result<(), Failure> {
+        let key = keys.name(event.key);
+        self.clock.set(Duration::from_micros(event.at));
+        let decision = self.limiter.check_n(&self.policy, key, event.cost)?;
+        if let Some(pace) = &mut self.on_redis {
+            pace.note(event.at);
+        }
+        let micros = |length: Duration| u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        let allowed = decision.allowed();
+        let answer = Answer { allowed, shadow: decision.shadow(), delay: micros(decision.delay()) };
+        self.figures.count(event, answer);
+        if let Some(lines) = &mut self.decisions {
+            let retry_after = decision.retry_after().map_or_else(|| "never".to_owned(), |wait| seconds(micros(wait)));
+            let (at, delay) = (seconds(event.at), seconds(answer.delay));
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                lines,
+                "{},{at},{},{},{allowed},{},{},{retry_after},{delay}",
+                quoted(self.policy.name()),
+                quoted(key),
+                event.cost,
+                answer.shadow,
+                decision.remaining(),
+            );
+        }
+        if !allowed {
+            self.refused(event, attempts, decision.retry_after().map(micros));
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self, event: &Event, attempts: u32, retry_after: Option<u64>) {
+        if self.retries.how == Retry::Never {
+            return;
+        }
+        let pause = match (self.retries.how, retry_after) {
+            _ if attempts >= self.retries.most => None,
+            (Retry::Backoff, Some(_)) => {
+                let mut random = Random::new(self.retries.seed ^ self.order.wrapping_mul(0x9e37_79b9));
+                let pause = FIRST_BACKOFF << attempts.min(30);
+                Some((pause as f64 * (0.5 + random.share())) as u64)
+            }
+            (_, wait) => wait,
+        };
+        self.order += 1;
+        let Some(pause) = pause else {
+            self.figures.gave_up += 1;
+            return;
+        };
+        let Event { at, key, cost } = *event;
+        let at = at.saturating_add(pause.max(1));
+        self.waiting.push(Reverse(Caller { at, order: self.order, key, cost, attempts: attempts + 1 }));
+    }
+
+    /// The units of the traffic, without those of retries.
+    pub(super) fn units(&self) -> u64 {
+        self.figures.units_asked - self.retried_units
+    }
+
+    /// Whether usage lives in a shared store, and not in this process.
+    pub(super) fn is_shared(&self) -> bool {
+        self.on_redis.is_some()
+    }
+
+    /// Callers that would try again after the end.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// By how much the store was slower than the traffic's own time, when that was so much that a key may have expired in
+    /// the store before it did in the traffic; in microseconds.
+    pub(super) fn slowness(&self) -> Option<u64> {
+        let lag = self.on_redis.as_ref()?.most;
+        (lag > GRACE).then(|| u64::try_from(lag).unwrap_or(u64::MAX))
+    }
+
+    /// Appends the decisions since the last time to a file.
+    pub(super) fn write_decisions(&mut self, file: &mut BufWriter<File>, path: &Path) -> Result<(), Failure> {
+        if let Some(lines) = &mut self.decisions {
+            let written = file.write_all(lines.as_bytes());
+            written.map_err(|error| Failure::unwritable(path.display(), &error))?;
+            lines.clear();
+        }
+        Ok(())
+    }
+
+    /// Removes what the replay has left in a shared store.
+    pub(super) fn clear(&mut self) -> Result<(), Failure> {
+        self.is_cleared = true;
+        if self.on_redis.is_some() {
+            self.limiter.clear_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// A simulation that failed leaves nothing behind either. What cannot be removed then expires by itself.
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if !self.is_cleared && self.on_redis.is_some() {
+            let _ = self.limiter.clear_all();
+        }
+    }
+}
+
+impl Pace {
+    fn note(&mut self, at: u64) {
+        let real = self.started.elapsed().as_micros() as i128;
+        let ahead = real - i128::from(at - self.first);
+        self.least = self.least.min(ahead);
+        self.most = self.most.max(ahead - self.least);
+    }
+}
+
+/// The first line of a file of decisions.
+pub(super) const DECISION_COLUMNS: &str = "policy,time,key,cost,allowed,shadow_denied,remaining,retry_after,delay\n";
+
+/// Microseconds as seconds, exactly.
+fn seconds(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}

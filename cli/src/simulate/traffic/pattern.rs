@@ -1,0 +1,247 @@
+//! Traffic that is made up: a shape, a rate, keys, and a seed from which everything else follows.
+
+use std::collections::VecDeque;
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::moment::{trimmed, words};
+use super::{Event, Summary, json_of, value_name};
+use crate::calendar::{DAY, MINUTE, SECOND};
+
+/// When patterns begin: the first moment of 2024, a Monday, so that every window of the calendar but a leap year's begins.
+const START: u64 = 1_704_067_200 * SECOND;
+/// The most calls of a pattern.
+pub(in crate::simulate) const MAX_CALLS: f64 = 1e8;
+/// The share of a window in which bursts and attacks take place.
+const BURST_SHARE: f64 = 0.02;
+
+/// A shape of traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::simulate) enum Shape {
+    /// Calls at equal distances, one key after another
+    Steady,
+    /// Each key is silent for most of --window and sends all its calls at once
+    Bursts,
+    /// The attack on fixed windows: all calls at the end of one --window and at the start of the next
+    Boundary,
+    /// Calls at random moments, for the second half at a fifth of the rate; callers that are refused retry
+    RetryStorm,
+    /// The curve of a day: least at 4:00, most at 16:00; few keys make most of the calls
+    Daily,
+}
+
+/// A pattern with its numbers.
+#[derive(Debug, Clone)]
+pub(in crate::simulate) struct Plan {
+    pub(in crate::simulate) shape: Shape,
+    /// Calls per second of all keys.
+    pub(in crate::simulate) rate: f64,
+    /// Microseconds.
+    pub(in crate::simulate) duration: u64,
+    pub(in crate::simulate) keys: u32,
+    pub(in crate::simulate) seed: u64,
+    /// Microseconds; of bursts and of the attack.
+    pub(in crate::simulate) window: u64,
+}
+
+/// Random numbers that follow from a seed: SplitMix64.
+#[derive(Debug, Clone)]
+pub(in crate::simulate) struct Random(u64);
+
+impl Random {
+    pub(in crate::simulate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 to less than 1.
+    pub(in crate::simulate) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        ((self.share() * f64::from(bound)) as u32).min(bound.saturating_sub(1))
+    }
+}
+
+/// The calls of a pattern, in order.
+pub(super) struct Calls {
+    plan: Plan,
+    random: Random,
+    /// The keys in a random order, one after another.
+    order: Vec<u32>,
+    /// Sums of the shares of the keys, where some have more than others.
+    popularity: Vec<f64>,
+    /// Calls that were made.
+    count: u64,
+    /// Microseconds since the start, of shapes with random distances.
+    time: f64,
+    /// The calls of one window, of shapes with windows.
+    waiting: VecDeque<Event>,
+    windows: u64,
+}
+
+impl Calls {
+    pub(super) fn new(plan: Plan) -> Self {
+        let mut random = Random::new(plan.seed);
+        let mut order: Vec<u32> = (0..plan.keys).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, random.below(last as u32 + 1) as usize);
+        }
+        let mut sum = 0.0;
+        let popularity = (1..=plan.keys).map(|rank| {
+            sum += 1.0 / f64::from(rank);
+            sum
+        });
+        let popularity = if plan.shape == Shape::Daily { popularity.collect() } else { Vec::new() };
+        Self { plan, random, order, popularity, count: 0, time: 0.0, waiting: VecDeque::new(), windows: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Event> {
+        let event = match self.plan.shape {
+            Shape::Steady => self.steady(),
+            Shape::Bursts | Shape::Boundary => self.windowed()?,
+            Shape::RetryStorm | Shape::Daily => self.random(),
+        };
+        self.count += 1;
+        (event.at < START + self.plan.duration).then_some(event)
+    }
+
+    pub(super) fn span(&self) -> (u64, u64) {
+        (START, START + self.plan.duration)
+    }
+
+    fn event(&self, since_start: f64, key: u32) -> Event {
+        Event { at: START + since_start as u64, key, cost: 1 }
+    }
+
+    fn steady(&self) -> Event {
+        let time = self.count as f64 * SECOND as f64 / self.plan.rate;
+        self.event(time, self.order[(self.count % self.order.len() as u64) as usize])
+    }
+
+    /// Calls at random distances, with a rate that changes.
+    fn random(&mut self) -> Event {
+        let rate = self.plan.rate * self.rate_share(self.time);
+        self.time -= (1.0 - self.random.share()).ln() * SECOND as f64 / rate;
+        let key = match self.popularity.last() {
+            None => self.random.below(self.plan.keys),
+            Some(sum) => {
+                let chosen = self.random.share() * sum;
+                let rank = self.popularity.partition_point(|sum| *sum <= chosen);
+                self.order[rank.min(self.order.len() - 1)]
+            }
+        };
+        self.event(self.time, key)
+    }
+
+    /// The rate at a time, as a share of the rate that was given.
+    fn rate_share(&self, time: f64) -> f64 {
+        match self.plan.shape {
+            Shape::Daily => {
+                let of_day = (time / DAY as f64).fract();
+                1.0 - 0.9 * (std::f64::consts::TAU * (of_day - 4.0 / 24.0)).cos()
+            }
+            Shape::RetryStorm if time > self.plan.duration as f64 / 2.0 => 0.2,
+            _ => 1.0,
+        }
+    }
+
+    /// Calls that come in windows.
+    fn windowed(&mut self) -> Option<Event> {
+        while self.waiting.is_empty() {
+            if self.windows * self.plan.window >= self.plan.duration {
+                return None;
+            }
+            let (start, next) = (self.windows * self.plan.window, self.windows + 1);
+            // Calls of this window, so that no part of one is lost over all windows.
+            let per_window = self.plan.rate * self.plan.window as f64 / SECOND as f64 / f64::from(self.plan.keys);
+            let calls = (per_window * next as f64) as u64 - (per_window * self.windows as f64) as u64;
+            let calls: Vec<Event> = match self.plan.shape {
+                Shape::Bursts => self.bursts(start as f64, calls),
+                _ => self.attack(start as f64, calls),
+            };
+            self.waiting.extend(calls);
+            self.windows = next;
+        }
+        self.waiting.pop_front()
+    }
+
+    /// Each key has one burst, at a random moment of the window.
+    fn bursts(&mut self, start: f64, calls: u64) -> Vec<Event> {
+        let window = self.plan.window as f64;
+        let mut events = Vec::new();
+        for key in 0..self.plan.keys {
+            let burst = start + self.random.share() * window * (1.0 - BURST_SHARE);
+            let step = window * BURST_SHARE / calls.max(1) as f64;
+            events.extend((0..calls).map(|call| self.event(burst + call as f64 * step, key)));
+        }
+        events.sort_by_key(|event| event.at);
+        events
+    }
+
+    /// In turn: a window that one call opens and whose other calls come at its end; and one whose calls all come at its
+    /// start. So a fixed window that the first call opens ends exactly between the two.
+    fn attack(&mut self, start: f64, calls: u64) -> Vec<Event> {
+        let window = self.plan.window as f64;
+        let share = window * BURST_SHARE;
+        let is_first = self.windows.is_multiple_of(2);
+        let mut events = Vec::new();
+        for call in 0..calls {
+            let time = match (is_first, call) {
+                (true, 0) => start,
+                (true, _) => start + window - share + share * call as f64 / calls as f64,
+                (false, _) => start + share * call as f64 / calls as f64,
+            };
+            events.extend(self.order.iter().map(|key| self.event(time, *key)));
+        }
+        events
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        let Plan { shape, rate, duration, keys, seed, window } = &self.plan;
+        let mut details = vec![
+            spoken_rate(*rate),
+            format!("{keys} {}", if *keys == 1 { "key" } else { "keys" }),
+            format!("seed {seed}"),
+        ];
+        let has_windows = matches!(shape, Shape::Bursts | Shape::Boundary);
+        if has_windows {
+            details.insert(2, format!("window {}", words(*window)));
+        }
+        let seconds = |micros: u64| micros as f64 / SECOND as f64;
+        let json = json!({"pattern": value_name(shape), "rate": rate, "duration": seconds(*duration), "seed": seed,
+                          "window": has_windows.then(|| seconds(*window))});
+        let title = match shape {
+            Shape::Steady => "Steady traffic",
+            Shape::Bursts => "Bursts",
+            Shape::Boundary => "Boundary attack",
+            Shape::RetryStorm => "Retry storm",
+            Shape::Daily => "Daily curve",
+        };
+        Summary { title: title.to_owned(), details, json: json_of("pattern", json), is_recorded: false }
+    }
+}
+
+/// A rate in the shortest unit in which it is no fraction.
+fn spoken_rate(rate: f64) -> String {
+    let units = [(1.0, "s"), (60.0, "minute"), (3_600.0, "hour")];
+    let (seconds, unit) = units.into_iter().find(|(seconds, _)| rate * seconds >= 1.0).unwrap_or((86_400.0, "day"));
+    format!("{} calls/{unit}", trimmed(rate * seconds))
+}
+
+/// The usual length of a pattern beside policies whose longest period is this.
+pub(in crate::simulate) fn usual_duration(shape: Shape, longest_period: u64) -> u64 {
+    match shape {
+        Shape::Daily => DAY,
+        Shape::Boundary => longest_period.saturating_mul(4).min(366 * DAY),
+        _ => longest_period.saturating_mul(3).clamp(MINUTE, 366 * DAY),
+    }
+}

@@ -1,0 +1,182 @@
+//! The options that say where usage lives, and the limiter that they describe.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use tidegate::host::{self, StoreServers};
+use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
+
+use crate::policy_argument;
+use crate::{Failure, Output, time_text};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreOptions {
+    /// Where usage lives: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), memory://.
+    /// Given several times, or several URLs with blanks between them: each store has a share of the keys
+    #[arg(
+        long = "store",
+        help_heading = "Store",
+        value_name = "URL",
+        env = "TIDEGATE_STORE",
+        hide_env_values = true,
+        value_delimiter = ' ',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub(crate) stores: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) policies: PoliciesOption,
+
+    /// What every key in Redis begins with
+    #[arg(long, value_name = "TEXT", default_value = "tg", help_heading = "Store")]
+    pub(crate) prefix: String,
+
+    /// The longest wait for the store, as in 250ms or 2s
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse, help_heading = "Store")]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PoliciesOption {
+    /// The policy file: its policies by name, and its store where --store names none
+    #[arg(long = "policies", value_name = "FILE", help_heading = "Store")]
+    file: Option<PathBuf>,
+}
+
+impl PoliciesOption {
+    /// The policy file, where one was named.
+    pub(crate) fn read(&self) -> Result<Option<PolicyFile>, Failure> {
+        Ok(self.file.as_ref().map(PolicyFile::read).transpose()?)
+    }
+}
+
+/// The stores of a command: of a rollout the old one, and the new one with its share of the keys.
+pub(crate) struct ChosenStore {
+    pub(crate) urls: Vec<String>,
+    pub(crate) rollout: Option<(String, f64)>,
+}
+
+impl ChosenStore {
+    /// Whether usage lives in this process.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(&*self.urls, [url] if url.starts_with("memory:")) && self.rollout.is_none()
+    }
+
+    /// Every URL.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        self.urls.iter().map(String::as_str).chain(self.rollout.iter().map(|(url, _)| url.as_str()))
+    }
+
+    /// The servers of each URL.
+    pub(crate) fn servers(&self, timeout: Duration) -> Result<Vec<StoreServers>, Failure> {
+        let of = |url| {
+            StoreServers::of(url, timeout)?.ok_or_else(|| {
+                Failure::argument("memory:// shares no keys with other stores: leave it out of the list")
+            })
+        };
+        self.all().map(of).collect()
+    }
+
+    /// For people, without secrets.
+    pub(crate) fn shown(&self) -> String {
+        self.all().map(host::without_secrets).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What an empty memory is to a verb that works on a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnMemory {
+    Works,
+    Refuses,
+}
+
+/// A policy that a verb was given, and a limiter on the store.
+pub(crate) struct OpenStore {
+    pub(crate) limiter: Limiter,
+    pub(crate) policy: Policy,
+}
+
+impl StoreOptions {
+    pub(crate) fn chosen(&self, file: Option<&PolicyFile>) -> ChosenStore {
+        if !self.stores.is_empty() {
+            return ChosenStore { urls: self.stores.clone(), rollout: None };
+        }
+        let of_file = file.and_then(PolicyFile::store).map(<[String]>::to_vec);
+        let rollout = file.and_then(PolicyFile::rollout).map(|(url, percent)| (url.to_owned(), percent));
+        ChosenStore { urls: of_file.unwrap_or_else(|| vec!["memory://".to_owned()]), rollout }
+    }
+
+    /// The policy of a verb that works on a key, and the limiter.
+    pub(crate) fn open(&self, policy: &str, on_memory: OnMemory, output: &mut Output) -> Result<OpenStore, Failure> {
+        let file = self.policies.read()?;
+        let policy = policy_argument::find(policy, file.as_ref())?;
+        let store = self.chosen(file.as_ref());
+        if store.is_memory() && on_memory == OnMemory::Refuses {
+            return Err(Failure::argument(
+                "memory:// of a command is empty at every start, so there is nothing to work on: name the store of your \
+                 services with --store redis://…, the environment variable TIDEGATE_STORE, or `store:` of --policies FILE",
+            ));
+        }
+        if store.is_memory() {
+            output.note(
+                "memory:// is empty at every start, so this is a key that was never used; --store or TIDEGATE_STORE names \
+                 the store of your services",
+            );
+        }
+        Ok(OpenStore { limiter: self.limiter(&store, output)?, policy: by_itself(&policy)? })
+    }
+
+    /// The same options with keys of their own, for a measurement that removes them again.
+    pub(crate) fn with_temporary_keys(&self, verb: &str) -> Self {
+        Self { prefix: temporary_prefix(verb), ..self.clone() }
+    }
+
+    /// A limiter without layers that answer in the place of the store.
+    pub(crate) fn limiter(&self, store: &ChosenStore, output: &Output) -> Result<Limiter, Failure> {
+        let is_json = output.is_json();
+        let warn = move |text: &str| {
+            if !is_json {
+                eprintln!("note: {text}");
+            }
+        };
+        Ok(self.builder(store).on_warning(Arc::new(warn)).build()?)
+    }
+
+    /// The same for tasks, whose checks are sent in batches.
+    pub(crate) fn shared_limiter(&self, store: &ChosenStore) -> Result<AsyncLimiter, Failure> {
+        Ok(self.builder(store).build_async()?)
+    }
+
+    /// See [`StoreOptions::limiter`].
+    pub(crate) fn builder(&self, store: &ChosenStore) -> Builder {
+        let builder = limiter_builder();
+        let builder = match (&store.rollout, &*store.urls) {
+            (Some((new, percent)), [old]) => builder.rollout(old, new, *percent),
+            _ => builder.stores(&store.urls),
+        };
+        let builder = builder.prefix(&self.prefix).timeout(self.timeout).deny_cache(Duration::ZERO);
+        builder.on_store_error(OnStoreError::Raise)
+    }
+}
+
+/// A prefix that no other command and no service has.
+pub(crate) fn temporary_prefix(verb: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("tidegate-{verb}-{:x}-{:x}:", std::process::id(), now.as_nanos())
+}
+
+/// What every limiter of the command is built from: `tidegate top` shows services, and no commands.
+pub(crate) fn limiter_builder() -> Builder {
+    host::unpublished(Limiter::builder())
+}
+
+/// The policy without what a service does in the place of its store: a command reports that the store failed, and asks it
+/// for every check.
+fn by_itself(policy: &Policy) -> Result<Policy, Failure> {
+    let mut options = policy.options().clone();
+    (options.on_store_error, options.lease) = (None, None);
+    Ok(Policy::new(policy.limits().to_vec(), options)?.named(policy.name())?)
+}

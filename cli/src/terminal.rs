@@ -1,0 +1,104 @@
+//! Colours and width of the terminal.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+
+use anstream::ColorChoice;
+use anstyle::{AnsiColor, Style};
+
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+
+/// The width where the output is no terminal, and the widest that text and pictures become.
+const DEFAULT_WIDTH: usize = 80;
+const MAX_WIDTH: usize = 120;
+
+/// What `--color` says, before the arguments are parsed: help and mistakes are coloured too.
+pub(crate) fn colours_of(arguments: &[OsString]) -> ColorChoice {
+    let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
+    while let Some(text) = texts.next() {
+        let value = if text == "--color" { texts.next() } else { text.strip_prefix("--color=") };
+        match value {
+            Some("always") => return ColorChoice::Always,
+            Some("never") => return ColorChoice::Never,
+            _ if text == "--" => break,
+            _ => {}
+        }
+    }
+    ColorChoice::Auto
+}
+
+/// A text in a style. The output drops the codes where there are no colours.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// A text of clients, of which nothing reaches the terminal but visible characters.
+pub(crate) fn escaped(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn is_interactive() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// The columns of standard output.
+pub(crate) fn width() -> usize {
+    let columns = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    columns.unwrap_or(DEFAULT_WIDTH).clamp(40, MAX_WIDTH)
+}
+
+/// A bar of so many columns that is filled by a share of 0 to 1.
+pub(crate) fn bar(share: f64, columns: usize) -> String {
+    let filled = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
+    // Something is never shown as nothing, and not quite everything never as everything.
+    let filled = match filled {
+        0 if share > 0.0 => 1,
+        all if all == columns && share < 1.0 => columns - 1,
+        other => other,
+    };
+    format!("{}{}", "█".repeat(filled), "░".repeat(columns - filled))
+}
+
+/// A text cut into lines of at most so many columns, at blanks.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.chars().count() + 1 + word.chars().count() <= columns {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_little_as_something_and_nearly_all_as_not_all() {
+        assert_eq!(bar(0.0, 4), "░░░░");
+        assert_eq!(bar(0.001, 4), "█░░░");
+        assert_eq!(bar(0.5, 4), "██░░");
+        assert_eq!(bar(0.999, 4), "███░");
+        assert_eq!(bar(1.0, 4), "████");
+        assert_eq!(bar(7.0, 4), "████");
+    }
+
+    #[test]
+    fn text_is_cut_at_blanks() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("", 7), [""]);
+    }
+}

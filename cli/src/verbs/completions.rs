@@ -1,0 +1,35 @@
+//! `tidegate completions`: what a shell needs to complete the command.
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+use serde_json::json;
+
+use crate::{Failure, Outcome, Output};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  $ tidegate completions bash > tidegate.bash
+  $ tidegate completions zsh > _tidegate
+  $ tidegate completions fish > tidegate.fish
+
+Bash reads tidegate.bash from ~/.local/share/bash-completion/completions, zsh reads _tidegate from a folder of its fpath, and
+fish reads tidegate.fish from ~/.config/fish/completions.")]
+pub(crate) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Completions {
+    #[expect(clippy::unnecessary_wraps, reason = "verbs have one signature")]
+    pub(crate) fn run(&self, command: &mut Command, output: &mut Output) -> Result<Outcome, Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, command, "tidegate", &mut script);
+        let script = String::from_utf8_lossy(&script);
+        if output.is_json() {
+            output.json(&json!({"shell": self.shell.to_string(), "script": script}));
+        } else {
+            output.text(&script);
+        }
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,265 @@
+//! `tidegate doctor`: examines a store and says of each finding what to do. A bounded number of commands in a bounded time,
+//! none of which makes a server look at all its keys.
+
+mod clock;
+mod finding;
+mod memory;
+mod permissions;
+mod replication;
+mod version;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tidegate::host::{ServerAddress, ServerConnection, StoreServers};
+use tidegate::{Error, PolicyFile};
+
+use crate::reply::Info;
+use crate::store_options::{ChosenStore, StoreOptions};
+use crate::terminal::{BOLD, DIM, paint};
+use crate::{Failure, Outcome, Output};
+use finding::{Finding, Level};
+use permissions::Needs;
+
+/// Servers of a cluster that are examined one by one.
+const MAX_SERVERS: usize = 64;
+/// The difference between the clocks of two servers from which on it is worth a note, in seconds.
+const CLOCKS_APART: f64 = 1.0;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 no problem, 1 a problem, 2 the store cannot be asked.
+
+Examples:
+  $ tidegate doctor --store redis://localhost:6379
+  $ tidegate doctor --policies tidegate.yaml --store redis://localhost:6379 --json")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    store: StoreOptions,
+}
+
+/// What was found about one store.
+struct StoreReport {
+    store: String,
+    kind: &'static str,
+    findings: Vec<Finding>,
+    /// Whether any server could be asked.
+    was_asked: bool,
+}
+
+impl Doctor {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let file = self.store.policies.read()?;
+        let store = self.store.chosen(file.as_ref());
+        if store.is_memory() {
+            return Err(Failure::argument(
+                "memory:// is in each process and has no server to examine: name a store with --store redis://…, \
+                 TIDEGATE_STORE, or `store:` of --policies FILE",
+            ));
+        }
+        let mut reports = Vec::new();
+        for (url, servers) in store.all().zip(store.servers(self.store.timeout)?) {
+            output.progress(&format!("examining {} …", servers.shown()));
+            let mut report = StoreReport::of(&servers, file.as_ref(), &self.store.prefix);
+            if report.was_asked {
+                report.findings.push(served(url, &self.store));
+            }
+            reports.push(report);
+        }
+        let count =
+            |level| reports.iter().flat_map(|report| &report.findings).filter(|finding| finding.level == level).count();
+        let (problems, notes) = (count(Level::Problem), count(Level::Note));
+        if output.is_json() {
+            let stores: Vec<Value> = reports.iter().map(StoreReport::as_json).collect();
+            output.json(&json!({"stores": stores, "problems": problems, "notes": notes}));
+        } else {
+            reports.iter().for_each(|report| report.show(output));
+            output.line(match (problems, notes) {
+                (0, 0) => "no problems".to_owned(),
+                (0, _) => format!("no problems, {notes} to know"),
+                (1, _) => format!("1 problem, {notes} to know"),
+                _ => format!("{problems} problems, {notes} to know"),
+            });
+        }
+        Ok(match (reports.iter().all(|report| report.was_asked), problems) {
+            (false, _) => Outcome::Invalid,
+            (true, 0) => Outcome::Done,
+            (true, _) => Outcome::Negative,
+        })
+    }
+}
+
+/// Whether a call goes through: a ping of the limiter counts a key of its own, on every primary.
+fn served(url: &str, options: &StoreOptions) -> Finding {
+    let store = ChosenStore { urls: vec![url.to_owned()], rollout: None };
+    match options.builder(&store).build().and_then(|limiter| limiter.ping()) {
+        Ok(()) => Finding::ok("a check", "every primary counts a check"),
+        Err(error) => Finding::problem("a check", format!("{error} [{}]", error.code()))
+            .advice("the findings above say what stands in the way"),
+    }
+}
+
+impl StoreReport {
+    fn of(servers: &StoreServers, file: Option<&PolicyFile>, prefix: &str) -> Self {
+        let mut report =
+            Self { store: servers.shown().to_owned(), kind: servers.kind(), findings: Vec::new(), was_asked: false };
+        let shards = match servers.shards() {
+            Ok(shards) => shards,
+            Err(error) => {
+                report.findings.push(unreachable(&error));
+                return report;
+            }
+        };
+        let needs = Needs {
+            prefix,
+            policies: file.map(PolicyFile::policies),
+            user: servers.user(),
+            is_cluster: servers.kind() == "cluster",
+            reads_replicas: servers.reads_replicas(),
+            has_several: servers.kind() != "single",
+        };
+        let (mut clocks, mut replicas): (Vec<f64>, usize) = (Vec::new(), 0);
+        for shard in shards.iter().take(MAX_SERVERS) {
+            let examined = servers.connect(&shard.primary).and_then(|mut connection| examine(&mut connection, &needs));
+            match examined {
+                Ok(examined) => {
+                    report.was_asked = true;
+                    clocks.extend(examined.clock_ahead);
+                    replicas += examined.replicas.unwrap_or(shard.replicas.len());
+                    report.add(examined.findings, &shard.primary, &needs);
+                }
+                Err(error) => report.add(vec![unreachable(&error)], &shard.primary, &needs),
+            }
+        }
+        if shards.len() > MAX_SERVERS {
+            let message = format!("the first {MAX_SERVERS} of {} primaries were examined", shards.len());
+            report.findings.push(Finding::note("topology", message));
+        }
+        let apart = clocks.iter().copied().fold(f64::MIN, f64::max) - clocks.iter().copied().fold(f64::MAX, f64::min);
+        if clocks.len() > 1 && apart >= CLOCKS_APART {
+            let message = format!("the clocks of the servers are up to {apart:.1} s apart");
+            report.findings.push(Finding::note("clock", message).advice("run NTP on all of them"));
+        }
+        if report.was_asked {
+            let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+            let replicas = count(replicas, "replica");
+            let topology = match servers.kind() {
+                "cluster" => {
+                    format!("a cluster of {} and {replicas}", count(shards.len(), "primary").replace("ys", "ies"))
+                }
+                "sentinel" => format!("a primary that sentinels watch, and {replicas}"),
+                _ => "one server".to_owned(),
+            };
+            report.findings.insert(0, Finding::ok("reachable", topology));
+        }
+        report.join_equal();
+        report
+    }
+
+    /// Adds what was found at a server, which is named where there are several.
+    fn add(&mut self, mut findings: Vec<Finding>, server: &ServerAddress, needs: &Needs<'_>) {
+        if needs.has_several {
+            findings.iter_mut().for_each(|finding| finding.server = Some(server.to_string()));
+        }
+        self.findings.extend(findings);
+    }
+
+    /// Joins findings that several servers have in common.
+    fn join_equal(&mut self) {
+        let mut joined: Vec<(Finding, usize)> = Vec::new();
+        for finding in self.findings.drain(..) {
+            let is_same = |other: &&mut (Finding, usize)| {
+                let of = |finding: &Finding| (finding.level, finding.check, finding.message.clone());
+                of(&other.0) == of(&finding)
+            };
+            match joined.iter_mut().find(is_same) {
+                Some((_, count)) => *count += 1,
+                None => joined.push((finding, 1)),
+            }
+        }
+        self.findings = joined
+            .into_iter()
+            .map(|(mut finding, count)| {
+                if count > 1 {
+                    finding.server = Some(format!("{count} servers"));
+                }
+                finding
+            })
+            .collect();
+    }
+
+    fn show(&self, output: &mut Output) {
+        output.line(format!("{}  {}", paint(BOLD, &self.store), paint(DIM, self.kind)));
+        self.findings.iter().for_each(|finding| finding.show(output));
+        output.line("");
+    }
+
+    fn as_json(&self) -> Value {
+        let findings: Vec<Value> = self.findings.iter().map(Finding::as_json).collect();
+        json!({"store": self.store, "kind": self.kind, "asked": self.was_asked, "findings": findings})
+    }
+}
+
+fn unreachable(error: &Error) -> Finding {
+    Finding::problem("reachable", format!("{error} [{}]", error.code()))
+}
+
+/// What one primary says.
+#[derive(Default)]
+struct Examined {
+    findings: Vec<Finding>,
+    /// Seconds by which its clock is ahead of this machine's, where the user may ask.
+    clock_ahead: Option<f64>,
+    /// Its replicas, where the user may ask.
+    replicas: Option<usize>,
+}
+
+fn examine(connection: &mut ServerConnection, needs: &Needs<'_>) -> Result<Examined, Error> {
+    let mut examined = Examined::default();
+    let findings = &mut examined.findings;
+    match Info::of(&connection.ask(&["INFO"])?) {
+        Some(info) => {
+            findings.push(version::examine(&info));
+            findings.extend(replication::examine(&info, needs.has_several));
+            findings.extend(memory::examine(&info));
+            findings.extend(connections(&info));
+            examined.replicas = info.number("connected_slaves").and_then(|count| count.try_into().ok());
+        }
+        None => findings.push(
+            Finding::note("server", "the user may not run INFO: version, role, memory and replication are not known")
+                .advice("run doctor with a user that may (+info)"),
+        ),
+    }
+    findings.extend(permissions::examine(connection, needs)?);
+    examined.clock_ahead = clock::ahead(connection)?;
+    findings.extend(examined.clock_ahead.map(clock::examine));
+    if needs.is_cluster {
+        findings.extend(Info::of(&connection.ask(&["CLUSTER", "INFO"])?).map(|cluster| cluster_state(&cluster)));
+    }
+    findings.push(clock::round_trip(connection)?);
+    Ok(examined)
+}
+
+fn cluster_state(info: &Info) -> Finding {
+    let assigned = info.get("cluster_slots_assigned").unwrap_or("?");
+    match info.get("cluster_state") {
+        Some("ok") => Finding::ok("cluster", format!("state ok, {assigned} of 16384 slots assigned")),
+        state => Finding::problem(
+            "cluster",
+            format!(
+                "state {}, {assigned} of 16384 slots assigned: keys of the others fail",
+                state.unwrap_or("unknown")
+            ),
+        )
+        .advice("redis-cli --cluster check HOST:PORT says which node is missing"),
+    }
+}
+
+/// Whether clients can still connect.
+fn connections(info: &Info) -> Option<Finding> {
+    let (connected, most) = (info.number("connected_clients")?, info.number("maxclients")?);
+    let message = format!("{connected} of {most} connections in use");
+    Some(if connected * 10 >= most * 9 {
+        Finding::note("connections", message).advice("raise maxclients: a client beyond it is refused")
+    } else {
+        Finding::ok("connections", message)
+    })
+}

@@ -1,0 +1,288 @@
+//! `tidegate explain`: what a policy admits, in words, numbers and a picture.
+//!
+//! The numbers come from the rules: a greedy caller runs against the real limiter, and tests hold every bound against a search
+//! through sequences of calls.
+
+mod bursts;
+mod greedy;
+mod picture;
+mod steady;
+mod words;
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tidegate::{Period, Policy};
+
+use crate::number_text::number;
+use crate::redis_cost::RedisCost;
+use crate::store_options::PoliciesOption;
+use crate::terminal::{BOLD, DIM, NAME, WARN, paint, width, wrapped};
+use crate::time_text::length;
+use crate::{Failure, Outcome, Output, policy_argument};
+use bursts::Burst;
+use greedy::{GreedyCaller, Run, Wait, over_time};
+use steady::Steady;
+
+/// Steps of the caller of the picture: a few milliseconds.
+const MAX_STEPS: usize = 3_000;
+/// Times in which one limit binds that are listed.
+const WAITS: usize = 6;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  $ tidegate explain \"20/minute; 5/3s\"
+  $ tidegate explain \"gcra 100/s burst 200; calendar-window 100000/day\"
+  $ tidegate explain login --policies tidegate.yaml --json")]
+pub(crate) struct Explain {
+    /// Notations such as "20/minute; 5/3s", or names of policies of --policies
+    #[arg(required = true, value_name = "POLICY")]
+    named: Vec<String>,
+    #[command(flatten)]
+    policies: PoliciesOption,
+}
+
+/// What there is to say of a policy.
+struct Explanation<'a> {
+    policy: &'a Policy,
+    bursts: Vec<Burst>,
+    steady: Option<Steady>,
+    /// What a greedy caller gets, and for how long it was run; none where nothing counts over time.
+    greedy: Option<(Run, u64)>,
+    cost: RedisCost,
+    warnings: Vec<String>,
+}
+
+impl Explain {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let file = self.policies.read()?;
+        let mut all = Vec::new();
+        for (index, name) in self.named.iter().enumerate() {
+            let policy = policy_argument::find(name, file.as_ref())?;
+            let explanation = Explanation::of(&policy)?;
+            if output.is_json() {
+                all.push(explanation.as_json());
+            } else {
+                if index > 0 {
+                    output.line("");
+                }
+                explanation.show(output);
+            }
+        }
+        if output.is_json() {
+            output.json(&if all.len() == 1 { all.swap_remove(0) } else { Value::Array(all) });
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+impl<'a> Explanation<'a> {
+    fn of(policy: &'a Policy) -> Result<Self, Failure> {
+        let longest = over_time(policy).into_iter().map(|(_, limit)| limit.period().micros()).max().unwrap_or(0);
+        let time = longest + longest / 4;
+        let greedy = match GreedyCaller::new(policy)? {
+            Some(caller) => Some(caller.run("greedy", 0, time, MAX_STEPS)?),
+            None => None,
+        };
+        Ok(Self {
+            policy,
+            bursts: bursts::worst(policy)?,
+            steady: steady::smoothest(policy),
+            greedy: greedy.map(|run| (run, longest)).filter(|(run, _)| !run.admissions.is_empty()),
+            cost: RedisCost::of(policy),
+            warnings: policy.lint().into_iter().map(|warning| warning.message).collect(),
+        })
+    }
+
+    /// The limit of that index, as it is written.
+    fn limit(&self, index: usize) -> String {
+        self.policy.limits()[index].to_string()
+    }
+
+    fn show(&self, output: &mut Output) {
+        let notation = self.policy.to_string();
+        let name = if self.policy.name() == notation { String::new() } else { format!("{}  ", self.policy.name()) };
+        output.line(paint(NAME, &format!("{name}{notation}")));
+        if self.policy.limits().len() > 1 {
+            output.line("All limits must admit a check; then all are charged, or none is.");
+        }
+        for limit in self.policy.limits() {
+            self.paragraph(&paint(BOLD, &limit.to_string()), &words::limit(limit), output);
+        }
+        words::options(self.policy).iter().for_each(|sentence| self.paragraph("", sentence, output));
+        self.show_bursts(output);
+        self.show_steady(output);
+        self.show_greedy(output);
+        heading("In Redis", output);
+        self.cost.lines().iter().for_each(|line| self.paragraph("", line, output));
+        if !self.warnings.is_empty() {
+            heading("What to look at", output);
+            for warning in &self.warnings {
+                self.paragraph(&paint(WARN, "lint"), warning, output);
+            }
+        }
+    }
+
+    fn paragraph(&self, title: &str, text: &str, output: &mut Output) {
+        if !title.is_empty() {
+            output.line(format!("  {title}"));
+        }
+        let indent = if title.is_empty() { "  " } else { "    " };
+        for line in wrapped(text, width().saturating_sub(indent.len() + 1)) {
+            output.line(format!("{indent}{line}"));
+        }
+    }
+
+    fn show_bursts(&self, output: &mut Output) {
+        if self.bursts.is_empty() {
+            return;
+        }
+        heading("Worst burst", output);
+        let windows: Vec<String> = self.bursts.iter().map(|burst| window_text(burst.window)).collect();
+        let widest = windows.iter().map(String::len).max().unwrap_or(0).max(14);
+        for (burst, window) in self.bursts.iter().zip(&windows) {
+            let bound = number(burst.bound);
+            let most = match burst.found {
+                Some(found) if found == burst.bound => paint(BOLD, &bound),
+                Some(found) => format!("{}, never more than {bound}", paint(BOLD, &number(found))),
+                None => format!("at most {}", paint(BOLD, &bound)),
+            };
+            let limit = self.limit(burst.limit);
+            let of = if self.policy.limits().len() > 1 { format!("  ({limit})") } else { String::new() };
+            output.line(format!("  {window:<widest$}  {most}{}", paint(DIM, &of)));
+        }
+    }
+
+    fn show_steady(&self, output: &mut Output) {
+        if over_time(self.policy).is_empty() {
+            return;
+        }
+        heading("Smoothest steady use", output);
+        let Some(steady) = self.steady else { return output.line("  none: every check is denied") };
+        let limit = &self.policy.limits()[steady.limit];
+        let rate = limit.period().micros() as f64 / steady.interval as f64;
+        output.line(format!(
+            "  one every {}, never denied: {} per {}{}",
+            paint(BOLD, &length(Duration::from_micros(steady.interval))),
+            decimal(rate),
+            words::name(limit.period()),
+            paint(DIM, &format!("  ({limit})")),
+        ));
+    }
+
+    fn show_greedy(&self, output: &mut Output) {
+        let Some((run, longest)) = &self.greedy else { return };
+        heading("A caller that takes all it can", output);
+        let first = run.admissions[0].units;
+        let mut so_far: u64 = 0;
+        let mut admissions = run.admissions.iter().peekable();
+        let mut units_by = |moment: u64| {
+            while let Some(admission) = admissions.next_if(|admission| admission.at <= moment) {
+                so_far += admission.units;
+            }
+            number(so_far)
+        };
+        output.line(format!("  {:<16}{}", "at once", number(first)));
+        for wait in binding(&run.waits, *longest) {
+            // The moment after the last one of the wait.
+            let until = length(Duration::from_micros(wait.until + 1));
+            let (until, units, limit) = (format!("by {until}"), units_by(wait.until), self.limit(wait.limit));
+            output.line(format!("  {until:<16}{units:<8}{}", paint(DIM, &format!("held back by {limit}"))));
+        }
+        let time = run.until;
+        for line in picture::drawn(&run.admissions, time, width()) {
+            output.line(line);
+        }
+    }
+
+    fn as_json(&self) -> Value {
+        let limit = |index: usize| self.limit(index);
+        let limits: Vec<Value> = self
+            .policy
+            .limits()
+            .iter()
+            .map(|limit| {
+                json!({
+                    "notation": limit.to_string(),
+                    "algorithm": limit.algorithm().name(),
+                    "count": limit.count(),
+                    "period": seconds(limit.period().micros()),
+                    "burst": limit.algorithm().has_burst().then(|| limit.capacity()),
+                    "words": words::limit(limit),
+                })
+            })
+            .collect();
+        let bursts: Vec<Value> = self
+            .bursts
+            .iter()
+            .map(|burst| {
+                json!({
+                    "window": if burst.window <= 1 { json!(0) } else { json!(seconds(burst.window)) },
+                    "units": burst.found.unwrap_or(burst.bound),
+                    "reached": burst.found == Some(burst.bound),
+                    "never_more_than": burst.bound,
+                    "limit": limit(burst.limit),
+                })
+            })
+            .collect();
+        let steady = self.steady.map(|steady| {
+            json!({
+                "interval": seconds(steady.interval),
+                "per_second": 1e6 / steady.interval as f64,
+                "limit": limit(steady.limit),
+            })
+        });
+        let greedy = self.greedy.as_ref().map(|(run, longest)| {
+            json!({
+                "time": seconds(run.until),
+                "units": run.admissions.iter().map(|admission| admission.units).sum::<u64>(),
+                "binds": binding(&run.waits, *longest).iter().map(|wait| json!({
+                    "from": seconds(wait.from),
+                    "until": seconds(wait.until),
+                    "limit": limit(wait.limit),
+                })).collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "policy": self.policy.name(),
+            "notation": self.policy.to_string(),
+            "limits": limits,
+            "options": words::options(self.policy),
+            "worst_bursts": bursts,
+            "steady": steady,
+            "greedy": greedy,
+            "redis": self.cost.as_json(),
+            "warnings": self.warnings,
+        })
+    }
+}
+
+fn heading(text: &str, output: &mut Output) {
+    output.line("");
+    output.line(paint(BOLD, text));
+}
+
+/// The times in which a limit binds, up to the end of the longest period; the first few of many.
+fn binding(waits: &[Wait], longest: u64) -> Vec<Wait> {
+    // A window holds its first moment and not its last.
+    let within = |wait: &Wait| Wait { until: wait.until.min(longest - 1), ..*wait };
+    waits.iter().take_while(|wait| wait.from < longest).take(WAITS).map(within).collect()
+}
+
+fn window_text(window: u64) -> String {
+    match Period::from_micros(window) {
+        Ok(period) if window > 1 => format!("in any {}", words::name(period)),
+        _ => "at one moment".to_owned(),
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// Two digits behind the point, where they say something.
+fn decimal(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

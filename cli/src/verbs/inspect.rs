@@ -1,0 +1,177 @@
+//! `tidegate inspect`: everything that is known of a key, without changing it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tidegate::{Attempt, Decision, LimitState, Policy, host};
+
+use super::journal;
+use crate::decision_text::{as_json, when};
+use crate::number_text::number;
+use crate::store_options::{OnMemory, OpenStore, StoreOptions};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
+use crate::time_text::{length, moment};
+use crate::{Failure, Outcome, Output};
+
+/// Columns of a limit's bar, and how many callers and attempts are listed.
+const BAR: usize = 24;
+const CALLERS: usize = 10;
+const ATTEMPTS: usize = 5;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing is consumed. A policy with a `journal` also shows who is behind the key, as far as its callers said.
+
+Examples:
+  $ tidegate inspect login alice --policies tidegate.yaml --store redis://localhost:6379
+  $ tidegate inspect \"20/minute; 5/3s\" 203.0.113.7 --store redis://localhost:6379 --json"
+)]
+pub(crate) struct Inspect {
+    /// The name of a policy of --policies, or a notation
+    policy: String,
+    /// Who or what is limited
+    key: String,
+    #[command(flatten)]
+    store: StoreOptions,
+}
+
+/// What the attempts with the same metadata have in common.
+struct CallerCount {
+    meta: Option<String>,
+    attempts: usize,
+    denied: usize,
+    newest: u64,
+}
+
+impl Inspect {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.store.open(&self.policy, OnMemory::Refuses, output)?;
+        let decision = limiter.peek(&policy, &self.key, 1)?;
+        let attempts = journal::attempts(&limiter, &policy, &self.key)?;
+        let callers = callers(&attempts);
+        if output.is_json() {
+            let block = host::block_left(&decision);
+            let callers: Vec<_> = callers
+                .iter()
+                .map(|caller| {
+                    json!({
+                        "meta": caller.meta,
+                        "attempts": caller.attempts,
+                        "denied": caller.denied,
+                        "newest": caller.newest as f64 / 1e6,
+                    })
+                })
+                .collect();
+            output.json(&json!({
+                "decision": as_json(&decision, &policy),
+                "blocked_for": block.map(|left| left.as_secs_f64()),
+                "journal": journal::as_json(&attempts),
+                "callers": callers,
+            }));
+        } else {
+            show(&decision, &policy, output);
+            show_journal(&policy, &attempts, &callers, output);
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
+    output.line(format!("{}  {:?}", paint(NAME, policy.name()), decision.key()));
+    let block = host::block_left(decision);
+    if let Some(left) = block {
+        let until = moment((decision.at() + left).as_micros() as u64);
+        output.line(format!("{} for {}, until {until} UTC", paint(BAD, "blocked"), paint(BOLD, &length(left))));
+    }
+    let answer = match (decision.next_after(), decision.shadow()) {
+        (_, true) => paint(WARN, "a check is allowed, because the policy is a shadow"),
+        (Some(Duration::ZERO), _) => paint(GOOD, "a check is admitted now"),
+        (Some(wait), _) => format!("{} in {}", paint(BAD, "a check is denied, and admitted"), length(wait)),
+        (None, _) => paint(BAD, "a check is never admitted"),
+    };
+    output.line(answer);
+    output.line("");
+    let names: Vec<String> = policy.limits().iter().map(ToString::to_string).collect();
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (state, name) in decision.limits().zip(&names) {
+        output.line(limit_line(&state, &format!("{name:<widest$}")));
+    }
+}
+
+/// One limit: a bar of what is used, the numbers, and when it is as if unused.
+fn limit_line(state: &LimitState, name: &str) -> String {
+    let used = state.limit.saturating_sub(state.remaining) + state.over;
+    let share = if state.limit == 0 { 1.0 } else { used as f64 / state.limit as f64 };
+    let style = if share >= 1.0 {
+        BAD
+    } else if share >= 0.8 {
+        WARN
+    } else {
+        GOOD
+    };
+    let over = if state.over > 0 { format!(", {} over", number(state.over)) } else { String::new() };
+    let reset = if state.reset_after.is_zero() {
+        "unused".to_owned()
+    } else {
+        format!("unused in {}", length(state.reset_after))
+    };
+    let next = when(state.next_after);
+    format!(
+        "  {name}  {}  {} of {} used{over}, next {next}, {reset}",
+        paint(style, &bar(share, BAR)),
+        number(used),
+        number(state.limit),
+    )
+}
+
+/// Who is behind the key: the attempts by metadata, the most first.
+fn callers(attempts: &[Attempt]) -> Vec<CallerCount> {
+    let mut index: HashMap<Option<String>, usize> = HashMap::new();
+    let mut callers: Vec<CallerCount> = Vec::new();
+    for attempt in attempts {
+        let meta = journal::metadata(attempt);
+        let at = *index.entry(meta.clone()).or_insert_with(|| {
+            callers.push(CallerCount { meta, attempts: 0, denied: 0, newest: 0 });
+            callers.len() - 1
+        });
+        let caller = &mut callers[at];
+        caller.attempts += 1;
+        caller.denied += usize::from(!attempt.allowed);
+        caller.newest = caller.newest.max(attempt.at);
+    }
+    callers.sort_by(|a, b| b.attempts.cmp(&a.attempts).then(b.newest.cmp(&a.newest)));
+    callers
+}
+
+fn show_journal(policy: &Policy, attempts: &[Attempt], callers: &[CallerCount], output: &mut Output) {
+    output.line("");
+    if policy.options().journal == 0 {
+        return output.line(paint(
+            DIM,
+            "No journal: with `journal: 100` in the policy file, the newest attempts are shown here.",
+        ));
+    }
+    if attempts.is_empty() {
+        return output.line("The journal is empty.");
+    }
+    output.line(paint(BOLD, &format!("Behind this key, of the newest {} attempts", number(attempts.len() as u64))));
+    let room = width().saturating_sub(36).max(20);
+    for caller in callers.iter().take(CALLERS) {
+        let name: String = caller.meta.as_deref().unwrap_or("(nothing was said)").chars().take(room).collect();
+        let attempts = if caller.attempts == 1 { "attempt " } else { "attempts" };
+        output.line(format!("  {:>6} {attempts}  {:>6} denied  {name}", caller.attempts, caller.denied));
+    }
+    if callers.len() > CALLERS {
+        output.line(paint(DIM, &format!("  and {} more; --json has all", callers.len() - CALLERS)));
+    }
+    output.line("");
+    output.line(paint(BOLD, "Newest attempts"));
+    for attempt in attempts.iter().take(ATTEMPTS) {
+        let answer = if attempt.allowed { paint(GOOD, "allowed") } else { paint(BAD, "denied ") };
+        let meta = journal::metadata(attempt).unwrap_or_default();
+        let text = format!("  {}  {answer}  cost {}  {meta}", moment(attempt.at), number(attempt.cost));
+        output.line(text.trim_end());
+    }
+}

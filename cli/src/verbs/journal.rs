@@ -1,0 +1,81 @@
+//! `tidegate journal`: the newest attempts of a policy and key, with what the callers said of each.
+
+use clap::Args;
+use serde_json::{Value, json};
+use tidegate::{Attempt, Limiter, Policy};
+
+use crate::number_text::number;
+use crate::store_options::{OnMemory, OpenStore, StoreOptions};
+use crate::terminal::{BAD, DIM, GOOD, escaped, paint};
+use crate::time_text::moment;
+use crate::{Failure, Outcome, Output};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379
+  $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379 --last 5 --json")]
+pub(crate) struct Journal {
+    /// The name of a policy of --policies
+    policy: String,
+    /// Who or what is limited
+    key: String,
+    /// The most attempts to show
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+    #[command(flatten)]
+    store: StoreOptions,
+}
+
+impl Journal {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.store.open(&self.policy, OnMemory::Refuses, output)?;
+        if policy.options().journal == 0 {
+            return Err(Failure::argument(format!(
+                "{:?} keeps no journal: give it one in the policy file, as in `journal: 100`, and name the file with \
+                 --policies",
+                policy.name()
+            )));
+        }
+        let mut attempts = attempts(&limiter, &policy, &self.key)?;
+        attempts.truncate(self.last.unwrap_or(usize::MAX));
+        if output.is_json() {
+            output.json(&json!({"policy": policy.name(), "key": self.key, "attempts": as_json(&attempts)}));
+            return Ok(Outcome::Done);
+        }
+        if attempts.is_empty() {
+            output.line("no attempts");
+        } else {
+            output.line(paint(DIM, "  at (UTC)                 answer   cost  what the caller said"));
+        }
+        for attempt in &attempts {
+            let answer = if attempt.allowed { paint(GOOD, "allowed") } else { paint(BAD, "denied ") };
+            let said = metadata(attempt).unwrap_or_default();
+            let text = format!("  {}  {answer}  {:>4}  {said}", moment(attempt.at), number(attempt.cost));
+            output.line(text.trim_end());
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// The newest attempts, newest first; none for a policy without a journal.
+pub(crate) fn attempts(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Vec<Attempt>, Failure> {
+    Ok(limiter.journal(policy, key)?)
+}
+
+/// What the caller said of an attempt, as text that is safe on a terminal.
+pub(crate) fn metadata(attempt: &Attempt) -> Option<String> {
+    Some(escaped(&String::from_utf8_lossy(attempt.meta.as_deref()?)))
+}
+
+pub(crate) fn as_json(attempts: &[Attempt]) -> Vec<Value> {
+    let meta = |attempt: &Attempt| attempt.meta.as_deref().map(|meta| String::from_utf8_lossy(meta).into_owned());
+    let one = |attempt: &Attempt| {
+        json!({
+            "at": attempt.at as f64 / 1e6,
+            "allowed": attempt.allowed,
+            "cost": attempt.cost,
+            "meta": meta(attempt),
+        })
+    };
+    attempts.iter().map(one).collect()
+}

@@ -1,0 +1,241 @@
+//! One key by hand: check, peek, charge, refund, clear, block and unblock.
+
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use serde_json::json;
+use tidegate::{CheckOptions, Decision, Policy};
+
+use crate::decision_text::{as_json, details, headline, table};
+use crate::number_text::number;
+use crate::store_options::{OnMemory, OpenStore, StoreOptions};
+use crate::terminal::{BOLD, NAME, paint};
+use crate::time_text::{self, length};
+use crate::{Failure, Outcome, Output};
+
+#[derive(Debug, Args)]
+pub(crate) struct Key {
+    /// The name of a policy of --policies, or a notation such as "20/minute; 5/3s"
+    policy: String,
+    /// Who or what is limited
+    key: String,
+    #[command(flatten)]
+    store: StoreOptions,
+}
+
+impl Key {
+    fn open(&self, on_memory: OnMemory, output: &mut Output) -> Result<OpenStore, Failure> {
+        self.store.open(&self.policy, on_memory, output)
+    }
+
+    /// Reports a call that answers with nothing but success.
+    fn done(&self, policy: &Policy, what: &str, time: Option<Duration>, output: &mut Output) -> Outcome {
+        if output.is_json() {
+            let (name, value) = match time {
+                Some(time) => (format!("{what}_for"), json!(time.as_secs_f64())),
+                None => (what.to_owned(), json!(true)),
+            };
+            output.json(&json!({"done": what, "policy": policy.name(), "key": self.key, name: value}));
+        } else {
+            let time = time.map_or_else(String::new, |time| format!(" for {}", length(time)));
+            output.line(format!("{}{time}  {}  {:?}", paint(BOLD, what), paint(NAME, policy.name()), self.key));
+        }
+        Outcome::Done
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 allowed, 1 denied, 2 error.
+
+Examples:
+  $ tidegate check \"20/minute; 5/3s\" alice
+  $ tidegate check login alice --policies tidegate.yaml --store redis://localhost:6379
+  $ tidegate check login alice --policies tidegate.yaml --cost 3 --partial --json")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    key: Key,
+    /// Units that it consumes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cost: u64,
+    /// What the journal of the policy keeps of it
+    #[arg(long, value_name = "TEXT")]
+    meta: Option<String>,
+    /// Take as many units as there are, up to the cost
+    #[arg(long)]
+    partial: bool,
+}
+
+impl Check {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
+        let meta = self.meta.as_ref().map(|meta| meta.clone().into_bytes());
+        let options = CheckOptions { cost: self.cost, meta, partial: self.partial };
+        let decision = limiter.check_with(&policy, &self.key.key, &options)?;
+        Ok(answered(&decision, &policy, output))
+    }
+}
+
+/// Shows the answer to a check.
+fn answered(decision: &Decision, policy: &Policy, output: &mut Output) -> Outcome {
+    if output.is_json() {
+        output.json(&as_json(decision, policy));
+    } else {
+        output.line(headline(decision));
+        details(decision, policy).iter().for_each(|line| output.line(line));
+    }
+    if decision.allowed() { Outcome::Done } else { Outcome::Negative }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 when a check would be allowed, 1 when it would be denied, 2 error.
+
+Examples:
+  $ tidegate peek login alice --policies tidegate.yaml
+  $ tidegate peek \"20/minute; 5/3s\" alice --cost 5")]
+pub(crate) struct Peek {
+    #[command(flatten)]
+    key: Key,
+    /// Units that are asked about
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cost: u64,
+}
+
+impl Peek {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
+        let decision = limiter.peek(&policy, &self.key.key, self.cost)?;
+        Ok(answered(&decision, &policy, output))
+    }
+}
+
+/// Units, as an argument or as an option.
+#[derive(Debug, Args)]
+struct Units {
+    /// Units; 1 when none are named
+    #[arg(value_name = "COST")]
+    units: Option<u64>,
+    /// The same as an option
+    #[arg(long, value_name = "N", conflicts_with = "units")]
+    cost: Option<u64>,
+}
+
+impl Units {
+    fn count(&self) -> u64 {
+        self.units.or(self.cost).unwrap_or(1)
+    }
+}
+
+/// Shows what a charge or a refund has left.
+fn changed(what: &str, decision: &Decision, store: &OpenStore, output: &mut Output) -> Result<Outcome, Failure> {
+    let OpenStore { limiter, policy } = store;
+    if output.is_json() {
+        output.json(&as_json(decision, policy));
+        return Ok(Outcome::Done);
+    }
+    let what = format!("{what} {}", number(decision.cost()));
+    output.line(format!("{}  {}  {:?}", paint(BOLD, &what), paint(NAME, decision.policy()), decision.key()));
+    // The waits of a charge are those of its cost; those of one unit say more.
+    let now = limiter.peek(policy, decision.key(), 1)?;
+    table(&now, policy).iter().for_each(|line| output.line(line));
+    Ok(Outcome::Done)
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  $ tidegate charge login alice 5 --policies tidegate.yaml
+  $ tidegate charge \"1000/hour\" job-17 --cost 250 --json")]
+pub(crate) struct Charge {
+    #[command(flatten)]
+    key: Key,
+    #[command(flatten)]
+    units: Units,
+}
+
+impl Charge {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let store = self.key.open(OnMemory::Works, output)?;
+        let decision = store.limiter.charge(&store.policy, &self.key.key, self.units.count())?;
+        changed("charged", &decision, &store, output)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  $ tidegate refund login alice --policies tidegate.yaml --store redis://localhost:6379
+  $ tidegate refund \"1000/hour\" job-17 250 --store redis://localhost:6379")]
+pub(crate) struct Refund {
+    #[command(flatten)]
+    key: Key,
+    #[command(flatten)]
+    units: Units,
+}
+
+impl Refund {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let store = self.key.open(OnMemory::Refuses, output)?;
+        let decision = store.limiter.refund(&store.policy, &self.key.key, self.units.count())?;
+        changed("refunded", &decision, &store, output)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "The journal of the key stays.
+
+Examples:
+  $ tidegate clear login alice --policies tidegate.yaml --store redis://localhost:6379")]
+pub(crate) struct Clear {
+    #[command(flatten)]
+    key: Key,
+}
+
+impl Clear {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.key.open(OnMemory::Refuses, output)?;
+        limiter.clear(&policy, &self.key.key)?;
+        Ok(self.key.done(&policy, "cleared", None, output))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("how long").required(true)),
+    override_usage = "tidegate block [OPTIONS] <POLICY> <KEY> <TIME>",
+    after_help = "Examples:
+  $ tidegate block login mallory 10m --policies tidegate.yaml --store redis://localhost:6379
+  $ tidegate block \"20/minute\" 203.0.113.7 --for \"1 day\" --store redis://localhost:6379"
+)]
+pub(crate) struct Block {
+    #[command(flatten)]
+    key: Key,
+    /// How long: 10m, 1h, "1 day", or a number of seconds
+    #[arg(value_name = "TIME", value_parser = time_text::parse, group = "how long")]
+    time: Option<Duration>,
+    /// The same as an option
+    #[arg(long = "for", value_name = "TIME", value_parser = time_text::parse, group = "how long")]
+    length: Option<Duration>,
+}
+
+impl Block {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.key.open(OnMemory::Refuses, output)?;
+        let time = self.time.or(self.length).unwrap_or_default();
+        limiter.block(&policy, &self.key.key, time)?;
+        Ok(self.key.done(&policy, "blocked", Some(time), output))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  $ tidegate unblock login mallory --policies tidegate.yaml --store redis://localhost:6379")]
+pub(crate) struct Unblock {
+    #[command(flatten)]
+    key: Key,
+}
+
+impl Unblock {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.key.open(OnMemory::Refuses, output)?;
+        limiter.unblock(&policy, &self.key.key)?;
+        Ok(self.key.done(&policy, "unblocked", None, output))
+    }
+}

@@ -1,0 +1,68 @@
+//! What a check and a key cost, and where the figures come from.
+
+use tidegate::Policy;
+
+use crate::redis_cost::RedisCost;
+
+/// Server CPU for the script of a check of one limit, in microseconds, as this project measured it (docs/adr/0004,
+/// docs/adr/0023): alone, and in batches of 64.
+const ALONE: f64 = 4.6;
+const FOLDED: f64 = 1.7;
+/// What a call costs beside its script: a read and a write of its socket. The least of five measurements of `tidegate size` on
+/// Redis 7.0, without its script.
+const SOCKET: f64 = 8.2;
+/// The checks of a batch.
+const BATCH: f64 = 64.0;
+/// What each further limit of a policy adds to a check that is alone.
+const FURTHER_LIMIT: f64 = 2.8;
+/// What Redis keeps of a key outside of MEMORY USAGE: its places in the table of keys and in that of expiries.
+const TABLES: f64 = 64.0;
+
+/// See the module.
+pub(super) struct Costs {
+    /// In one sentence.
+    pub(super) source: String,
+    pub(super) is_measured: bool,
+    /// Microseconds of a server's core for a check of all policies: alone, and in batches.
+    pub(super) alone: f64,
+    pub(super) folded: f64,
+    /// Bytes of one key of each policy together: hardly used, and with all limits in use.
+    pub(super) key_bytes: (f64, f64),
+    /// What the figures leave out.
+    pub(super) notes: Vec<String>,
+}
+
+impl Costs {
+    pub(super) fn shipped(policies: &[Policy]) -> Self {
+        let sum = |cost: fn(f64) -> f64| policies.iter().map(|policy| cost(policy.limits().len() as f64)).sum();
+        Self {
+            source: "figures that this project has measured (Redis 7, one machine); --store measures yours".to_owned(),
+            is_measured: false,
+            alone: sum(|limits| SOCKET + ALONE + FURTHER_LIMIT * (limits - 1.0)),
+            folded: sum(|limits| SOCKET / BATCH + FOLDED * limits),
+            key_bytes: stated_bytes(policies),
+            notes: beside(policies),
+        }
+    }
+}
+
+/// The bytes of a key as its format says.
+pub(super) fn stated_bytes(policies: &[Policy]) -> (f64, f64) {
+    let keys = policies.iter().map(|policy| RedisCost::of(policy).key);
+    with_tables(keys.map(|(least, most)| (least as f64, most as f64)), policies.len())
+}
+
+/// The sum of the bytes of keys, with what the tables of the server take for each.
+pub(super) fn with_tables(keys: impl Iterator<Item = (f64, f64)>, count: usize) -> (f64, f64) {
+    let tables = TABLES * count as f64;
+    keys.fold((tables, tables), |sum, key| (sum.0 + key.0, sum.1 + key.1))
+}
+
+/// What grows in a key of its own.
+pub(super) fn beside(policies: &[Policy]) -> Vec<String> {
+    let of = |policy: &Policy| {
+        let name = policy.name().to_owned();
+        RedisCost::of(policy).beside.into_iter().map(move |what| format!("Not counted, for {name}: {what}."))
+    };
+    policies.iter().flat_map(of).collect()
+}

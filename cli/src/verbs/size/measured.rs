@@ -1,0 +1,225 @@
+//! What checks cost on a store now: its CPU time while this process calls it, and the memory of a few keys.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use tidegate::host::{ServerConnection, redis_key};
+use tidegate::{AsyncLimiter, Error, Limiter, Policy};
+
+use super::costs::{Costs, beside, stated_bytes, with_tables};
+use crate::redis_cost::{RedisCost, name_bytes};
+use crate::reply::Info;
+use crate::store_options::{ChosenStore, StoreOptions};
+use crate::{Failure, Output};
+
+/// How long each way of calling is measured, and an idle server before.
+const TIME: Duration = Duration::from_millis(1_000);
+const IDLE: Duration = Duration::from_millis(200);
+/// Keys of a measurement, and calls that wait at the same moment.
+const KEYS: usize = 500;
+const TASKS: usize = 64;
+
+/// Connections to the primaries of a store, for questions about them.
+struct Primaries(Vec<ServerConnection>);
+
+impl Primaries {
+    fn of(store: &ChosenStore, timeout: Duration) -> Result<Self, Failure> {
+        let mut connections = Vec::new();
+        for servers in store.servers(timeout)? {
+            for shard in servers.shards()? {
+                connections.push(servers.connect(&shard.primary)?);
+            }
+        }
+        Ok(Self(connections))
+    }
+
+    /// The CPU time of all primaries so far, in seconds: of the thread that runs commands, where the server tells them apart.
+    /// `None` where the user may not ask.
+    fn cpu(&mut self) -> Result<Option<f64>, Error> {
+        let mut sum = 0.0;
+        for connection in &mut self.0 {
+            let Some(info) = Info::of(&connection.ask(&["INFO", "cpu"])?) else { return Ok(None) };
+            let seconds = |name: &str| info.get(name)?.parse::<f64>().ok();
+            let both = |user: &str, system: &str| Some(seconds(user)? + seconds(system)?);
+            let main = both("used_cpu_user_main_thread", "used_cpu_sys_main_thread");
+            let Some(seconds) = main.or_else(|| both("used_cpu_user", "used_cpu_sys")) else { return Ok(None) };
+            sum += seconds;
+        }
+        Ok(Some(sum))
+    }
+
+    /// What a key takes as MEMORY USAGE counts; `None` where the user may not ask.
+    fn memory_usage(&mut self, key: &[u8]) -> Result<Option<f64>, Error> {
+        for connection in &mut self.0 {
+            let reply = connection.ask(&[&b"MEMORY"[..], b"USAGE", key, b"SAMPLES", b"0"])?;
+            if let Value::Int(bytes) = reply {
+                return Ok(Some(bytes as f64));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Measures; what cannot be measured is taken from the figures of this project, and a note says so.
+pub(super) fn costs(
+    store: &ChosenStore,
+    options: &StoreOptions,
+    policies: &[Policy],
+    output: &mut Output,
+) -> Result<Costs, Failure> {
+    let usual_prefix = &options.prefix;
+    let options = options.with_temporary_keys("size");
+    let limiter = options.limiter(store, output)?;
+    limiter.ping()?;
+    let mut primaries = Primaries::of(store, options.timeout)?;
+    output.progress("measuring memory …");
+    let keys = key_bytes(&limiter, &mut primaries, [&options.prefix, usual_prefix], policies);
+    let result = keys.and_then(|keys| measure(&limiter, &mut primaries, store, &options, policies, keys, output));
+    let cleared = remove(&limiter, policies);
+    let costs = result?;
+    cleared?;
+    Ok(costs)
+}
+
+fn measure(
+    limiter: &Limiter,
+    primaries: &mut Primaries,
+    store: &ChosenStore,
+    options: &StoreOptions,
+    policies: &[Policy],
+    keys: Option<(f64, f64)>,
+    output: &mut Output,
+) -> Result<Costs, Failure> {
+    let mut costs = Costs::shipped(policies);
+    let mut notes = beside(policies);
+    match keys {
+        Some(keys) => costs.key_bytes = keys,
+        None => {
+            costs.key_bytes = stated_bytes(policies);
+            notes.push("The user may not run MEMORY USAGE: the memory is what the format of a key says.".to_owned());
+        }
+    }
+    output.progress("measuring checks …");
+    let before = primaries.cpu()?;
+    thread::sleep(IDLE);
+    let background = primaries.cpu()?.zip(before).map(|(after, before)| (after - before) / IDLE.as_secs_f64());
+    let Some(background) = background else {
+        notes.push("The user may not run INFO: the CPU time is a figure of this project.".to_owned());
+        costs.notes = notes;
+        return Ok(costs);
+    };
+    costs.alone = per_check(primaries, background, || alone(limiter, policies))?;
+    output.progress("measuring batches of checks …");
+    let shared = options.shared_limiter(store)?;
+    costs.folded = per_check(primaries, background, || folded(&shared, policies))?;
+    costs.is_measured = true;
+    costs.source = format!("measured now on {}: CPU time of the server, also for its sockets", store.shown());
+    if background > 0.2 {
+        notes.push(format!(
+            "Other clients keep the server {:.0} % busy; that was subtracted, and makes the figures less exact.",
+            background * 100.0
+        ));
+    }
+    costs.notes = notes;
+    Ok(costs)
+}
+
+/// Microseconds of CPU for each check of all policies.
+fn per_check(
+    primaries: &mut Primaries,
+    background: f64,
+    run: impl FnOnce() -> Result<u64, Failure>,
+) -> Result<f64, Failure> {
+    let (begun, before) = (Instant::now(), primaries.cpu()?.unwrap_or(0.0));
+    let checks = run()?;
+    let spent = primaries.cpu()?.unwrap_or(0.0) - before - background * begun.elapsed().as_secs_f64();
+    Ok((spent.max(0.0) * 1e6 / checks.max(1) as f64).max(0.1))
+}
+
+fn name(number: usize) -> String {
+    format!("key {}", number % KEYS)
+}
+
+/// Checks one after the other, on as many threads as keep the server busy.
+fn alone(limiter: &Limiter, policies: &[Policy]) -> Result<u64, Failure> {
+    let ends = Instant::now() + TIME;
+    let mut rounds = 0;
+    while Instant::now() < ends {
+        for policy in policies {
+            limiter.check(policy, &name(rounds))?;
+        }
+        rounds += 1;
+    }
+    Ok(rounds as u64)
+}
+
+/// Checks of many tasks, which are sent in batches.
+fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64, Failure> {
+    let failed = |error: std::io::Error| Failure::argument(format!("the measurement cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
+    let policies: Arc<[Policy]> = policies.into();
+    let ended = Arc::new(AtomicBool::new(false));
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|task| {
+                let (limiter, policies, ended) = (limiter.clone(), Arc::clone(&policies), Arc::clone(&ended));
+                tokio::spawn(async move {
+                    let mut rounds = 0;
+                    while !ended.load(Ordering::Relaxed) {
+                        let key = name(task + rounds * TASKS);
+                        for policy in &*policies {
+                            limiter.check(policy, &key).await?;
+                        }
+                        rounds += 1;
+                    }
+                    Ok::<u64, Error>(rounds as u64)
+                })
+            })
+            .collect();
+        tokio::time::sleep(TIME).await;
+        ended.store(true, Ordering::Relaxed);
+        let mut sum = 0;
+        for task in tasks {
+            sum += task.await.map_err(|error| failed(std::io::Error::other(error)))??;
+        }
+        Ok(sum)
+    })
+}
+
+/// The bytes of a key of each policy together: of one check, and of as many units as there are.
+fn key_bytes(
+    limiter: &Limiter,
+    primaries: &mut Primaries,
+    [prefix, usual_prefix]: [&str; 2],
+    policies: &[Policy],
+) -> Result<Option<(f64, f64)>, Failure> {
+    let mut keys = Vec::new();
+    for policy in policies {
+        limiter.check(policy, "once")?;
+        let room = limiter.peek(policy, "full", 1)?.limits().map(|limit| limit.remaining).min().unwrap_or(0);
+        if room > 0 {
+            limiter.charge(policy, "full", room)?;
+        }
+        let once = primaries.memory_usage(&redis_key(prefix, policy, "once"))?;
+        let full = primaries.memory_usage(&redis_key(prefix, policy, "full"))?;
+        let Some(once) = once.or(full) else { return Ok(None) };
+        // A window that is in use all the time has a granule for each part of its period, which takes a period to see.
+        let stated = RedisCost::of(policy).key.1 as f64;
+        // The name of a temporary key is longer than that of a service.
+        let beyond = name_bytes(prefix.len()) as f64 - name_bytes(usual_prefix.len()) as f64;
+        keys.push((once - beyond, (full.unwrap_or(once) - beyond).max(stated)));
+    }
+    Ok(Some(with_tables(keys.into_iter(), policies.len())))
+}
+
+fn remove(limiter: &Limiter, policies: &[Policy]) -> Result<(), Failure> {
+    for policy in policies {
+        for key in ["once".to_owned(), "full".to_owned()].into_iter().chain((0..KEYS).map(name)) {
+            limiter.clear(policy, &key)?;
+        }
+    }
+    Ok(())
+}

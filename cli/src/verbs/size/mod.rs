@@ -1,0 +1,131 @@
+//! `tidegate size`: the servers, cores and memory that traffic takes.
+
+mod costs;
+mod measured;
+
+use clap::Args;
+use serde_json::json;
+use tidegate::Policy;
+
+use crate::number_text::{bytes, number};
+use crate::store_options::StoreOptions;
+use crate::terminal::{BOLD, DIM, NAME, paint, width, wrapped};
+use crate::{Failure, Outcome, Output, number_text, policy_argument};
+use costs::Costs;
+
+/// How busy the one core of a server may be that runs its commands, so that calls do not queue.
+const BUSY: f64 = 0.6;
+/// What the allocator and the buffers of clients and replicas take on top.
+const MEMORY_MARGIN: f64 = 1.3;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each check asks every POLICY; each policy has so many keys. With a store the costs are measured there, for two \
+seconds, on temporary keys that are removed; without one they are figures that this project has measured.
+
+Examples:
+  $ tidegate size --rate 1M/s --keys 50M \"gcra 100/s burst 200\"
+  $ tidegate size --rate 30k/s --keys 2M \"20/minute; 5/3s\" \"1000/day\" --json
+  $ tidegate size --rate 200k/s --keys 5M \"20/minute\" --store redis://localhost:6379"
+)]
+pub(crate) struct Size {
+    /// Checks: 1M/s, 30k/minute, or a number per second
+    #[arg(long, value_name = "RATE", value_parser = number_text::rate)]
+    rate: f64,
+    /// Keys that are active at the same time: 50M, 200k
+    #[arg(long, value_name = "N", value_parser = number_text::count)]
+    keys: f64,
+    /// Notations, or names of policies of --policies
+    #[arg(required = true, value_name = "POLICY")]
+    named: Vec<String>,
+    #[command(flatten)]
+    store: StoreOptions,
+}
+
+/// What one way of calling takes.
+struct Load {
+    /// Microseconds of a server's core for each check of all policies.
+    micros: f64,
+    /// Cores that are busy all the time.
+    cores: f64,
+    /// Primaries, each of which runs its commands on one core.
+    servers: u64,
+}
+
+impl Load {
+    fn of(micros: f64, rate: f64) -> Self {
+        let cores = rate * micros / 1e6;
+        Self { micros, cores, servers: ((cores / BUSY).ceil() as u64).max(1) }
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        json!({"micros_per_check": self.micros, "busy_cores": self.cores, "servers": self.servers})
+    }
+}
+
+impl Size {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let file = self.store.policies.read()?;
+        let find = |name: &String| policy_argument::find(name, file.as_ref());
+        let policies: Vec<Policy> = self.named.iter().map(find).collect::<Result<_, _>>()?;
+        let store = self.store.chosen(file.as_ref());
+        let costs = if store.is_memory() {
+            Costs::shipped(&policies)
+        } else {
+            measured::costs(&store, &self.store, &policies, output)?
+        };
+        let (alone, folded) = (Load::of(costs.alone, self.rate), Load::of(costs.folded, self.rate));
+        let (least, most) = costs.key_bytes;
+        let memory = |key: f64| key * self.keys * MEMORY_MARGIN;
+        if output.is_json() {
+            output.json(&json!({
+                "rate_per_second": self.rate,
+                "keys": self.keys,
+                "policies": policies.iter().map(Policy::name).collect::<Vec<_>>(),
+                "costs": costs.source,
+                "measured": costs.is_measured,
+                "alone": alone.as_json(),
+                "folded": folded.as_json(),
+                "key_bytes": {"least": least, "most": most},
+                "memory_bytes": {"least": memory(least), "most": memory(most)},
+                "notes": costs.notes,
+            }));
+            return Ok(Outcome::Done);
+        }
+        let names: Vec<String> = policies.iter().map(|policy| paint(NAME, policy.name())).collect();
+        output.line(format!(
+            "{} checks per second, {} keys: {}",
+            number(self.rate as u64),
+            number(self.keys as u64),
+            names.join(", ")
+        ));
+        output.line(paint(DIM, &format!("costs: {}", costs.source)));
+        output.line("");
+        let row = |title: &str, cells: [String; 2]| format!("  {title:<26}{:<18}{}", cells[0], cells[1]);
+        output.line(paint(DIM, &row("", ["each check alone".to_owned(), "folded in batches".to_owned()])));
+        let both = |show: fn(&Load) -> String| [show(&alone), show(&folded)];
+        output.line(row("server CPU for a check", both(|load| format!("{:.1} µs", load.micros))));
+        output.line(row("cores that are busy", both(|load| format!("{:.1}", load.cores))));
+        let servers = both(|load| number(load.servers));
+        output.line(paint(BOLD, &row("primaries, 60 % busy", servers)));
+        output.line("");
+        let range = |least: f64, most: f64| {
+            let (least, most) = (bytes(least), bytes(most));
+            if least == most {
+                return most;
+            }
+            let least = if most.ends_with(" bytes") { least.trim_end_matches(" bytes") } else { &least };
+            format!("{least} to {most}")
+        };
+        output.line(format!("  {:<26}{}", "memory of a key", range(least, most)));
+        output.line(paint(BOLD, &format!("  {:<26}{}", "memory of all primaries", range(memory(least), memory(most)))));
+        output.line("");
+        let advice = "A server runs its commands on one core, so more cores mean more servers: a cluster, or a list of stores. \
+                      Async callers fold what waits at the same moment; blocking calls are alone. Each replica takes as much \
+                      memory again.";
+        for text in [advice].into_iter().chain(costs.notes.iter().map(String::as_str)) {
+            wrapped(text, width() - 3).iter().for_each(|line| output.line(format!("  {line}")));
+        }
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,209 @@
+//! `tidegate top`: the policies and keys that are being limited, live. Servers are asked for a bounded number of their keys, in
+//! small steps; their keys are digests, so names come from the processes of this machine that publish them.
+
+mod page;
+mod published;
+mod sampling;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use tidegate::host;
+use tidegate::{Decision, Policy, PolicyFile};
+
+use crate::store_options::{ChosenStore, StoreOptions};
+use crate::terminal::is_interactive;
+use crate::{Failure, Outcome, Output, time_text};
+use page::Page;
+use published::{NamedKey, Published};
+use sampling::{Sample, Sampler};
+
+/// Named keys that the store is asked about in a reading.
+const MAX_PEEKS: usize = 100;
+/// Times between two readings.
+const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Redis has digests in the place of keys. The names come from processes of this machine: set TIDEGATE_TOP to a \
+folder in their environment, and each limiter writes a file there once a second, with the counts of its policies and the 256 keys \
+that it denied last. Only the user of the process may read it. Other machines are not seen.
+
+Servers are asked with DBSIZE, SCAN, GETRANGE and TIME, at most --sample keys of each primary in a reading, 100 at a time. Keys at \
+their limit stay on the page until they are admitted again. The value of a `sliding-log` cannot be read this way.
+
+Examples:
+  $ tidegate top --store redis://localhost:6379 --policies tidegate.yaml
+  $ TIDEGATE_TOP=/run/tidegate tidegate top --store redis://localhost:6379
+  $ tidegate top --store redis://localhost:6379 --policies tidegate.yaml --readings 2 --json"
+)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    store: StoreOptions,
+
+    /// The folder where processes of this machine publish what they deny: that of their TIDEGATE_TOP
+    #[arg(long, value_name = "FOLDER", env = "TIDEGATE_TOP", hide_env_values = true)]
+    names: Option<PathBuf>,
+
+    /// The time between two readings
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse)]
+    interval: Duration,
+
+    /// End after so many readings; without it a terminal shows them until Ctrl-C, and everything else gets one
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    readings: Option<u32>,
+
+    /// Keys that each server is asked for in a reading; 0 asks no server
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    sample: u32,
+
+    /// Lines of keys
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rows: u32,
+}
+
+/// A key that is being limited.
+struct KeyLine {
+    /// Of a key without a name, the policies whose limits its value fits.
+    policies: Vec<String>,
+    /// The name, or the digest.
+    key: String,
+    is_named: bool,
+    /// What its store says of it now, where that is known.
+    decision: Option<Decision>,
+    denied_per_second: Option<f64>,
+}
+
+/// What one reading shows.
+struct Observation {
+    at: SystemTime,
+    sample: Sample,
+    keys: Vec<KeyLine>,
+    /// Keys at their limit beyond --rows.
+    left_out: usize,
+}
+
+impl Top {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let file = self.store.policies.read()?;
+        let store = self.store.chosen(file.as_ref());
+        if !INTERVALS.contains(&self.interval) {
+            return Err(Failure::argument("--interval must be from 100ms to 1h"));
+        }
+        if store.is_memory() && self.names.is_none() {
+            return Err(Failure::argument(
+                "there is nothing to watch: name the store of your services with --store redis://… or TIDEGATE_STORE, or the \
+                 folder of their TIDEGATE_TOP with --names, or both",
+            ));
+        }
+        let mut published = self.names.as_deref().map(Published::of).transpose()?;
+        let mut samplers = self.samplers(&store)?;
+        let limiter = (!store.is_memory()).then(|| self.store.limiter(&store, output)).transpose()?;
+        let readings = match self.readings {
+            Some(readings) => readings,
+            None if is_interactive() && !output.is_json() => u32::MAX,
+            None => 1,
+        };
+        for _ in 0..readings {
+            std::thread::sleep(self.interval);
+            if let Some(published) = &mut published {
+                published.read()?;
+            }
+            let policies = policies(file.as_ref(), published.as_ref());
+            let mut sample = Sample::default();
+            for sampler in &mut samplers {
+                sampler.read(self.sample as usize, &policies, &mut sample);
+            }
+            let peek = |named: &NamedKey| limiter.as_ref()?.peek(&policy_of(named, &policies)?, &named.key, 1).ok();
+            let (keys, left_out) = self.keys(&mut sample, &policies, published.as_ref(), &store.shown(), peek);
+            let reading = Observation { at: SystemTime::now(), sample, keys, left_out };
+            let page = Page { top: self, store: &store, reading: &reading, published: published.as_ref() };
+            page.show(output, readings > 1);
+            if output.is_closed() {
+                break;
+            }
+            let is_blind = published.is_none() && !samplers.is_empty() && reading.sample.servers == 0;
+            if let (true, Some(failure), 1) = (is_blind, reading.sample.failures.first(), readings) {
+                return Err(Failure { code: "store_unavailable", message: failure.clone() });
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn samplers(&self, store: &ChosenStore) -> Result<Vec<Sampler>, Failure> {
+        if self.sample == 0 || store.is_memory() {
+            return Ok(Vec::new());
+        }
+        let servers = store.servers(self.store.timeout)?.into_iter();
+        Ok(servers.map(|servers| Sampler::new(servers, &self.store.prefix)).collect())
+    }
+
+    /// The lines of keys, and how many did not fit: those that are denied most, then the others at their limit.
+    fn keys(
+        &self,
+        sample: &mut Sample,
+        policies: &[Policy],
+        published: Option<&Published>,
+        store: &str,
+        peek: impl Fn(&NamedKey) -> Option<Decision>,
+    ) -> (Vec<KeyLine>, usize) {
+        let prefix = &self.store.prefix;
+        let names = published.into_iter().flat_map(Published::names).filter(|(of_process, _)| of_process == prefix);
+        let by_redis_key = |(_, named): (&str, &NamedKey)| {
+            let policy = policy_of(named, policies)?;
+            Some((host::redis_key(prefix, &policy, &named.key), named.clone()))
+        };
+        let named: HashMap<Vec<u8>, NamedKey> = names.filter_map(by_redis_key).collect();
+        let mut denied: BTreeMap<NamedKey, f64> = published.map(|published| published.denied(None)).unwrap_or_default();
+        let of_store = published.map(|published| published.denied(Some((store, prefix))));
+        let of_store = of_store.unwrap_or_default();
+        let mut lines: Vec<KeyLine> = Vec::new();
+        for (redis_key, limited) in sample.limited.drain() {
+            let name = named.get(&redis_key);
+            let rate = name.and_then(|name| denied.remove(name));
+            lines.push(KeyLine {
+                policies: name.map_or(limited.policies, |name| vec![name.policy.clone()]),
+                key: name.map_or_else(|| limited.decision.key().to_owned(), |name| name.key.clone()),
+                is_named: name.is_some(),
+                decision: Some(limited.decision),
+                denied_per_second: rate,
+            });
+        }
+        for (at, (name, rate)) in denied.into_iter().enumerate() {
+            let decision = (at < MAX_PEEKS && of_store.contains_key(&name)).then(|| peek(&name)).flatten();
+            lines.push(KeyLine {
+                policies: vec![name.policy],
+                key: name.key,
+                is_named: true,
+                decision,
+                denied_per_second: Some(rate),
+            });
+        }
+        let rate = |line: &KeyLine| line.denied_per_second.unwrap_or_default();
+        lines.sort_by(|a, b| {
+            rate(b).total_cmp(&rate(a)).then_with(|| (&a.policies, &a.key).cmp(&(&b.policies, &b.key)))
+        });
+        let left_out = lines.len().saturating_sub(self.rows as usize);
+        lines.truncate(self.rows as usize);
+        (lines, left_out)
+    }
+}
+
+/// The policy of a named key: one that is known, or a notation in its place.
+fn policy_of(named: &NamedKey, policies: &[Policy]) -> Option<Policy> {
+    let known = policies.iter().find(|policy| policy.name() == named.policy).cloned();
+    known.or_else(|| Policy::parse(&named.policy).ok())
+}
+
+/// The policies of the file, and those that processes publish.
+fn policies(file: Option<&PolicyFile>, published: Option<&Published>) -> Vec<Policy> {
+    let mut policies: Vec<Policy> = file.map(|file| file.policies().to_vec()).unwrap_or_default();
+    for policy in published.map(Published::policies).unwrap_or_default() {
+        if policies.iter().all(|known| known.name() != policy.name()) {
+            policies.push(policy);
+        }
+    }
+    policies
+}

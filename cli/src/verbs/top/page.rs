@@ -1,0 +1,239 @@
+//! One reading, for people and as JSON.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tidegate::host;
+
+use super::published::{Published, Rates};
+use super::{KeyLine, Observation, Top};
+use crate::Output;
+use crate::decision_text::when;
+use crate::number_text::number;
+use crate::store_options::ChosenStore;
+use crate::terminal::{BAD, BOLD, DIM, NAME, WARN, escaped, is_interactive, paint, width};
+use crate::time_text::{length, moment};
+
+/// The top left corner, and nothing below it.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+/// Lines of policies.
+const POLICIES: usize = 20;
+
+pub(super) struct Page<'a> {
+    pub(super) top: &'a Top,
+    pub(super) store: &'a ChosenStore,
+    pub(super) reading: &'a Observation,
+    pub(super) published: Option<&'a Published>,
+}
+
+impl Page<'_> {
+    pub(super) fn show(&self, output: &mut Output, is_one_of_many: bool) {
+        if output.is_json() {
+            // One line for each reading, for programs that follow.
+            return if is_one_of_many { output.line(self.as_json().to_string()) } else { output.json(&self.as_json()) };
+        }
+        let mut text = String::new();
+        if is_one_of_many && is_interactive() {
+            text.push_str(CLEAR);
+        }
+        for line in self.lines() {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        if is_one_of_many && !is_interactive() {
+            text.push('\n');
+        }
+        output.text(&text);
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "{}  {} UTC, every {}",
+            paint(BOLD, "tidegate top"),
+            moment(since_1970(self.reading.at).as_micros() as u64),
+            length(self.top.interval)
+        )];
+        lines.extend(self.sources());
+        lines.push(String::new());
+        lines.extend(self.policy_lines());
+        lines.extend(self.key_lines());
+        lines
+    }
+
+    /// Where everything on the page comes from, and what it does not show.
+    fn sources(&self) -> Vec<String> {
+        let sample = &self.reading.sample;
+        let mut lines = Vec::new();
+        if !self.store.is_memory() {
+            lines.push(format!("store    {}", self.store.shown()));
+        }
+        if self.top.sample == 0 || self.store.is_memory() {
+            lines.push(format!("servers  {}", paint(DIM, "not asked: names alone")));
+        } else {
+            lines.push(format!(
+                "servers  {} with {} keys; looked at {}, {} of them with the prefix {:?}; slowest answer {}",
+                sample.servers,
+                number(sample.all_keys),
+                number(sample.scanned as u64),
+                number(sample.of_prefix as u64),
+                self.top.store.prefix,
+                length(sample.slowest),
+            ));
+            if sample.unknown > 0 {
+                let keys = number(sample.unknown as u64);
+                lines.push(paint(
+                    DIM,
+                    &format!(
+                        "         {keys} of these fit no known policy: --policies FILE names the policies of your services"
+                    ),
+                ));
+            }
+        }
+        lines.extend(sample.failures.iter().map(|failure| format!("         {}", paint(BAD, &escaped(failure)))));
+        lines.push(match self.published {
+            None => {
+                paint(DIM, "names    none: set TIDEGATE_TOP to a folder, here and in the processes of this machine")
+            }
+            Some(published) => {
+                let (fresh, stale) = published.counts();
+                let programs = escaped(&published.programs().join(", "));
+                let of = if programs.is_empty() { String::new() } else { format!(" ({programs})") };
+                let stale = if stale == 0 { String::new() } else { format!("; {stale} have ended") };
+                let unread = match published.unreadable {
+                    0 => String::new(),
+                    files => format!("; {files} files cannot be read"),
+                };
+                let limiters = if fresh == 1 { "limiter" } else { "limiters" };
+                format!("names    {fresh} {limiters} of this machine{of}{stale}{unread}; other machines are not seen")
+            }
+        });
+        lines
+    }
+
+    fn rates(&self) -> Vec<(String, Rates)> {
+        let rates = self.published.map(Published::rates).unwrap_or_default();
+        let mut rates: Vec<(String, Rates)> = rates.into_iter().collect();
+        rates.sort_by(|(a, x), (b, y)| {
+            y.denied.total_cmp(&x.denied).then(y.allowed.total_cmp(&x.allowed)).then(a.cmp(b))
+        });
+        rates
+    }
+
+    fn policy_lines(&self) -> Vec<String> {
+        let rates = self.rates();
+        if rates.is_empty() {
+            return Vec::new();
+        }
+        let widest = 40.min(width() / 2);
+        let mut lines = vec![paint(BOLD, &format!("{:<widest$}  {:>12}  {:>12}", "policy", "allowed/s", "denied/s"))];
+        for (name, rates) in rates.iter().take(POLICIES) {
+            let denied = format!("{:>12.1}", rates.denied);
+            let denied = if rates.denied > 0.0 { paint(WARN, &denied) } else { denied };
+            lines.push(format!("{}  {:>12.1}  {denied}", paint(NAME, &cut(name, widest)), rates.allowed));
+        }
+        if rates.len() > POLICIES {
+            lines.push(paint(DIM, &format!("and {} more; --json has all", rates.len() - POLICIES)));
+        }
+        lines.push(String::new());
+        lines
+    }
+
+    fn key_lines(&self) -> Vec<String> {
+        if self.reading.keys.is_empty() {
+            return vec!["No key is at its limit, as far as this page sees.".to_owned()];
+        }
+        // What the three columns of numbers leave.
+        let room = width().saturating_sub(47).max(25);
+        let (for_key, for_policy) = (room - room * 2 / 5, room * 2 / 5);
+        let head = format!(
+            "{:<for_key$}  {:<for_policy$}  {:>17}  {:<13}  {:>9}",
+            "key at its limit", "policy", "remaining", "next", "denied/s"
+        );
+        let mut lines = vec![paint(BOLD, &head)];
+        for line in &self.reading.keys {
+            let key = cut(&line.key, for_key);
+            let key = if line.is_named { key } else { paint(DIM, &key) };
+            let (remaining, next) = match &line.decision {
+                None => (String::from("?"), String::from("?")),
+                Some(decision) => {
+                    let remaining = format!("{} of {}", number(decision.remaining()), number(decision.limit()));
+                    let next = match host::block_left(decision) {
+                        Some(left) => format!("blocked {}", length(left)),
+                        None => when(decision.next_after()),
+                    };
+                    (remaining, next)
+                }
+            };
+            let denied = line.denied_per_second.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.1}"));
+            let policy = cut(&line.policies.join(" or "), for_policy);
+            lines.push(format!("{key}  {}  {remaining:>17}  {next:<13}  {denied:>9}", paint(NAME, &policy)));
+        }
+        if self.reading.left_out > 0 {
+            lines.push(paint(DIM, &format!("and {} more; --rows shows more", self.reading.left_out)));
+        }
+        lines
+    }
+
+    fn as_json(&self) -> Value {
+        let sample = &self.reading.sample;
+        let names = self.published.map(|published| {
+            let (fresh, stale) = published.counts();
+            json!({
+                "limiters": fresh,
+                "ended": stale,
+                "unreadable_files": published.unreadable,
+                "programs": published.programs(),
+            })
+        });
+        let policies: Vec<Value> = self
+            .rates()
+            .iter()
+            .map(|(name, rates)| {
+                json!({"policy": name, "allowed_per_second": rates.allowed, "denied_per_second": rates.denied})
+            })
+            .collect();
+        json!({
+            "at": since_1970(self.reading.at).as_secs_f64(),
+            "store": self.store.shown(),
+            "servers": sample.servers,
+            "server_keys": sample.all_keys,
+            "looked_at": sample.scanned,
+            "of_prefix": sample.of_prefix,
+            "of_unknown_policies": sample.unknown,
+            "slowest_answer": sample.slowest.as_secs_f64(),
+            "failures": sample.failures,
+            "names": names,
+            "policies": policies,
+            "keys": self.reading.keys.iter().map(key_as_json).collect::<Vec<_>>(),
+            "keys_left_out": self.reading.left_out,
+        })
+    }
+}
+
+fn key_as_json(line: &KeyLine) -> Value {
+    let decision = line.decision.as_ref();
+    json!({
+        "key": line.is_named.then_some(&line.key),
+        "digest": (!line.is_named).then_some(&line.key),
+        "policies": line.policies,
+        "remaining": decision.map(tidegate::Decision::remaining),
+        "limit": decision.map(tidegate::Decision::limit),
+        "next_after": decision.and_then(tidegate::Decision::next_after).map(|wait| wait.as_secs_f64()),
+        "blocked_for": decision.and_then(host::block_left).map(|left| left.as_secs_f64()),
+        "denied_per_second": line.denied_per_second,
+    })
+}
+
+fn since_1970(at: SystemTime) -> Duration {
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A text of exactly so many columns.
+fn cut(text: &str, columns: usize) -> String {
+    let text = escaped(text);
+    if text.chars().count() <= columns {
+        return format!("{text:<columns$}");
+    }
+    let kept: String = text.chars().take(columns - 1).collect();
+    format!("{kept}…")
+}

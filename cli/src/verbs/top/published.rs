@@ -1,0 +1,250 @@
+//! What processes of this machine publish of themselves: the files in the folder that their `TIDEGATE_TOP` names.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::Value;
+use tidegate::Policy;
+
+use crate::Failure;
+
+/// A process whose file is older has ended, or hangs.
+const FRESH: f64 = 5.0;
+/// The most files that are read, and the most bytes of each.
+const MAX_FILES: usize = 1_000;
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Units are calls: so many a second were allowed and denied.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Rates {
+    pub(super) allowed: f64,
+    pub(super) denied: f64,
+}
+
+/// A key that a process named.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NamedKey {
+    pub(super) policy: String,
+    pub(super) key: String,
+}
+
+/// One reading of a file.
+#[derive(Debug, Clone, Default)]
+struct Snapshot {
+    written: f64,
+    program: String,
+    store: String,
+    prefix: String,
+    notations: BTreeMap<String, String>,
+    policies: BTreeMap<String, (u64, u64)>,
+    denied: BTreeMap<NamedKey, u64>,
+}
+
+/// A file, and what changed between its last two versions.
+#[derive(Debug, Default)]
+struct ProcessFile {
+    last: Snapshot,
+    policies: BTreeMap<String, Rates>,
+    denied: BTreeMap<NamedKey, f64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Published {
+    folder: PathBuf,
+    files: BTreeMap<PathBuf, ProcessFile>,
+    /// Files that could not be used in the last reading.
+    pub(super) unreadable: usize,
+}
+
+impl Published {
+    pub(super) fn of(folder: &Path) -> Result<Self, Failure> {
+        let mut published = Self { folder: folder.to_owned(), files: BTreeMap::new(), unreadable: 0 };
+        published.read()?;
+        Ok(published)
+    }
+
+    /// Reads the files anew.
+    pub(super) fn read(&mut self) -> Result<(), Failure> {
+        let folder = &self.folder;
+        let entries = fs::read_dir(folder).map_err(|error| {
+            Failure::argument(format!(
+                "the folder {} of --names or TIDEGATE_TOP cannot be read ({error}): name the folder that is in TIDEGATE_TOP of \
+                 the processes",
+                folder.display()
+            ))
+        })?;
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("tidegate-") && Path::new(name).extension().is_some_and(|end| end == "json")
+        };
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_ours).collect();
+        paths.sort_unstable();
+        self.unreadable = paths.len().saturating_sub(MAX_FILES);
+        paths.truncate(MAX_FILES);
+        self.files.retain(|path, _| paths.contains(path));
+        for path in paths {
+            // A file that has just gone is no fault.
+            let Ok(found) = fs::metadata(&path) else { continue };
+            let text = if found.len() <= MAX_BYTES { fs::read(&path).ok() } else { None };
+            match text.and_then(|text| Snapshot::of(&text)) {
+                Some(snapshot) => self.files.entry(path).or_default().take(snapshot),
+                None => self.unreadable += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn fresh(&self) -> impl Iterator<Item = &ProcessFile> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        self.files.values().filter(move |file| (now - file.last.written).abs() < FRESH)
+    }
+
+    /// The processes that published in the last seconds, and those that did not.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let fresh = self.fresh().count();
+        (fresh, self.files.len() - fresh)
+    }
+
+    /// The names of their programs.
+    pub(super) fn programs(&self) -> Vec<&str> {
+        let mut programs: Vec<&str> = self.fresh().map(|file| file.last.program.as_str()).collect();
+        programs.sort_unstable();
+        programs.dedup();
+        programs
+    }
+
+    /// The policies that have a name.
+    pub(super) fn policies(&self) -> Vec<Policy> {
+        let mut notations: BTreeMap<&str, &str> = BTreeMap::new();
+        for file in self.fresh() {
+            notations.extend(file.last.notations.iter().map(|(name, notation)| (name.as_str(), notation.as_str())));
+        }
+        notations.iter().filter_map(|(name, notation)| Policy::parse(notation).ok()?.named(*name).ok()).collect()
+    }
+
+    /// Calls a second by policy, of all processes together.
+    pub(super) fn rates(&self) -> BTreeMap<String, Rates> {
+        let mut rates: BTreeMap<String, Rates> = BTreeMap::new();
+        for file in self.fresh() {
+            for policy in file.last.policies.keys() {
+                let of_file = file.policies.get(policy).copied().unwrap_or_default();
+                let sum = rates.entry(policy.clone()).or_default();
+                (sum.allowed, sum.denied) = (sum.allowed + of_file.allowed, sum.denied + of_file.denied);
+            }
+        }
+        rates
+    }
+
+    /// The keys that were denied since the reading before, with their denials a second. `store` and `prefix` choose the
+    /// processes whose keys are in a store; without them it is all.
+    pub(super) fn denied(&self, of: Option<(&str, &str)>) -> BTreeMap<NamedKey, f64> {
+        let mut denied: BTreeMap<NamedKey, f64> = BTreeMap::new();
+        for file in self.fresh() {
+            if of.is_some_and(|(store, prefix)| (store, prefix) != (&*file.last.store, &*file.last.prefix)) {
+                continue;
+            }
+            for (key, rate) in &file.denied {
+                *denied.entry(key.clone()).or_default() += rate;
+            }
+        }
+        denied
+    }
+
+    /// Every key that is known by name, with the prefix of its process.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &NamedKey)> {
+        self.fresh().flat_map(|file| file.last.denied.keys().map(|key| (file.last.prefix.as_str(), key)))
+    }
+}
+
+impl ProcessFile {
+    fn take(&mut self, snapshot: Snapshot) {
+        let elapsed = snapshot.written - self.last.written;
+        if elapsed <= 0.0 {
+            return;
+        }
+        if self.last.written > 0.0 {
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
+            let of = |(name, (allowed, denied)): (&String, &(u64, u64))| {
+                let (before_allowed, before_denied) = self.last.policies.get(name).copied().unwrap_or_default();
+                let rates = Rates { allowed: rate(*allowed, before_allowed), denied: rate(*denied, before_denied) };
+                (name.clone(), rates)
+            };
+            self.policies = snapshot.policies.iter().map(of).collect();
+            let of = |(key, denials): (&NamedKey, &u64)| {
+                let rate = rate(*denials, self.last.denied.get(key).copied().unwrap_or_default());
+                (rate > 0.0).then(|| (key.clone(), rate))
+            };
+            self.denied = snapshot.denied.iter().filter_map(of).collect();
+        }
+        self.last = snapshot;
+    }
+}
+
+impl Snapshot {
+    /// `None` for a file of another version.
+    fn of(text: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(text).ok()?;
+        if value.get("version")?.as_u64()? != 1 {
+            return None;
+        }
+        let word = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut snapshot = Self {
+            written: value.get("written")?.as_f64()?,
+            program: word("program"),
+            store: word("store"),
+            prefix: word("prefix"),
+            ..Self::default()
+        };
+        for (name, counts) in value.get("policies")?.as_object()? {
+            let count = |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or_default();
+            snapshot.policies.insert(name.clone(), (count("allowed"), count("denied")));
+            if let Some(notation) = counts.get("notation").and_then(Value::as_str) {
+                snapshot.notations.insert(name.clone(), notation.to_owned());
+            }
+        }
+        for denied in value.get("denied")?.as_array()? {
+            let word = |name: &str| denied.get(name).and_then(Value::as_str).map(str::to_owned);
+            let key = NamedKey { policy: word("policy")?, key: word("key")? };
+            snapshot.denied.insert(key, denied.get("denials")?.as_u64()?);
+        }
+        Some(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(written: f64, allowed: u64, denials: u64) -> Snapshot {
+        let text = format!(
+            r#"{{"version":1,"written":{written},"program":"app","store":"memory://","prefix":"tg",
+                "policies":{{"login":{{"notation":"5/minute","allowed":{allowed},"denied":{denials}}}}},
+                "denied":[{{"policy":"login","key":"alice","denials":{denials}}}]}}"#
+        );
+        Snapshot::of(text.as_bytes()).expect("a snapshot")
+    }
+
+    #[test]
+    fn rates_are_those_between_two_versions_of_a_file() {
+        let mut file = ProcessFile::default();
+        file.take(snapshot(100.0, 10, 2));
+        assert!(file.policies.is_empty() && file.denied.is_empty(), "one version has no rate");
+        file.take(snapshot(102.0, 30, 7));
+        assert_eq!(file.policies["login"], Rates { allowed: 10.0, denied: 2.5 });
+        assert_eq!(file.denied.values().copied().collect::<Vec<_>>(), [2.5]);
+        file.take(snapshot(102.0, 30, 7));
+        assert_eq!(file.policies["login"].allowed, 10.0, "the same version again changes nothing");
+        file.take(snapshot(103.0, 30, 7));
+        assert!(file.denied.is_empty(), "nothing was denied since");
+    }
+
+    #[test]
+    fn a_file_of_another_version_is_not_read() {
+        for text in [&br#"{"version":2}"#[..], b"", b"[]", br#"{"version":1,"written":"x"}"#] {
+            assert!(Snapshot::of(text).is_none());
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Looks at a bounded number of a server's keys in each reading, in small steps: SCAN goes on where it stood. No command runs
+//! for longer than a check of a few keys.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use tidegate::host::{self, ServerAddress, ServerConnection, StoreServers};
+use tidegate::{Decision, Policy};
+
+use crate::Failure;
+use crate::reply::moment;
+
+/// Keys that one SCAN looks at, and commands that are sent together.
+const STEP: usize = 100;
+/// Between two steps on a server, so that its other clients come first.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The most bytes of a value that are read. A longer one is that of a `sliding-window` with many granules, or of many holds.
+const MAX_VALUE: usize = 4_096;
+/// Keys at their limit that are read again in each reading.
+const MAX_TRACKED: usize = 500;
+/// Policies that a value is compared with.
+const MAX_POLICIES: usize = 100;
+
+/// A key in Redis that is at its limit.
+#[derive(Debug)]
+pub(super) struct LimitedKey {
+    /// The policies that its value fits.
+    pub(super) policies: Vec<String>,
+    pub(super) decision: Decision,
+}
+
+/// What one reading found.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    pub(super) servers: usize,
+    /// Keys that the servers have, of all programs.
+    pub(super) all_keys: u64,
+    /// Keys that were looked at, those of the prefix, and of these the ones that fit no known policy.
+    pub(super) scanned: usize,
+    pub(super) of_prefix: usize,
+    pub(super) unknown: usize,
+    pub(super) slowest: Duration,
+    /// Why servers could not be asked.
+    pub(super) failures: Vec<String>,
+    /// By the key in Redis.
+    pub(super) limited: HashMap<Vec<u8>, LimitedKey>,
+}
+
+/// One primary.
+struct Server {
+    address: ServerAddress,
+    connection: Option<ServerConnection>,
+    cursor: Vec<u8>,
+    /// Keys at their limit in the reading before.
+    tracked: Vec<Vec<u8>>,
+}
+
+/// The primaries of one store URL.
+pub(super) struct Sampler {
+    store: StoreServers,
+    servers: Vec<Server>,
+    prefix: String,
+    pattern: Vec<u8>,
+}
+
+impl Sampler {
+    pub(super) fn new(store: StoreServers, prefix: &str) -> Self {
+        Self { store, servers: Vec::new(), prefix: prefix.to_owned(), pattern: host::pattern_of_keys(prefix) }
+    }
+
+    /// Looks at up to `budget` keys of each server.
+    pub(super) fn read(&mut self, budget: usize, policies: &[Policy], sample: &mut Sample) {
+        let shards = match self.store.shards() {
+            Ok(shards) => shards,
+            Err(error) => return sample.failures.push(error.to_string()),
+        };
+        let mut known = std::mem::take(&mut self.servers);
+        for shard in shards {
+            let at = known.iter().position(|server| server.address == shard.primary);
+            self.servers.push(match at {
+                Some(at) => known.swap_remove(at),
+                None => Server { address: shard.primary, connection: None, cursor: b"0".to_vec(), tracked: Vec::new() },
+            });
+        }
+        let policies = &policies[..policies.len().min(MAX_POLICIES)];
+        for server in &mut self.servers {
+            let mut reading = Comparison { policies, prefix: &self.prefix, sample: &mut *sample };
+            match server.read(&self.store, &self.pattern, budget, &mut reading) {
+                Ok(()) => sample.servers += 1,
+                Err(failure) => {
+                    // A connection that failed is not used again.
+                    server.connection = None;
+                    sample.failures.push(format!("{}: {}", server.address, failure.message));
+                }
+            }
+        }
+    }
+}
+
+/// What a value is compared with, and where the result goes.
+struct Comparison<'a> {
+    policies: &'a [Policy],
+    prefix: &'a str,
+    sample: &'a mut Sample,
+}
+
+impl Server {
+    fn read(
+        &mut self,
+        store: &StoreServers,
+        pattern: &[u8],
+        budget: usize,
+        reading: &mut Comparison<'_>,
+    ) -> Result<(), Failure> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => store.connect(&self.address)?,
+        };
+        if let Value::Int(keys) = timed(&mut connection, &[&[b"DBSIZE".to_vec()]], reading)?.swap_remove(0) {
+            reading.sample.all_keys += keys.unsigned_abs();
+        }
+        let mut limited = Vec::new();
+        let tracked = std::mem::take(&mut self.tracked);
+        for keys in tracked.chunks(STEP) {
+            limited.extend(values(&mut connection, keys, reading, false)?);
+        }
+        let mut scanned = 0;
+        while scanned < budget {
+            let step = STEP.min(budget - scanned);
+            let count = step.to_string().into_bytes();
+            let scan =
+                [b"SCAN".to_vec(), self.cursor.clone(), b"MATCH".to_vec(), pattern.to_vec(), b"COUNT".to_vec(), count];
+            let reply = timed(&mut connection, &[&scan], reading)?.swap_remove(0);
+            if let Value::ServerError(_) = reply {
+                return Err(refused("SCAN", &reply));
+            }
+            let (cursor, keys) = host::scanned_keys(reply).ok_or_else(|| refused("SCAN", &Value::Nil))?;
+            scanned += step;
+            limited.extend(values(&mut connection, &keys, reading, true)?);
+            self.cursor = cursor;
+            if self.cursor == b"0" {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        reading.sample.scanned += scanned;
+        limited.sort_unstable();
+        limited.dedup();
+        limited.truncate(MAX_TRACKED);
+        self.tracked = limited;
+        self.connection = Some(connection);
+        Ok(())
+    }
+}
+
+/// Sends commands together, and notes how long that took.
+fn timed(
+    connection: &mut ServerConnection,
+    commands: &[&[Vec<u8>]],
+    reading: &mut Comparison<'_>,
+) -> Result<Vec<Value>, Failure> {
+    let began = Instant::now();
+    let replies = connection.ask_all(commands)?;
+    reading.sample.slowest = reading.sample.slowest.max(began.elapsed());
+    Ok(replies)
+}
+
+/// Reads the values of keys; returns the keys that are at their limit.
+fn values(
+    connection: &mut ServerConnection,
+    keys: &[Vec<u8>],
+    reading: &mut Comparison<'_>,
+    counts: bool,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let last = (MAX_VALUE - 1).to_string().into_bytes();
+    let gets: Vec<_> =
+        keys.iter().map(|key| [b"GETRANGE".to_vec(), key.clone(), b"0".to_vec(), last.clone()]).collect();
+    let time_command = [b"TIME".to_vec()];
+    let mut commands: Vec<&[Vec<u8>]> = gets.iter().map(<[_; 4]>::as_slice).collect();
+    commands.push(&time_command);
+    let mut replies = timed(connection, &commands, reading)?;
+    let time = replies.pop().unwrap_or(Value::Nil);
+    let now = moment(&time).ok_or_else(|| refused("TIME", &time))?.as_micros() as u64;
+    let mut limited = Vec::new();
+    for (key, reply) in keys.iter().zip(replies) {
+        let value = match reply {
+            Value::BulkString(value) => value,
+            // Another program's key of another type, or a key of a slot that has just moved.
+            Value::ServerError(error) if matches!(error.code(), "WRONGTYPE" | "MOVED" | "ASK" | "TRYAGAIN") => continue,
+            other => return Err(refused("GETRANGE", &other)),
+        };
+        reading.sample.of_prefix += usize::from(counts);
+        let name = shown_digest(key, reading.prefix);
+        let fits: Vec<(&Policy, Decision)> = reading
+            .policies
+            .iter()
+            .filter_map(|policy| Some((policy, host::stored_decision(policy, &name, &value, now)?)))
+            .collect();
+        reading.sample.unknown += usize::from(counts && fits.is_empty() && !value.is_empty());
+        let names = fits.iter().map(|(policy, _)| policy.name().to_owned()).collect();
+        if let Some((_, decision)) = fits.into_iter().find(|(_, decision)| is_limited(decision)) {
+            reading.sample.limited.insert(key.clone(), LimitedKey { policies: names, decision });
+            limited.push(key.clone());
+        }
+    }
+    Ok(limited)
+}
+
+fn is_limited(decision: &Decision) -> bool {
+    decision.next_after() != Some(Duration::ZERO) || host::block_left(decision).is_some()
+}
+
+/// The digest of a key, for people.
+fn shown_digest(key: &[u8], prefix: &str) -> String {
+    key.get(prefix.len()..).unwrap_or_default().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn refused(command: &str, reply: &Value) -> Failure {
+    let why = match reply {
+        Value::ServerError(error) => {
+            format!("the server refuses {command}: {} {}", error.code(), error.details().unwrap_or_default())
+        }
+        _ => format!("the server has answered {command} with another kind of reply"),
+    };
+    Failure::store(format!(
+        "{why}; `top` needs +dbsize +scan +getrange +time to look at keys, and none of them with --sample 0"
+    ))
+}

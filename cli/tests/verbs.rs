@@ -1,0 +1,295 @@
+//! The output of every verb that needs no server, its exit code, and how it behaves in a shell; the examples of all.
+
+mod support;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use tidegate_tests::servers::{Kind, Servers};
+
+use support::{command, golden, ran, run, without_numbers};
+
+const VERBS: [&str; 18] = [
+    "explain",
+    "lint",
+    "check",
+    "peek",
+    "charge",
+    "refund",
+    "clear",
+    "block",
+    "unblock",
+    "journal",
+    "inspect",
+    "doctor",
+    "size",
+    "top",
+    "simulate",
+    "bench",
+    "demo",
+    "completions",
+];
+
+#[test]
+fn explain_two_limits() {
+    let ran = run(&["explain", "20/minute; 5/3s"]);
+    assert_eq!((ran.code, ran.error.as_str()), (0, ""));
+    golden("explain", &ran.out);
+    golden("explain.json", &run(&["explain", "20/minute; 5/3s", "--json"]).out);
+}
+
+#[test]
+fn explain_every_algorithm() {
+    let policies = [
+        "fixed-window 100/minute",
+        "calendar-window 1000/month",
+        "sliding-log 100/minute",
+        "sliding-counter 100/minute",
+        "token-bucket 10/s burst 50",
+        "gcra 10/s burst 50; 300/minute",
+        "leaky-bucket 10/s burst 50",
+        "concurrency 8 ttl 30s",
+        "0/minute",
+    ];
+    let ran = run(&[&["explain"][..], &policies].concat());
+    assert_eq!((ran.code, ran.error.as_str()), (0, ""));
+    golden("explain-every-algorithm", &ran.out);
+}
+
+#[test]
+fn explain_a_policy_of_a_file() {
+    golden("explain-named", &run(&["explain", "reports", "login", "--policies", "tidegate.yaml"]).out);
+}
+
+#[test]
+fn lint_for_people_programs_and_github() {
+    let clean = run(&["lint", "tidegate.yaml"]);
+    assert_eq!((clean.code, clean.out.as_str()), (0, "tidegate.yaml: nothing found\n"));
+    let odd = run(&["lint", "odd.yaml"]);
+    assert_eq!(odd.code, 1);
+    golden("lint", &odd.out);
+    let wrong = run(&["lint", "wrong.yaml", "odd.yaml"]);
+    assert_eq!(wrong.code, 2);
+    golden("lint-invalid", &wrong.out);
+    let json = run(&["lint", "wrong.yaml", "odd.yaml", "--json"]);
+    assert_eq!(json.code, 2);
+    golden("lint.json", &json.out);
+    let github = run(&["lint", "wrong.yaml", "odd.yaml", "--format", "github"]);
+    assert_eq!(github.code, 2);
+    golden("lint-github", &github.out);
+    let in_actions = ran(command(&["lint", "wrong.yaml", "odd.yaml"]).env("GITHUB_ACTIONS", "true"));
+    assert_eq!(in_actions.out, github.out);
+    let gone = run(&["lint", "gone.yaml", "--format", "github"]);
+    assert_eq!(gone.code, 2);
+    assert!(gone.out.starts_with("::error file=gone.yaml::"), "{}", gone.out);
+    let gone = run(&["lint", "gone.yaml"]).out;
+    assert!(gone.starts_with("gone.yaml: error: the policy file cannot be read"), "{gone}");
+}
+
+#[test]
+fn check_answers_with_its_exit_code() {
+    let allowed = run(&["check", "fixed-window 5/minute", "alice"]);
+    assert_eq!(allowed.code, 0);
+    golden("check", &allowed.out);
+    assert!(allowed.error.contains("memory:// is empty at every start"), "{}", allowed.error);
+    let denied = run(&["check", "fixed-window 5/minute", "alice", "--cost", "6"]);
+    assert_eq!(denied.code, 1);
+    golden("check-denied", &denied.out);
+    let partial = run(&["check", "fixed-window 5/minute", "alice", "--cost", "6", "--partial", "--json"]);
+    assert_eq!((partial.code, &partial.json()["granted"]), (0, &5.into()));
+    let peek = run(&["peek", "0/minute", "alice", "--json"]);
+    assert_eq!((peek.code, peek.json()["retry_after"].is_null()), (1, true));
+    let charge = run(&["charge", "fixed-window 5/minute", "alice", "7"]);
+    assert_eq!(charge.code, 0);
+    golden("charge", &charge.out);
+    assert_eq!(run(&["check", "5/minute", "alice", "--cost", "0"]).code, 2);
+    let shadow = run(&["check", "5/minute", "alice", "--json", "--partial", "--cost", "2"]);
+    assert_eq!(shadow.json()["granted"], 2);
+}
+
+#[test]
+fn verbs_that_need_usage_refuse_an_empty_memory() {
+    let verbs: [&[&str]; 8] = [
+        &["refund", "5/minute", "k"],
+        &["clear", "5/minute", "k"],
+        &["block", "5/minute", "k", "10m"],
+        &["unblock", "5/minute", "k"],
+        &["journal", "login", "k", "--policies", "tidegate.yaml"],
+        &["inspect", "5/minute", "k"],
+        &["doctor"],
+        &["doctor", "--store", "memory://"],
+    ];
+    for verb in verbs {
+        let ran = run(verb);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{verb:?}");
+        assert!(ran.error.contains("--store redis://"), "{verb:?}: {}", ran.error);
+    }
+}
+
+#[test]
+fn an_empty_environment_variable_is_as_good_as_none() {
+    let check = ran(command(&["check", "5/minute", "k"]).env("TIDEGATE_STORE", ""));
+    assert_eq!(check.code, 0, "{}", check.error);
+    let top = ran(command(&["top"]).env("TIDEGATE_STORE", "").env("TIDEGATE_TOP", ""));
+    assert!(top.error.contains("there is nothing to watch"), "{}", top.error);
+    assert_eq!(run(&["check", "5/minute", "k", "--store", ""]).code, 2, "an option is meant");
+}
+
+#[test]
+fn errors_have_a_code_and_advice_and_no_secret() {
+    let wrong: [(&[&str], &str, &str); 6] = [
+        (&["check", "lgoin", "k", "--policies", "tidegate.yaml"], "policy_unknown", "did you mean `login`?"),
+        (&["check", "login", "k"], "policy_unknown", "--policies"),
+        (&["check", "20/minuet", "k"], "policy_invalid", "minute"),
+        (&["check", "5/m", "k", "--store", "redis://u:hunter2@127.0.0.1:1"], "store_unavailable", "127.0.0.1:1"),
+        (&["check", "5/m", "k", "--store", "redis://u:hunter2@h?no=1"], "config_invalid", "no such option"),
+        (&["doctor", "--store", "ftp://u:hunter2@h"], "config_invalid", "redis://"),
+    ];
+    for (arguments, code, said) in wrong {
+        let ran = run(arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert!(ran.error.contains(said) && ran.error.contains(code), "{arguments:?}: {}", ran.error);
+        assert!(!format!("{}{}", ran.out, ran.error).contains("hunter2"), "{}", ran.error);
+        let json = run(&[arguments, &["--json"]].concat());
+        let error: serde_json::Value = serde_json::from_str(&json.error).expect("one line of JSON");
+        assert_eq!((json.code, &error["error"]["code"]), (2, &code.into()), "{arguments:?}");
+    }
+    // A store in a wrong place, and one in the environment.
+    for arguments in [&["redis://u:hunter2@h"][..], &["check", "--stor=redis://u:hunter2@h"], &["check", "--help"]] {
+        let ran = ran(command(arguments).env("TIDEGATE_STORE", "redis://u:hunter2@h"));
+        assert!(!format!("{}{}", ran.out, ran.error).contains("hunter2"), "{}{}", ran.out, ran.error);
+    }
+}
+
+#[test]
+fn the_demonstration() {
+    let shown = run(&["demo"]);
+    assert_eq!((shown.code, shown.error.as_str()), (0, ""));
+    // How often it shows that it waits depends on the machine.
+    let (waits, rest): (Vec<&str>, Vec<&str>) = shown.out.lines().partition(|line| line.contains("waiting"));
+    assert!(waits.last().is_some_and(|last| last.contains("0.00 s left")), "{waits:?}");
+    golden("demo", &without_numbers(&rest.join("\n")));
+    assert!(shown.out.matches("refused").count() >= 4, "{}", shown.out);
+}
+
+#[test]
+fn bench_and_size() {
+    let arguments = ["bench", "--seconds", "0.2", "--concurrency", "2", "--keys", "10"];
+    let shown = run(&arguments);
+    assert_eq!((shown.code, shown.error.as_str()), (0, ""));
+    golden("bench", &without_numbers(&shown.out));
+    let json = run(&[&arguments[..], &["--json"]].concat()).json();
+    assert!(json["checks_per_second"].as_f64() > Some(1_000.0), "{json}");
+    let size = run(&["size", "--rate", "1M/s", "--keys", "50M", "gcra 100/s burst 200"]);
+    assert_eq!((size.code, size.error.as_str()), (0, ""));
+    golden("size", &size.out);
+    golden("size.json", &run(&["size", "--rate", "1M/s", "--keys", "50M", "20/minute; 5/3s", "--json"]).out);
+    for wrong in [&["--rate", "fast", "--keys", "1"][..], &["--rate", "1", "--keys", "none"]] {
+        assert_eq!(run(&[&["size", "5/s"][..], wrong].concat()).code, 2);
+    }
+    let many = run(&["bench", "--seconds", "0.1", "--keys", "1000001"]);
+    assert_eq!(many.code, 2, "more keys than are used");
+    assert!(many.error.contains("1000000"), "{}", many.error);
+}
+
+#[test]
+fn completions_of_every_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let ran = run(&["completions", shell]);
+        assert_eq!(ran.code, 0, "{shell}: {}", ran.error);
+        for verb in ["explain", "doctor", "unblock"] {
+            assert!(ran.out.contains(verb), "{shell} does not complete {verb}");
+        }
+    }
+    assert_eq!(run(&["completions", "bash", "--json"]).json()["shell"], "bash");
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_ask() {
+    let has_colours = |arguments: &[&str]| run(arguments).out.contains('\u{1b}');
+    assert!(!has_colours(&["explain", "5/s"]));
+    assert!(has_colours(&["explain", "5/s", "--color=always"]));
+    assert!(has_colours(&["--color", "always", "explain", "5/s"]));
+    assert!(!has_colours(&["explain", "5/s", "--color=never"]));
+    let forced = ran(command(&["explain", "5/s", "--color=always"]).env("NO_COLOR", "1"));
+    assert!(forced.out.contains('\u{1b}'), "an argument is stronger than the environment");
+    assert_eq!(run(&["explain", "5/s", "--color=sometimes"]).code, 2);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = command(&["explain", "5/s", "6/s", "7/s", "8/s", "9/s", "20/minute", "--color=always"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    drop(child.stdout.take());
+    let status = child.wait().expect("it ends");
+    let mut error = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut error).expect("text");
+    assert_eq!((status.code(), error.as_str()), (Some(0), ""));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_output_that_cannot_be_written_is_an_error() {
+    for arguments in [&["explain", "5/s"][..], &["explain", "5/s", "--json"], &["completions", "bash"], &["--help"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let mut child = command(arguments).stdout(full).stderr(Stdio::piped()).spawn().expect("the command runs");
+        let mut error = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut error).expect("text");
+        assert_eq!(child.wait().expect("it ends").code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("standard output cannot be written"), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn help_of_every_verb() {
+    let all = run(&["--help"]);
+    assert_eq!(all.code, 0);
+    golden("help", &all.out);
+    assert_eq!(run(&[]).code, 2, "without a verb");
+    for verb in VERBS {
+        let help = run(&[verb, "--help"]);
+        assert_eq!(help.code, 0);
+        golden(&format!("help-{verb}"), &help.out);
+        assert!(help.out.contains("  $ tidegate "), "{verb} has no example");
+        // An example that is wrapped cannot be copied.
+        let verb = format!("  $ tidegate {verb}");
+        assert!(help.out.lines().all(|line| !line.contains("$ tidegate") || line.starts_with(&verb)), "{}", help.out);
+    }
+    assert!(run(&["--version"]).out.starts_with("tidegate "));
+}
+
+#[test]
+fn the_examples_of_the_help_run() {
+    let redis = Servers::start(Kind::Single);
+    let mut count = 0;
+    // Those of simulate need traces: `simulate/examples.rs` runs them.
+    for verb in VERBS.into_iter().filter(|verb| *verb != "simulate") {
+        let help = run(&[verb, "--help"]).out;
+        for example in help.lines().filter_map(|line| line.trim().strip_prefix("$ tidegate ")) {
+            let example = example.split(" > ").next().expect("a command");
+            let arguments = words(&example.replace("redis://localhost:6379", redis.url()));
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let ran = run(&arguments);
+            // A denial and a warning are answers.
+            assert!(ran.code < 2, "tidegate {example}: {}", ran.error);
+            count += 1;
+        }
+    }
+    assert!(count > 25, "{count} examples");
+}
+
+/// The words of a command line with double quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in line.split('"').enumerate() {
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}

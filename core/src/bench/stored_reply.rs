@@ -1,0 +1,200 @@
+//! The reader of stored values alone: a reply of the script with any bytes in the place of the value.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use crate::algorithm::{LeaseTerms, Rule, State};
+use crate::decision::{Decision, LimiterId};
+use crate::error::Result;
+use crate::plan::{Field, Form, MOMENT_WIDTH, Plan};
+use crate::plan_cache::plan_of;
+use crate::policy::Policy;
+use crate::store::redis::script::{Batch, Grouping, Request};
+use crate::store::request::{Answer, Entry, Operation, States};
+
+/// How a stored value begins: see `plan/layout.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BenchForm {
+    /// Counts in one byte, where the policy has this form.
+    Narrow,
+    /// Counts in as few bytes as the limit's numbers need.
+    Compact,
+    /// Counts in seven bytes, and the end of a block.
+    Full,
+}
+
+impl BenchForm {
+    const fn form(self) -> Form {
+        match self {
+            Self::Narrow => Form::Narrow,
+            Self::Compact => Form::Compact,
+            Self::Full => Form::Full,
+        }
+    }
+}
+
+/// What a reply says.
+pub struct BenchStoredReply {
+    plan: Arc<Plan>,
+    answer: Answer,
+    states: States,
+    cost: u64,
+}
+
+/// What one limit does with a check after such a reply.
+#[derive(Debug)]
+pub struct BenchCheck {
+    /// The most units it admits at once.
+    pub capacity: u64,
+    /// Units that count.
+    pub used: u64,
+    /// Whether it admits the cost.
+    pub admits: bool,
+    /// Units that count after the cost was charged.
+    pub charged: u64,
+    /// Units that count after it was given back.
+    pub refunded: u64,
+    /// When the state after the charge ends, in microseconds since 1970.
+    pub ends: u64,
+}
+
+/// The header of the values of a policy; `None` for a form that the policy does not have.
+#[must_use]
+pub fn stored_header(policy: &Policy, form: BenchForm) -> Option<Vec<u8>> {
+    let plan = plan_of(policy);
+    match form {
+        BenchForm::Narrow => plan.stored.narrow_header.clone(),
+        BenchForm::Compact => Some(plan.stored.header.clone()),
+        BenchForm::Full => Some(plan.stored.full_header.clone()),
+    }
+}
+
+fn operation(name: &str, cost: u64) -> Option<Operation> {
+    Some(match name {
+        "check" => Operation::Check { cost, hold: 0, meta: None },
+        "hold" => Operation::Check { cost, hold: 7, meta: None },
+        "take" => Operation::Take { cost, meta: None },
+        "peek" => Operation::Peek { cost },
+        "charge" => Operation::Charge { cost },
+        "refund" => Operation::Refund { cost },
+        "lease" => Operation::Lease(LeaseTerms { units: cost, life: 5_000 }),
+        "renew" => Operation::Renew { hold: 7 },
+        "clear" => Operation::Clear,
+        "journal" => Operation::Journal,
+        _ => return None,
+    })
+}
+
+/// The answer to one operation, of a reply that was sent at `now` and has these bytes for its item; `None` for an operation
+/// that is unknown.
+pub fn answer_of_reply(
+    policy: &Policy,
+    (name, cost): (&str, u64),
+    (now, denied): (u64, bool),
+    item: &[u8],
+) -> Option<Result<BenchStoredReply>> {
+    let (plan, operation) = (plan_of(policy), operation(name, cost)?);
+    let entry = Entry { plan: &plan, key: "key", operation };
+    let requests = [Request::new("tg", &entry)].into_iter().collect();
+    let batch = Batch::new("tg".into(), None, Grouping::Independent, requests);
+    let mut seal = (now as f64).to_le_bytes().to_vec();
+    if denied {
+        // The first limit of the first entry.
+        seal.extend_from_slice(&(1_u32 << 16 | 1).to_le_bytes());
+    }
+    seal.extend_from_slice(&batch.number().to_le_bytes());
+    let item = match entry.operation {
+        Operation::Journal => Value::Array(item.chunks(24).map(|one| Value::BulkString(one.to_vec())).collect()),
+        _ => Value::BulkString(item.to_vec()),
+    };
+    let answers = batch.answers(Value::Array(vec![item, Value::BulkString(seal)]));
+    Some(answers.and_then(|mut answers| answers.swap_remove(0)).map(|mut answer| {
+        let states = *answer.states.take().unwrap_or_default();
+        BenchStoredReply { plan, answer, states, cost }
+    }))
+}
+
+impl BenchStoredReply {
+    /// The Decision that a caller gets.
+    #[must_use]
+    pub fn decision(&self) -> Decision {
+        Decision::new(LimiterId(0), Arc::clone(&self.plan), "key", self.cost, self.answer.clone())
+    }
+
+    /// The value that stores the same states; `None` where the server keeps a part of them elsewhere.
+    #[must_use]
+    pub fn encoded(&self, form: BenchForm) -> Option<Vec<u8>> {
+        let mut value = match form {
+            BenchForm::Narrow => self.plan.stored.narrow_header.clone()?,
+            BenchForm::Compact => self.plan.stored.header.clone(),
+            BenchForm::Full => self.plan.stored.full_header.clone(),
+        };
+        let mut lists = Vec::new();
+        for (state, layout) in self.states.iter().zip(&self.plan.stored.layouts) {
+            let (numbers, list) = parts_of(state)?;
+            for (number, field) in numbers.into_iter().zip(&layout.fields) {
+                let number = if *field == Field::Length { list.len() as u64 } else { number };
+                let width = field.width(form.form().count_width(layout));
+                value.extend_from_slice(&number.to_le_bytes()[..usize::from(width)]);
+            }
+            lists.extend_from_slice(&list);
+        }
+        if form == BenchForm::Full {
+            value.extend_from_slice(moment(self.answer.blocked_until).as_slice());
+        }
+        value.extend_from_slice(&lists);
+        Some(value)
+    }
+
+    /// What each limit does with one more check, as the fallback does when the store is lost.
+    #[must_use]
+    pub fn check(&self, now: u64, cost: u64) -> Vec<BenchCheck> {
+        self.plan.rules.iter().zip(&self.states).map(|(rule, state)| checked(rule, state, now, cost)).collect()
+    }
+}
+
+fn checked(rule: &Rule, state: &State, now: u64, cost: u64) -> BenchCheck {
+    let mut state = Rule::bounded(state).unwrap_or_else(|| rule.compacted(state.clone(), now));
+    rule.start(&mut state, now);
+    let (used, admits) = (rule.used(&state, now), rule.admits(&state, now, cost));
+    rule.charge(&mut state, now, cost, 9);
+    let (charged, ends) = (rule.used(&state, now), rule.ends(&state));
+    rule.renew(&mut state, now, 9);
+    if !rule.close(&mut state, now, 9) {
+        rule.refund(&mut state, now, cost);
+    }
+    let refunded = rule.used(&state, now);
+    let terms = LeaseTerms { units: cost, life: 5_000 };
+    rule.charge_lease(&mut state, now, terms);
+    rule.give_back(&mut state, now + 1, now, terms);
+    BenchCheck { capacity: rule.capacity(), used, admits, charged, refunded, ends }
+}
+
+fn moment(number: u64) -> Vec<u8> {
+    number.to_le_bytes()[..usize::from(MOMENT_WIDTH)].to_vec()
+}
+
+/// The numbers of a state in the order of its fields, and its list.
+fn parts_of(state: &State) -> Option<([u64; 4], Vec<u8>)> {
+    let mut list = Vec::new();
+    let numbers = match state {
+        State::FixedWindow(state) => [state.opened, state.used, 0, 0],
+        State::CalendarWindow(state) => [state.index, state.used, 0, 0],
+        State::SlidingCounter(state) => [state.touched, state.previous, state.current, 0],
+        State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
+            [state.since, state.units, state.fraction, 0]
+        }
+        State::SlidingWindow(state) => {
+            list.extend(state.older.iter().flat_map(|(last, units)| [moment(*last), moment(*units)].concat()));
+            [state.touched, state.newest, state.total, 0]
+        }
+        State::Concurrency(state) => {
+            let holds = state.holds.iter();
+            list.extend(holds.flat_map(|hold| [moment(hold.expires), moment(hold.id), moment(hold.units)].concat()));
+            [state.touched, state.total, 0, 0]
+        }
+        State::SlidingLog(_) => return None,
+    };
+    Some((numbers, list))
+}

@@ -1,0 +1,26 @@
+//! Questions to the servers of a store, and what they have stored.
+
+pub use crate::store::redis::{
+    KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
+};
+
+use crate::decision::{Decision, LimiterId};
+use crate::plan_cache::plan_of;
+use crate::policy::Policy;
+use crate::store::redis::stored_answer;
+
+/// What a value that is stored in Redis says of its key at a moment in microseconds since 1970, as a peek would. `None` when it
+/// is no value of this policy's limits, and for a policy with a `sliding-log`, whose log is another key.
+#[must_use]
+pub fn stored_decision(policy: &Policy, key: &str, value: &[u8], now: u64) -> Option<Decision> {
+    let plan = plan_of(policy);
+    let answer = stored_answer(&plan, value, now)?;
+    Some(Decision::new(LimiterId(0), plan, key, 1, answer))
+}
+
+/// The bytes of a policy's value in Redis: of a key that is hardly used, and of one that uses all its limits. Without the log
+/// of a `sliding-log` and without a journal, which have keys of their own.
+#[must_use]
+pub fn stored_bytes(policy: &Policy) -> (usize, usize) {
+    plan_of(policy).stored.value_bytes(policy)
+}

@@ -1,0 +1,113 @@
+//! What a limiter has counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use compact_str::CompactString;
+
+use super::LimiterCore;
+use super::asynchronous::AsyncLimiter;
+use super::blocking::Limiter;
+use super::operations::decided;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::fork::ForkListener;
+use crate::plan::Plan;
+use crate::resilience::{Counters, Layers, StoreCondition, StoreStats};
+use crate::stats::PolicyStats;
+use crate::store::request::{Answer, Operation};
+
+/// What a limiter has counted since it was made, or since its process was forked. No key is part of it.
+///
+/// ```
+/// let limiter = tidegate::Limiter::builder().policy("login", "5/minute")?.build()?;
+/// (0..6).try_for_each(|_| limiter.check("login", "alice").map(drop))?;
+/// let stats = limiter.stats();
+/// let login = &stats.policies["login"];
+/// assert_eq!((login.allowed, login.denied, login.sources.store), (5, 1, 6));
+/// assert_eq!(login.near_limit, 2); // the fourth and the fifth
+/// # Ok::<(), tidegate::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The Decisions by policy: of `check`, also a partial one, each entry of `check_all`, `charge` (which is always
+    /// allowed), `hold`, and the final one of `acquire`. `peek`, `refund` and `settle` decide nothing. The first 1,000
+    /// policies have a line of their own, those with a name first; all others count as `(other)`.
+    pub policies: BTreeMap<String, PolicyStats>,
+    /// The calls to shared stores; all zero for `memory://`.
+    pub store: StoreStats,
+    /// Each shared store, by its URL without secrets.
+    pub breaker: BTreeMap<String, StoreCondition>,
+    /// The events that are counted without a policy.
+    pub counters: Counters,
+}
+
+impl LimiterCore {
+    /// The Decision of an answer, counted.
+    #[inline(always)]
+    pub(crate) fn decided(
+        &self,
+        plan: Arc<Plan>,
+        key: impl Into<CompactString> + AsRef<str>,
+        operation: &Operation,
+        answer: Answer,
+    ) -> Decision {
+        self.decisions.count(&plan, key.as_ref(), operation, &answer);
+        decided(self.id, plan, key, operation, answer)
+    }
+
+    /// Counts the answer to a check, where it lies: to move it first costs more than to count it.
+    #[inline(always)]
+    pub(crate) fn count_answer(&self, plan: &Plan, key: &str, answer: &Result<Answer>) {
+        if let Ok(answer) = answer {
+            self.decisions.count_check(plan, key, answer);
+        }
+    }
+
+    /// The final Decision of a call that may have asked several times.
+    pub(super) fn counted(&self, decision: Decision) -> Decision {
+        self.decisions.count_check(decision.plan(), decision.key(), decision.answer());
+        decision
+    }
+
+    fn stats(&self) -> Stats {
+        Stats {
+            policies: self.decisions.read(),
+            store: self.layers.as_ref().map(Layers::store_stats).unwrap_or_default(),
+            breaker: self.layers.as_ref().map(Layers::conditions).unwrap_or_default(),
+            counters: self.counters(),
+        }
+    }
+}
+
+impl ForkListener for LimiterCore {
+    fn forked(&self) {
+        self.decisions.forked();
+        for count in [&self.hold_renewer.failed, &self.hold_renewer.lost] {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.wait_queues.forget_refused();
+        self.forgotten_denials.reset();
+        if let Some(layers) = &self.layers {
+            layers.forked();
+        }
+    }
+}
+
+impl Limiter {
+    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+}
+
+impl AsyncLimiter {
+    /// As [`Limiter::stats`].
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+}

@@ -1,0 +1,160 @@
+//! The layout of a stored value: the fields of each limit, and the header that identifies the limits.
+//!
+//! A value is a header, the fields of all limits and their lists. The compact form stores counts in as few bytes as the
+//! limit's numbers need. The narrow form stores them in one, where that makes a value of one limit small enough for the next
+//! smaller allocation. The full form stores them in seven, and has a field more: the moment at which a block ends.
+//! docs/adr/0002 has the reasons.
+
+use smallvec::SmallVec;
+
+use crate::algorithm::Rule;
+use crate::plan::LimitTag;
+
+/// The version in the header of every stored value.
+const VERSION: u8 = 1;
+/// Bytes of a count in the full form.
+const FULL_WIDTH: u8 = 7;
+/// The largest count of the narrow form.
+pub(crate) const MAX_NARROW_COUNT: u64 = 255;
+/// The most bytes of a value that shares an allocation of 32 bytes with what Redis keeps of it.
+const SMALL_VALUE: usize = 12;
+/// Bytes of a moment.
+pub(crate) const MOMENT_WIDTH: u8 = 7;
+/// Bytes of a list's length.
+const LENGTH_WIDTH: u8 = 4;
+
+/// A field of a stored limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    Moment,
+    Count,
+    /// The length of the limit's list, in bytes.
+    Length,
+}
+
+impl Field {
+    /// Its bytes, where a count has that many.
+    pub(crate) fn width(self, count: u8) -> u8 {
+        match self {
+            Self::Moment => MOMENT_WIDTH,
+            Self::Count => count,
+            Self::Length => LENGTH_WIDTH,
+        }
+    }
+}
+
+/// The form of a stored value: see the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Narrow,
+    Compact,
+    Full,
+}
+
+impl Form {
+    /// Bytes of a count.
+    pub(crate) const fn count_width(self, layout: &Layout) -> u8 {
+        match self {
+            Self::Narrow => 1,
+            Self::Compact => layout.count_width,
+            Self::Full => FULL_WIDTH,
+        }
+    }
+}
+
+/// How one limit is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) fields: SmallVec<[Field; 4]>,
+    /// Bytes of a count in the compact form.
+    pub(crate) count_width: u8,
+}
+
+impl Layout {
+    pub(super) fn of(rule: &Rule, tag: &LimitTag) -> Self {
+        use Field::{Count, Length, Moment};
+        let mut fields: SmallVec<[Field; 4]> = match rule {
+            Rule::FixedWindow(_) | Rule::CalendarWindow(_) => [Moment, Count].into_iter().collect(),
+            Rule::SlidingLog(_) => [Moment, Moment, Moment, Length].into_iter().collect(),
+            Rule::SlidingWindow(_) => [Moment, Count, Count, Length].into_iter().collect(),
+            Rule::SlidingCounter(_) => [Moment, Count, Count].into_iter().collect(),
+            Rule::TokenBucket(_) | Rule::Gcra(_) | Rule::LeakyBucket(_) => [Moment, Count].into_iter().collect(),
+            Rule::Concurrency(_) => [Moment, Count, Length].into_iter().collect(),
+        };
+        // A bucket stores a fraction of a microsecond where its emission interval has one.
+        if rule.meter().is_some_and(|meter| meter.interval_units > 1) {
+            fields.push(Count);
+        }
+        let largest = rule.capacity().max(tag.bucket_count).max(1);
+        Self { fields, count_width: (8 - largest.leading_zeros() as u8 / 8).min(FULL_WIDTH) }
+    }
+
+    pub(super) fn has_list(&self) -> bool {
+        self.fields.contains(&Field::Length)
+    }
+
+    /// The largest count that the compact form can store.
+    pub(super) fn max_compact_count(&self) -> u64 {
+        (1u64 << (8 * self.count_width)) - 1
+    }
+
+    /// Bytes of the fields in the narrow form.
+    pub(super) fn narrow_size(&self) -> u8 {
+        self.fields.iter().map(|field| field.width(Form::Narrow.count_width(self))).sum()
+    }
+
+    /// Bytes of the fields in the compact form.
+    pub(super) fn size(&self) -> u16 {
+        self.fields.iter().map(|field| u16::from(field.width(self.count_width))).sum()
+    }
+}
+
+/// The header of a stored value: a byte `001fnnnn` (version 1, f: full form, n: limits), and for each limit a byte
+/// `aaaafwww` (algorithm, f: has a fraction, w: bytes of a count), its period, and the count of a bucket. In the narrow form
+/// the count is 255 when it is more.
+pub(super) fn header(tags: &[LimitTag], layouts: &[Layout], form: Form) -> Vec<u8> {
+    let mut header = vec![VERSION << 5 | u8::from(form == Form::Full) << 4 | tags.len() as u8];
+    for (tag, layout) in tags.iter().zip(layouts) {
+        let bucket = tag.bucket_count > 0;
+        let fraction = bucket && layout.fields.len() == 3;
+        // The full form says the width of the compact one.
+        let width = if form == Form::Narrow { 1 } else { layout.count_width };
+        header.push(tag.algorithm << 4 | u8::from(fraction) << 3 | width);
+        header.extend_from_slice(&tag.period);
+        if bucket {
+            let count = if form == Form::Narrow { tag.bucket_count.min(MAX_NARROW_COUNT) } else { tag.bucket_count };
+            header.extend_from_slice(&count.to_le_bytes()[..usize::from(width)]);
+        }
+    }
+    header
+}
+
+/// The header of the narrow form, of a policy that has it.
+pub(super) fn narrow_header(tags: &[LimitTag], layouts: &[Layout]) -> Option<Vec<u8>> {
+    let [layout] = layouts else { return None };
+    let fraction = tags[0].bucket_count > 0 && layout.fields.len() == 3;
+    if layout.has_list() || fraction {
+        return None;
+    }
+    let size = |form: Form| {
+        let header = header(tags, layouts, form);
+        let fields: usize = layout.fields.iter().map(|field| usize::from(field.width(form.count_width(layout)))).sum();
+        (header.len() + fields, header)
+    };
+    let ((compact, _), (narrow, header)) = (size(Form::Compact), size(Form::Narrow));
+    (compact > SMALL_VALUE && narrow <= SMALL_VALUE).then_some(header)
+}
+
+/// The format by which `struct.unpack` of Lua reads a value up to its lists.
+pub(super) fn format(header: &[u8], layouts: &[Layout], form: Form) -> Vec<u8> {
+    let mut format = format!("<c{}", header.len());
+    for layout in layouts {
+        for field in &layout.fields {
+            format += &format!("I{}", field.width(form.count_width(layout)));
+        }
+    }
+    if form == Form::Full {
+        format += &format!("I{MOMENT_WIDTH}");
+    }
+    format.into_bytes()
+}

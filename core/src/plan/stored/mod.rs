@@ -1,0 +1,65 @@
+//! How servers keep the usage of a policy, and how they are asked.
+
+mod layout;
+mod reply_bound;
+mod script_arguments;
+mod stored_size;
+
+use super::LimitTag;
+use crate::algorithm::Rule;
+use crate::allocation::allocated;
+use crate::policy::Policy;
+
+pub(crate) use layout::{Field, Form, Layout, MOMENT_WIDTH};
+pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct StoredForm {
+    pub(crate) layouts: Vec<Layout>,
+    pub(crate) header: Vec<u8>,
+    /// Of the narrow form, where the policy has it.
+    pub(crate) narrow_header: Option<Vec<u8>>,
+    pub(crate) full_header: Vec<u8>,
+    pub(crate) script_arguments: ScriptArguments,
+    /// The most bytes that the script returns of a value, and of a journal.
+    pub(crate) max_value: usize,
+    pub(crate) max_journal: usize,
+    /// Whether a key has two Redis keys beside its value: the chunks of a log, and a journal.
+    pub(crate) has_companions: bool,
+    /// The bytes that it has allocated.
+    pub(super) heap_bytes: usize,
+}
+
+impl StoredForm {
+    pub(super) fn new(policy: &Policy, rules: &[Rule], tags: &[LimitTag]) -> Self {
+        let layouts: Vec<Layout> = rules.iter().zip(tags).map(|(rule, tag)| Layout::of(rule, tag)).collect();
+        let header = layout::header(tags, &layouts, Form::Compact);
+        let narrow_header = layout::narrow_header(tags, &layouts);
+        let full_header = layout::header(tags, &layouts, Form::Full);
+        let script_arguments =
+            ScriptArguments::new(rules, tags, &layouts, &header, narrow_header.as_deref(), &full_header);
+        let heap_bytes = allocated(layouts.capacity() * size_of::<Layout>())
+            + allocated(header.capacity())
+            + narrow_header.as_ref().map_or(0, |header| allocated(header.capacity()))
+            + allocated(full_header.capacity())
+            + script_arguments.heap_bytes();
+        Self {
+            max_value: reply_bound::max_value(policy),
+            max_journal: reply_bound::max_journal(policy),
+            has_companions: policy.options().journal > 0
+                || rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_))),
+            layouts,
+            header,
+            narrow_header,
+            full_header,
+            script_arguments,
+            heap_bytes,
+        }
+    }
+
+    /// The bytes of a stored value of its policy: of a key that is hardly used, and of one that uses all its limits.
+    pub(crate) fn value_bytes(&self, policy: &Policy) -> (usize, usize) {
+        stored_size::stored_size(policy, &self.layouts, &self.header, self.narrow_header.as_deref())
+    }
+}

@@ -1,0 +1,144 @@
+//! The arguments of the Redis script that depend on the policy alone, written once for all calls.
+
+use super::layout::{Field, Form, Layout, format};
+use crate::algorithm::{Grid, Meter, Rule};
+use crate::allocation::allocated;
+use crate::plan::LimitTag;
+
+/// The parts of an instruction that depend on the policy alone; `store/redis/script/batch.rs` puts them together, and
+/// `read_instruction` in `lua/instruction.lua` reads them.
+#[derive(Debug)]
+pub(crate) struct ScriptArguments {
+    pub(crate) common_loop: CommonLoop,
+    /// The number of header and fields of a decoded value, which its lists follow.
+    pub(crate) slots: u8,
+    /// Header, format and the value of an unused key, in the compact form; size, header and format of the narrow form, 0 and
+    /// empty where the policy has none.
+    pub(crate) compact_form: Vec<u8>,
+    /// The numbers of the limits.
+    pub(crate) limits: Vec<u8>,
+    /// What only the slow path reads: the full form, and more of each limit.
+    pub(crate) slow_path: Vec<u8>,
+}
+
+impl ScriptArguments {
+    /// The bytes that it has allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        [&self.compact_form, &self.limits, &self.slow_path].map(|bytes| allocated(bytes.capacity())).iter().sum()
+    }
+
+    pub(super) fn new(
+        rules: &[Rule],
+        tags: &[LimitTag],
+        layouts: &[Layout],
+        header: &[u8],
+        narrow_header: Option<&[u8]>,
+        full_header: &[u8],
+    ) -> Self {
+        let size = header.len() as u16 + layouts.iter().map(Layout::size).sum::<u16>();
+        let slots = 1 + layouts.iter().map(|layout| layout.fields.len()).sum::<usize>() as u8;
+
+        let mut compact_form = Vec::new();
+        push_short(&mut compact_form, header);
+        push_short(&mut compact_form, &format(header, layouts, Form::Compact));
+        compact_form.extend_from_slice(&size.to_le_bytes());
+        compact_form.extend_from_slice(header);
+        compact_form.resize(compact_form.len() + usize::from(size) - header.len(), 0);
+        let narrow_size = |header: &[u8]| header.len() as u8 + layouts[0].narrow_size();
+        compact_form.push(narrow_header.map_or(0, narrow_size));
+        push_short(&mut compact_form, narrow_header.unwrap_or_default());
+        push_short(
+            &mut compact_form,
+            &narrow_header.map_or_else(Vec::new, |header| format(header, layouts, Form::Narrow)),
+        );
+
+        let (mut slow_path, mut limits) = (Vec::new(), Vec::new());
+        push_short(&mut slow_path, full_header);
+        push_short(&mut slow_path, &format(header, layouts, Form::Full));
+        // Slot 1 is the header; lists have the slots after the fields.
+        let (mut slot, mut list) = (2, slots);
+        for (index, (rule, layout)) in rules.iter().zip(layouts).enumerate() {
+            let LimitTag { algorithm, period, .. } = &tags[index];
+            let fields = layout.fields.len() as u8;
+            let counts = layout.fields.iter().filter(|field| **field == Field::Count).count() as u8;
+            list += u8::from(layout.has_list());
+            let list_slot = if layout.has_list() { list } else { 0 };
+            limits.extend_from_slice(&[*algorithm, slot, list_slot, slot + fields - 1]);
+            for number in numbers(rule) {
+                limits.extend_from_slice(&(number as f64).to_le_bytes());
+            }
+            slow_path.extend_from_slice(&[fields, counts]);
+            slow_path.extend_from_slice(&(layout.max_compact_count() as f64).to_le_bytes());
+            push_short(&mut slow_path, &[algorithm.to_string().as_bytes(), period].concat());
+            // Numbers the limits of one algorithm and period, so that their logs have chunks of their own.
+            let twin = tags[..index].iter().filter(|tag| tag.is_same_limit(&tags[index])).count();
+            push_short(&mut slow_path, &[period, format!("{twin}:").as_bytes()].concat());
+            slot += fields;
+        }
+        Self { common_loop: CommonLoop::of(rules), slots, compact_form, limits, slow_path }
+    }
+}
+
+/// Which loop of the script serves the common checks of a policy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CommonLoop {
+    /// `lua/one_limit.lua`, which has the text of the rule.
+    OneLimit,
+    /// `lua/several_limits.lua`, which has the text of all its rules.
+    SeveralLimits,
+    /// `lua/fast_path.lua`, which calls the rules.
+    Functions,
+}
+
+impl CommonLoop {
+    fn of(rules: &[Rule]) -> Self {
+        match rules {
+            [rule] if is_brief(rule) || has_helpers(rule) => Self::OneLimit,
+            [_, _, ..] if rules.iter().all(is_brief) => Self::SeveralLimits,
+            _ => Self::Functions,
+        }
+    }
+}
+
+/// Whether both loops have the text of a rule. They have none of a meter whose interval is no whole number of µs.
+fn is_brief(rule: &Rule) -> bool {
+    match rule {
+        Rule::FixedWindow(_) | Rule::SlidingWindow(_) => true,
+        Rule::TokenBucket(rule) => rule.meter().interval_units == 1,
+        Rule::Gcra(meter) => meter.interval_units == 1,
+        Rule::LeakyBucket(rule) => rule.interval_units == 1,
+        _ => false,
+    }
+}
+
+/// Whether only the loop for one limit has the text of a rule, because the text needs helpers.
+const fn has_helpers(rule: &Rule) -> bool {
+    matches!(rule, Rule::CalendarWindow(_) | Rule::SlidingCounter(_))
+}
+
+/// The numbers of one rule: count, period, and x, y, z, which the Lua file of the rule explains.
+fn numbers(rule: &Rule) -> [u64; 5] {
+    let bucket = |meter: &Meter, missing: u64| {
+        [meter.capacity, meter.interval_micros, meter.interval_units, meter.max_units, missing]
+    };
+    match rule {
+        Rule::FixedWindow(rule) => [rule.count, rule.period, 0, 0, 0],
+        Rule::CalendarWindow(rule) => match rule.grid {
+            Grid::Uniform { length, shift } => [rule.count, length, 0, shift, 0],
+            Grid::Months(months) => [rule.count, 0, months, 0, 0],
+        },
+        Rule::SlidingLog(rule) => [rule.count, rule.period, 0, 0, 0],
+        Rule::SlidingWindow(rule) => [rule.count, rule.period, rule.granule, 0, 0],
+        Rule::SlidingCounter(rule) => [rule.count, rule.period, 0, 0, 0],
+        Rule::TokenBucket(rule) => bucket(rule.meter(), rule.missing()),
+        Rule::Gcra(rule) => bucket(rule, 0),
+        Rule::LeakyBucket(rule) => bucket(rule, 0),
+        Rule::Concurrency(rule) => [rule.count, rule.ttl, 0, 0, 0],
+    }
+}
+
+/// Appends a length byte and up to 255 bytes.
+fn push_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(bytes.len() as u8);
+    out.extend_from_slice(bytes);
+}

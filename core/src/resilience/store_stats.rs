@@ -1,0 +1,99 @@
+//! What is counted of the calls to shared stores.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::ErrorKind;
+use crate::histogram::{Histogram, SharedHistogram};
+
+/// The calls to the shared stores of a limiter.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct StoreStats {
+    /// Calls that have ended, answered or not. Checks that travel as one batch are several calls; a `check_all` is one.
+    pub calls: u64,
+    /// How long they took, in seconds, with all waiting.
+    pub latency: Histogram,
+    /// How many operations each script call to a server carried.
+    pub batch_size: Histogram,
+    /// Calls that failed, by the code of the error.
+    pub errors: BTreeMap<&'static str, u64>,
+}
+
+impl Default for StoreStats {
+    /// Without any call.
+    fn default() -> Self {
+        let store = [ErrorKind::StoreUnavailable, ErrorKind::StoreTimeout, ErrorKind::StoreRejected];
+        StoreHistograms::default().stats(store.map(|kind| (kind, 0)))
+    }
+}
+
+/// The condition of a store, as its breaker knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreCondition {
+    /// It answers, or has not been asked yet.
+    Ok,
+    /// It does not answer, and is not asked until it does.
+    Lost,
+    /// It answers with errors.
+    Refusing,
+}
+
+impl StoreCondition {
+    /// Every condition.
+    pub const ALL: [Self; 3] = [Self::Ok, Self::Lost, Self::Refusing];
+
+    /// The word in stats and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Lost => "lost",
+            Self::Refusing => "refusing",
+        }
+    }
+}
+
+/// Tells the URL of a store, without secrets, and its condition; nothing when the store is gone.
+pub(super) type ConditionOf = Arc<dyn Fn() -> Option<(String, StoreCondition)> + Send + Sync>;
+
+/// The bounds of latencies, in microseconds …
+const LATENCIES: [u64; 14] =
+    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000];
+const MICROS_PER_SECOND: f64 = 1e6;
+/// … and of batch sizes.
+const BATCH_SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// The histograms while they are filled.
+#[derive(Debug)]
+pub(super) struct StoreHistograms {
+    pub(super) latency: SharedHistogram,
+    pub(super) batch_sizes: Arc<SharedHistogram>,
+}
+
+impl Default for StoreHistograms {
+    fn default() -> Self {
+        Self {
+            latency: SharedHistogram::new(&LATENCIES, MICROS_PER_SECOND),
+            batch_sizes: Arc::new(SharedHistogram::new(&BATCH_SIZES, 1.0)),
+        }
+    }
+}
+
+impl StoreHistograms {
+    pub(super) fn stats(&self, errors: [(ErrorKind, u64); 3]) -> StoreStats {
+        let latency = self.latency.read();
+        StoreStats {
+            calls: latency.count,
+            latency,
+            batch_size: self.batch_sizes.read(),
+            errors: errors.map(|(kind, count)| (kind.code(), count)).into(),
+        }
+    }
+
+    pub(super) fn reset(&self) {
+        self.latency.reset();
+        self.batch_sizes.reset();
+    }
+}

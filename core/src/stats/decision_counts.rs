@@ -1,0 +1,153 @@
+//! Counts the decisions of a limiter by policy and class.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arc_swap::ArcSwap;
+
+use super::denied_keys::DeniedKeys;
+use super::{MAX_COUNTED_POLICIES, OTHER_POLICIES, PolicyStats, class};
+use crate::plan::Plan;
+use crate::policy_counts::{PolicyCounts, leave_only_this_thread};
+use crate::store::request::{Answer, Operation};
+
+/// The number of the next limiter.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// A policy is known by the digest of its name, and counted apart where it is in shadow: a reload may change that.
+type PolicyKey = (u128, bool);
+
+/// The policies that were counted so far. Nothing locks it: a forked child may begin while a thread of its parent adds one.
+#[derive(Debug, Clone)]
+struct CountedPolicies {
+    by_key: HashMap<PolicyKey, (Arc<str>, Arc<PolicyCounts>)>,
+    /// Of the policies that have no place of their own, and the same for those in shadow.
+    other: [Arc<PolicyCounts>; 2],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct DecisionCounts {
+    /// Tells whose counts a plan leads to; never that of another limiter of this process.
+    limiter: u32,
+    policies: ArcSwap<CountedPolicies>,
+    /// Of a limiter that publishes them.
+    pub(crate) denied_keys: OnceLock<DeniedKeys>,
+}
+
+impl Default for DecisionCounts {
+    fn default() -> Self {
+        let limiter = NEXT.fetch_add(1, Ordering::Relaxed);
+        let other = std::array::from_fn(|_| Arc::new(PolicyCounts::new(limiter)));
+        let policies = ArcSwap::from_pointee(CountedPolicies { by_key: HashMap::new(), other });
+        Self { limiter, policies, denied_keys: OnceLock::new() }
+    }
+}
+
+impl DecisionCounts {
+    /// Counts the answer to a check.
+    #[inline(always)]
+    pub(crate) fn count_check(&self, plan: &Plan, key: &str, answer: &Answer) {
+        let bit = if answer.applied {
+            plan.is_near_limit(&answer.views)
+        } else {
+            if let Some(denied) = self.denied_keys.get() {
+                denied.note(plan.policy.name(), key);
+            }
+            answer.unavailable
+        };
+        self.add(plan, class(answer.source, answer.applied, bit));
+    }
+
+    /// Counts the answer to an operation, where that is a decision about units: a check or a charge.
+    #[inline(always)]
+    pub(crate) fn count(&self, plan: &Plan, key: &str, operation: &Operation, answer: &Answer) {
+        match operation {
+            Operation::Check { .. } | Operation::Take { .. } => self.count_check(plan, key, answer),
+            Operation::Charge { .. } => self.count_charge(plan, answer),
+            _ => {}
+        }
+    }
+
+    /// A charge is admitted whatever the limits say.
+    fn count_charge(&self, plan: &Plan, answer: &Answer) {
+        let bit = if answer.unavailable { true } else { plan.is_near_limit(&answer.views) };
+        self.add(plan, class(answer.source, !answer.unavailable, bit));
+    }
+
+    #[inline(always)]
+    fn add(&self, plan: &Plan, class: usize) {
+        match plan.counts.get() {
+            Some(counts) if counts.limiter() == self.limiter => counts.add(class),
+            _ => self.add_by_name(plan, class),
+        }
+    }
+
+    /// For a plan that this limiter has not counted yet, or that another limiter counted first.
+    #[cold]
+    fn add_by_name(&self, plan: &Plan, class: usize) {
+        self.counts_of(plan).add(class);
+    }
+
+    /// Gives a policy its place before it is used: policies with a name come before notations that are written in place.
+    pub(crate) fn begin(&self, plan: &Plan) {
+        self.counts_of(plan);
+    }
+
+    fn counts_of(&self, plan: &Plan) -> Arc<PolicyCounts> {
+        let (name, shadow) = (plan.policy.name(), plan.policy.options().shadow);
+        let key = (plan.identity, shadow);
+        let known = |policies: &CountedPolicies| match policies.by_key.get(&key) {
+            Some((_, counts)) => Some(Arc::clone(counts)),
+            None if policies.by_key.len() >= MAX_COUNTED_POLICIES => {
+                Some(Arc::clone(&policies.other[usize::from(shadow)]))
+            }
+            None => None,
+        };
+        let counts = known(&self.policies.load()).unwrap_or_else(|| {
+            let (name, made) = (Arc::<str>::from(name), Arc::new(PolicyCounts::new(self.limiter)));
+            self.policies.rcu(|policies| {
+                let mut policies = CountedPolicies::clone(policies);
+                if known(&policies).is_none() {
+                    policies.by_key.insert(key, (Arc::clone(&name), Arc::clone(&made)));
+                }
+                policies
+            });
+            // Another thread may have been first.
+            known(&self.policies.load()).unwrap_or(made)
+        });
+        // Where another limiter has counted the plan first, each call comes here.
+        let _ = plan.counts.set(Arc::clone(&counts));
+        counts
+    }
+
+    /// The counts of all policies, by name.
+    pub(crate) fn read(&self) -> BTreeMap<String, PolicyStats> {
+        let policies = self.policies.load();
+        let mut stats = BTreeMap::<String, PolicyStats>::new();
+        for ((_, shadow), (name, counts)) in &policies.by_key {
+            stats.entry((**name).to_owned()).or_default().add(*shadow, &counts.sums());
+        }
+        for (counts, shadow) in policies.other.iter().zip([false, true]) {
+            let sums = counts.sums();
+            if sums.iter().any(|sum| *sum > 0) {
+                stats.entry(OTHER_POLICIES.to_owned()).or_default().add(shadow, &sums);
+            }
+        }
+        stats
+    }
+
+    /// The number of the limiter in this process.
+    pub(crate) const fn limiter(&self) -> u32 {
+        self.limiter
+    }
+
+    /// In a forked child: counts its own decisions from now on.
+    pub(crate) fn forked(&self) {
+        leave_only_this_thread();
+        let policies = self.policies.load();
+        policies.by_key.values().map(|(_, counts)| counts).chain(&policies.other).for_each(|counts| counts.reset());
+    }
+}

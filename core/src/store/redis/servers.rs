@@ -1,0 +1,173 @@
+//! The servers of a store, for tools that ask them about themselves: commands that are no calls.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::io::{BlockingCalls, CommandConnection, Connector};
+use super::protocol::{ServerDirectory, Target, no_answer};
+use super::script::{self, Request};
+use crate::error::Result;
+use crate::log::Log;
+use crate::plan::Plan;
+use crate::plan_cache::plan_of;
+use crate::policy::Policy;
+use crate::store::request::{Answer, Entry, Operation};
+use crate::store::url::{Address, Deployment, Endpoints, StoreUrl};
+
+/// The most bytes of a reply.
+const MAX_REPLY: usize = 16 << 20;
+
+/// The servers of one store URL. Connections are made as a limiter makes them: TLS, sockets, sentinels, clusters.
+pub struct StoreServers {
+    calls: BlockingCalls,
+    directory: Arc<ServerDirectory>,
+}
+
+/// A server that holds keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddress {
+    address: Address,
+    target: Target,
+}
+
+/// A primary and its replicas, as the sentinels or the cluster name them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardServers {
+    /// The server that takes writes.
+    pub primary: ServerAddress,
+    /// Its copies.
+    pub replicas: Vec<ServerAddress>,
+}
+
+/// A connection to one server. The user of the URL has logged in.
+pub struct ServerConnection {
+    connection: CommandConnection,
+    timeout: Duration,
+    shown: String,
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl StoreServers {
+    /// The servers that a URL names; `None` for `memory://`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// `config_invalid` for the URL and its certificates.
+    pub fn of(url: &str, timeout: Duration) -> Result<Option<Self>> {
+        let StoreUrl::Redis(endpoints) = StoreUrl::parse(url)? else { return Ok(None) };
+        let connector = Arc::new(Connector::new(&endpoints, Log::new(None))?);
+        let directory = Arc::new(ServerDirectory::new(*endpoints, timeout));
+        let calls = BlockingCalls::new(Arc::clone(&directory), connector, "".into());
+        Ok(Some(Self { calls, directory }))
+    }
+
+    fn endpoints(&self) -> &Endpoints {
+        &self.directory.endpoints
+    }
+
+    /// The URL without secrets.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        self.directory.shown()
+    }
+
+    /// `single`, `sentinel` or `cluster`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self.endpoints().deployment {
+            Deployment::Single(_) => "single",
+            Deployment::Sentinel { .. } => "sentinel",
+            Deployment::Cluster(_) => "cluster",
+        }
+    }
+
+    /// Whether a peek may be answered by a replica.
+    #[must_use]
+    pub fn reads_replicas(&self) -> bool {
+        self.endpoints().read_replicas
+    }
+
+    /// The user that logs in, where the URL names one.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.endpoints().login.user.as_deref()
+    }
+
+    /// The primaries and their replicas.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn shards(&self) -> Result<Vec<ShardServers>> {
+        let topology = self.calls.topology(Instant::now() + self.directory.timeout())?;
+        let server = |address: &Address, target| ServerAddress { address: address.clone(), target };
+        let mut shards: Vec<ShardServers> = Vec::new();
+        for shard in topology.shards() {
+            let primary = server(&shard.primary, Target::Primary);
+            if !shards.iter().any(|known| known.primary == primary) {
+                let replicas = shard.replicas.iter().map(|address| server(address, Target::Replica)).collect();
+                shards.push(ShardServers { primary, replicas });
+            }
+        }
+        Ok(shards)
+    }
+
+    /// A new connection to a server.
+    ///
+    /// # Errors
+    /// Those of the store; `config_invalid` for a server of another kind than the URL says.
+    pub fn connect(&self, server: &ServerAddress) -> Result<ServerConnection> {
+        let timeout = self.directory.timeout();
+        let connection = self.calls.open(&server.address, server.target, Instant::now() + timeout)?;
+        Ok(ServerConnection { connection, timeout, shown: server.to_string() })
+    }
+}
+
+/// Bytes of the digest that follows the prefix in the name of a key.
+pub const KEY_DIGEST: usize = script::KEY_DIGEST;
+
+/// The name of the Redis key that holds the usage of a policy and key.
+#[must_use]
+pub fn redis_key(prefix: &str, policy: &Policy, key: &str) -> Vec<u8> {
+    let (plan, operation) = (plan_of(policy), Operation::Peek { cost: 1 });
+    Request::new(prefix, &Entry { plan: &plan, key, operation }).redis_key.as_bytes().to_vec()
+}
+
+/// What a stored value says of its key at a moment, as a peek would.
+pub(crate) fn stored_answer(plan: &Plan, value: &[u8], now: u64) -> Option<Answer> {
+    script::answer_of_value(plan, value, now)
+}
+
+impl ServerConnection {
+    /// Sends a command and returns its reply, which is a `Value::ServerError` when the server refuses it.
+    ///
+    /// # Errors
+    /// Why there is no reply.
+    pub fn ask<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Value> {
+        Ok(self.ask_all(&[words])?.swap_remove(0))
+    }
+
+    /// Sends commands together and returns their replies, in order.
+    ///
+    /// # Errors
+    /// Why there are no replies.
+    pub fn ask_all<T: AsRef<[u8]>>(&mut self, commands: &[&[T]]) -> Result<Vec<Value>> {
+        let mut bytes = Vec::new();
+        for words in commands {
+            let mut command = redis::Cmd::new();
+            for word in *words {
+                command.arg(word.as_ref());
+            }
+            command.write_packed_command(&mut bytes);
+        }
+        let deadline = Instant::now() + self.timeout;
+        let replies = self.connection.run(&bytes, commands.len(), MAX_REPLY, deadline)?.into_vec();
+        if replies.len() == commands.len() { Ok(replies) } else { Err(no_answer(&self.shown)) }
+    }
+}

@@ -1,0 +1,77 @@
+//! The servers of a store.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::certificates::Certificates;
+use super::password_file::PasswordFile;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The servers of a store, and how to connect to them.
+#[derive(Clone)]
+pub(crate) struct Endpoints {
+    pub(crate) deployment: Deployment,
+    pub(crate) login: Login,
+    /// Given when connections are encrypted.
+    pub(crate) certificates: Option<Certificates>,
+    /// Whether a peek may be answered by a replica.
+    pub(crate) read_replicas: bool,
+    /// The URL without user, password and files.
+    pub(crate) shown: String,
+}
+
+/// How the server is found that serves a key.
+#[derive(Clone)]
+pub(crate) enum Deployment {
+    /// It is the only one.
+    Single(Address),
+    /// The sentinels name it.
+    Sentinel { sentinels: Vec<Address>, name: String, login: Login },
+    /// The nodes of the cluster name it.
+    Cluster(Vec<Address>),
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Address {
+    Tcp(Arc<str>, u16),
+    Unix(Arc<PathBuf>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// The user, the database, the protocol and the name of a connection.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    /// Given in the place of a password.
+    pub(crate) password_file: Option<PasswordFile>,
+    pub(crate) database: u16,
+    /// Whether replies are in RESP3.
+    pub(crate) resp3: bool,
+    /// How `CLIENT LIST` shows the connection.
+    pub(crate) client_name: Option<String>,
+}
+
+impl Login {
+    /// The login with the password that its file holds now.
+    ///
+    /// # Errors
+    /// `store_unavailable` when the file holds none.
+    pub(crate) fn current(&self) -> Result<Cow<'_, Self>> {
+        let Some(file) = &self.password_file else { return Ok(Cow::Borrowed(self)) };
+        let password = file.read().map_err(|why| Error::new(ErrorKind::StoreUnavailable, why))?;
+        Ok(Cow::Owned(Self { password: Some(password), ..self.clone() }))
+    }
+}

@@ -1,0 +1,77 @@
+"""Hooks of mkdocs.
+
+The site has pages that are not in `docs`: the documents of the repository's root, and the API of Node that TypeDoc has
+written. A link to any other file of the repository leads to GitHub, and fails the build when the file does not exist.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import File, Files
+
+log = get_plugin_logger("links")
+ROOT = Path(__file__).resolve().parents[2]
+GITHUB = "https://github.com/tidegate/tidegate/blob/main/"
+DOCUMENTS = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+# Where scripts/docs.sh has TypeDoc write the API of Node, and where it is in the site.
+NODE_API = ROOT / ".cache" / "node-api"
+NODE_PAGES = "reference/node"
+
+LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
+NUMBERED = re.compile(r"\]\((?P<file>[^)\s#]*)#(?P<name>[\w-]+)-(?P<number>\d+)\)")
+CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages from elsewhere."""
+    for name in DOCUMENTS:
+        files.append(File.generated(config, name, content=(ROOT / name).read_text(encoding="utf-8")))
+    for path in sorted(NODE_API.rglob("*.md")):
+        name = f"{NODE_PAGES}/{path.relative_to(NODE_API).as_posix()}"
+        files.append(File.generated(config, name, content=path.read_text(encoding="utf-8")))
+    return files
+
+
+def _heading_link(link: re.Match[str], page: str) -> str:
+    """TypeDoc numbers headings of one name with a hyphen, this site with an underscore. Its anchors keep the hyphen."""
+    text = (NODE_API / (link["file"] or f"{page}.md")).read_text(encoding="utf-8")
+    mark = "-" if f'id="{link["name"]}-{link["number"]}"' in text else "_"
+    return f"]({link['file']}#{link['name']}{mark}{link['number']})"
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Rewrites the links of a page that leave `docs`."""
+    source = page.file.src_uri
+    if source.startswith(f"{NODE_PAGES}/"):
+        entry = "tidegate" if page.file.name == "index" else f"tidegate/{page.file.name}"
+        titled = re.sub(r"\A# .*", f"# {entry}", markdown)
+        return NUMBERED.sub(lambda found: _heading_link(found, page.file.name), titled)
+    # The place of the page in the repository.
+    at = source if source in DOCUMENTS else f"docs/{source}"
+
+    def rewritten(found: re.Match[str]) -> str:
+        target, anchor = found[1], found[2] or ""
+        if re.match(r"[a-z]+:", target):
+            return found[0]
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(at), target))
+        inside = file.removeprefix("docs/") if file.startswith("docs/") else file
+        if files.get_file_from_path(inside) is not None:
+            return posixpath.relpath(inside, posixpath.dirname(source) or ".") + anchor
+        if not (ROOT / file).exists():
+            log.warning("%s links to %s, which does not exist", at, target)
+        return GITHUB + file + anchor
+
+    # Code shows links of its own.
+    parts = CODE.split(markdown)
+    parts[::2] = [LINK.sub(rewritten, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Docstrings announce their code with two colons, as `help` shows them."""
+    return html.replace("::</p>", ":</p>") if page.file.src_uri == "reference/python.md" else html

@@ -1,0 +1,84 @@
+"""The code blocks of the README, of the packages' READMEs and of every page in docs.
+
+Each block names its language, and each language has one rule:
+
+    python              runs: the blocks of a page from top to bottom, in one namespace. A block with the title
+                        settings.py has Django's settings
+    js, ts              runs as a program of its own: tests/node/readme.test.mjs
+    rust                compiles and runs as a test of the documentation, with `.await` it compiles: tests/rust/build.rs
+    yaml, toml, json    is read: a policy file by a limiter, anything else by a parser
+    sh                  names only commands that exist
+    text, http, lua     is no code of ours: what is printed, sent, or configured elsewhere
+
+A comment `<!-- not run: … -->` above a block, with a reason, takes it out. NOT_RUN counts those.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from paths import ROOT
+
+# How many blocks have a reason not to run.
+NOT_RUN = 1
+
+RUN = {"python", "js", "ts", "rust"}
+READ = {"yaml", "toml", "json"}
+COMMANDS = {"sh"}
+PROSE = {"text", "http"}
+
+FENCE = re.compile(
+    r"(?:^[ ]*<!-- not run: (?P<reason>.+?) -->\n(?:[ ]*\n)?)?"
+    r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block of a page."""
+
+    page: str
+    line: int
+    language: str
+    title: str
+    code: str
+    reason: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """The README, those of the packages, and all pages of the site."""
+    readmes = [ROOT / "README.md", *sorted(ROOT.glob("bindings-*/README.md")), ROOT / "core" / "README.md"]
+    return [*readmes, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks_in(text: str, page: str) -> Iterator[Block]:
+    """The blocks of a page, also indented ones."""
+    for found in FENCE.finditer(text):
+        language, _, more = found["info"].partition(" ")
+        title = re.search(r'title="([^"]*)"', more)
+        yield Block(
+            page,
+            text.count("\n", 0, found.start("info")) + 1,
+            language,
+            title[1] if title else "",
+            textwrap.dedent(found["code"]),
+            found["reason"],
+        )
+
+
+def blocks_of(path: Path) -> list[Block]:
+    """The blocks of a file."""
+    return list(blocks_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()))
+
+
+def all_blocks() -> list[Block]:
+    """The blocks of all pages."""
+    return [block for path in pages() for block in blocks_of(path)]

@@ -1,0 +1,68 @@
+"""Runs the Python blocks of a page from top to bottom: `python snippets_page.py PAGE` is a process for one page, which
+a page about Django needs, since Django has one configuration for each process."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from snippets import Block, blocks_of
+
+LOCAL_SERVER = "redis://127.0.0.1:6379"
+
+
+def run_page(path: Path, redis_url: str) -> dict[str, Any]:
+    """Runs the blocks of a page in one namespace, which it returns."""
+    # A module, so that a dotted path such as "shop.views.login" leads to what the page defines.
+    page = types.ModuleType("shop.views")
+    sys.modules.update({"shop": types.ModuleType("shop"), "shop.views": page})
+    page.__dict__["__name__"] = "shop.views"
+    server = redis_url.removesuffix("/0")
+    for block in blocks_of(path):
+        if block.language == "python" and block.reason is None:
+            code = compile(block.code.replace(LOCAL_SERVER, server), str(block), "exec")
+            if block.title == "settings.py":
+                configure_django(block, code)
+            else:
+                exec(code, page.__dict__)
+    return page.__dict__
+
+
+def configure_django(block: Block, code: types.CodeType) -> None:
+    """Gives Django the settings that a block says, and those that every project has."""
+    import django
+    from django.conf import settings
+
+    said: dict[str, Any] = {}
+    exec(code, said)
+    assert not settings.configured, f"{block}: a page has one settings.py"
+    names = {name: value for name, value in said.items() if name.isupper()}
+    settings.configure(
+        ALLOWED_HOSTS=["*"],
+        SECRET_KEY="only for tests",
+        ROOT_URLCONF="shop.views",
+        INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "django.contrib.sessions"],
+        SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
+        **names,
+    )
+    django.setup()
+
+
+def main() -> None:
+    """Runs a page, then each request that stands behind it: `POST /login 21` prints the statuses of 21 requests."""
+    path, redis_url, *requests = sys.argv[1:]
+    namespace = run_page(Path(path), redis_url)
+    if requests:
+        from django.test import Client
+
+        client = Client()
+        for request in requests:
+            method, target, times = request.split()
+            print(target, *[client.generic(method, target).status_code for _ in range(int(times))])
+    print("end of", path, "with", len(namespace), "names")
+
+
+if __name__ == "__main__":
+    main()

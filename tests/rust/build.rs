@@ -1,0 +1,82 @@
+//! Makes a documentation test of each Rust block in the READMEs and in `docs`: `OUT_DIR/snippets.rs`, which `src/lib.rs`
+//! includes: so no page is left out, and a test has the name of its page and line. `tests/python/snippets.py` has the rules of all
+//! languages.
+
+use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The Rust blocks of a page as `(line, language, code)`, without those that say why they do not run. The language may have
+/// attributes: `rust,no_run`. A title, which follows a blank, is none.
+fn rust_blocks(text: &str) -> Vec<(usize, &str, String)> {
+    let mut blocks = Vec::new();
+    let mut above = "";
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let Some(info) = line.trim_start().strip_prefix("```") else {
+            if !line.trim().is_empty() {
+                above = line.trim();
+            }
+            continue;
+        };
+        let indent = line.len() - line.trim_start().len();
+        let mut code = String::new();
+        for (_, line) in lines.by_ref().take_while(|(_, line)| line.trim() != "```") {
+            code.push_str(line.get(indent..).unwrap_or_default());
+            code.push('\n');
+        }
+        let language = info.split(' ').next().unwrap_or_default();
+        if language.split(',').next() == Some("rust") && !above.starts_with("<!-- not run: ") {
+            blocks.push((number + 1, language, code));
+        }
+        above = "";
+    }
+    blocks
+}
+
+/// A block as a program. One without a `main` may use `?`, and `.await` in a task that is compiled and not run.
+fn program(code: &str) -> String {
+    if code.contains("fn main()") {
+        return code.to_owned();
+    }
+    let (begin, name) = if code.contains(".await") { ("async ", "task") } else { ("", "main") };
+    let declaration = format!("{begin}fn {name}() -> Result<(), Box<dyn std::error::Error>>");
+    let main = if name == "main" { "" } else { "fn main() {}\n" };
+    format!("{main}{declaration} {{\n{code}Ok(())\n}}\n")
+}
+
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            pages(&path, found)?;
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn main() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (readme, docs) = (root.join("README.md"), root.join("docs"));
+    println!("cargo::rerun-if-changed={}", readme.display());
+    println!("cargo::rerun-if-changed={}", docs.display());
+    // core/README.md is the documentation of the crate itself.
+    let mut found = vec![readme];
+    pages(&docs, &mut found)?;
+    found.sort();
+    let mut modules = String::new();
+    for path in found {
+        let page = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+        let name: String =
+            page.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+        for (line, language, code) in rust_blocks(&fs::read_to_string(&path)?) {
+            let text = format!("{page}, line {line}\n\n```{language}\n{}```\n", program(&code));
+            writeln!(modules, "#[doc = {text:?}]\nmod {name}_{line} {{}}").map_err(io::Error::other)?;
+        }
+    }
+    fs::write(Path::new(&env::var("OUT_DIR").map_err(io::Error::other)?).join("snippets.rs"), modules)
+}
