@@ -8,7 +8,7 @@ use tidegate_tests::lateness::{LatenessProbe, stretched};
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers, is_redis_6};
 
-use super::{alone, builder, in_time, timeout, until};
+use super::{alone, builder, in_time, until};
 
 fn entries(keys: &[String], costs: [u64; 3]) -> Vec<(String, String, u64)> {
     keys.iter().zip(costs).map(|(key, cost)| ("fixed-window 10/hour".to_owned(), key.clone(), cost)).collect()
