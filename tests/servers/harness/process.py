@@ -19,6 +19,10 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
     parent = os.getpid()
 
     def die_with_parent() -> None:
+        # A process group of its own, so that Ctrl-C reaches the harness alone, which then ends its servers in order. Not a
+        # session: Linux shares out processor time among sessions first, and on a busy machine it has left a server, alone in
+        # its session, without any for seconds.
+        os.setpgid(0, 0)
         if _libc is None:
             return
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -27,14 +31,12 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
             os._exit(1)
 
     with open(log, "ab") as output:
-        # A session of its own, so that Ctrl-C reaches the harness alone, which then ends its servers in order.
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
-            start_new_session=True,
             preexec_fn=die_with_parent,
         )
 
