@@ -4,16 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/parts.sh
 . scripts/parts.sh
-
-# The tools of the package's own environment first.
-export PATH="$PWD/.cache/venv/bin:$PATH"
-
-# One profile, one target directory and one set of features for everything, so that cargo compiles the core and its dependencies
-# once: napi names the target, and so does this. Benchmarks are compiled by `make check` and by `make bench`.
-CARGO_BUILD_TARGET="$(rustc -vV | sed -n 's/^host: //p')"
-export CARGO_BUILD_TARGET
-rust=(--locked --workspace --exclude tidegate-benches)
-compiled="${CARGO_TARGET_DIR:-target}/$CARGO_BUILD_TARGET/debug"
+# shellcheck source=scripts/compile.sh
+. scripts/compile.sh
 
 # The generated files are committed, and must be those of this build.
 generated=(bindings-node/binding/index.d.ts bindings-node/binding/index.js)
@@ -26,32 +18,18 @@ generated_agree() {
 rm -rf .cache/generated && mkdir -p .cache/generated
 cp "${generated[@]}" .cache/generated
 
-# A wheel around the library that was compiled with the tests. maturin would compile it again, with fewer features of the core;
-# the wheels that maturin makes are tried by `make test-all`.
-wheels=.cache/wheels
-library="$compiled/lib_tidegate.so"
-[ "$(uname)" = Darwin ] && library="$compiled/lib_tidegate.dylib"
-wheel_of_the_library() {
-    rm -rf "$wheels" && mkdir -p "$wheels/content" &&
-        maturin pep517 write-dist-info --interpreter "$(command -v python)" --metadata-directory "$wheels/content" &&
-        cp -r bindings-python/python/tidegate "$wheels/content" &&
-        cp "$library" "$wheels/content/tidegate/_tidegate.abi3.so" &&
-        python -m wheel pack --dest-dir "$wheels" "$wheels/content" &&
-        python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheels"/*.whl
-}
 stubs_agree() {
     rm -rf .cache/stubs
     pyo3-introspection "$library" _tidegate .cache/stubs && python scripts/stubs.py .cache/stubs --check
 }
 
 # Both packages before the tests of either: one of Python's starts a service of each language.
-built=${#failed[@]}
-part "Compilation: the tests of Rust, the addon, the module" npm run --silent build:dev -- "${rust[@]:1}" --lib --bins --tests --examples
-part "Node: the package, and its types" npm run --silent build:lib
-part "Python: the module" wheel_of_the_library
+before=${#failed[@]}
+compile
+compiled=$((${#failed[@]} == before))
 part "Rust: unit and integration tests" cargo nextest run "${rust[@]}"
 part "Rust: documentation tests" cargo test --quiet --doc "${rust[@]}"
-if [ "${#failed[@]}" -eq "$built" ]; then
+if [ "$compiled" = 1 ]; then
     part "Python: the committed stubs are what the module says" stubs_agree
     part "Python: types of the package and of a user" mypy bindings-python/python/tidegate tests/python/typing/sample.py
     part "Python: stubs and module agree" python -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate

