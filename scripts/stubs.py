@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes `_tidegate.pyi` from what maturin reads of the compiled module.
+"""Makes `_tidegate.pyi` from what maturin or pyo3-introspection read of the compiled module.
 
     python scripts/stubs.py GENERATED         writes it
     python scripts/stubs.py GENERATED --check fails when the committed one differs
@@ -60,7 +60,7 @@ def formatted(text: str) -> str:
 
 
 def main(generated: str, *words: str) -> int:
-    (source,) = Path(generated).rglob("_tidegate.pyi")
+    (source,) = Path(generated).rglob("*.pyi")
     text = formatted(refined(source.read_text()))
     if "--check" not in words:
         TARGET.write_text(text)
