@@ -121,9 +121,6 @@ impl Rule {
                 state.entries.push_back((at, (base + left) & MAX_SAFE_INTEGER));
                 return;
             }
-            if before == left && left > 0 {
-                return;
-            }
         }
         *state = State::default();
     }
