@@ -90,7 +90,7 @@ check-targets: toolchain ## Type-check the crate for Windows, macOS and musl
 # What the workflows run beside the commands above.
 
 .PHONY: workflows test-rust test-python test-node test-memory test-server test-clock test-bare msrv minimal-versions features
-.PHONY: semver advisories simulations sbom publish-crates publish-npm sanitize
+.PHONY: semver advisories simulations mutants sbom publish-crates publish-npm sanitize
 
 workflows: setup ## Lint .github, and compare it with this file
 	@scripts/workflows/lint.sh
@@ -133,6 +133,9 @@ advisories: setup ## Compare what is locked with the known advisories
 
 simulations: toolchain ## A million simulated schedules of faults
 	@scripts/workflows/simulations.sh
+
+mutants: setup ## Find changes of the code that no test notices (FILES='core/src/resilience/**/*.rs' SHARD=0/8)
+	@FILES="$(FILES)" SHARD="$(SHARD)" scripts/workflows/mutants.sh
 
 sbom: toolchain ## List the crates inside each package in dist/sbom
 	@scripts/workflows/sbom.sh
