@@ -111,4 +111,24 @@ mod tests {
             assert_eq!(rule.ends(&bounded), rule.ends(&state));
         }
     }
+
+    #[test]
+    fn the_bytes_of_a_state_are_those_of_its_box_and_of_the_places_of_its_list() {
+        assert_eq!(Rule::fixed_window(3, SECOND).fresh().heap_bytes(), 0);
+        let period = 2_000 * SECOND;
+        let kinds = [
+            (Rule::sliding_log(3_000, period), size_of::<(u64, u64)>(), size_of::<sliding_log::State>()),
+            (Rule::sliding_window(3_000, period, 2_000), size_of::<(u64, u64)>(), size_of::<sliding_window::State>()),
+            (Rule::concurrency(3_000, period), size_of::<StoredHold>(), size_of::<concurrency::State>()),
+        ];
+        for (rule, item, own) in kinds {
+            let mut state = rule.fresh();
+            assert!((own..own + 24).contains(&state.heap_bytes()), "{} bytes of nothing", state.heap_bytes());
+            for step in 1..=1_000 {
+                rule.charge(&mut state, NOW + step * SECOND, 1, step);
+            }
+            let (list, bytes) = (1_000 * item, state.heap_bytes());
+            assert!(bytes >= own + list && bytes <= 2 * list + own + 64, "{bytes} bytes, of {item} each, in {rule:?}");
+        }
+    }
 }
