@@ -92,6 +92,13 @@ mod tests {
         for rule in &rules {
             let mut state = rule.fresh();
             for step in 0..2_000 {
+                let (length, most) = match &state {
+                    State::SlidingWindow(state) => (state.older.len(), MAX_ENTRIES),
+                    State::SlidingLog(state) => (state.entries.len(), MAX_ENTRIES),
+                    State::Concurrency(state) => (state.holds.len(), MAX_HOLDS),
+                    state => panic!("{state:?} has no list"),
+                };
+                assert_eq!(Rule::bounded(&state).is_some(), length > most, "{length} in {rule:?}");
                 rule.charge(&mut state, NOW + step * SECOND / 250, 1, step + 1);
             }
             let bounded = Rule::bounded(&state).expect("it is large");

@@ -88,3 +88,25 @@ impl Rule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::algorithm::calendar_window::Grid;
+    use crate::algorithm::{Rule, View};
+
+    #[test]
+    fn units_of_windows_end_with_them_and_others_with_their_life() {
+        let view = View { resets_at: 17, ..View::default() };
+        let hours = Grid::Uniform { length: 3_600, shift: 0 };
+        for (rule, ends) in [
+            (Rule::fixed_window(5, 10), Some(17)),
+            (Rule::calendar_window(5, hours), Some(10_800)),
+            (Rule::sliding_window(5, 1_000, 10), Some(7_400)),
+            (Rule::sliding_counter(5, 1_000), Some(8_000)),
+            (Rule::sliding_log(5, 1_000), None),
+            (Rule::gcra(5, 1_000, 5), None),
+        ] {
+            assert_eq!(rule.lease_ends(&view, 7_345), ends, "{rule:?}");
+        }
+    }
+}

@@ -178,4 +178,25 @@ mod tests {
         assert_eq!(rule.view(&state, 9_500, 1).admits_at, Some(10_000));
         assert_eq!(rule.view(&state, 9_500, 2).admits_at, Some(14_000));
     }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_log_of_which_only_a_summary_is_known() {
+        let rule = Rule { count: 10, period: 10_000 };
+        // Four units at 1 s and six at 5 s: three fit at 11 s, and the last leave at 15 s.
+        let log = |entries: &[(u64, u64)]| State { base: 0, entries: entries.iter().copied().collect() };
+        assert_eq!(rule.state_of_summary(10, 3, 11_000, 15_000), log(&[(1_000, 3), (5_000, 10)]));
+        assert_eq!(rule.state_of_summary(10, 1, 10_000, 15_000), log(&[(0, 1), (5_000, 10)]), "the earliest moment");
+        let all_together = log(&[(5_000, 10)]);
+        for (cost, release, why) in [
+            (11, 11_000, "such a check never fits"),
+            (10, 14_999, "it waits for the last unit"),
+            (1, 9_999, "units would have come before any time"),
+            (1, 15_000, "units would leave with the last"),
+        ] {
+            assert_eq!(rule.state_of_summary(10, cost, release, 15_000), all_together, "{why}");
+        }
+        assert_eq!(rule.state_of_summary(4, 6, 11_000, 15_000), log(&[(5_000, 4)]), "it fits now");
+        assert_eq!(rule.state_of_summary(0, 3, 11_000, 15_000), State::default());
+    }
 }
