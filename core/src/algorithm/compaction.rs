@@ -74,9 +74,9 @@ mod tests {
             rule.charge(&mut state, NOW + step * SECOND / 5, 1, 0);
         }
         let now = NOW + 18 * SECOND;
-        let compacted = rule.compacted(state.clone(), now + 3 * SECOND);
-        assert!(matches!(&compacted, State::SlidingWindow(state) if state.older.len() <= 1), "{compacted:?}");
-        for later in 0..300 {
+        let compacted = rule.compacted(state.clone(), now + 4 * SECOND);
+        assert!(matches!(&compacted, State::SlidingWindow(state) if state.older.len() == 2), "{compacted:?}");
+        for later in 0..400 {
             let at = now + later * SECOND / 100;
             assert_eq!(rule.view(&compacted, at, 3, 0).remaining(), rule.view(&state, at, 3, 0).remaining(), "{later}");
         }

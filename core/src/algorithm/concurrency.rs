@@ -152,10 +152,17 @@ mod tests {
         rule.open(&mut state, 0, 1, a);
         rule.open(&mut state, 10 * SECOND, 1, b);
         assert_eq!(rule.view(&state, 10 * SECOND, 1).admits_at, Some(30 * SECOND));
+        assert_eq!([10, 29, 30, 40].map(|now| rule.used(&state, now * SECOND)), [2, 2, 1, 0]);
         assert!(rule.renew(&mut state, 20 * SECOND, b));
         assert_eq!(rule.ends(&state), 50 * SECOND);
         assert!(rule.close(&mut state, 25 * SECOND, a));
         assert!(rule.admits(&state, 25 * SECOND, 1));
         assert!(!rule.close(&mut state, 50 * SECOND, b), "expired");
+        rule.charge(&mut state, 60 * SECOND, 2);
+        assert_eq!(
+            [60, 89, 90].map(|now| rule.used(&state, now * SECOND)),
+            [2, 2, 0],
+            "a charge is a hold without an id"
+        );
     }
 }

@@ -194,4 +194,15 @@ mod tests {
         }
         assert_eq!(rule.view(&state, 9_500 * MILLISECOND, 1).admits_at, Some(10_999_999));
     }
+
+    #[test]
+    fn a_granule_that_was_given_back_is_not_kept() {
+        let rule = Rule { count: 3, period: 10_000, granule: 1_000 };
+        let mut state = State::default();
+        rule.charge(&mut state, 200, 1);
+        rule.charge(&mut state, 4_000, 1);
+        rule.refund(&mut state, 4_100, 1);
+        rule.charge(&mut state, 9_000, 1);
+        assert_eq!(state.older, [(999, 1)]);
+    }
 }

@@ -89,7 +89,7 @@ impl Rule {
     pub(crate) fn ends(&self, state: &State) -> u64 {
         match self.missing {
             0 => self.meter.ends(state),
-            _ if state.since == 0 => 0,
+            // 0 for a bucket that has not started.
             _ => self.meter.drained_at(state, state.units),
         }
     }
