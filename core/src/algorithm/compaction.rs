@@ -115,7 +115,9 @@ mod tests {
                 );
                 assert!(later > 0 || is.remaining() == was.remaining(), "{rule:?}: nothing is lost");
             }
-            assert_eq!(rule.ends(&bounded), rule.ends(&state));
+            let ends = rule.ends(&state);
+            assert_eq!(rule.ends(&bounded), ends);
+            assert_eq!(rule.view(&bounded, ends, 1, 0).remaining(), 3_000, "{rule:?}: all units come back");
         }
     }
 

@@ -196,13 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn a_granule_that_was_given_back_is_not_kept() {
+    fn a_granule_is_kept_as_one_and_not_after_it_was_given_back() {
         let rule = Rule { count: 3, period: 10_000, granule: 1_000 };
         let mut state = State::default();
         rule.charge(&mut state, 200, 1);
+        rule.charge(&mut state, 999, 1);
+        assert!(state.older.is_empty() && state.newest == 2, "the last instant of a granule belongs to it: {state:?}");
         rule.charge(&mut state, 4_000, 1);
         rule.refund(&mut state, 4_100, 1);
         rule.charge(&mut state, 9_000, 1);
-        assert_eq!(state.older, [(999, 1)]);
+        assert_eq!(state.older, [(999, 2)]);
     }
 }
