@@ -134,14 +134,14 @@ mod tests {
 
     #[test]
     fn a_meter_holds_no_more_than_its_units_and_less_than_an_interval() {
-        let kinds: [(&str, fn(meter::State) -> State); 3] = [
-            ("token-bucket 3/10s", State::TokenBucket),
-            ("gcra 3/10s", State::Gcra),
-            ("leaky-bucket 3/10s", State::LeakyBucket),
-        ];
-        for (notation, state) in kinds {
+        for notation in ["token-bucket 3/10s", "gcra 3/10s", "leaky-bucket 3/10s"] {
             let rule = rule(notation);
             let &Meter { max_units, interval_units, .. } = rule.meter().expect("a meter");
+            let state = |state| match rule {
+                Rule::TokenBucket(_) => State::TokenBucket(state),
+                Rule::Gcra(_) => State::Gcra(state),
+                _ => State::LeakyBucket(state),
+            };
             let can = |since, units, fraction| rule.can_have(&state(meter::State { since, units, fraction }));
             assert!(can(MOST, max_units, interval_units - 1), "{notation}");
             assert!(!can(MOST + 1, 1, 0) && !can(1, max_units + 1, 0) && !can(1, 1, interval_units), "{notation}");

@@ -19,9 +19,9 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
     parent = os.getpid()
 
     def die_with_parent() -> None:
-        # A process group of its own, so that Ctrl-C reaches the harness alone, which then ends its servers in order. Not a
-        # session: Linux shares out processor time among sessions first, and on a busy machine it has left a server, alone in
-        # its session, without any for seconds.
+        # A process group of its own, so that Ctrl-C reaches the harness alone, which then ends its servers in order.
+        # Not a session: Linux shares out processor time among sessions first, and on a busy machine it has left a
+        # server, alone in its session, without any for seconds.
         os.setpgid(0, 0)
         if _libc is None:
             return
