@@ -2,6 +2,7 @@
 #
 #     compile      does it, in parts
 #     "${rust[@]}" what cargo is to be told afterwards, so that it finds everything compiled
+#     "$target"    what everything is compiled for
 #     "$library"   the module
 
 # The tools of the package's own environment first.
@@ -9,11 +10,11 @@ export PATH="$PWD/.cache/venv/bin:$PATH"
 
 # One profile, one target directory and one set of features for everything, so that cargo compiles the core and its dependencies
 # once: napi names the target, and so does this. Benchmarks are compiled by `make check` and by `make bench`.
-CARGO_BUILD_TARGET="$(rustc -vV | sed -n 's/^host: //p')"
-export CARGO_BUILD_TARGET
-rust=(--locked --workspace --exclude tidegate-benches)
+target="$(rustc -vV | sed -n 's/^host: //p')"
+selected=(--workspace --exclude tidegate-benches)
+rust=(--locked --target "$target" "${selected[@]}")
 
-library="${CARGO_TARGET_DIR:-target}/$CARGO_BUILD_TARGET/debug/lib_tidegate.so"
+library="${CARGO_TARGET_DIR:-target}/$target/debug/lib_tidegate.so"
 [ "$(uname)" != Darwin ] || library="${library%.so}.dylib"
 
 # A wheel around the library that was compiled with the tests. maturin would compile it again, with fewer features of the core;
@@ -30,7 +31,7 @@ wheel_of_the_library() {
 
 compile() {
     part "Compilation: the tests of Rust, the addon, the module" \
-        npm run --silent build:dev -- "${rust[@]:1}" --lib --bins --tests --examples
+        npm run --silent build:dev -- "${selected[@]}" --lib --bins --tests --examples
     part "Node: the package, and its types" npm run --silent build:lib
     part "Python: the module" wheel_of_the_library
 }

@@ -9,5 +9,5 @@ cd "$(dirname "$0")/../.."
 . scripts/compile.sh
 
 compile
-part "All tests at the end of the year" python3 scripts/workflows/clock.py
+part "All tests at the end of the year" env CARGO_BUILD_TARGET="$target" python3 scripts/workflows/clock.py
 finish "All tests passed at the end of the year."
