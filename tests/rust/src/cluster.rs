@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::proxy::Proxy;
 use crate::random::Random;
-use crate::servers::{Kind, Servers};
+use crate::servers::{Kind, OrderPace, Servers};
 use crate::wait::wait_until;
 
 /// Primaries and replicas.
@@ -159,8 +159,14 @@ impl Cluster {
     /// An ordered failover, in which nothing is lost.
     pub fn fail_over(&self, primary: usize) {
         let replica = self.replica(primary);
-        self.servers.command(replica, &["CLUSTER", "FAILOVER"]);
-        until("the replica takes over", || self.is_primary(replica));
+        let mut pace = OrderPace::default();
+        until("the replica takes over", || {
+            let over = self.is_primary(replica);
+            if !over && pace.is_due() {
+                self.servers.order_failover(replica, &["CLUSTER", "FAILOVER"]);
+            }
+            over
+        });
         self.wait();
     }
 

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -153,6 +154,15 @@ impl Servers {
         self.run(&json!({"do": "command", "server": server, "args": words}))["reply"].take()
     }
 
+    /// Orders a failover. An error is no reason to stop: it says that one is under way already, or cannot begin yet.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    #[track_caller]
+    pub fn order_failover(&self, server: usize, words: &[&str]) {
+        let _: redis::RedisResult<()> = redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection(server));
+    }
+
     /// How often a server ran a command.
     ///
     /// # Panics
@@ -235,5 +245,21 @@ impl HarnessPipes {
             panic!("the server harness: {reason}");
         }
         answer
+    }
+}
+
+/// When a failover is to be ordered: at once, and again after six seconds. A cluster node gives it up after five seconds, and a
+/// sentinel when it has heard of no replica for a moment, as on a busy machine.
+#[derive(Debug, Default)]
+pub struct OrderPace(Option<Instant>);
+
+impl OrderPace {
+    /// Whether it is time for an order, which is taken to be given.
+    pub fn is_due(&mut self) -> bool {
+        let due = self.0.is_none_or(|last| last.elapsed() > Duration::from_secs(6));
+        if due {
+            self.0 = Some(Instant::now());
+        }
+        due
     }
 }

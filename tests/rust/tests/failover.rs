@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
-use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::servers::{Kind, OrderPace, Servers};
 use tidegate_tests::wait::{SetOnDrop, wait_until};
 
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -204,11 +204,25 @@ impl ReplicatedKey {
         self.servers.command(node, &["CLIENT", "KILL", "TYPE", "master"]);
     }
 
-    fn order(&self, words: &[&str]) {
-        match words {
-            ["SENTINEL", ..] => drop(self.servers.command(3, words)),
-            _ => drop(self.servers.command(self.nodes[1], words)),
-        }
+    /// Orders a failover, and again when it was given up. `promoted` says whether a replica was promoted.
+    fn order_until(&self, order: &[&str], mut promoted: impl FnMut() -> bool) {
+        let of_sentinels = order[0] == "SENTINEL";
+        let told = if of_sentinels { 3 } else { self.nodes[1] };
+        let mut pace = OrderPace::default();
+        until("a replica is promoted", || {
+            let over = promoted();
+            if !over && pace.is_due() && !(of_sentinels && self.sentinel_is_at_work(told)) {
+                self.servers.order_failover(told, order);
+            }
+            over
+        });
+    }
+
+    /// Whether a sentinel is at work on a failover, or has ended one.
+    fn sentinel_is_at_work(&self, sentinel: usize) -> bool {
+        let state = self.servers.command(sentinel, &["SENTINEL", "MASTER", "tidegate"]).to_string();
+        let old = format!("\"{}\"", self.servers.port(self.nodes[0]));
+        state.contains("failover_in_progress") || !state.contains(&old)
     }
 }
 
@@ -252,8 +266,7 @@ fn fails_over(kind: Kind, cause: Cause, order: &[&str], cut: bool) -> u64 {
                 // As a replica it must keep its data.
                 replicated.servers.command(old, &["CONFIG", "SET", "masterauth", "wrong"]);
                 let ordered = Instant::now();
-                replicated.order(order);
-                until("a replica is promoted", || promoted().is_some());
+                replicated.order_until(order, || promoted().is_some());
                 until("the old primary knows", || !replicated.is_primary(old));
                 let demoted = Instant::now();
                 let of_old = replicated.units_of_replica(old);
