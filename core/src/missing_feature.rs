@@ -14,6 +14,7 @@ pub(crate) fn error(what: &str, feature: &str) -> Error {
 mod tests {
     use crate::{ErrorKind, Limiter};
 
+    #[cfg(not(all(feature = "redis", feature = "tls")))]
     fn refused(url: &str, feature: &str) {
         let error = Limiter::builder().store(url).build().err().expect(url);
         assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{url}");
