@@ -4,7 +4,7 @@
 
 Interpreters come as packages into .cache/sysroot: Python for aarch64 and musl itself from Debian, Node for aarch64 and
 Bun for musl from npm. No registry has a Python for musl, so its module is compared by symbols with musl's library, and
-with the module for glibc, and run in a container where docker is there. What is not run is named: the release workflow
+with the module for glibc, and run in a container where docker serves. What is not run is named: the release workflow
 runs it on machines that can.
 """
 
@@ -199,13 +199,21 @@ def musl_npm(dist: Path, cpu: str, folder: Path) -> str:
     return f"{program.name} ran with Bun {BUN} for musl"
 
 
+def docker_serves() -> bool:
+    """Whether docker is there and its daemon answers."""
+    if shutil.which("docker") is None:
+        return False
+    asked = subprocess.run(["docker", "info"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return asked.returncode == 0
+
+
 def musl_wheel(dist: Path, cpu: str, folder: Path) -> str:
     site = unpacked_wheel(artefact(dist, f"python/*musllinux*{cpu}.whl"), folder)
     asked = Library(site / "tidegate" / "_tidegate.abi3.so").undefined()
     missing = sorted(asked - Library(musl(cpu)).defined() - stable_abi(dist, cpu, folder))
     if missing:
         sys.exit(f"dist: the musl wheel for {cpu} asks for {', '.join(missing)}, which neither musl nor Python defines")
-    if platform.machine() == cpu and shutil.which("docker") is not None:
+    if platform.machine() == cpu and docker_serves():
         volumes = (f"--volume={dist}:/dist:ro", f"--volume={ROOT / 'examples'}:/examples:ro")
         commands = ["pip install --quiet --no-index --find-links /dist/python tidegate"]
         commands += [f"python /{example}" for example in EXAMPLES]
