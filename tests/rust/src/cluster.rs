@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::proxy::Proxy;
 use crate::random::Random;
-use crate::servers::{Kind, OrderPace, Servers};
+use crate::servers::{Kind, Servers};
 use crate::wait::wait_until;
 
 /// Primaries and replicas.
@@ -50,9 +50,12 @@ pub fn move_slot(cluster: &Servers, slot: u16, from: usize, to: usize) {
 /// The most slots that move in one fault.
 const MOVES: u64 = 20;
 
+/// Nothing takes this long unless something is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 #[track_caller]
 fn until(what: &str, holds: impl FnMut() -> bool) {
-    wait_until(Duration::from_secs(30), what, holds);
+    wait_until(PATIENCE, what, holds);
 }
 
 /// A cluster in which every node has a bad network of its own. Replicas take over only where the test wants it.
@@ -159,14 +162,7 @@ impl Cluster {
     /// An ordered failover, in which nothing is lost.
     pub fn fail_over(&self, primary: usize) {
         let replica = self.replica(primary);
-        let mut pace = OrderPace::default();
-        until("the replica takes over", || {
-            let over = self.is_primary(replica);
-            if !over && pace.is_due() {
-                self.servers.order_failover(replica, &["CLUSTER", "FAILOVER"]);
-            }
-            over
-        });
+        self.servers.fail_over(replica, &["CLUSTER", "FAILOVER"], PATIENCE, || true, || self.is_primary(replica));
         self.wait();
     }
 

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::wait::wait_until;
+
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../servers/servers.py");
 
 /// An arrangement of servers.
@@ -154,13 +156,33 @@ impl Servers {
         self.run(&json!({"do": "command", "server": server, "args": words}))["reply"].take()
     }
 
-    /// Orders a failover. An error is no reason to stop: it says that one is under way already, or cannot begin yet.
+    /// Orders a failover until it is over: at once, and again every six seconds while `is_idle`. A cluster node gives one up after
+    /// five seconds, and a sentinel when it has heard of no replica for a moment, as on a busy machine.
     ///
     /// # Panics
-    /// When the server does not answer.
+    /// When the server does not answer, or the failover is not over in time.
     #[track_caller]
-    pub fn order_failover(&self, server: usize, words: &[&str]) {
-        let _: redis::RedisResult<()> = redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection(server));
+    pub fn fail_over(
+        &self,
+        server: usize,
+        words: &[&str],
+        patience: Duration,
+        is_idle: impl Fn() -> bool,
+        is_over: impl Fn() -> bool,
+    ) {
+        let mut ordered: Option<Instant> = None;
+        wait_until(patience, "a replica is promoted", || {
+            let over = is_over();
+            if !over && ordered.is_none_or(|last| last.elapsed() > Duration::from_secs(6)) {
+                ordered = Some(Instant::now());
+                if is_idle() {
+                    // An error says that a failover is under way already, or cannot begin yet.
+                    let _: redis::RedisResult<()> =
+                        redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection(server));
+                }
+            }
+            over
+        });
     }
 
     /// How often a server ran a command.
@@ -245,21 +267,5 @@ impl HarnessPipes {
             panic!("the server harness: {reason}");
         }
         answer
-    }
-}
-
-/// When a failover is to be ordered: at once, and again after six seconds. A cluster node gives it up after five seconds, and a
-/// sentinel when it has heard of no replica for a moment, as on a busy machine.
-#[derive(Debug, Default)]
-pub struct OrderPace(Option<Instant>);
-
-impl OrderPace {
-    /// Whether it is time for an order, which is taken to be given.
-    pub fn is_due(&mut self) -> bool {
-        let due = self.0.is_none_or(|last| last.elapsed() > Duration::from_secs(6));
-        if due {
-            self.0 = Some(Instant::now());
-        }
-        due
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
-use tidegate_tests::servers::{Kind, OrderPace, Servers};
+use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::wait::{SetOnDrop, wait_until};
 
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -204,18 +204,12 @@ impl ReplicatedKey {
         self.servers.command(node, &["CLIENT", "KILL", "TYPE", "master"]);
     }
 
-    /// Orders a failover, and again when it was given up. `promoted` says whether a replica was promoted.
-    fn order_until(&self, order: &[&str], mut promoted: impl FnMut() -> bool) {
+    /// Orders a failover until a replica is promoted.
+    fn order_until(&self, order: &[&str], promoted: impl Fn() -> bool) {
         let of_sentinels = order[0] == "SENTINEL";
         let told = if of_sentinels { 3 } else { self.nodes[1] };
-        let mut pace = OrderPace::default();
-        until("a replica is promoted", || {
-            let over = promoted();
-            if !over && pace.is_due() && !(of_sentinels && self.sentinel_is_at_work(told)) {
-                self.servers.order_failover(told, order);
-            }
-            over
-        });
+        let is_idle = || !(of_sentinels && self.sentinel_is_at_work(told));
+        self.servers.fail_over(told, order, PATIENCE, is_idle, promoted);
     }
 
     /// Whether a sentinel is at work on a failover, or has ended one.
