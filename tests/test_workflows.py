@@ -67,6 +67,15 @@ class Workflows(unittest.TestCase):
             for action in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
                 self.assertRegex(action, r"^(\./.*|[\w.-]+/[\w.-]+@(release/)?v\d+)$", path.name)
 
+    def test_a_release_is_published_behind_all_tests_and_tried_packages(self) -> None:
+        release = jobs(read(".github/workflows/release.yml"))
+        self.assertIn("uses: ./.github/workflows/test.yml", release["test"])
+        self.assertIn("run: make test-all", release["test-all"])
+        publishing = [job for job, lines in release.items() if "environment: " in lines]
+        self.assertEqual(publishing, ["crates", "pypi", "npm"])
+        for job in publishing:
+            self.assertEqual(listed(release[job], "needs"), ["test", "test-all", "try", "pack"], job)
+
     def test_the_promised_versions_are_tested(self) -> None:
         text = read(".github/workflows/test.yml")
         oldest = re.search(r'requires-python = ">=3\.(\d+)"', read("pyproject.toml"))
