@@ -134,8 +134,19 @@ fn network(text: &str) -> Result<IpNet> {
 }
 
 /// An address is a network of one. What is mapped from IPv4 is a network of IPv4, since addresses are compared as that.
+///
+/// The address is read by the standard library, and the number of bits here: `ipnet` accepts `010.0.0.0`, which is 8.0.0.0 to
+/// some programs and 10.0.0.0 to others.
 fn parsed(text: &str) -> Option<IpNet> {
-    let network = if text.contains('/') { text.parse().ok()? } else { IpNet::from(text.parse::<IpAddr>().ok()?) };
+    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let address = address.parse::<IpAddr>().ok()?;
+    let network = match bits {
+        None => IpNet::from(address),
+        Some(bits) if bits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            IpNet::new(address, bits.parse().ok()?).ok()?
+        }
+        Some(_) => return None,
+    };
     match (network.addr(), network.prefix_len().checked_sub(96)) {
         (IpAddr::V6(address), Some(prefix)) if address.to_ipv4_mapped().is_some() => {
             IpNet::new(address.to_canonical(), prefix).ok().map(|network| network.trunc())

@@ -136,6 +136,55 @@ async fn tasks_wait_as_threads_do_and_may_give_up() {
     assert_eq!(limiter.peek("gcra 1/s", "k", 1).await.expect("a peek").remaining(), 0);
 }
 
+#[tokio::test]
+async fn a_task_behind_others_is_told_a_wait_that_counts_them() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let clock = clock();
+        let builder = Limiter::builder().store(&url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+        let limiter = builder.max_waiting_per_key(2).build_async().expect("a limiter");
+        assert!(limiter.check("gcra 1/s", "k").await.expect("a decision").allowed());
+        let acquire = |timeout: Option<Duration>| {
+            let waiter = limiter.clone();
+            tokio::spawn(async move { waiter.acquire("gcra 1/s", "k", 1, timeout).await })
+        };
+        let are_waiting = async |callers: usize| {
+            while limiter.waiting("gcra 1/s", "k") < callers {
+                tokio::task::yield_now().await;
+            }
+        };
+        let first = acquire(None);
+        are_waiting(1).await;
+        let second = acquire(Some(Duration::from_millis(500)));
+        are_waiting(2).await;
+        let beyond = limiter.acquire("gcra 1/s", "k", 1, None).await.expect("a decision");
+        assert_eq!((beyond.allowed(), beyond.retry_after()), (false, Some(Duration::from_secs(3))), "no room to wait");
+        clock.advance(Duration::from_millis(500));
+        let denied = second.await.expect("it ends").expect("a decision");
+        assert_eq!((denied.allowed(), denied.retry_after()), (false, Some(Duration::from_millis(1_500))), "{url}");
+        clock.advance(Duration::from_millis(500));
+        assert!(first.await.expect("it ends").expect("a decision").allowed());
+    }
+}
+
+#[tokio::test]
+async fn a_released_hold_has_room_for_the_next_one() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let limiter = limiter(&url, &clock()).to_async();
+        for _ in 0..20 {
+            let hold = limiter.hold("concurrency 1 ttl 30s", "k", 1).await.expect("an answer").held().expect("room");
+            hold.release().await;
+        }
+        let blocking = limiter.to_blocking();
+        assert!(blocking.peek("concurrency 1 ttl 30s", "k", 1).expect("a peek").allowed(), "{url}");
+        let hold = limiter.hold("concurrency 1 ttl 30s", "k", 1).await.expect("an answer").held().expect("room");
+        limiter.close();
+        // A closed store does not answer, and the call ends all the same.
+        hold.release().await;
+    }
+}
+
 #[test]
 fn a_hold_is_released_when_it_is_dropped_also_by_a_panic() {
     let (_redis, urls) = stores();

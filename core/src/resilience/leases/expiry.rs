@@ -92,14 +92,15 @@ impl Expiry {
         }
     }
 
-    /// The first block that has ended by `now`; else when the next one ends.
-    pub(super) fn pop(&self, now: u64) -> Result<BlockEnd, Option<u64>> {
-        let shared = self.shared.get().ok_or(None)?;
+    /// The first block that has ended by `now`.
+    pub(super) fn pop(&self, now: u64) -> Option<BlockEnd> {
+        let shared = self.shared.get()?;
         let mut schedule = shared.0.lock();
-        match schedule.ends.peek().map(|first| first.0.until) {
-            Some(until) if until <= now => schedule.ends.pop().map(|first| first.0).ok_or(None),
-            next => Err(next),
+        let first = schedule.ends.peek()?;
+        if first.0.until > now {
+            return None;
         }
+        schedule.ends.pop().map(|first| first.0)
     }
 
     pub(super) fn stop(&self) {
@@ -113,18 +114,20 @@ impl Expiry {
 
 fn run(leases: &Weak<Leases>, (schedule, changed): &SharedEnds) {
     while let Some(leases) = leases.upgrade() {
-        let next = leases.expire();
-        let pause = next.map(|next| Duration::from_micros(next.saturating_sub(leases.time()) + GRACE));
+        leases.expire();
+        let now = leases.time();
         // The thread does not keep the limiter alive while it sleeps.
         drop(leases);
         let mut schedule = schedule.lock();
-        match pause {
-            _ if schedule.stopped => return,
-            Some(pause) => {
-                changed.wait_for(&mut schedule, pause);
+        if schedule.stopped {
+            return;
+        }
+        // Looked at behind the lock: a block that was added meanwhile may end before all others.
+        match schedule.ends.peek().map(|first| first.0.until) {
+            Some(until) => {
+                changed.wait_for(&mut schedule, Duration::from_micros(until.saturating_sub(now) + GRACE));
             }
-            None if schedule.ends.is_empty() => changed.wait(&mut schedule),
-            None => {}
+            None => changed.wait(&mut schedule),
         }
     }
 }

@@ -226,14 +226,11 @@ impl Leases {
         self.run(todo, entry);
     }
 
-    /// Gives back what is left of the blocks whose time is over. Returns when the next one ends.
-    pub(super) fn expire(&self) -> Option<u64> {
+    /// Gives back what is left of the blocks whose time is over.
+    pub(super) fn expire(&self) {
         loop {
             let now = self.time();
-            let BlockEnd { plan, key, .. } = match self.expiry.pop(now) {
-                Ok(due) => due,
-                Err(next) => return next,
-            };
+            let Some(BlockEnd { plan, key, .. }) = self.expiry.pop(now) else { return };
             let (key_ref, mut todo) = (TableKeyRef::of(&key), Todo::default());
             self.with(|table| {
                 let hash = table.hash(&plan, key_ref);

@@ -3,3 +3,4 @@
 mod agreement;
 mod processes;
 mod state_space;
+mod unspent;
