@@ -6,6 +6,8 @@
 mod counting;
 mod world;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::Leases;
 use crate::plan_cache::plan_of;
 use crate::policy::{Lease, Options, Policy};
@@ -67,15 +69,30 @@ fn no_window_is_passed() {
             FOUND.into_iter().chain(0..count).collect()
         }
     };
-    for limits in LIMITS {
-        let mut total = Report::default();
-        for seed in &seeds {
-            total.add(run(limits, *seed));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(limits) = LIMITS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            run_all(limits, &seeds);
         }
-        println!("{limits}: {total}");
-        if seeds.len() > 100 {
-            assert!(total.leased * 20 > total.admitted, "{limits}: leases are tried: {total}");
-            assert!(total.given_back > 0 && total.lost > 0 && total.killed > 0, "{limits}: faults are tried: {total}");
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
         }
+    });
+}
+
+fn run_all(limits: &str, seeds: &[u64]) {
+    let mut total = Report::default();
+    for seed in seeds {
+        total.add(run(limits, *seed));
+    }
+    println!("{limits}: {total}");
+    if seeds.len() > 100 {
+        assert!(total.leased * 20 > total.admitted, "{limits}: leases are tried: {total}");
+        assert!(total.given_back > 0 && total.lost > 0 && total.killed > 0, "{limits}: faults are tried: {total}");
     }
 }
