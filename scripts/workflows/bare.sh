@@ -43,9 +43,15 @@ trap finish EXIT
 
 # The user that may do nothing is 1000. A machine behind a proxy has certificates of its own, which its bare machines need too.
 make_base() {
+    # What a run that was killed left behind.
+    finish
     mkdir -p "$roots" "$logs"
     echo "bare: a root file system of Debian $suite …"
-    debootstrap --variant=minbase --include=make,git "$suite" "$roots/base" >"$logs/debootstrap.log" 2>&1
+    debootstrap --variant=minbase --include=make,git "$suite" "$roots/base" >"$logs/debootstrap.log" 2>&1 || {
+        tail -n 5 "$logs/debootstrap.log" >&2
+        echo "bare: debootstrap failed; its whole output is $logs/debootstrap.log" >&2
+        exit 1
+    }
     cp /etc/resolv.conf "$roots/base/etc/resolv.conf"
     mkdir -p "$roots/base/usr/local/share/ca-certificates"
     cp /usr/local/share/ca-certificates/*.crt "$roots/base/usr/local/share/ca-certificates/" 2>/dev/null || true
