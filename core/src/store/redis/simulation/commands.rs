@@ -1,5 +1,7 @@
 //! What a simulated server reads: commands, and what a script call asks for.
 
+use std::ops::Range;
+
 use crate::store::redis::script::is_for_several_slots;
 
 /// The operation codes of the script: see `script`.
@@ -34,19 +36,31 @@ pub(super) struct ScriptCall {
     pub(super) requests: Vec<(usize, Effect)>,
 }
 
+/// A whole command. A script in full has tens of kilobytes, so its words are not copied.
+pub(super) struct Command {
+    bytes: Vec<u8>,
+    words: Vec<Range<usize>>,
+}
+
+impl Command {
+    pub(super) fn words(&self) -> Vec<&[u8]> {
+        self.words.iter().map(|word| &self.bytes[word.clone()]).collect()
+    }
+}
+
 /// Takes the next whole command off the front.
-pub(super) fn take_command(bytes: &mut Vec<u8>) -> Option<Vec<Vec<u8>>> {
+pub(super) fn take_command(bytes: &mut Vec<u8>) -> Option<Command> {
     let mut at = 0;
     let count = number(bytes, &mut at, b'*')?;
     let mut words = Vec::with_capacity(count);
     for _ in 0..count {
         let length = number(bytes, &mut at, b'$')?;
-        words.push(bytes.get(at..at + length)?.to_vec());
-        bytes.get(at + length..at + length + 2)?;
+        bytes.get(at..at + length + 2)?;
+        words.push(at..at + length);
         at += length + 2;
     }
-    bytes.drain(..at);
-    Some(words)
+    let rest = bytes.split_off(at);
+    Some(Command { bytes: std::mem::replace(bytes, rest), words })
 }
 
 /// A line such as `*3`.
@@ -61,21 +75,21 @@ fn number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 
 impl ScriptCall {
     /// `words` are those of EVAL or EVALSHA.
-    pub(super) fn new(words: &[Vec<u8>]) -> Self {
+    pub(super) fn new(words: &[&[u8]]) -> Self {
         let number =
             |word: &[u8]| std::str::from_utf8(word).expect("digits").parse::<usize>().expect("a number of keys");
-        let over_slots = is_for_several_slots(&words[1]);
+        let over_slots = is_for_several_slots(words[1]);
         let mut words = words.to_vec();
         if over_slots {
-            assert_eq!(number(&words[2]), 1, "a call over several slots declares one key");
+            assert_eq!(number(words[2]), 1, "a call over several slots declares one key");
             // The number of the keys stands behind the first.
             words[2] = words.remove(4);
         }
-        let count = number(&words[2]);
-        let names = words[3..3 + count].to_vec();
+        let count = number(words[2]);
+        let names = words[3..3 + count].iter().map(|name| name.to_vec()).collect();
         let (head, first) = words[3 + count].split_at(HEAD);
-        let program = words.get(4 + count).map_or(&[][..], Vec::as_slice);
-        let others = words.iter().skip(5 + count).map(Vec::as_slice);
+        let program = words.get(4 + count).copied().unwrap_or_default();
+        let others = words.iter().skip(5 + count).copied();
         let operations: Vec<u8> = std::iter::once(first).chain(others).map(|operation| operation[0]).collect();
         let effect = |index: usize| match operations[index] {
             PEEK => Effect::Read,

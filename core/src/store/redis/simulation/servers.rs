@@ -173,14 +173,14 @@ impl Servers {
         &mut self,
         server: usize,
         session: &mut Session,
-        words: &[Vec<u8>],
+        words: &[&[u8]],
         now: u64,
         ledger: &mut Ledger,
         random: &mut Random,
     ) -> Vec<u8> {
         let asking = std::mem::take(&mut session.asking);
-        match &*words[0] {
-            b"PING" => bulk(&words[1]),
+        match words[0] {
+            b"PING" => bulk(words[1]),
             b"ASKING" => {
                 session.asking = true;
                 b"+OK\r\n".to_vec()
@@ -195,7 +195,7 @@ impl Servers {
         &mut self,
         server: usize,
         session: &Session,
-        words: &[Vec<u8>],
+        words: &[&[u8]],
         asking: bool,
         now: u64,
         ledger: &mut Ledger,

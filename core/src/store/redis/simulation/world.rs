@@ -252,7 +252,12 @@ impl World {
         let connection = &mut self.connections[index];
         let Some(bytes) = connection.to_server.pop_front() else { return };
         if !connection.half_open && !connection.closed_by_server && !self.servers.servers[connection.server].down {
-            connection.at_server.extend_from_slice(&bytes);
+            // Most pieces are whole commands: nothing is copied then.
+            if connection.at_server.is_empty() {
+                connection.at_server = bytes;
+            } else {
+                connection.at_server.extend_from_slice(&bytes);
+            }
             self.server_runs(index);
         }
     }
@@ -290,10 +295,10 @@ impl World {
         if paused_until > self.now {
             return self.schedule(paused_until, Event::ServerRuns(index));
         }
-        while let Some(words) = take_command(&mut self.connections[index].at_server) {
+        while let Some(command) = take_command(&mut self.connections[index].at_server) {
             let session = &mut self.connections[index].session;
             let now = self.now;
-            let reply = self.servers.run(server, session, &words, now, &mut self.ledger, &mut self.random);
+            let reply = self.servers.run(server, session, &command.words(), now, &mut self.ledger, &mut self.random);
             self.reply(index, reply);
         }
     }
