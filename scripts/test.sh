@@ -34,8 +34,8 @@ if [ "$compiled" = 1 ]; then
     part "Python: types of the package and of a user" mypy bindings-python/python/tidegate tests/python/typing/sample.py
     part "Python: stubs and module agree" python -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate
     part "Python: the package, the server harness, the scripts" \
-        python -m pytest --quiet --numprocesses 4 --dist loadfile --durations 8 --ignore tests/python/long \
-        tests/python tests/servers tests/setup tests/test_*.py
+        python -m pytest --quiet --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 8 \
+        --ignore tests/python/long tests/python tests/servers tests/setup tests/test_*.py
     part "Node: the committed bindings are what the addon says" generated_agree
     part "Node: the package, the web adapters, the server harness, and Python on the same Redis" \
         node --test --test-concurrency 4 --test-reporter spec tests/servers/*.test.mjs tests/node/*.test.mjs tests/node/web/*.test.mjs tests/cross/*.test.mjs

@@ -55,7 +55,7 @@ with_server() {
     fi
     left_out+=("the server harness, documentation, types and packaging on $version: no server changes them")
     part "Rust on $version" cargo nextest run "${rust[@]}" --ignore-default-filter -E "$tests"
-    part "Python on $version" "$python" -m pytest --quiet --numprocesses 4 --dist loadfile \
+    part "Python on $version" "$python" -m pytest --quiet --numprocesses 4 --dist loadfile --no-loadscope-reorder \
         --ignore tests/python/long tests/python "${pytest[@]}"
     part "Node on $version" node --test tests/node/*.test.mjs tests/node/web/*.test.mjs
     part "Python and Node on one $version" node --test tests/cross/*.test.mjs

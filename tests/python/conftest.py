@@ -13,6 +13,20 @@ from client import Servers
 
 _numbers = itertools.count()
 
+# These take longest. They begin, so that none of them runs last and by itself: xdist hands the files out in this order.
+LONGEST = (
+    "test_web_servers.py",
+    "test_web_contract_policies.py",
+    "test_web_fastapi_servers.py",
+    "test_loop_reader.py",
+    "test_servers.py",
+    "test_installed.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Servers]:

@@ -85,9 +85,10 @@ class Served:
             self._process.wait(20)
 
 
-@pytest.fixture(params=SERVERS.values(), ids=SERVERS.keys())
-def served(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[Served]:
-    served = Served(request.param, redis_url, prefix)
+# Once for all tests, which have policies of their own: three processes that import a framework take seconds.
+@pytest.fixture(scope="module", params=SERVERS.values(), ids=SERVERS.keys())
+def served(request: pytest.FixtureRequest, redis_url: str) -> Iterator[Served]:
+    served = Served(request.param, redis_url, f"served{os.getpid()}-{request.param_index}")
     yield served
     served.close()
 
