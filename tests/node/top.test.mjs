@@ -12,7 +12,7 @@ import { Servers } from '../servers/servers.mjs';
 
 const PROGRAM = `
   import { Limiter } from 'tidegate';
-  const limiter = new Limiter({ store: process.argv[1], policies: { login: 'fixed-window 1/hour' } });
+  const limiter = new Limiter({ store: process.argv[1], policies: { login: 'fixed-window 1/hour' }, timeoutMs: 10_000 });
   for (let call = 0; call < 4; call += 1) await limiter.check('login', 'alice');
   process.stdin.on('end', () => limiter.close()).resume();
 `;

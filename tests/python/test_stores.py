@@ -42,7 +42,9 @@ def test_a_policy_overrides_the_limiters_choice() -> None:
 
 def test_a_denial_is_repeated_without_the_store(redis_url: str, prefix: str) -> None:
     for seconds, source in ((60, "deny-cache"), (0, "store")):
-        limiter = Limiter(redis_url, policies={"api": "1/hour"}, prefix=f"{prefix}{seconds}", deny_cache=seconds)
+        limiter = Limiter(
+            redis_url, policies={"api": "1/hour"}, prefix=f"{prefix}{seconds}", deny_cache=seconds, timeout=10.0
+        )
         assert limiter.check("api", "a")
         limiter.check("api", "a")
         denied = limiter.check("api", "a")
@@ -52,7 +54,7 @@ def test_a_denial_is_repeated_without_the_store(redis_url: str, prefix: str) -> 
 
 
 def test_counters_count_events(redis_url: str, prefix: str) -> None:
-    with Limiter(redis_url, policies={"api": "1/hour"}, prefix=prefix) as limiter:
+    with Limiter(redis_url, policies={"api": "1/hour"}, prefix=prefix, timeout=10.0) as limiter:
         for _ in range(4):
             limiter.check("api", "a")
         counted = limiter.counters()

@@ -148,7 +148,7 @@ def test_flask_limiter_runs_on_it(store: str, prefix: str, strategy: str) -> Non
         lambda: "k",
         app=app,
         storage_uri=f"tidegate+{store}",
-        storage_options={"prefix": prefix},
+        storage_options={"prefix": prefix, "timeout": 10.0},
         strategy=strategy,
         headers_enabled=True,
     )
@@ -177,7 +177,7 @@ def test_slowapi_runs_on_it(store: str, prefix: str, strategy: str) -> None:
     limiter = Limiter(
         key_func=lambda: "k",
         storage_uri=f"tidegate+{store}",
-        storage_options={"prefix": prefix},
+        storage_options={"prefix": prefix, "timeout": 10.0},
         strategy=strategy,
         headers_enabled=True,
     )

@@ -22,7 +22,7 @@ for (const url of ['memory://', servers.url]) {
     function stores(t, { windowMs = 60_000, processes = 1, prefix = `test${++prefixes}:` } = {}) {
       const clock = new ManualClock(START);
       const all = Array.from({ length: processes }, () => {
-        const limiter = new Limiter({ store: url, clock });
+        const limiter = new Limiter({ store: url, clock, timeoutMs: 10_000 });
         t.after(() => limiter.close());
         const store = new TidegateStore({ limiter, prefix });
         store.init({ windowMs });
@@ -113,7 +113,7 @@ for (const url of ['memory://', servers.url]) {
     });
 
     test('a store works before init', async (t) => {
-      const limiter = new Limiter({ store: url });
+      const limiter = new Limiter({ store: url, timeoutMs: 10_000 });
       t.after(() => limiter.close());
       const store = new TidegateStore({ limiter, prefix: `test${++prefixes}:` });
       assert.equal((await store.increment('alice')).totalHits, 1);
@@ -127,7 +127,7 @@ for (const url of ['memory://', servers.url]) {
 
     test('express-rate-limit runs on it', async (t) => {
       // Without a manual clock, because express-rate-limit reads the real time.
-      const client = new Limiter({ store: url });
+      const client = new Limiter({ store: url, timeoutMs: 10_000 });
       t.after(() => client.close());
       const store = new TidegateStore({ limiter: client, prefix: `test${++prefixes}:` });
       const errors = [];
@@ -166,7 +166,7 @@ for (const url of ['memory://', servers.url]) {
 test('two processes count together, and resetAll of one holds for both', async (t) => {
   const clock = new ManualClock(START);
   const [one, other] = [0, 1].map(() => {
-    const limiter = new Limiter({ store: servers.url, clock });
+    const limiter = new Limiter({ store: servers.url, clock, timeoutMs: 10_000 });
     t.after(() => limiter.close());
     const store = new TidegateStore({ limiter, prefix: 'shared:' });
     store.init({ windowMs: 60_000 });

@@ -28,7 +28,7 @@ for (const url of ['memory://', servers.url]) {
     /** A limiter with a clock, and a prefix of its own. */
     function limiting(t) {
       const clock = new ManualClock(1_704_067_200_000);
-      const limiter = new Limiter({ store: url, clock, denyCacheMs: 0 });
+      const limiter = new Limiter({ store: url, clock, denyCacheMs: 0, timeoutMs: 10_000 });
       t.after(() => limiter.close());
       return { clock, limiter, prefix: `peer${++prefixes}:` };
     }
@@ -147,7 +147,7 @@ for (const url of ['memory://', servers.url]) {
 
     test('express-rate-limit 7 runs on it', async (t) => {
       const { prefix } = limiting(t);
-      const limiter = new Limiter({ store: url });
+      const limiter = new Limiter({ store: url, timeoutMs: 10_000 });
       t.after(() => limiter.close());
       const app = express();
       const validate = { trustProxy: false };
