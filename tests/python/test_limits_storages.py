@@ -247,7 +247,7 @@ def test_the_fallback_of_flask_limiter_starts(strategy: str, prefix: str) -> Non
             lambda: "k",
             app=app,
             storage_uri=f"tidegate+{servers.url}",
-            storage_options={"prefix": prefix},
+            storage_options={"prefix": prefix, "timeout": 10.0},
             strategy=strategy,
             in_memory_fallback=["2/day"],
         )
@@ -269,5 +269,5 @@ def test_the_fallback_of_flask_limiter_starts(strategy: str, prefix: str) -> Non
 
 
 def test_an_unknown_key_expires_now(store: str, prefix: str) -> None:
-    storage = storage_from_string(f"tidegate+{store}", prefix=prefix)
+    storage = storage_from_string(f"tidegate+{store}", prefix=prefix, timeout=20.0)
     assert abs(storage.get_expiry("no such key") - time.time()) < 60
