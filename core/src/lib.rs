@@ -27,6 +27,8 @@ mod plan_cache;
 pub mod policy;
 mod policy_counts;
 mod resilience;
+#[cfg(test)]
+mod schedules;
 mod stats;
 mod store;
 mod table_key;

@@ -6,11 +6,10 @@
 mod counting;
 mod world;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::Leases;
 use crate::plan_cache::plan_of;
 use crate::policy::{Lease, Options, Policy};
+use crate::schedules::{run_each, setting};
 use world::{Report, World};
 
 /// Histories of each policy that run when nothing else is said.
@@ -55,11 +54,6 @@ fn run(limits: &str, seed: u64) -> Report {
     report
 }
 
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
-
 #[test]
 fn no_window_is_passed() {
     let seeds: Vec<u64> = match setting("TIDEGATE_SCHEDULE") {
@@ -69,20 +63,7 @@ fn no_window_is_passed() {
             FOUND.into_iter().chain(0..count).collect()
         }
     };
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(limits) = LIMITS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            run_all(limits, &seeds);
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
-        for thread in threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    });
+    run_each(LIMITS.len() as u64, |index| run_all(LIMITS[index as usize], &seeds));
 }
 
 fn run_all(limits: &str, seeds: &[u64]) {

@@ -20,10 +20,10 @@ mod random;
 mod servers;
 mod world;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use self::world::World;
+use crate::schedules::{run_each, setting};
 
 /// Schedules that run when nothing else is said.
 const SCHEDULES: u64 = 100_000;
@@ -38,11 +38,6 @@ fn run(seed: u64) {
     }
 }
 
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
-
 #[test]
 fn every_call_is_answered_once_in_time_and_by_its_own_reply() {
     if let Some(seed) = setting("TIDEGATE_SCHEDULE") {
@@ -51,22 +46,5 @@ fn every_call_is_answered_once_in_time_and_by_its_own_reply() {
     let kept = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     kept.for_each(|seed| run(seed.parse().expect("a seed in seeds.txt")));
     let schedules = setting("TIDEGATE_SCHEDULES").unwrap_or(SCHEDULES);
-    let next = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let work = || {
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= schedules {
-                    return;
-                }
-                run(seed);
-            }
-        };
-        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
-        for thread in threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    });
+    run_each(schedules, run);
 }
