@@ -84,7 +84,7 @@ dist-examine: toolchain ## Examine what is in dist/ and try it
 package: toolchain ## Package the crate and build it again from its archive
 	@cargo package --locked --allow-dirty -p tidegate
 
-check-targets: toolchain ## Type-check the crate for Windows, macOS and musl
+check-targets: toolchain ## Type-check the crate for Windows, macOS, musl, 32 bits and WebAssembly
 	@scripts/workflows/check_targets.sh
 
 # What the workflows run beside the commands above.

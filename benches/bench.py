@@ -21,7 +21,7 @@ from typing import Any
 from suite.case import Lengths, Part
 from suite.charts import charts
 from suite.comparison import standings
-from suite.environment import commit, environment, load
+from suite.environment import environment, load
 from suite.parts import PARTS
 from suite.programs import Programs
 from suite.report import failures, page
@@ -71,7 +71,6 @@ def measure(part: Part, programs: Programs, lengths: Lengths, progress: Progress
         "seconds": time.monotonic() - began,
         "quick": lengths.quick,
         "load": before,
-        "commit": commit(),
         "environment": environment(),
         "cases": cases,
     }

@@ -15,9 +15,11 @@ const limiter = new Limiter({
 
 const app = new Hono();
 app.get('/health', (context) => context.text('fine\n'));
-app.use(rateLimit({ limiter, policy: 'all' }));
-app.get('/', (context) => context.text(`${context.get('rateLimit').remaining} left\n`));
-app.post('/login', rateLimit({ limiter, policy: 'login' }), (context) => context.text('welcome\n'));
+app.get('/', rateLimit({ limiter, policy: 'all' }), (context) =>
+  context.text(`${context.get('rateLimit').remaining} left\n`),
+);
+// One call: both policies are charged, or none is.
+app.post('/login', rateLimit({ limiter, policy: ['all', 'login'] }), (context) => context.text('welcome\n'));
 
 serve({ fetch: app.fetch, hostname: '127.0.0.1', port: Number(process.env.PORT ?? 3000) }, ({ port }) => {
   console.log(`listening on http://127.0.0.1:${port}`);

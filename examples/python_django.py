@@ -23,7 +23,7 @@ settings.configure(
     MIDDLEWARE=["tidegate.django.TidegateMiddleware"],
     TIDEGATE={
         "store": os.environ.get("TIDEGATE_STORE", "memory://"),
-        "policies": {"login": "20/minute; 5/3s", "search": "gcra 10/s burst 20"},
+        "policies": {"login": "20/minute; 5/3s", "search": "gcra 10/s burst 20", "address": "gcra 50/s burst 100"},
         "default": "100/minute",
     },
 )
@@ -34,7 +34,8 @@ def login(request: HttpRequest) -> HttpResponse:
     return HttpResponse("welcome\n")
 
 
-@limit("search", key=header("X-API-Key", otherwise=client_ip()))
+# By API key; and by address, since a client may make up another key for each request.
+@limit([("search", header("X-API-Key")), ("address", client_ip())])
 async def search(request: HttpRequest) -> HttpResponse:
     return HttpResponse("found\n")
 

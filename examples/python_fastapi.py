@@ -59,7 +59,9 @@ def used(request: Request, response: Response) -> int:
 
 
 @app.get("/complete")
-@tg.limit("tokens", key=header("X-API-Key"), cost=50, settle=used)
+# By API key; and by address, since a client may make up another key for each request. The actual cost settles the
+# policy that names a cost.
+@tg.limit([("tokens", header("X-API-Key"), 50), "60/minute"], settle=used)
 async def complete(request: Request) -> StreamingResponse:
     async def words() -> AsyncIterator[str]:
         for count, word in enumerate(["one", "two", "three"], start=1):
@@ -70,7 +72,7 @@ async def complete(request: Request) -> StreamingResponse:
 
 
 # One limit for all routes of the router.
-api = APIRouter(prefix="/api", dependencies=[Depends(RateLimit("10/second", key=header("X-API-Key")))])
+api = APIRouter(prefix="/api", dependencies=[Depends(RateLimit([("10/second", header("X-API-Key")), "50/second"]))])
 
 
 @api.get("/things")

@@ -23,6 +23,7 @@ tg = Tidegate(
     policies={
         "login": {"limits": ["20/minute", "5/3s"], "journal": 100},
         "api": "gcra 10/s burst 20",
+        "address": "gcra 50/s burst 100",
         "exports": "concurrency 2 ttl 30s",
     },
     default="100/minute",
@@ -71,8 +72,9 @@ def things() -> list[str]:
     return ["a", "b"]
 
 
-# One limit for the whole blueprint, by API key; the key is hashed before it is stored.
-app.register_blueprint(tg.limit("api", key=header("X-API-Key"))(api))
+# One limit for the whole blueprint, by API key, which is hashed before it is stored; and by address, since a client may
+# make up another key for each request.
+app.register_blueprint(tg.limit([("api", header("X-API-Key")), "address"])(api))
 
 if __name__ == "__main__":
     app.run()

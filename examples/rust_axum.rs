@@ -11,14 +11,14 @@ use tidegate::http::tower::{RateLimitLayer, RequestKey};
 use tidegate::{AsyncLimiter, Decision, Limiter};
 
 fn app(limiter: &AsyncLimiter) -> tidegate::Result<Router> {
-    let login =
-        RateLimitLayer::builder(limiter).policy("login").key(RequestKey::client_ip_behind(["loopback"])?).build()?;
-    let exports = RateLimitLayer::builder(limiter).policy("exports").key(RequestKey::header("X-API-Key")?).build()?;
+    let client = RequestKey::client_ip_behind(["loopback"])?;
+    // One layer asks for all of its policies at once, and a refused request charges none of them.
+    let with = |policy| RateLimitLayer::builder(limiter).key(client.clone()).policy("all").policy(policy).build();
+    let all = RateLimitLayer::builder(limiter).key(client.clone()).policy("all").build()?;
     Ok(Router::new()
-        .route("/", get(left))
-        .route("/login", post(|| async { "welcome" }).layer(login))
-        .route("/exports", get(|| async { "a,b\n1,2\n" }).layer(exports))
-        .layer(RateLimitLayer::new(limiter, "all")?))
+        .route("/", get(left).layer(all))
+        .route("/login", post(|| async { "welcome" }).layer(with("login")?))
+        .route("/exports", get(|| async { "a,b\n1,2\n" }).layer(with("exports")?)))
 }
 
 /// A handler is told what is left.

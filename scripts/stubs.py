@@ -20,7 +20,8 @@ HEAD = '''# Made by scripts/stubs.py from the compiled module: `make stubs` writ
 
 """The compiled part of the package `tidegate`; import its names from there."""
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from datetime import timedelta
 from os import PathLike
 from typing import Any, Final, NoReturn, final
 

@@ -34,7 +34,6 @@ def parts(*cases: Results, **more: Any) -> dict[str, Results]:
         "title": "Node on Redis",
         "about": "About.",
         "taken": "2026-01-01 00:00 UTC",
-        "commit": "abc",
         "load": "0.1",
     }
     environment = {"Processor": "A <fast> & quiet one", "Redis": "7.0.15"}

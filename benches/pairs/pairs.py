@@ -47,6 +47,15 @@ def start_server(folder: str, core: int) -> tuple[subprocess.Popen[bytes], str]:
     raise SystemExit("redis-server does not answer")
 
 
+def forget(url: str) -> None:
+    """Empties the server: a build may not read what another one stored, and would answer without the store."""
+    host, port = url.split("//")[1].split("/")[0].split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"FLUSHALL\r\n")
+        if connection.recv(16) != b"+OK\r\n":
+            raise SystemExit("the server is not emptied")
+
+
 def paths() -> dict[str, tuple[str, list[str], bool]]:
     """For each path its language, its arguments, and whether client and server share a core."""
     found = {kind: ("python", [kind], kind == "sync") for kind in ("memory", "memory-kept", "sync")}
@@ -58,6 +67,7 @@ def paths() -> dict[str, tuple[str, list[str], bool]]:
 
 
 def rate(checkout: Path, language: str, arguments: list[str], url: str) -> float:
+    forget(url)
     if language == "python":
         command = [str(checkout / ".cache/venv/bin/python"), str(HERE / "child.py"), url, *arguments]
     else:

@@ -71,12 +71,5 @@ def environment() -> dict[str, str]:
     }
 
 
-def commit() -> str:
-    changed = (
-        " with changes" if _output("git", "status", "--porcelain", "--untracked-files=no", ":!docs/benchmarks") else ""
-    )
-    return (_output("git", "rev-parse", "--short", "HEAD") or "an unknown commit") + changed
-
-
 def load() -> str:
     return f"{os.getloadavg()[0]:.2f}"

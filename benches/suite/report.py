@@ -111,7 +111,7 @@ def _environments(parts: dict[str, Results]) -> list[str]:
 
 def _part(name: str, part: Results) -> list[str]:
     lines = [f"## {part['title']}", "", part["about"], ""]
-    taken = f"Taken {part['taken']} at {part['commit']}, in {part['seconds']:.0f} s. "
+    taken = f"Taken {part['taken']}, in {part['seconds']:.0f} s. "
     taken += f"The load of the machine was {part['load']} before."
     lines += [taken + (" A quick run: it shows only that everything works." if part["quick"] else ""), ""]
     lines += [f"![{part['title']}]({name}.svg)", ""]

@@ -47,6 +47,8 @@ export declare class LimiterBuilder {
   policy(name: string, policy: Policy): ErrorValue | null
   /** The prefix of every key in Redis. */
   prefix(prefix: string): ErrorValue | null
+  /** The secret of the digests in the names of keys. */
+  keySecret(secret: Uint8Array): ErrorValue | null
   /** The longest a call may wait for the store. */
   timeout(length: number): ErrorValue | null
   /** What a check answers when the store fails. */
@@ -139,7 +141,9 @@ export declare class NativeLimiter {
   /** Checks with metadata. */
   checkWithMeta(ticket: number, policy: number, key: string, cost: number, partial: boolean, meta: Uint8Array): number
   /** Makes one call with a key that is too long for `key_text`. */
-  callWithLongKey(ticket: number, policy: number, key: string, kind: number, cost: number, granted: number): number
+  callWithLongKey(ticket: number, policy: number, key: string, kind: number, cost: number): number
+  /** Settles a check, whose Decision had these numbers. */
+  settle(ticket: number, policy: number, key: string, decision: Array<number>, policyChanged: boolean, actual: number): number
   /** Ends the limiter. Holds are given back; calls that wait for the store are answered. */
   close(): void
 }
@@ -167,16 +171,18 @@ export declare function algorithms(): Array<string>
 
 /** How one limit is announced. */
 export interface Announced {
-  /** Its item of `RateLimit-Policy`. */
-  item: string
-  /** Whether its item of `RateLimit` says when more units are available. */
-  hasWindow: boolean
+  /** Its name, as problems have it. */
+  name: string
+  /** What its item of `RateLimit` has before the units that are left. */
+  beforeLeft: string
+  /** What that item has between them and the seconds until there are more, of a limit that says so. */
+  beforeMore?: string
 }
 
 /** The parts of the fields that depend on the policy alone. */
 export interface Announcement {
-  /** The name as an item of both fields. */
-  name: string
+  /** Its items of `RateLimit-Policy`. */
+  items: string
   /** The parts of each limit, for answers in which it binds. */
   limits: Array<Announced>
 }
@@ -237,8 +243,6 @@ export declare enum CallField {
   Cost = 3,
   /** The length of the key in `key_text`. */
   KeyLength = 4,
-  /** Only for `Settle`: the units that the check consumed. */
-  Granted = 5,
 }
 
 /** What a call does. */
@@ -253,8 +257,6 @@ export declare enum CallKind {
   Refund = 3,
   /** A partial check: consumes what there is, up to the cost. */
   Take = 4,
-  /** Charges or refunds the difference to what a check consumed. The number of that check's source is added to this kind. */
-  Settle = 5,
 }
 
 /** Trusts these proxies, or so many hops, and takes IPv6 addresses with the same first bits for one client. */
@@ -324,8 +326,15 @@ export declare enum DecisionField {
   At = 9,
   /** How long until the same check is admitted again; [`NEVER`] when waiting does not help. */
   NextAfter = 10,
+  /**
+   * The whole seconds until the limit that binds admits more units than now; [`NEVER`] where the fields of a response do not
+   * say it.
+   */
+  MoreAfter = 11,
+  /** What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark). */
+  Charge = 12,
   /** The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
-  Limits = 11,
+  Limits = 13,
 }
 
 /** Flags in the header of a Decision. */
@@ -350,6 +359,8 @@ export interface ErrorValue {
   message: string
   /** Where it was found, for notations and policy files. */
   place?: SourceLocation
+  /** Whether the call certainly did not run. */
+  didNotRun: boolean
 }
 
 /**
@@ -454,6 +465,9 @@ export declare function lint(text: string): Array<Warning> | ErrorValue
 
 /** Every warning about policies, each with its name if it is known by another. */
 export declare function lintPolicies(names: Array<string | undefined | null>, policies: Array<Policy>): Array<Warning> | ErrorValue
+
+/** The key of a name that its owner may have chosen. */
+export declare function named(name: string): string
 
 /** A number with its name. */
 export interface NamedCount {

@@ -865,6 +865,7 @@ module.exports.LimitField = nativeBinding.LimitField
 module.exports.LimitFlag = nativeBinding.LimitFlag
 module.exports.lint = nativeBinding.lint
 module.exports.lintPolicies = nativeBinding.lintPolicies
+module.exports.named = nativeBinding.named
 module.exports.NEVER = nativeBinding.NEVER
 module.exports.policy = nativeBinding.policy
 module.exports.problem = nativeBinding.problem

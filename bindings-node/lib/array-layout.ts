@@ -12,7 +12,6 @@ export const CALL_POLICY = CallField.Policy;
 export const CALL_KIND = CallField.Kind;
 export const CALL_COST = CallField.Cost;
 export const CALL_KEY_LENGTH = CallField.KeyLength;
-export const CALL_GRANTED = CallField.Granted;
 export const CALL_LENGTH = native.CALL_LENGTH;
 
 // What a call does.
@@ -21,8 +20,6 @@ export const PEEK = CallKind.Peek;
 export const CHARGE = CallKind.Charge;
 export const REFUND = CallKind.Refund;
 export const TAKE = CallKind.Take;
-/** The number of the check's source is added. */
-export const SETTLE = CallKind.Settle;
 
 // Where the numbers of an answer stand.
 export const ANSWER_TICKET = AnswerField.Ticket;
@@ -58,6 +55,8 @@ export const DENIED_FOR = DecisionField.DeniedFor;
 /** The store's time of the answer. */
 export const AT = DecisionField.At;
 export const NEXT_AFTER = DecisionField.NextAfter;
+/** In whole seconds. */
+export const MORE_AFTER = DecisionField.MoreAfter;
 export const LIMITS = DecisionField.Limits;
 
 // Where the numbers of a limit stand, counted from its first one.

@@ -18,6 +18,8 @@ export type DecisionNumbers = readonly [
   number,
   number,
   number,
+  number,
+  number,
   ...number[],
 ];
 
@@ -42,9 +44,11 @@ export function numbersAt(answers: Float64Array, at: number, header: number): De
     answers[at + 9] as number,
     answers[at + 10] as number,
     answers[at + 11] as number,
+    answers[at + 12] as number,
+    answers[at + 13] as number,
   ];
   const length = lengthOf(header);
-  for (let index = 12; index < length; index++) numbers.push(answers[at + index] as number);
+  for (let index = 14; index < length; index++) numbers.push(answers[at + index] as number);
   return numbers;
 }
 

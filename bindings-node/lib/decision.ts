@@ -51,11 +51,11 @@ export function bindingOf(decision: Decision): number {
 
 export let numbersOf: (decision: Decision) => DecisionNumbers;
 export let policyRefOf: (decision: Decision) => PolicyRef;
-export let grantedOf: (decision: Decision) => number;
-export let sourceNumberOf: (decision: Decision) => number;
 
 /** The answer to a check. A denial is a Decision, never an error. */
 export class Decision {
+  /** Whether it is allowed. A property of its own, so that a copy of the object has it too. `toJSON` has all fields. */
+  readonly allowed: boolean;
   /** The key of the check. */
   readonly key: string;
   /** The units that were asked for. */
@@ -74,16 +74,12 @@ export class Decision {
     numbers: DecisionNumbers,
     decisions: readonly Decision[] = NONE,
   ) {
+    this.allowed = (numbers[HEADER] & ALLOWED) !== 0;
     this.key = key;
     this.cost = cost;
     this.decisions = decisions;
     this._policyRef = policyRef;
     this._numbers = numbers;
-  }
-
-  /** Whether it is allowed. */
-  get allowed(): boolean {
-    return (this._numbers[HEADER] & ALLOWED) !== 0;
   }
 
   /** The policy's name; its canonical notation when it has none. */
@@ -127,12 +123,12 @@ export class Decision {
     return all.reduce((longest, next) => (longest === null || next === null ? null : Math.max(longest, next)), 0);
   }
 
-  /** Until the limit that binds is as if unused. */
+  /** Until the limit that binds is as if unused and no block of the key is left. */
   get resetAfterMs(): number {
     return this._numbers[RESET_AFTER] / 1000;
   }
 
-  /** The moment at which the limit that binds is as if unused; the same between calls. */
+  /** The moment at which `resetAfterMs` ends; the same between calls. */
   get resetAt(): Date {
     return new Date(this._numbers[RESET_AT] / 1000);
   }
@@ -204,8 +200,6 @@ export class Decision {
   static {
     numbersOf = (decision) => decision._numbers;
     policyRefOf = (decision) => decision._policyRef;
-    grantedOf = (decision) => decision._numbers[GRANTED];
-    sourceNumberOf = (decision) => (decision._numbers[HEADER] >> SOURCE_SHIFT) & KIND_MASK;
   }
 }
 

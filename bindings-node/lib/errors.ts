@@ -27,6 +27,16 @@ export interface ErrorValue {
   code: string;
   message: string;
   place?: SourceLocation;
+  /** Whether the call certainly did not run. */
+  didNotRun: boolean;
+}
+
+/** The errors of calls that certainly did not run. */
+const OF_NO_RUN = new WeakSet<object>();
+
+/** Whether an error is of a call that certainly did not run, so that it may be made again. */
+export function didNotRun(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && OF_NO_RUN.has(error);
 }
 
 /** The base of every error that Tidegate throws. */
@@ -199,5 +209,7 @@ export function thrown(error: ErrorValue): TidegateError {
   const Known = classes[code];
   // An error with a place shows what is written there: in a policy file the names are the same in all languages.
   const message = error.place === undefined ? inNodeNames(error.message) : error.message;
-  return Known === undefined ? new TidegateError(message, code) : new Known(message, code, error.place);
+  const made = Known === undefined ? new TidegateError(message, code) : new Known(message, code, error.place);
+  if (error.didNotRun) OF_NO_RUN.add(made);
+  return made;
 }

@@ -1,8 +1,8 @@
 // Where a middleware of Express is registered. Express tells a middleware the path of a request, which a client chooses, and not the
-// pattern that matched it. The patterns are in the lists of the routers, in which the middleware is found once.
+// pattern that matched it. The patterns are in the lists of the routers, in which the middleware is found.
 
 import type { Request } from 'express';
-import { patternText, placeUnknown } from './http/notation-place.js';
+import { patternText, Unrouted } from './http/notation-place.js';
 
 interface Route {
   readonly path: unknown;
@@ -18,10 +18,12 @@ interface Layer {
   readonly regexp?: RegExp & { readonly fast_slash?: boolean; readonly fast_star?: boolean };
   /** Whether the pattern is that of every path. */
   readonly slash?: boolean;
+  /** The beginning of a path that it matches; true in versions that set it. */
+  match?(path: string): boolean | { readonly path?: string };
+  readonly path?: string;
 }
 
 interface Application {
-  readonly mountpath?: unknown;
   readonly parent?: Application;
   /** Express 5. */
   readonly router?: { readonly stack?: readonly Layer[] };
@@ -29,10 +31,24 @@ interface Application {
   readonly _router?: { readonly stack?: readonly Layer[] };
 }
 
+/** The layers of `use` that lead to a place, from the outermost application on, and their patterns. */
+interface Mount {
+  /** Undefined when Express keeps no pattern. */
+  readonly pattern: string | undefined;
+  readonly layers: readonly Layer[];
+}
+
 interface Registration {
   /** Undefined when Express keeps no pattern. */
   readonly pattern: string | undefined;
   readonly route: Route | undefined;
+  readonly mount: Mount;
+}
+
+/** Says what is looked for: a middleware, or a route. */
+interface Sought {
+  readonly middleware?: unknown;
+  readonly route?: Route;
 }
 
 /** The pattern of a layer of `use`. */
@@ -59,25 +75,20 @@ function routerOf(app: Application): { readonly stack?: readonly Layer[] } | und
   return '_router' in app ? app._router : app.router;
 }
 
-/** Collects every registration of a middleware in a router and the routers in it. */
-function collect(
-  stack: readonly Layer[],
-  middleware: unknown,
-  before: string | undefined,
-  found: Registration[],
-): void {
+/** Collects every registration of what is sought in a router and the routers in it. */
+function collect(stack: readonly Layer[], sought: Sought, before: Mount, found: Registration[]): void {
   for (const layer of stack) {
     const { route, handle } = layer;
     if (route !== undefined) {
-      if (!route.stack.some((inner) => inner.handle === middleware)) continue;
-      found.push({ pattern: joined(before, patternText(route.path)), route });
+      const { middleware } = sought;
+      const isHere = route === sought.route || route.stack.some((inner) => inner.handle === middleware);
+      if (isHere) found.push({ pattern: joined(before.pattern, patternText(route.path)), route, mount: before });
       continue;
     }
-    const inner = handle === middleware ? undefined : stackOf(handle);
-    if (handle !== middleware && inner === undefined) continue;
-    const pattern = joined(before, patternOf(layer));
-    if (inner === undefined) found.push({ pattern, route: undefined });
-    else collect(inner, middleware, pattern, found);
+    const mount = { pattern: joined(before.pattern, patternOf(layer)), layers: [...before.layers, layer] };
+    const inner = handle === sought.middleware ? undefined : stackOf(handle);
+    if (inner !== undefined) collect(inner, sought, mount, found);
+    else if (handle === sought.middleware) found.push({ pattern: mount.pattern, route: undefined, mount });
   }
 }
 
@@ -85,48 +96,70 @@ function joined(before: string | undefined, pattern: string | undefined): string
   return before === undefined || pattern === undefined ? undefined : before + pattern;
 }
 
-/** The patterns at which an application is mounted in others. */
-function mountOf(app: Application): string {
-  return app.parent === undefined ? '' : mountOf(app.parent) + patternText(app.mountpath);
+/** Whether a handle is that of an application in an application. */
+function isMountedApp(handle: unknown): boolean {
+  return typeof handle === 'function' && handle.name === 'mounted_app';
 }
 
-const ADAPTER = 'tidegate/express';
-const WRAPPED =
-  'Express does not say where this one is: its middleware is called by another function below a mounted router';
+/** Where an application may be mounted in others. Express hides which one a layer mounts, so some of these are others' mounts. */
+function mountsOf(app: Application): readonly Mount[] {
+  const { parent } = app;
+  if (parent === undefined) return [{ pattern: '', layers: [] }];
+  const layers = (routerOf(parent)?.stack ?? []).filter(({ handle }) => isMountedApp(handle));
+  return mountsOf(parent).flatMap((outer) =>
+    layers.map((layer) => ({
+      pattern: joined(outer.pattern, patternOf(layer)),
+      layers: [...outer.layers, layer],
+    })),
+  );
+}
 
-/** Finds the place of one middleware, once for each application. */
-export function placeFinder(middleware: () => unknown): (request: Request) => string {
+function registrationsOf(app: Application, sought: Sought): readonly Registration[] {
+  const found: Registration[] = [];
+  for (const mount of mountsOf(app)) collect(routerOf(app)?.stack ?? [], sought, mount, found);
+  return found;
+}
+
+/** Whether a request that has passed a mount has this as its `baseUrl`. */
+function leadsTo({ pattern, layers }: Mount, base: string): boolean {
+  if (pattern?.toLowerCase() === base.toLowerCase()) return true;
+  let rest = base;
+  for (const layer of layers) {
+    // In older versions a layer remembers what it matched, for its router.
+    const copy: Layer = Object.create(layer);
+    const matched = copy.match?.(rest) ?? false;
+    if (matched === false) return false;
+    rest = rest.slice((matched === true ? copy : matched).path?.length);
+  }
+  return rest === '';
+}
+
+/** The registration that a request has come through. */
+function passedBy(request: Request, all: readonly Registration[]): Registration | undefined {
+  const base = request.baseUrl ?? '';
+  const passed = (registration: Registration): boolean => leadsTo(registration.mount, base);
+  return (
+    all.find((one) => one.route !== undefined && one.route === request.route && passed(one)) ??
+    all.find((one) => one.route === undefined && passed(one))
+  );
+}
+
+/** Finds the place of one middleware. Its registrations are collected again for a request that came through none of them. */
+export function placeFinder(middleware: () => unknown): (request: Request) => string | Unrouted {
   const known = new WeakMap<object, readonly Registration[]>();
 
-  function registrations(app: Application & object): readonly Registration[] {
-    const before = known.get(app);
+  function find(app: Application & object, request: Request): Registration | undefined {
+    const before = passedBy(request, known.get(app) ?? []);
     if (before !== undefined) return before;
-    const found: Registration[] = [];
-    collect(routerOf(app)?.stack ?? [], middleware(), mountOf(app), found);
-    // Otherwise another function calls it, or it is not registered yet.
-    if (found.length > 0) known.set(app, found);
-    return found;
+    const all = registrationsOf(app, { middleware: middleware() });
+    known.set(app, all);
+    // Another function may call it, at a route.
+    return passedBy(request, all) ?? passedBy(request, registrationsOf(app, { route: request.route }));
   }
 
   return (request) => {
     const app = request.app as (Application & object) | undefined;
-    const all = app === undefined ? [] : registrations(app);
-    const here = all.length < 2 ? all : at(all, request);
-    const patterns = new Set(here.map(({ pattern }) => pattern));
-    const [pattern] = patterns;
-    if (patterns.size === 1 && pattern !== undefined) return pattern;
-    // Without a mount in the way, the route alone is the pattern.
-    if ((request.baseUrl ?? '') === '' && all.length === 0) return patternText(request.route?.path);
-    throw placeUnknown(ADAPTER, WRAPPED);
+    const pattern = app === undefined ? undefined : find(app, request)?.pattern;
+    return pattern ?? new Unrouted('', app);
   };
-}
-
-/** Of several registrations of one middleware, those that a request can have come through. */
-function at(all: readonly Registration[], request: Request): readonly Registration[] {
-  const ofRoute = all.filter(({ route }) => route !== undefined && route === request.route);
-  if (ofRoute.length > 0) return ofRoute;
-  const base = (request.baseUrl ?? '').toLowerCase();
-  const used = all.filter(({ route }) => route === undefined);
-  const exact = used.filter(({ pattern }) => pattern?.toLowerCase() === base);
-  return exact.length > 0 ? exact : used;
 }

@@ -6,11 +6,12 @@ import { IncomingMessage } from 'node:http';
 
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
+import { delay } from './delay.js';
 import { placeFinder } from './express-place.js';
 import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
-import { endWithResponse } from './http/node-response.js';
+import { endWithResponse, isClosed } from './http/node-response.js';
 import { expressTrust } from './http/proxy-trust.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
@@ -76,6 +77,7 @@ export const clientIp: Keys<Request>['clientIp'] = keys.clientIp;
 export const header: Keys<Request>['header'] = keys.header;
 export const user: Keys<Request>['user'] = keys.user;
 export const claim: Keys<Request>['claim'] = keys.claim;
+export const fixed: Keys<Request>['fixed'] = keys.fixed;
 
 /** The options of `rateLimit`. */
 export type RateLimitOptions = CommonOptions<Request, Response>;
@@ -112,6 +114,7 @@ function respond(admission: ExpressAdmission, request: Request, response: Respon
         return;
       }
       endWithResponse(admission, response, response);
+      if (isClosed(response)) return;
       delayMs = admission.delayMs;
     }
   } catch (error) {
@@ -119,8 +122,12 @@ function respond(admission: ExpressAdmission, request: Request, response: Respon
     return;
   }
   // Outside of the `try`, so that an error of a handler is not caught here.
-  if (delayMs > 0) setTimeout(next, delayMs);
-  else next();
+  if (delayMs === 0) next();
+  else {
+    delay(delayMs).then(() => {
+      if (!isClosed(response)) next();
+    });
+  }
 }
 
 function setHeader(response: Response, name: string, value: string): void {
@@ -130,7 +137,11 @@ function setHeader(response: Response, name: string, value: string): void {
 async function refuse(admission: Admission<Request, Response>, response: Response): Promise<void> {
   if (admission.settings.throwsRefusals) throw admission.refusal();
   response.status(admission.status);
-  const body = await admission.denied(response);
+  const body = await admission.denied(response).catch((error) => {
+    // The status is the refusal's, and the error is no refusal.
+    response.status(500);
+    throw error;
+  });
   if (response.headersSent) return;
   // Not through `send`, which would add a charset: JSON has none.
   if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(admission.problem());

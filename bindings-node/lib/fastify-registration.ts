@@ -4,12 +4,14 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import { ConfigError } from './errors.js';
+import type { Admission } from './http/admission.js';
+import { isEnabled } from './http/enabled.js';
 import { fastifyAdapter } from './http/fastify-adapter.js';
 import { keysOf } from './http/keys.js';
-import { routeOptions, routeParts } from './http/layers.js';
+import { hasLimit, routeOptions, routeParts, warnOfIdleLayer } from './http/layers.js';
 import { knownNames } from './http/option-names.js';
 import type { LayerOptions } from './http/rate-limit-options.js';
-import { RequestLimiter } from './http/request-limiter.js';
+import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
 
 type Limits = RequestLimiter<FastifyRequest, FastifyReply> | undefined;
 
@@ -27,6 +29,8 @@ function registrationsOf(server: FastifyInstance): FastifyRegistration[] {
 export class FastifyRegistration {
   readonly #options: LayerOptions<FastifyRequest, FastifyReply>;
   readonly #prefix: string;
+  /** Whether a route was declared that it limits. */
+  #limitsRoutes = false;
   /** By the configuration of a route, which Fastify makes for each. */
   readonly #limits = new Map<unknown, Limits>();
 
@@ -40,6 +44,14 @@ export class FastifyRegistration {
     this.#limitsOf(undefined, undefined, [this]);
     if (options.default !== undefined) this.#limitsOf(undefined, this.#prefix, [this]);
     if (options.key === undefined) checkTrust(app);
+    // Routes that were declared before it are limited too, and not announced.
+    const seesAllRoutes = app.printRoutes().startsWith('(empty tree)');
+    if (seesAllRoutes && !hasLimit(options) && isEnabled(options.enabled, fastifyAdapter.name)) {
+      app.addHook('onReady', async () => {
+        const example = "{ config: { rateLimit: '5/minute' } }";
+        if (!this.#limitsRoutes) warnOfIdleLayer('the plugin of tidegate/fastify', 'no route', example);
+      });
+    }
   }
 
   /** Whether it says what routes have that say nothing themselves. */
@@ -48,7 +60,8 @@ export class FastifyRegistration {
   }
 
   /** Checks what a route says when it is declared. */
-  declare(app: FastifyInstance, { config, url }: RouteOptions): void {
+  declare(app: FastifyInstance, route: RouteOptions): void {
+    const { config, url } = route;
     for (const name of Object.keys(config ?? {})) {
       if (name !== 'rateLimit' && /^rate[-_]?limits?$/i.test(name)) {
         throw new ConfigError(
@@ -56,7 +69,9 @@ export class FastifyRegistration {
         );
       }
     }
-    this.#limitsOf(config?.rateLimit, url, registrationsOf(app));
+    const limits = this.#limitsOf(config?.rateLimit, url, registrationsOf(app));
+    if (limits !== undefined) this.#limitsRoutes = true;
+    if (limits?.settings.holdUntil === 'handler') route.handler = observed(route.handler);
   }
 
   /** The limits of a request's route. */
@@ -65,7 +80,10 @@ export class FastifyRegistration {
     const known = this.#limits.get(config);
     if (known !== undefined || this.#limits.has(config)) return known;
     const { rateLimit, url } = (config ?? {}) as { rateLimit?: unknown; url?: string };
-    const limits = this.#limitsOf(rateLimit, url, registrationsOf(request.server));
+    const { prefix } = request.server;
+    // One route `/` below a prefix answers both, and Fastify 4 gives each a configuration.
+    const place = prefix !== '' && url === `${prefix}/` ? prefix : url;
+    const limits = this.#limitsOf(rateLimit, place, registrationsOf(request.server));
     this.#limits.set(config, limits);
     return limits;
   }
@@ -85,6 +103,29 @@ export class FastifyRegistration {
     const parts = routeParts(layer, asksOwn || own === false ? own : undefined, { layer: this.#prefix, route }, name);
     return parts && new RequestLimiter<FastifyRequest, FastifyReply>(fastifyAdapter, parts);
   }
+}
+
+/** A handler whose beginning and end the admissions of its requests are told. */
+function observed(handler: RouteOptions['handler']): RouteOptions['handler'] {
+  return function (request, reply) {
+    const admissions: Admission<FastifyRequest, FastifyReply>[] = [];
+    let admission = latestAdmission<FastifyRequest, FastifyReply>(fastifyAdapter, request);
+    for (; admission !== undefined; admission = admission.before) admissions.push(admission);
+    const ended = (): void => {
+      for (const admission of admissions) admission.handlerEnds(reply);
+    };
+    for (const admission of admissions) admission.handlerBegins();
+    try {
+      const result: unknown = handler.call(this, request, reply);
+      // A handler that returns no promise ends with its response.
+      if (result instanceof Promise) result.then(ended, ended);
+      else ended();
+      return result;
+    } catch (error) {
+      ended();
+      throw error;
+    }
+  };
 }
 
 const { clientIp } = keysOf(fastifyAdapter);

@@ -5,12 +5,13 @@
 
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import type { Decision } from './decision.js';
+import { delay } from './delay.js';
 import { ConfigError, describe } from './errors.js';
 import { FastifyRegistration } from './fastify-registration.js';
 import { fastifyAdapter } from './http/fastify-adapter.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { checkLayer } from './http/layers.js';
-import { endWithResponse, waitFor } from './http/node-response.js';
+import { endWithResponse, isClosed } from './http/node-response.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import type { RefusalError } from './http/refusal-error.js';
@@ -49,6 +50,7 @@ export const clientIp: Keys<FastifyRequest>['clientIp'] = keys.clientIp;
 export const header: Keys<FastifyRequest>['header'] = keys.header;
 export const user: Keys<FastifyRequest>['user'] = keys.user;
 export const claim: Keys<FastifyRequest>['claim'] = keys.claim;
+export const fixed: Keys<FastifyRequest>['fixed'] = keys.fixed;
 
 type FastifyLimiter = RequestLimiter<FastifyRequest, FastifyReply>;
 
@@ -88,11 +90,15 @@ async function respond(limiter: FastifyLimiter, request: FastifyRequest, reply: 
   admission.announce(setHeader, reply);
   if (admission.admitted) {
     endWithResponse(admission, reply.raw, reply);
-    await waitFor(admission.delayMs);
-    return undefined;
+    await delay(admission.delayMs);
+    return isClosed(reply.raw) ? reply.hijack() : undefined;
   }
   reply.code(admission.status);
-  const body = await admission.denied(reply);
+  const body = await admission.denied(reply).catch((error) => {
+    // The status is the refusal's, and the error is no refusal.
+    reply.code(500);
+    throw error;
+  });
   if (reply.sent) return reply;
   if (body !== undefined) return reply.send(body);
   // The application's error handler may answer. Where it does not, the problem is sent.

@@ -4,12 +4,13 @@
 
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Decision } from './decision.js';
+import { delay } from './delay.js';
 import { KeyInvalid } from './errors.js';
 import type { Admission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
-import { waitFor } from './http/node-response.js';
-import { patternText } from './http/notation-place.js';
+import { isClosed } from './http/node-response.js';
+import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { isOverUnix, type RequestAdapter } from './http/request-adapter.js';
@@ -49,6 +50,7 @@ function serverOf(context: Context): Env {
 
 const adapter: RequestAdapter<Context> = {
   name: 'tidegate/hono',
+  seesHandlers: true,
   method: (context) => context.req.method,
   path: (context) => context.req.path,
   header: (context, name) => context.req.header(name),
@@ -78,35 +80,57 @@ export const clientIp: Keys<Context>['clientIp'] = keys.clientIp;
 export const header: Keys<Context>['header'] = keys.header;
 export const user: Keys<Context>['user'] = keys.user;
 export const claim: Keys<Context>['claim'] = keys.claim;
+export const fixed: Keys<Context>['fixed'] = keys.fixed;
 
-/** The pattern at which the middleware that runs was registered, below those of the applications around it. */
-function placeOf(context: Context): string {
-  const pattern = context.req.routePath;
-  return pattern === '*' || pattern === '/*' ? '' : patternText(pattern);
+/** What Hono wraps a handler in, where an application handles its own errors. */
+interface Composed {
+  readonly __COMPOSED_HANDLER?: MiddlewareHandler;
+}
+
+/** The pattern at which the handler that runs was registered, below those of the applications around it. */
+function placeOf(context: Context, middleware: MiddlewareHandler): string | Unrouted {
+  const { matchedRoutes, routeIndex } = context.req;
+  const route = matchedRoutes[routeIndex];
+  const pattern = route?.path;
+  const name = pattern === '*' || pattern === '/*' ? '' : patternText(pattern);
+  let handler = route?.handler as (MiddlewareHandler & Composed) | undefined;
+  while (handler?.__COMPOSED_HANDLER !== undefined) handler = handler.__COMPOSED_HANDLER;
+  // Another function calls this one, and a pattern of many paths says nothing of the one it is for.
+  return handler !== middleware && pattern?.endsWith('*') ? new Unrouted(name) : name;
 }
 
 /** A middleware that limits requests. The Decision is `context.get('rateLimit')`. */
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
-  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, placeOf));
-  return async (context, next) => {
+  const place = (context: Context): string | Unrouted => placeOf(context, middleware);
+  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, place));
+  const middleware: MiddlewareHandler = async (context, next) => {
+    const isGone = departureOf(context);
     const admission = await limiter.admit(context);
     if (admission === undefined) return next();
     context.set('rateLimit', admission.decision);
     if (!admission.admitted) return refuse(admission, context);
     const end = (): void => admission.end(context.res);
     const endsByItself = !admission.needsEnd || endWithOutgoing(context, end);
-    await waitFor(admission.delayMs);
+    await delay(admission.delayMs);
+    if (isGone()) {
+      end();
+      return new Response(null, { status: CLIENT_GONE });
+    }
+    admission.handlerBegins();
     try {
       await next();
     } catch (error) {
       end();
       throw error;
+    } finally {
+      admission.handlerEnds(context.res);
     }
     // After the handler: one that throws, or makes its own response, would lose fields that were set before.
     announce(context);
     if (!endsByItself) endWithBody(context, end);
     return undefined;
   };
+  return middleware;
 }
 
 function announce(context: Context): void {
@@ -125,22 +149,42 @@ async function refuse(admission: Admission<Context, Response>, context: Context)
   if (admission.settings.throwsRefusals) throw admission.refusal(allFields(context));
   announce(context);
   context.status(admission.status);
-  const body = await admission.denied(context.res);
+  const body = await admission.denied(context.res).catch((error) => {
+    context.status(500);
+    throw error;
+  });
   if (body instanceof Response) return body;
   if (typeof body === 'string') return context.text(body);
   if (body !== undefined) return context.json(body as object);
   return context.body(admission.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
 }
 
+/** The status that logs of servers have for a client that did not wait. Nothing is sent. */
+const CLIENT_GONE = 499;
+
+/** Node's response, where there is one. */
+function outgoingOf(context: Context): NodeOutgoing | undefined {
+  const env = (context.env ?? {}) as Env;
+  return (env.server ?? env).outgoing;
+}
+
+/** Says later whether the client has gone. */
+function departureOf(context: Context): () => boolean {
+  const outgoing = outgoingOf(context);
+  if (outgoing !== undefined) return () => isClosed(outgoing);
+  // Asked for now: some servers make it when it is first read, and forget what was before.
+  const { signal } = context.req.raw;
+  return () => signal.aborted;
+}
+
 /** Calls `end` when Node's response ends. Other runtimes have no such event: then it returns false. */
 function endWithOutgoing(context: Context, end: () => void): boolean {
-  const env = (context.env ?? {}) as Env;
-  const outgoing = (env.server ?? env).outgoing;
+  const outgoing = outgoingOf(context);
   if (outgoing === undefined) {
     context.req.raw.signal.addEventListener('abort', end, { once: true });
     return false;
   }
-  if (outgoing.writableFinished || outgoing.destroyed) end();
+  if (isClosed(outgoing)) end();
   outgoing.once('finish', end);
   outgoing.once('close', end);
   return true;

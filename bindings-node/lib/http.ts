@@ -5,19 +5,78 @@
 //     setFields(response, decision);
 
 import type { Decision } from './decision.js';
-import { ConfigError, describe } from './errors.js';
+import { ConfigError, describe, KeyInvalid } from './errors.js';
 import { fields as fieldList, type HeaderChoice } from './http/fields.js';
-import { type Keys, keysOf } from './http/keys.js';
+import { type ClientIpOptions, keysOf } from './http/keys.js';
+import { placedKey as placed } from './http/notation-place.js';
 import { problem as problemOf, retryAfter as retryAfterOf, status as statusOf } from './http/refusal.js';
-import { type NodeRequest, nodeRequestAdapter, type WebResponse } from './http/request-adapter.js';
+import { type NodeRequest, nodeRequestAdapter, type RequestAdapter, type WebResponse } from './http/request-adapter.js';
 import { native, throwIfFailed } from './native.js';
 
 export type { HeaderChoice } from './http/fields.js';
 export { MEDIA_TYPE } from './http/refusal.js';
 
-const keys: Keys<NodeRequest> = keysOf(nodeRequestAdapter<NodeRequest>('tidegate/http'));
-export const clientIp: Keys<NodeRequest>['clientIp'] = keys.clientIp;
-export const header: Keys<NodeRequest>['header'] = keys.header;
+/** A `Request` of the platform. */
+export interface WebRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: { get(name: string): string | null };
+}
+
+/** The key of a request. `address` is that of its sender, which a `Request` does not know. */
+export type RequestKey = (request: NodeRequest | WebRequest, address?: string) => string;
+
+function isWeb(request: NodeRequest | WebRequest): request is WebRequest {
+  return typeof request.headers.get === 'function';
+}
+
+/** The addresses that were given with requests. */
+const addresses = new WeakMap<object, string>();
+
+const node = nodeRequestAdapter<NodeRequest>('tidegate/http');
+const keys = keysOf<NodeRequest | WebRequest>({
+  ...(node as RequestAdapter<NodeRequest | WebRequest>),
+  header: (request, name) => (isWeb(request) ? (request.headers.get(name) ?? undefined) : node.header(request, name)),
+  peer(request) {
+    const address = addresses.get(request);
+    if (address !== undefined || !isWeb(request)) return address ?? node.peer(request as NodeRequest);
+    throw new KeyInvalid(
+      'tidegate/http: a Request does not say who sent it: give the address too, as in clientIp()(request, address). It is ' +
+        'server.requestIP(request).address in Bun, info.remoteAddr.hostname in Deno',
+    );
+  },
+  overUnix: (request) => !isWeb(request) && node.overUnix(request),
+});
+
+function withAddress(key: (request: NodeRequest | WebRequest) => string): RequestKey {
+  return (request, address) => {
+    if (address !== undefined) addresses.set(request, address);
+    return key(request);
+  };
+}
+
+/** The client's address. */
+export function clientIp(options?: ClientIpOptions): RequestKey {
+  return withAddress(keys.clientIp(options));
+}
+
+/** The value of a header, hashed before it is stored. A request without it is limited by address. */
+export function header(name: string, options?: ClientIpOptions): RequestKey {
+  return withAddress(keys.header(name, options));
+}
+
+/** One budget for all clients, under this key. */
+export function fixed(name: string): RequestKey {
+  return keys.fixed(name);
+}
+
+/**
+ * The key under which a notation written at a place counts, for `peek`, `clear` and the like. An empty place is the whole
+ * application; `method` is that of the request, for a limit with `perMethod`.
+ */
+export function placedKey(place: string, key: string, method?: string): string {
+  return placed(place, key, method?.toUpperCase());
+}
 
 /** A response of `node:http`. */
 export interface NodeResponse {
@@ -25,6 +84,9 @@ export interface NodeResponse {
   setHeader(name: string, value: string): unknown;
   end(body: string): unknown;
 }
+
+/** A cache that kept a refusal would answer with it when the wait is over. */
+const UNCACHED = { 'Cache-Control': 'no-store' };
 
 /** A Decision, or several that one answer announces. */
 type Decisions = Decision | readonly Decision[];
@@ -60,7 +122,7 @@ export function problem(decisions: Decisions): string {
 
 /** A refusal as a `Response`. */
 export function refusal(decisions: Decisions, headers: HeaderChoice = 'both'): WebResponse {
-  const all = { ...fields(decisions, headers), 'Content-Type': native.problemMediaType() };
+  const all = { ...fields(decisions, headers), ...UNCACHED, 'Content-Type': native.problemMediaType() };
   return new Response(problem(decisions), { status: status(decisions), headers: all });
 }
 
@@ -84,6 +146,7 @@ export function setFields(response: NodeResponse, decisions: Decisions, headers:
 export function refuse(response: NodeResponse, decisions: Decisions, headers: HeaderChoice = 'both'): void {
   setFields(response, decisions, headers);
   response.statusCode = status(decisions);
+  for (const [name, value] of Object.entries(UNCACHED)) response.setHeader(name, value);
   response.setHeader('Content-Type', native.problemMediaType());
   response.end(problem(decisions));
 }

@@ -41,6 +41,7 @@ export {
 } from './policy.js';
 export { RateLimited } from './rate-limited.js';
 export { type Rollout, rollout } from './rollout.js';
+export type { ActualCost } from './settled.js';
 export type { Histogram, PolicyStats, Stats } from './stats.js';
 export type { Logger, StoreChange } from './store-changes.js';
 export type { WrapOptions } from './wrap.js';

@@ -3,10 +3,11 @@
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
 import type { Context, Middleware, Response } from 'koa';
+import { delay } from './delay.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
-import { endWithResponse, waitFor } from './http/node-response.js';
-import { patternText, placeUnknown } from './http/notation-place.js';
+import { endWithResponse, isClosed } from './http/node-response.js';
+import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
 import { nodeRequestAdapter, type RequestAdapter } from './http/request-adapter.js';
@@ -24,6 +25,7 @@ function readsForwarded({ proxyIpHeader }: Context['app']): boolean {
 
 const adapter: RequestAdapter<Context> = {
   name: node.name,
+  seesHandlers: true,
   method: (context) => context.method,
   path: (context) => context.path,
   header: (context, name) => node.header(context.req, name),
@@ -43,6 +45,7 @@ export const clientIp: Keys<Context>['clientIp'] = keys.clientIp;
 export const header: Keys<Context>['header'] = keys.header;
 export const user: Keys<Context>['user'] = keys.user;
 export const claim: Keys<Context>['claim'] = keys.claim;
+export const fixed: Keys<Context>['fixed'] = keys.fixed;
 
 /** What routers and `koa-mount` put on a context. */
 interface Routed {
@@ -51,20 +54,25 @@ interface Routed {
 }
 
 /** The pattern of the route, below the path at which its application is mounted. */
-function placeOf(context: Context): string {
+function placeOf(context: Context, middleware: Middleware): string | Unrouted {
   const { _matchedRoute: pattern, mountPath } = context as Routed;
-  if (mountPath === undefined) return patternText(pattern);
+  if (mountPath === undefined) {
+    const isRouted = pattern !== undefined || context.app.middleware.includes(middleware);
+    return isRouted ? patternText(pattern) : new Unrouted('', context.app);
+  }
   const path = context.originalUrl.split('?', 1)[0] as string;
   const mounted = path.endsWith(context.path) ? path.slice(0, path.length - context.path.length) : path;
-  // The path that is cut off is the mounted one, and no part that a client chooses.
-  if (mounted === '' || mounted === mountPath || path === mountPath) return `${mountPath}${patternText(pattern)}`;
-  throw placeUnknown(adapter.name, 'the application is mounted below a path that Koa does not name');
+  // Only where the path that is cut off is the mounted one, it is no part that a client chooses.
+  const isNamed = mounted === '' || mounted === mountPath || path === mountPath;
+  const name = isNamed ? `${mountPath}${patternText(pattern)}` : patternText(pattern);
+  return isNamed && pattern !== undefined ? name : new Unrouted(name, context.app);
 }
 
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions): Middleware {
-  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, placeOf));
-  return async (context, next) => {
+  const place = (context: Context): string | Unrouted => placeOf(context, middleware);
+  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, place));
+  const middleware: Middleware = async (context, next) => {
     const admission = await limiter.admit(context);
     if (admission === undefined) return next();
     context.state['rateLimit'] = admission.decision;
@@ -72,22 +80,32 @@ export function rateLimit(options: RateLimitOptions): Middleware {
     context.set(fields);
     if (admission.admitted) {
       endWithResponse(admission, context.res, context.response);
-      await waitFor(admission.delayMs);
-      return next().catch((error: unknown) => {
+      await delay(admission.delayMs);
+      if (isClosed(context.res)) return undefined;
+      admission.handlerBegins();
+      try {
+        return await next();
+      } catch (error) {
         // Koa answers an error with the headers of the error, and no others.
         if (error instanceof Error) Object.assign(error, { headers: { ...fields, ...headersOf(error) } });
         throw error;
-      });
+      } finally {
+        admission.handlerEnds(context.response);
+      }
     }
     if (admission.settings.throwsRefusals) throw admission.refusal(fields);
     context.status = admission.status;
-    const body = await admission.denied(context.response);
+    const body = await admission.denied(context.response).catch((error) => {
+      context.status = 500;
+      throw error;
+    });
     if (context.headerSent || (body === undefined && context.body !== undefined && context.body !== null))
       return undefined;
     if (body === undefined) context.type = MEDIA_TYPE;
     context.body = body ?? admission.problem();
     return undefined;
   };
+  return middleware;
 }
 
 function headersOf(error: Error): Record<string, string> | undefined {

@@ -17,6 +17,11 @@ export interface LimiterOptions {
   policies?: Readonly<Record<string, string | Policy | PolicyDescription>> | undefined;
   /** The prefix of every key in Redis. Default `tg`. */
   prefix?: string | undefined;
+  /**
+   * A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether a key
+   * that was guessed, such as an address, was used. All limiters that share limits need the same one.
+   */
+  keySecret?: string | Uint8Array | undefined;
   /** The longest a call waits for the store. Default 250 ms. */
   timeoutMs?: number | undefined;
   /** What a check answers when the store fails. Default `local`. */
@@ -48,6 +53,7 @@ const OPTIONS = [
   'store',
   'policies',
   'prefix',
+  'keySecret',
   'timeoutMs',
   'onStoreError',
   'denyCacheMs',
@@ -64,6 +70,13 @@ function checkType<T>(options: object, name: keyof T & string, type: string): vo
     throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a ${type}`);
   }
   if (typeof value === 'string') checkText(value, name);
+}
+
+/** No message shows what was given. */
+function bytesOf(secret: unknown): Uint8Array {
+  if (secret instanceof Uint8Array) return secret;
+  if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
+  return new TextEncoder().encode(secret);
 }
 
 /** The native builder of a limiter, from its options and from a policy file if there is one. */
@@ -88,6 +101,7 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
     throwIfFailed(builder.policy(name, nativePolicyOf(policyNamed(name, policy))));
   }
   if (prefix !== undefined) throwIfFailed(builder.prefix(prefix));
+  if (options.keySecret !== undefined) throwIfFailed(builder.keySecret(bytesOf(options.keySecret)));
   if (timeoutMs !== undefined) throwIfFailed(builder.timeout(timeoutMs));
   if (onStoreError !== undefined) throwIfFailed(builder.onStoreError(onStoreError));
   if (denyCacheMs !== undefined) throwIfFailed(builder.denyCache(denyCacheMs));

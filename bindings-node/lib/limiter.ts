@@ -15,7 +15,7 @@ import {
   holdArguments,
   onlyCost,
 } from './call-options.js';
-import { Decision, grantedOf, policyRefOf, sourceNumberOf } from './decision.js';
+import { Decision, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
 import { isRecord } from './given-options.js';
@@ -26,13 +26,13 @@ import { type OpenLimiter, openLimiter } from './open-limiter.js';
 import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
-import { settleEach } from './settled.js';
+import { type ActualCost, settleEach, withNamedCosts } from './settled.js';
 import { type Counters, countersOf, type Stats, statsOf } from './stats.js';
 import type { CallTarget } from './tasks.js';
 import type { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
 
-const { CHARGE, CHECK, PEEK, REFUND, SETTLE, TAKE } = layout;
+const { CHARGE, CHECK, PEEK, REFUND, TAKE } = layout;
 
 /** Whether usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
@@ -99,21 +99,15 @@ export class Limiter {
     }
   }
 
-  #call(kind: number, policy: PolicyLike, key: string, cost: unknown, granted = 0): Promise<Decision> {
+  #call(kind: number, policy: PolicyLike, key: string, cost: unknown): Promise<Decision> {
     try {
-      return Promise.resolve(this.#callResolved(kind, this.#policyRefs.of(policy), key, cost, granted));
+      return Promise.resolve(this.#callResolved(kind, this.#policyRefs.of(policy), key, cost));
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  #callResolved(
-    kind: number,
-    policyRef: PolicyRef,
-    key: string,
-    cost: unknown,
-    granted: number,
-  ): Decision | Promise<Decision> {
+  #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
     if (typeof key !== 'string') throw invalidKey(key);
     if (typeof cost !== 'number') throw invalidCost(cost);
     if (this.#denyCache !== undefined) {
@@ -121,10 +115,10 @@ export class Limiter {
         const denial = this.#denyCache.find(policyRef, key, cost);
         if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
       } else if (kind !== PEEK && kind !== TAKE) {
-        return this.#denyCache.forgetDuring(key, this.#transport.call(kind, policyRef, key, cost, granted));
+        return this.#denyCache.forgetDuring(key, this.#transport.call(kind, policyRef, key, cost));
       }
     }
-    return this.#transport.call(kind, policyRef, key, cost, granted);
+    return this.#transport.call(kind, policyRef, key, cost);
   }
 
   #target(policy: PolicyLike, key: string, cost = 1, meta?: string | Uint8Array): CallTarget {
@@ -179,10 +173,14 @@ export class Limiter {
   }
 
   /** After the work: charges or refunds the difference between what a check consumed and what it should have. Once. */
-  async settle(decision: Decision, actualCost: number): Promise<void> {
-    const settle = (entry: Decision): Promise<unknown> =>
-      this.#call(SETTLE + sourceNumberOf(entry), policyRefOf(entry).given, entry.key, actualCost, grantedOf(entry));
-    await settleEach(this.#policyRefs.claim(decision), settle);
+  async settle(decision: Decision, actualCost: ActualCost): Promise<void> {
+    const settle = async (entry: Decision, cost: number): Promise<unknown> => {
+      const known = policyRefOf(entry);
+      const policyRef = this.#policyRefs.of(known.given);
+      const settled = this.#transport.settle(policyRef, entry, policyRef !== known, cost);
+      return this.#denyCache?.forgetDuring(entry.key, settled) ?? settled;
+    };
+    await settleEach(this.#policyRefs.claim(decision, actualCost), settle);
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
@@ -191,7 +189,7 @@ export class Limiter {
     const targets = this.#policyRefs.together(() =>
       all.map(({ policy, key, cost, meta }) => this.#target(policy, key, cost, meta)),
     );
-    return this.#transport.tasks.checkAll(targets);
+    return withNamedCosts(this.#transport.tasks.checkAll(targets), all);
   }
 
   /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
@@ -344,6 +342,6 @@ export class Limiter {
     usePolicyIn = (limiter, policy, by, user) => limiter.#policyRefs.use(policy, by, user);
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
-    checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CHECK, policyRef, key, cost, 0);
+    checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CHECK, policyRef, key, cost);
   }
 }

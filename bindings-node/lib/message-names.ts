@@ -1,4 +1,4 @@
-// The core's messages name options as Rust and Python do. Here they have the names of Node's options.
+// The core's messages name options as Rust and Python do, and write numbers as Rust does. Here they have the names of Node.
 
 const NODE_NAMES: Readonly<Record<string, string>> = {
   block_for: 'blockFor',
@@ -7,6 +7,9 @@ const NODE_NAMES: Readonly<Record<string, string>> = {
   count_denied: 'countDenied',
   deny_cache: 'denyCacheMs',
   from_file: 'fromFile',
+  inf: 'Infinity',
+  ipv6_prefix: 'ipv6Prefix',
+  key_secret: 'keySecret',
   max_waiting: 'maxWaiting',
   max_waiting_per_key: 'maxWaitingPerKey',
   next_after: 'nextAfterMs',
@@ -21,5 +24,5 @@ const NODE_NAMES: Readonly<Record<string, string>> = {
 export function inNodeNames(message: string): string {
   return message
     .replace(/^a timeout of /, 'a timeoutMs of ')
-    .replaceAll(/"[^"]*"|\b[a-z]+(?:_[a-z]+)+\b/g, (found) => NODE_NAMES[found] ?? found);
+    .replaceAll(/"[^"]*"|\b(?:inf|[a-z]+\d?(?:_[a-z]+)+)\b/g, (found) => NODE_NAMES[found] ?? found);
 }

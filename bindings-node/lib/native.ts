@@ -5,7 +5,7 @@ import process from 'node:process';
 import type * as binding from '../binding/index.js';
 
 import { loadFailure } from './addon-failure.js';
-import { type ErrorValue, type TidegateError, thrown } from './errors.js';
+import { ConfigError, type ErrorValue, type TidegateError, thrown } from './errors.js';
 
 /** The types of the core's side that other files name. */
 export declare namespace native {
@@ -21,6 +21,11 @@ export declare namespace native {
   type PolicyOptionValues = binding.PolicyOptionValues;
   type PolicyUse = binding.PolicyUse;
   type StoreChange = binding.StoreChange;
+}
+
+// Node 20 has it first. Without this the first key would end with an error about a function.
+if (typeof String.prototype.isWellFormed !== 'function') {
+  throw new ConfigError(`tidegate needs Node 20 or newer: this is Node ${process.versions.node}`);
 }
 
 export const native = loaded();
@@ -49,7 +54,13 @@ export function throwIfFailed(error: ErrorValue | null | undefined): void {
 
 /** Fetches the error of an answer by its number. */
 export function takeError(nativeLimiter: native.NativeLimiter, number: number): TidegateError {
-  return thrown(nativeLimiter.error(number) ?? { code: 'store_rejected', message: 'the error of this call was lost' });
+  return thrown(
+    nativeLimiter.error(number) ?? {
+      code: 'store_rejected',
+      message: 'the error of this call was lost',
+      didNotRun: false,
+    },
+  );
 }
 
 function isErrorValue(result: object): result is ErrorValue {

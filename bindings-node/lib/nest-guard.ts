@@ -10,15 +10,17 @@ import {
   type Type,
 } from '@nestjs/common';
 import { Reflector } from '@nestjs/core';
+import { delay } from './delay.js';
 import { ConfigError } from './errors.js';
-import { checkLayer, type LayerPlaces, routeOptions, routeParts } from './http/layers.js';
-import { endWithResponse, waitFor } from './http/node-response.js';
+import { isEnabled } from './http/enabled.js';
+import { checkLayer, hasLimit, type LayerPlaces, routeOptions, routeParts, warnOfIdleLayer } from './http/layers.js';
+import { endWithResponse, isClosed } from './http/node-response.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
 import { RequestLimiter } from './http/request-limiter.js';
 import { callOf, type NestCall, type NestRequest, type NestResponse, nestAdapter } from './nest-call.js';
-import { LIMITS, limitsMetadata, SKIPS, skipsMetadata, withoutPolicies } from './nest-metadata.js';
+import { isAnythingLimited, LIMITS, limitsMetadata, SKIPS, skipsMetadata, withoutPolicies } from './nest-metadata.js';
 import { controllerPlace, handlerPlace } from './nest-place.js';
-import { exceptionOf } from './nest-refusal.js';
+import { clientGone, exceptionOf } from './nest-refusal.js';
 
 /** The options of a guard. Without a policy only handlers that name one are limited. */
 export interface RateLimitGuardOptions extends LayerOptions<NestRequest, NestResponse> {}
@@ -53,6 +55,7 @@ export class RateLimitGuard implements CanActivate {
   readonly #options: RateLimitGuardOptions;
   readonly #reflector = new Reflector();
   readonly #limiters = new Map<object, Map<object, NestLimiter | undefined>>();
+  #warned = false;
 
   constructor(options: RateLimitGuardOptions) {
     checkLayer(options, nestAdapter.name);
@@ -63,7 +66,19 @@ export class RateLimitGuard implements CanActivate {
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     const limiter = this.limiterOf(context.getHandler() as Handler, context.getClass());
-    return limiter === undefined || respond(limiter, context);
+    if (limiter !== undefined) return respond(limiter, context);
+    if (!this.#warned && !isAnythingLimited) this.warnIfIdle();
+    return true;
+  }
+
+  /** @internal Warns once when neither it nor any handler that it has seen has a limit. */
+  warnIfIdle(): void {
+    const limiters = Array.from(this.#limiters.values()).flatMap((ofController) => Array.from(ofController.values()));
+    if (this.#warned || hasLimit(this.#options) || limiters.some((limiter) => limiter !== undefined)) return;
+    this.#warned = true;
+    if (isEnabled(this.#options.enabled, nestAdapter.name)) {
+      warnOfIdleLayer('the guard of tidegate/nest', 'no handler', "@RateLimit('5/minute')");
+    }
   }
 
   /** @internal The limits of a handler. A decorator of the handler overrides one of its controller. */
@@ -112,8 +127,8 @@ async function respond(limiter: NestLimiter, context: ExecutionContext): Promise
   if (admission.decision !== undefined) request.rateLimit = admission.decision;
   if (response !== undefined) admission.announce(setHeader, response);
   if (!admission.admitted) throw exceptionOf(context.getType(), admission, await admission.denied(answer));
-  if (response !== undefined)
-    endWithResponse(admission, response.raw ?? (response as unknown as ServerResponse), response);
+  const raw = response?.raw ?? (response as unknown as ServerResponse | undefined);
+  if (response !== undefined && raw !== undefined) endWithResponse(admission, raw, response);
   else if (admission.needsEnd) {
     admission.end(answer);
     throw new ConfigError(
@@ -121,7 +136,8 @@ async function respond(limiter: NestLimiter, context: ExecutionContext): Promise
         'cannot be applied to it here: call limiter.hold or limiter.settle in the handler',
     );
   }
-  await waitFor(admission.delayMs);
+  await delay(admission.delayMs);
+  if (raw !== undefined && isClosed(raw)) throw clientGone();
   return true;
 }
 

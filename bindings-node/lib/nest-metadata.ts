@@ -11,11 +11,15 @@ import { Policy } from './policy.js';
 export const LIMITS = 'tidegate:rate-limit';
 export const SKIPS = 'tidegate:skip-policies';
 
+/** Whether any decorator of this process limits something. */
+export let isAnythingLimited = false;
+
 /** The metadata of limits, which are checked where they are written. */
 export function limitsMetadata(limits: unknown): CustomDecorator<typeof LIMITS> {
   if (limits === undefined)
     throw new ConfigError('tidegate/nest: @RateLimit() without a policy limits nothing: name one');
   routeOptions(limits, 'tidegate/nest: @RateLimit');
+  if (limits !== false) isAnythingLimited = true;
   return SetMetadata(LIMITS, limits);
 }
 

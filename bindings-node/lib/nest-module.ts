@@ -51,6 +51,7 @@ class ModuleGuard extends RateLimitGuard {
         if (typeof metatype === 'function' && metatype.prototype) this.#check(metatype as Type);
       }
     }
+    this.warnIfIdle();
   }
 
   /** Nest applies no global guard to gateways: without one of their own they would have no limit. */

@@ -52,6 +52,11 @@ export function exceptionOf(type: string, admission: NestAdmission, body: unknow
   return Object.defineProperty(error, 'decision', { value: admission.decision });
 }
 
+/** Ends a call whose client did not wait for its admission, so that no handler starts. Its answer reaches no client. */
+export function clientGone(): HttpException {
+  return new HttpException('the client has gone', 499);
+}
+
 /** The problem, with what the fields of an answer say elsewhere. */
 function details(admission: NestAdmission): object {
   const { message } = admission.refusal({});

@@ -27,3 +27,4 @@ export const clientIp: Keys<NestRequest>['clientIp'] = keys.clientIp;
 export const header: Keys<NestRequest>['header'] = keys.header;
 export const user: Keys<NestRequest>['user'] = keys.user;
 export const claim: Keys<NestRequest>['claim'] = keys.claim;
+export const fixed: Keys<NestRequest>['fixed'] = keys.fixed;

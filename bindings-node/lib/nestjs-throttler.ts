@@ -45,7 +45,7 @@ export class TidegateStorage implements ThrottlerStorage {
     const name = `${this.#prefix}${throttlerName}:${key}`;
     const decision = await this.#limiter.check(policy, name);
     if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
-    const timeToExpire = seconds(decision.resetAfterMs);
+    const timeToExpire = seconds(decision.limits[0]?.resetAfterMs ?? 0);
     if (decision.allowed) {
       return { totalHits: decision.limit - decision.remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
     }

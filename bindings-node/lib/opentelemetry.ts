@@ -24,11 +24,13 @@ import {
   type TracerProvider,
   trace,
 } from '@opentelemetry/api';
+import { type CheckEntry, checkEntriesOf } from './call-options.js';
 import { Decision } from './decision.js';
 import { ConfigError, describe, StoreError } from './errors.js';
 import type { Hold } from './hold.js';
 import { Limiter } from './limiter.js';
 import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
+import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
 import type { Histogram } from './stats.js';
 import { traceCalls, unwrapped } from './tracing.js';
@@ -109,7 +111,7 @@ export function traced(given: Limiter, options: TraceOptions = {}): Limiter {
   if (!(given instanceof Limiter)) throw new ConfigError(`limiter cannot be ${describe(given)}: give a Limiter`);
   const limiter = unwrapped(given);
   const tracer = (options.tracerProvider ?? trace).getTracer('tidegate');
-  const calls = new TracedCalls(tracer, Object.keys(limiter.stats().breaker).sort().join(', '));
+  const calls = new TracedCalls(tracer, limiter);
   const proxy = new Proxy(limiter, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
@@ -130,14 +132,19 @@ class TracedCalls {
   /** The stores' URLs without secrets; empty for memory. */
   readonly #store: string;
 
-  constructor(tracer: Tracer, store: string) {
+  readonly #limiter: Limiter;
+
+  constructor(tracer: Tracer, limiter: Limiter) {
     this.#tracer = tracer;
-    this.#store = store;
+    this.#limiter = limiter;
+    this.#store = Object.keys(limiter.stats().breaker).sort().join(', ');
   }
 
   traced(name: string, call: Call): Call {
-    return async (...given) => {
+    return async (...asked) => {
       const began = Date.now();
+      // Entries are read again where the call fails.
+      const given = asked.map((one) => (name === 'checkAll' && isIterable(one) ? [...one] : one));
       // The work of a hold runs inside of the call, and is not part of the span.
       const holding = given.map((one) => {
         if (name !== 'hold' || typeof one !== 'function') return one;
@@ -152,7 +159,7 @@ class TracedCalls {
         if (!works) this.#ended(name, began, result instanceof Decision ? result : (result as Hold).decision);
         return result;
       } catch (error) {
-        this.#failed(name, began, error);
+        this.#failed(name, began, error, given[0]);
         throw error;
       }
     };
@@ -173,10 +180,21 @@ class TracedCalls {
     }
   }
 
-  #failed(name: string, began: number, error: unknown): void {
+  #failed(name: string, began: number, error: unknown, asked: unknown): void {
     if (error instanceof RateLimited) this.#ended(name, began, error.decision);
     else if (this.#store !== '' && error instanceof StoreError) {
-      this.#span(name, began, { 'tidegate.outcome': 'error', 'error.type': error.code }, error.code);
+      const attributes = { 'tidegate.outcome': 'error', 'error.type': error.code, ...this.#policiesOf(name, asked) };
+      this.#span(name, began, attributes, error.code);
+    }
+  }
+
+  #policiesOf(name: string, asked: unknown): Attributes {
+    const entries = name === 'checkAll' ? checkEntriesOf(asked as CheckEntry[], []) : [{ policy: asked as PolicyLike }];
+    try {
+      return { 'tidegate.policy': entries.map(({ policy }) => this.#limiter.policy(policy).name).join(', ') };
+    } catch {
+      // A limiter that was closed meanwhile knows no policies.
+      return {};
     }
   }
 
@@ -189,6 +207,10 @@ class TracedCalls {
     if (failure !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: failure });
     span.end();
   }
+}
+
+function isIterable(given: unknown): given is Iterable<unknown> {
+  return typeof given === 'object' && given !== null && Symbol.iterator in given;
 }
 
 /** The limit that refused, as its count and period. Units that are held have no period. */

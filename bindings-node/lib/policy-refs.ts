@@ -4,7 +4,7 @@ import { checkText, describe, PolicyError } from './errors.js';
 import type { native } from './native.js';
 import { unwrap } from './native.js';
 import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
-import { claimed } from './settled.js';
+import { type ActualCost, claimed } from './settled.js';
 import type { Transport } from './transport.js';
 
 /** The most policies that are kept, and the most bytes. A program that makes more of them begins with an empty list again. */
@@ -51,9 +51,9 @@ export class PolicyRefs {
     else uses.push(policyUse);
   }
 
-  /** The entries of a Decision, claimed: each is settled once. */
-  claim(decision: Decision): readonly Decision[] {
-    return claimed(decision, this.#limiter);
+  /** The entries of a Decision with what each consumed, claimed: each is settled once. */
+  claim(decision: Decision, actual: ActualCost): ReadonlyMap<Decision, number> {
+    return claimed(decision, actual, this.#limiter);
   }
 
   /** What a function makes of policies that have to be in one list together. */

@@ -1,13 +1,36 @@
 // A Decision is settled once, by the limiter that made it or by one of the same store and prefix.
 
+import type { NamedCheckEntry } from './call-options.js';
 import { Decision, policyRefOf } from './decision.js';
-import { ConfigError, describe, shortened } from './errors.js';
+import { ConfigError, CostError, describe, didNotRun, StoreError, shortened } from './errors.js';
+
+/**
+ * What was consumed. Of a Decision of several one number is what the entries consumed that named a cost, or all of them where none
+ * did. A list has a number for each entry, a map one for each policy that it names. Units that are held are given back, and no
+ * settle changes them.
+ */
+export type ActualCost = number | readonly number[] | ReadonlyMap<string, number> | Readonly<Record<string, number>>;
 
 /** The entries that were settled. A list of its own, so that a Decision that is never settled costs nothing. */
 const settled = new WeakSet<Decision>();
 
-/** The entries of a Decision, which count as settled from now on. */
-export function claimed(decision: Decision, limiter: string): readonly Decision[] {
+/** The entries of several whose caller named their cost. */
+const costNamed = new WeakSet<Decision>();
+
+/** Remembers that the caller named the cost of an entry. */
+export function nameCost(entry: Decision): void {
+  costNamed.add(entry);
+}
+
+/** Remembers which entries of a Decision of `checkAll` named a cost. */
+export async function withNamedCosts(checked: Promise<Decision>, given: readonly NamedCheckEntry[]): Promise<Decision> {
+  const decision = await checked;
+  for (const [index, entry] of decision.decisions.entries()) if (given[index]?.cost !== undefined) nameCost(entry);
+  return decision;
+}
+
+/** The entries of a Decision with what each consumed. All of them count as settled from now on. */
+export function claimed(decision: Decision, actual: ActualCost, limiter: string): ReadonlyMap<Decision, number> {
   if (!(decision instanceof Decision)) {
     throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
   }
@@ -20,26 +43,77 @@ export function claimed(decision: Decision, limiter: string): readonly Decision[
       );
     }
     if (settled.has(entry)) {
-      const policy = JSON.stringify(shortened(entry.policy));
-      throw new ConfigError(`this Decision about ${policy} was settled before: a Decision is settled once`);
+      throw new ConfigError(`this Decision about ${nameOf(entry)} was settled before: a Decision is settled once`);
     }
   }
+  const costs = costsOf(entries, actual);
   for (const entry of entries) settled.add(entry);
-  return entries;
+  return costs;
 }
 
-/** Settles claimed entries. One that could not be settled may be settled again. */
+function nameOf({ policy }: Decision): string {
+  return JSON.stringify(shortened(policy));
+}
+
+/** What each entry consumed that is to be settled. */
+function costsOf(entries: readonly Decision[], actual: ActualCost): ReadonlyMap<Decision, number> {
+  const costs = new Map<Decision, number>();
+  for (const [entry, cost] of givenCosts(entries, actual)) {
+    if (!Number.isSafeInteger(cost) || cost < 0) {
+      throw new CostError(
+        `settle cannot take ${describe(cost)} as what was consumed of ${nameOf(entry)}: give a whole number from 0 to 2^53 - 1`,
+      );
+    }
+    // Units that are held are given back by the hold.
+    if (!holdsAlone(entry)) costs.set(entry, cost);
+  }
+  return costs;
+}
+
+/** Whether all limits of an entry are units that are held. */
+function holdsAlone({ limits }: Decision): boolean {
+  return limits.length > 0 && limits.every(({ algorithm }) => algorithm === 'concurrency');
+}
+
+function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly (readonly [Decision, number])[] {
+  if (Array.isArray(actual)) {
+    if (actual.length === entries.length) return entries.map((entry, index) => [entry, actual[index]]);
+    throw new CostError(
+      `settle was given ${actual.length} numbers for a Decision of ${entries.length} entries: give one number for each`,
+    );
+  }
+  if (typeof actual === 'object' && actual !== null) {
+    const byName = new Map(actual instanceof Map ? actual : Object.entries(actual));
+    return Array.from(byName).flatMap(([name, cost]) => {
+      const about = entries.filter((entry) => entry.policy === name || policyRefOf(entry).given === name);
+      if (about.length > 0) return about.map((entry) => [entry, cost] as const);
+      const names = entries.map(nameOf).join(', ');
+      throw new CostError(
+        `settle was given a number for ${describe(name)}, which is no policy of the Decision: it has ${names}`,
+      );
+    });
+  }
+  if (entries.length === 1) return entries.map((entry) => [entry, actual as number]);
+  const rates = entries.filter((entry) => !policyRefOf(entry).holds);
+  const named = rates.filter((entry) => costNamed.has(entry));
+  return (named.length > 0 ? named : rates).map((entry) => [entry, actual as number]);
+}
+
+/**
+ * Settles claimed entries. One that certainly was not settled may be settled again; of any other failure the outcome is not known,
+ * and the estimate stays charged.
+ */
 export async function settleEach(
-  entries: readonly Decision[],
-  settle: (entry: Decision) => Promise<unknown>,
+  costs: ReadonlyMap<Decision, number>,
+  settle: (entry: Decision, cost: number) => Promise<unknown>,
 ): Promise<void> {
-  const attempt = async (entry: Decision): Promise<void> => {
+  const attempt = async ([entry, cost]: readonly [Decision, number]): Promise<void> => {
     try {
-      await settle(entry);
+      await settle(entry, cost);
     } catch (error) {
-      settled.delete(entry);
+      if (!(error instanceof StoreError) || didNotRun(error)) settled.delete(entry);
       throw error;
     }
   };
-  await Promise.all(entries.map(attempt));
+  await Promise.all(Array.from(costs, attempt));
 }

@@ -1,8 +1,7 @@
 // Carries calls to the native side and answers back: many calls in one crossing, many answers in one.
 
-import process from 'node:process';
 import * as layout from './array-layout.js';
-import { Decision, emptyDecision } from './decision.js';
+import { Decision, emptyDecision, numbersOf } from './decision.js';
 import { lengthOf, numbersAt } from './decision-numbers.js';
 import type { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
@@ -10,12 +9,12 @@ import { release, retain } from './keep-alive.js';
 import { type native, takeError } from './native.js';
 import type { PolicyRef } from './policy.js';
 import { type CallTarget, Tasks } from './tasks.js';
+import { atEndOfTick } from './tick.js';
 
 const {
   ANSWER_HEADER,
   ANSWER_TICKET,
   ANSWER_VALUE,
-  CALL_GRANTED,
   CALL_COST,
   CALL_KEY_LENGTH,
   CALL_KIND,
@@ -113,9 +112,9 @@ export class Transport {
   }
 
   /** Makes a call about one policy and key. An answer that is there at once is returned without a promise. */
-  call(kind: number, policyRef: PolicyRef, key: string, cost: number, granted: number): Decision | Promise<Decision> {
+  call(kind: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
     const length = key.length;
-    if (length > MAX_KEY_LENGTH) return this.#callWithLongKey(kind, policyRef, key, cost, granted);
+    if (length > MAX_KEY_LENGTH) return this.#callWithLongKey(kind, policyRef, key, cost);
     if (this.#keyLength + length > KEY_TEXT_LENGTH) this.flush();
     const keyText = this.#keyText;
     const keyStart = this.#keyLength;
@@ -129,7 +128,6 @@ export class Transport {
     calls[at + CALL_KIND] = kind;
     calls[at + CALL_COST] = cost;
     calls[at + CALL_KEY_LENGTH] = length;
-    calls[at + CALL_GRANTED] = granted;
     if (this.#crossesAtOnce) {
       const answers = this.#cross(1);
       if (answers !== 0) return this.#immediateAnswer(answers, policyRef, key, cost);
@@ -143,20 +141,14 @@ export class Transport {
     const answer = this.#wait(ticket, policyRef, key, cost);
     // When nothing is in flight the cohort leaves at once: Redis then works while more calls are made.
     if ((this.#inFlight === 0 && this.#queued >= this.#cohort) || this.#queued === MAX_BATCH) this.flush();
-    else if (isFirst) process.nextTick(flush, this);
+    else if (isFirst) atEndOfTick(flush, this);
     return answer;
   }
 
-  #callWithLongKey(
-    kind: number,
-    policyRef: PolicyRef,
-    key: string,
-    cost: number,
-    granted: number,
-  ): Decision | Promise<Decision> {
+  #callWithLongKey(kind: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
     if (!key.isWellFormed()) return Promise.reject(malformedKey());
     return this.callAlone(policyRef, key, cost, (ticket) =>
-      this.nativeLimiter.callWithLongKey(ticket, policyRef.id, key, kind, cost, granted),
+      this.nativeLimiter.callWithLongKey(ticket, policyRef.id, key, kind, cost),
     );
   }
 
@@ -184,6 +176,14 @@ export class Transport {
   ): Decision | Promise<Decision> {
     return this.callAlone(policyRef, key, cost, (ticket) =>
       this.nativeLimiter.checkWithMeta(ticket, policyRef.id, key, cost, partial, meta),
+    );
+  }
+
+  /** Settles a check, which crosses alone. `changed`: its policy may have other numbers now. */
+  settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: number): Decision | Promise<Decision> {
+    const { key } = decision;
+    return this.callAlone(policyRef, key, actual, (ticket) =>
+      this.nativeLimiter.settle(ticket, policyRef.id, key, [...numbersOf(decision)], changed, actual),
     );
   }
 

@@ -4,11 +4,13 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
+use tidegate::host::{ChargedUnits, charge_mark};
+use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
 use crate::array_layout::{
-    ALGORITHM_COUNT, AnswerField, AnswerKind, COUNT_SHIFT, DecisionField, DecisionFlag, LIMIT_LENGTH, LimitField,
-    LimitFlag, NEVER, SOURCE_SHIFT,
+    ALGORITHM_COUNT, AnswerField, AnswerKind, COUNT_SHIFT, DecisionField, DecisionFlag, KIND_MASK, LIMIT_LENGTH,
+    LimitField, LimitFlag, NEVER, SOURCE_SHIFT,
 };
 
 const HEADER: usize = AnswerField::Header as usize;
@@ -29,9 +31,31 @@ fn source_number(source: Source) -> u64 {
     SOURCES.iter().position(|known| *known == source).unwrap_or_default() as u64
 }
 
-/// The source of that number.
-pub(crate) fn source_of(number: u8) -> Source {
-    SOURCES.get(usize::from(number)).copied().unwrap_or_default()
+/// What a settle has to know of the Decision with these numbers, from its header on.
+pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool) -> ChargedUnits {
+    let number = |field: DecisionField| numbers.get(field as usize).copied().unwrap_or_default();
+    let (header, at) = (number(DecisionField::Header) as u64, number(DecisionField::At) as u64);
+    let limits = numbers.get(DecisionField::Limits as usize..).unwrap_or_default();
+    let charged = |kind: f64, reset_after: f64| {
+        let (period, algorithm) = (kind as u64 / u64::from(ALGORITHM_COUNT), kind as u64 % u64::from(ALGORITHM_COUNT));
+        Some((*Algorithm::ALL.get(algorithm as usize)?, period, at + reset_after as u64))
+    };
+    let limits = if header & DecisionFlag::Simple as u64 == 0 {
+        let limits = limits.chunks_exact(LIMIT_LENGTH as usize);
+        limits
+            .filter_map(|limit| charged(limit[LimitField::Kind as usize], limit[LimitField::ResetAfter as usize]))
+            .collect()
+    } else {
+        limits.first().and_then(|kind| charged(*kind, number(DecisionField::ResetAfter))).into_iter().collect()
+    };
+    ChargedUnits {
+        units: number(DecisionField::Granted) as u64,
+        source: SOURCES.get((header >> SOURCE_SHIFT & u64::from(KIND_MASK)) as usize).copied().unwrap_or_default(),
+        at,
+        mark: number(DecisionField::Charge),
+        limits,
+        policy_changed,
+    }
 }
 
 fn micros(length: Duration) -> f64 {
@@ -98,6 +122,9 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::DeniedFor as usize] = micros(decision.denied_for().unwrap_or_default());
     record[HEADER + DecisionField::At as usize] = micros(decision.at());
     record[HEADER + DecisionField::NextAfter as usize] = wait(next);
+    record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);
+    record[HEADER + DecisionField::MoreAfter as usize] =
+        more_after(decision).map_or(f64::from(NEVER), |seconds| seconds as f64);
     out.extend_from_slice(&record);
     match simple {
         Some(limit) => out.push(limit_kind(&limit)),

@@ -24,13 +24,11 @@ pub enum CallField {
     Cost = 3,
     /// The length of the key in `key_text`.
     KeyLength = 4,
-    /// Only for `Settle`: the units that the check consumed.
-    Granted = 5,
 }
 
 /// The numbers of one call.
 #[napi]
-pub const CALL_LENGTH: u32 = 6;
+pub const CALL_LENGTH: u32 = 5;
 
 /// What a call does.
 #[napi]
@@ -45,8 +43,6 @@ pub enum CallKind {
     Refund = 3,
     /// A partial check: consumes what there is, up to the cost.
     Take = 4,
-    /// Charges or refunds the difference to what a check consumed. The number of that check's source is added to this kind.
-    Settle = 5,
 }
 
 /// Where the numbers of an answer stand in its record.
@@ -129,8 +125,13 @@ pub enum DecisionField {
     At = 9,
     /// How long until the same check is admitted again; [`NEVER`] when waiting does not help.
     NextAfter = 10,
+    /// The whole seconds until the limit that binds admits more units than now; [`NEVER`] where the fields of a response do not
+    /// say it.
+    MoreAfter = 11,
+    /// What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark).
+    Charge = 12,
     /// The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
-    Limits = 11,
+    Limits = 13,
 }
 
 /// Where the numbers of a limit stand.

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use napi::Env;
 use napi::bindgen_prelude::{Float64Array, Function, Uint16Array};
-use tidegate::host::{BatchGuard, Call, ChargedUnits, CompletionQueue, HostAsyncLimiter, Outcome, cohort_size};
+use tidegate::host::{BatchGuard, Call, CompletionQueue, HostAsyncLimiter, Outcome, cohort_size};
 use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Error, ErrorKind, Policy, PolicyRef, Result};
 
-use crate::answer_record::source_of;
 use crate::array_layout::{CALL_LENGTH, CallField, CallKind, TOO_MANY};
 use crate::node_completions::{NodeCompletions, is_call};
 use crate::number;
@@ -17,9 +16,7 @@ use crate::number;
 const CHECK: u8 = CallKind::Check as u8;
 const PEEK: u8 = CallKind::Peek as u8;
 const CHARGE: u8 = CallKind::Charge as u8;
-const REFUND: u8 = CallKind::Refund as u8;
 const TAKE: u8 = CallKind::Take as u8;
-const SETTLE: u8 = CallKind::Settle as u8;
 
 /// A policy that calls name by its index in a list, so that no text crosses with each of them.
 #[derive(Clone)]
@@ -45,7 +42,6 @@ pub(crate) struct BatchCall {
     pub(crate) policy: f64,
     pub(crate) kind: u8,
     pub(crate) cost: f64,
-    pub(crate) granted: f64,
 }
 
 /// A limiter, and the arrays through which JavaScript talks to it.
@@ -135,7 +131,6 @@ impl BatchCodec {
                         policy: call[CallField::Policy as usize],
                         kind: call[CallField::Kind as usize] as u8,
                         cost: call[CallField::Cost as usize],
-                        granted: call[CallField::Granted as usize],
                     },
                     &self.key,
                     Some(batch),
@@ -166,13 +161,7 @@ impl BatchCodec {
             TAKE => Call::Check(CheckOptions { cost, partial: true, ..CheckOptions::default() }),
             PEEK => Call::Peek(cost),
             CHARGE => Call::Charge(cost),
-            REFUND => Call::Refund(cost),
-            settle => {
-                let charged = ChargedUnits { units: call.granted as u64, source: source_of(settle - SETTLE) };
-                let settled =
-                    self.limiter.post_settle(policy_ref, key, charged, cost, call.ticket, &self.queue, batch)?;
-                return Some(settled.map(|()| Outcome::Nothing));
-            }
+            _ => Call::Refund(cost),
         };
         Some(self.limiter.post(policy_ref, key, &operation, call.ticket, &self.queue, batch)?.map(Outcome::Decision))
     }

@@ -12,6 +12,8 @@ pub struct ErrorValue {
     pub message: String,
     /// Where it was found, for notations and policy files.
     pub place: Option<SourceLocation>,
+    /// Whether the call certainly did not run.
+    pub did_not_run: bool,
 }
 
 /// A position in a text or a file. Lines and columns count from 1.
@@ -38,6 +40,7 @@ impl From<Error> for ErrorValue {
             code: error.code().to_owned(),
             message: error.message().to_owned(),
             place: error.location().map(SourceLocation::from),
+            did_not_run: error.did_not_run(),
         }
     }
 }
@@ -45,5 +48,5 @@ impl From<Error> for ErrorValue {
 /// Every code. A test compares them with the classes of the TypeScript side.
 #[napi(catch_unwind)]
 pub fn codes() -> Vec<String> {
-    ErrorKind::ALL.into_iter().map(|kind| kind.code().to_owned()).collect()
+    ErrorKind::ALL.iter().map(|kind| kind.code().to_owned()).collect()
 }

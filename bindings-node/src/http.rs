@@ -3,7 +3,7 @@
 
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
-use tidegate::http::{DEFAULT_IPV6_PREFIX, Headers, MEDIA_TYPE, Peer, Refusal, Trusted, anonymous, hashed};
+use tidegate::http::{DEFAULT_IPV6_PREFIX, Headers, MEDIA_TYPE, Peer, Refusal, Trusted, anonymous, hashed, named};
 use tidegate::{Error, ErrorKind, Policy, Result};
 
 use crate::error_value::ErrorValue;
@@ -77,6 +77,12 @@ pub fn anonymous_key(client: String) -> String {
     anonymous(&client)
 }
 
+/// The key of a name that its owner may have chosen.
+#[napi(js_name = "named", catch_unwind)]
+pub fn named_key(name: String) -> String {
+    named(&name).into_owned()
+}
+
 /// Why that word is not a choice of fields; nothing if it is one.
 #[napi(catch_unwind)]
 pub fn header_choice(word: String) -> Option<ErrorValue> {
@@ -92,14 +98,14 @@ pub fn problem_media_type() -> String {
 /// The body of a refusal. Without a wait, waiting does not help.
 #[napi(catch_unwind)]
 pub fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
-    Refusal { unavailable, wait: wait.map(|wait| wait as u64), policies }.problem()
+    Refusal::new(unavailable, wait.map(|wait| wait as u64), policies).problem()
 }
 
 /// The parts of the fields that depend on the policy alone.
 #[napi(object)]
 pub struct Announcement {
-    /// The name as an item of both fields.
-    pub name: String,
+    /// Its items of `RateLimit-Policy`.
+    pub items: String,
     /// The parts of each limit, for answers in which it binds.
     pub limits: Vec<Announced>,
 }
@@ -107,15 +113,21 @@ pub struct Announcement {
 /// How one limit is announced.
 #[napi(object)]
 pub struct Announced {
-    /// Its item of `RateLimit-Policy`.
-    pub item: String,
-    /// Whether its item of `RateLimit` says when more units are available.
-    pub has_window: bool,
+    /// Its name, as problems have it.
+    pub name: String,
+    /// What its item of `RateLimit` has before the units that are left.
+    pub before_left: String,
+    /// What that item has between them and the seconds until there are more, of a limit that says so.
+    pub before_more: Option<String>,
 }
 
 /// How a policy is announced; `None` if it is not.
 pub(crate) fn announcement(policy: &Policy) -> Option<Announcement> {
     let announcement = tidegate::http::announcement(policy)?;
-    let announced = |limit: tidegate::http::Announced| Announced { item: limit.item, has_window: limit.has_window };
-    Some(Announcement { name: announcement.name, limits: announcement.limits.into_iter().map(announced).collect() })
+    let announced = |limit: tidegate::http::Announced| Announced {
+        name: limit.name,
+        before_left: limit.before_left,
+        before_more: limit.before_more.map(str::to_owned),
+    };
+    Some(Announcement { items: announcement.items, limits: announcement.limits.into_iter().map(announced).collect() })
 }

@@ -1,7 +1,7 @@
 //! A limiter that is being described.
 
 use napi::Env;
-use napi::bindgen_prelude::{Either, Float64Array, Function, Uint16Array};
+use napi::bindgen_prelude::{Either, Float64Array, Function, Uint8Array, Uint16Array};
 use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
@@ -73,6 +73,12 @@ impl LimiterBuilder {
     #[napi(catch_unwind)]
     pub fn prefix(&mut self, prefix: String) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.prefix(prefix)))
+    }
+
+    /// The secret of the digests in the names of keys.
+    #[napi(catch_unwind)]
+    pub fn key_secret(&mut self, secret: Uint8Array) -> Option<ErrorValue> {
+        self.step(|builder| Ok(builder.key_secret(secret.to_vec())))
     }
 
     /// The longest a call may wait for the store.

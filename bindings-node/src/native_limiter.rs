@@ -12,6 +12,7 @@ use napi_derive::napi;
 use tidegate::host::{Call, HostAsyncLimiter, Outcome, Task};
 use tidegate::{Algorithm, AsyncLimiter, CheckOptions, Hold};
 
+use crate::answer_record::charged_units;
 use crate::batch_codec::{BatchCall, BatchCodec, OwnedPolicyRef};
 use crate::counters::Counters;
 use crate::error_value::ErrorValue;
@@ -288,12 +289,35 @@ impl NativeLimiter {
 
     /// Makes one call with a key that is too long for `key_text`.
     #[napi(catch_unwind)]
-    pub fn call_with_long_key(&self, ticket: f64, policy: u32, key: String, kind: u8, cost: f64, granted: f64) -> i32 {
+    pub fn call_with_long_key(&self, ticket: f64, policy: u32, key: String, kind: u8, cost: f64) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
-        let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost, granted };
+        let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost };
         match codec.post(&call, &key, None) {
             None => 0,
             Some(outcome) => codec.answer(call.ticket, outcome),
+        }
+    }
+
+    /// Settles a check, whose Decision had these numbers.
+    #[napi(catch_unwind)]
+    pub fn settle(
+        &self,
+        ticket: f64,
+        policy: u32,
+        key: String,
+        decision: Vec<f64>,
+        policy_changed: bool,
+        actual: f64,
+    ) -> i32 {
+        let codec = &mut *self.codec.borrow_mut();
+        let settled = number::cost(actual).and_then(|actual| {
+            let (policy_ref, charged) =
+                (codec.policy_ref(f64::from(policy))?, charged_units(&decision, policy_changed));
+            codec.limiter.post_settle(policy_ref, &key, &charged, actual, ticket as u64, &codec.queue).transpose()
+        });
+        match settled.transpose() {
+            None => 0,
+            Some(settled) => codec.answer(ticket as u64, settled.map(|()| Outcome::Nothing)),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::error::{raise, raise_about};
 use crate::loop_completions::{ConvertOutcome, LoopCompletions, Posted};
 use crate::loop_reader::LoopReader;
 use crate::policy_argument::PolicyArgument;
+use crate::python_call::PythonCall;
 
 /// A call that is made when it is awaited, like that of any `async def`.
 ///
@@ -87,6 +88,7 @@ impl CallCoroutine {
     /// Makes the call, unless it was made before.
     #[inline]
     fn start(&mut self, py: Python<'_>) -> PyResult<()> {
+        let _call = PythonCall::begin(py);
         self.state = match std::mem::replace(&mut self.state, State::Finished) {
             State::Call { limiter, policy, key, call, convert } => {
                 let (policy, key) = (policy.bind(py), key.bind(py));
@@ -128,6 +130,14 @@ impl CallCoroutine {
 #[cold]
 fn awaited_twice() -> PyErr {
     PyRuntimeError::new_err("cannot await the same call twice")
+}
+
+/// Whether the Python code that runs on this thread is that of asyncio.
+#[cold]
+fn asked_by_asyncio(py: Python<'_>) -> PyResult<bool> {
+    let frame = py.import("sys")?.call_method0("_getframe")?;
+    let module = frame.getattr("f_globals")?.get_item("__name__")?;
+    Ok(module.cast::<PyString>()?.to_str()?.starts_with("asyncio."))
 }
 
 #[pymethods]
@@ -198,7 +208,12 @@ impl CallCoroutine {
     }
 
     /// A call that was not awaited has no answer. As a truth value it would admit every call.
-    fn __bool__(&self) -> PyResult<bool> {
+    ///
+    /// asyncio asks it too, for the `repr` of a task: a task has awaited it, or will.
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        if asked_by_asyncio(py).unwrap_or_default() {
+            return Ok(true);
+        }
         Err(PyTypeError::new_err("this call was not awaited: write `await limiter.check(…)`"))
     }
 }
@@ -209,6 +224,7 @@ impl Drop for CallCoroutine {
             return;
         }
         Python::try_attach(|py| {
+            let _call = PythonCall::begin(py);
             // The exception that is being raised, if any, must survive this.
             let raised = PyErr::take(py);
             let warned = PyErr::warn(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyString};
+use pyo3::types::{PyBytes, PyDelta, PyInt, PyString};
 use tidegate::host::Outcome;
 use tidegate::{Error, ErrorKind, Period};
 
@@ -111,7 +111,12 @@ fn seconds_of(given: &Bound<'_, PyAny>) -> Option<f64> {
     if given.is_instance_of::<PyString>() || given.is_instance_of::<pyo3::types::PyBool>() {
         return None;
     }
-    given.extract().ok()
+    given.extract().ok().or_else(|| timedelta_seconds(given))
+}
+
+/// The seconds of a `datetime.timedelta`.
+pub(crate) fn timedelta_seconds(given: &Bound<'_, PyAny>) -> Option<f64> {
+    given.cast::<PyDelta>().ok()?.call_method0("total_seconds").ok()?.extract().ok()
 }
 
 /// Microseconds of a number of seconds, rounded to the nearest.
@@ -122,7 +127,9 @@ fn micros(seconds: f64) -> Option<u64> {
 
 /// A length of time: a number of seconds, from 0 on.
 pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let wrong = || config(format!("{} is not a length of time: give a number of seconds from 0 on", shown(given)));
+    let wrong = || {
+        config(format!("{} is not a length of time: give a number of seconds from 0 on, or a timedelta", shown(given)))
+    };
     seconds_of(given).and_then(micros).map(Duration::from_micros).ok_or_else(wrong)
 }
 
@@ -156,7 +163,7 @@ pub(crate) fn period(given: &Bound<'_, PyAny>) -> PyResult<Period> {
     }
     let wrong = || {
         crate::error::policy(format!(
-            "{} is not a period: give a number of seconds, or a text such as \"10m\" or \"month\"",
+            "{} is not a period: give a number of seconds, a timedelta, or a text such as \"10m\" or \"month\"",
             shown(given)
         ))
     };

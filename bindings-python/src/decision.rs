@@ -94,7 +94,7 @@ impl Decision {
         self.inner.next_after().map(in_seconds)
     }
 
-    /// Seconds until the binding limit is as if unused.
+    /// Seconds until the binding limit is as if unused and no block of the key is left.
     #[getter]
     fn reset_after(&self) -> f64 {
         in_seconds(self.inner.reset_after())

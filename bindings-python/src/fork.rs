@@ -7,4 +7,5 @@ use pyo3::prelude::*;
 #[pyo3(signature = () -> "None")]
 pub(crate) fn after_fork_in_child() {
     tidegate::after_fork_in_child();
+    crate::python_call::forget_calls();
 }

@@ -9,6 +9,7 @@ use tidegate::http::{self, Peer, Trusted};
 use crate::convert::{not_a_key, shown, text, utf8};
 use crate::decision::Decision;
 use crate::error::{config, raise};
+use crate::policy::Policy;
 
 /// The header fields that announce limits. The option is read once, not for every response.
 #[pyclass(module = "tidegate._tidegate", frozen)]
@@ -17,13 +18,22 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    fn fields(&self, decisions: &Bound<'_, PyTuple>) -> PyResult<Vec<(&'static str, String)>> {
-        if decisions.len() == 1 {
-            return Ok(http::headers(&decisions.get_item(0)?.cast::<Decision>()?.get().inner, self.inner));
+    fn fields(&self, announced: &Bound<'_, PyTuple>) -> PyResult<Vec<(&'static str, String)>> {
+        if announced.len() == 1
+            && let Ok(decision) = announced.get_item(0)?.cast::<Decision>()
+        {
+            return Ok(http::headers(&decision.get().inner, self.inner));
         }
-        let objects = decisions.iter().map(|one| Ok(one.cast_into::<Decision>()?)).collect::<PyResult<Vec<_>>>()?;
-        let inner: Vec<&tidegate::Decision> = objects.iter().map(|one| &one.get().inner).collect();
-        Ok(http::headers_of_all(&inner, self.inner))
+        let (mut policies, mut decisions) = (Vec::new(), Vec::new());
+        for one in announced {
+            match one.cast_into::<Policy>() {
+                Ok(policy) => policies.push(policy),
+                Err(other) => decisions.push(other.into_inner().cast_into::<Decision>()?),
+            }
+        }
+        let policies: Vec<&tidegate::Policy> = policies.iter().map(|one| &one.get().inner).collect();
+        let decisions: Vec<&tidegate::Decision> = decisions.iter().map(|one| &one.get().inner).collect();
+        Ok(http::headers_of_route(&policies, &decisions, self.inner))
     }
 }
 
@@ -67,22 +77,24 @@ impl Headers {
     #[pyo3(signature = (name: "str"))]
     fn new(name: &Bound<'_, PyAny>) -> PyResult<Self> {
         let text = name.cast::<PyString>().map_err(|_| {
-            config(format!("headers is \"both\", \"ietf\", \"legacy\" or \"off\", not {}", shown(name)))
+            let words = http::Headers::ALL.map(|choice| format!("{:?}", choice.name())).join(", ");
+            config(format!("headers is one of {words}, not {}", shown(name)))
         })?;
         Ok(Self { inner: self::text(text, ErrorKind::ConfigInvalid, "headers")?.parse().map_err(raise)? })
     }
 
-    /// The fields of a response after these Decisions, as text.
-    #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[str, str]]")]
-    fn text<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
-        as_text(decisions.py(), &self.fields(decisions)?)
+    /// The fields of a response after these Decisions, as text. Policies are announced before them, also those that were not
+    /// asked.
+    #[pyo3(signature = (*announced: "Policy | Decision") -> "list[tuple[str, str]]")]
+    fn text<'py>(&self, announced: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        as_text(announced.py(), &self.fields(announced)?)
     }
 
     /// The same as ASGI has them: bytes, names in lower case.
-    #[pyo3(signature = (*decisions: "Decision") -> "list[tuple[bytes, bytes]]")]
-    fn raw<'py>(&self, decisions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
-        let py = decisions.py();
-        let fields = self.fields(decisions)?;
+    #[pyo3(signature = (*announced: "Policy | Decision") -> "list[tuple[bytes, bytes]]")]
+    fn raw<'py>(&self, announced: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        let py = announced.py();
+        let fields = self.fields(announced)?;
         let pairs =
             fields.iter().map(|(name, value)| Ok((&field_name(py, name)?.bytes, PyBytes::new(py, value.as_bytes()))));
         PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
@@ -103,6 +115,15 @@ pub(crate) fn problem(decision: &Bound<'_, Decision>) -> String {
     http::problem(&decision.get().inner)
 }
 
+/// The body of a refusal of a request whose policies could not be asked.
+#[pyfunction]
+#[pyo3(signature = (*policies: "Policy") -> "str")]
+pub(crate) fn problem_without_store(policies: &Bound<'_, PyTuple>) -> PyResult<String> {
+    let policies = policies.iter().map(|one| Ok(one.cast_into::<Policy>()?)).collect::<PyResult<Vec<_>>>()?;
+    let policies: Vec<&tidegate::Policy> = policies.iter().map(|one| &one.get().inner).collect();
+    Ok(http::Refusal::unavailable(&policies).problem())
+}
+
 /// A digest to use as a key instead of a secret.
 #[pyfunction]
 #[pyo3(signature = (secret: "str") -> "str")]
@@ -117,6 +138,25 @@ pub(crate) fn hashed(secret: &Bound<'_, PyString>) -> PyResult<String> {
 #[pyo3(signature = (client: "str") -> "str")]
 pub(crate) fn anonymous(client: &Bound<'_, PyString>) -> PyResult<String> {
     Ok(http::anonymous(utf8(client)?))
+}
+
+/// The key of a user, or of another name that its owner may have chosen: no such key is that of another client.
+#[pyfunction]
+#[pyo3(signature = (name: "str") -> "str")]
+pub(crate) fn named(name: &Bound<'_, PyString>) -> PyResult<String> {
+    Ok(http::named(utf8(name)?).into_owned())
+}
+
+/// The key under which a notation that is written at a place counts, for `peek`, `clear` and the like. None as the place is
+/// that of a policy with a name, which counts alike wherever it is used.
+///
+/// `method` is that of the request, for a limit with `per_method`::
+///
+///     limiter.clear("5/minute", placed_key("login", "203.0.113.9"))
+#[pyfunction]
+#[pyo3(signature = (place: "str | None", key: "str", method: "str | None" = None) -> "str")]
+pub(crate) fn placed_key(place: Option<&str>, key: &Bound<'_, PyString>, method: Option<&str>) -> PyResult<String> {
+    Ok(http::placed_key(place, method.map(str::to_uppercase).as_deref(), utf8(key)?))
 }
 
 /// Makes the key client_ip.

@@ -3,6 +3,7 @@
 // Only the names of the Python module are public.
 #![allow(missing_docs, reason = "every Python name has a docstring, written for help()")]
 
+mod actual_costs;
 mod attempt;
 mod call_coroutine;
 mod clock;
@@ -28,6 +29,7 @@ mod policy;
 mod policy_argument;
 mod policy_use;
 mod prepared_check;
+mod python_call;
 mod rollout;
 mod stats;
 mod store_change;
@@ -51,7 +53,9 @@ mod _tidegate {
     #[pymodule_export]
     use crate::hold::{AsyncHold, Hold};
     #[pymodule_export]
-    use crate::http::{ClientIp, Headers, anonymous, hashed, problem, status};
+    use crate::http::{
+        ClientIp, Headers, anonymous, hashed, named, placed_key, problem, problem_without_store, status,
+    };
     #[pymodule_export]
     use crate::limit::Limit;
     #[pymodule_export]
@@ -66,6 +70,8 @@ mod _tidegate {
     use crate::policy_use::PolicyUse;
     #[pymodule_export]
     use crate::prepared_check::PreparedCheck;
+    #[pymodule_export]
+    use crate::python_call::before_exit;
     #[pymodule_export]
     use crate::rollout::{Rollout, rollout};
     #[pymodule_export]

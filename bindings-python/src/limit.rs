@@ -44,7 +44,7 @@ fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
 impl Limit {
     #[new]
     #[pyo3(signature = (
-        algorithm: "str", count: "int", period: "float | str | None" = None, *, burst: "int | None" = None,
+        algorithm: "str", count: "int", period: "float | str | timedelta | None" = None, *, burst: "int | None" = None,
         initial: "int | None" = None, precision: "int | None" = None
     ))]
     fn new(

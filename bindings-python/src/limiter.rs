@@ -24,6 +24,8 @@ use crate::policy_argument::{OwnedPolicy, PolicyArgument};
 /// - `store`: where usage lives: "memory://" (the default), a Redis URL, a list of URLs that share the keys, or a `rollout`.
 /// - `policies`: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
 /// - `prefix`: what every key in Redis begins with; "tg" by default.
+/// - `key_secret`: at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether
+///   a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
 /// - `timeout`: the longest time that a call may wait for the store, in seconds; 0.25 by default.
 /// - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
 /// - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::python_call::PythonCall;
+
 /// Logs the warnings of a limiter.
 pub(crate) fn warning_listener() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(|sentence| {
@@ -22,6 +24,7 @@ fn logger(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 
 /// Logs a sentence.
 pub(crate) fn write(py: Python<'_>, level: &str, sentence: &str) {
+    let _call = PythonCall::begin(py);
     let logged = logger(py).and_then(|logger| logger.call_method1(level, ("%s", sentence)));
     if let Err(error) = logged {
         error.write_unraisable(py, None);

@@ -18,6 +18,7 @@ use tidegate::host::{BatchGuard, CompletionQueue, Outcome, post_task, process_ge
 use crate::completion_list::CompletionList;
 use crate::error::raise;
 use crate::loop_waker::LoopWaker;
+use crate::python_call::PythonCall;
 use cancellation::CancellationCallback;
 
 /// Makes the result of a future from the outcome of its call.
@@ -250,6 +251,7 @@ impl LoopCompletions {
     /// of the loop join the batch.
     pub(crate) fn deliver(slf: &Bound<'_, Self>, batch: BatchGuard) {
         let (py, completions) = (slf.py(), slf.get());
+        let _call = PythonCall::begin(py);
         completions.list.waker.enable();
         let answers = completions.list.take();
         let count = answers.len();

@@ -19,6 +19,7 @@ mod on_loop {
     use tidegate::host::{HostAsyncLimiter, ReplyPoller, process_generation};
 
     use crate::loop_completions::{LoopCompletions, add_reader, running_loop};
+    use crate::python_call::PythonCall;
 
     /// No loop has used the limiter yet.
     const UNUSED: u64 = 0;
@@ -97,6 +98,7 @@ mod on_loop {
             let registration = self.registration.get_mut().take();
             let Some(registration) = registration.filter(|it| it.generation == process_generation()) else { return };
             Python::try_attach(|py| {
+                let _call = PythonCall::begin(py);
                 // The exception that is being raised, if any, must survive this.
                 let raised = PyErr::take(py);
                 if let Some((running, file)) = registration.open_loop(py) {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
 
+use crate::python_call::PythonCall;
+
 /// Wakes a loop once for all answers that it has not taken yet.
 pub(crate) struct LoopWaker {
     /// Whether the loop was woken, or reads by itself, and has not taken the answers since.
@@ -57,6 +59,7 @@ impl LoopWaker {
             WakeMethod::Call(call_soon_threadsafe, callback) => {
                 // Without an interpreter, or with a closed loop, nothing is left to wake.
                 Python::try_attach(|py| {
+                    let _call = PythonCall::begin(py);
                     let callback = callback.get()?.clone_ref(py);
                     Some(call_soon_threadsafe.call1(py, (callback,)).map(drop))
                 });

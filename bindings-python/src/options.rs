@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 use tidegate::{Builder, ErrorKind};
 
 use crate::clock::ManualClock;
-use crate::convert::{named_seconds, owned_text, shown, store_url};
+use crate::convert::{named_seconds, owned_text, shown, store_url, timedelta_seconds};
 use crate::error::{config, raise};
 use crate::policy::{choices, named_policies, to_choice};
 use crate::rollout::Rollout;
@@ -53,11 +53,12 @@ impl LimiterOptions<'_, '_> {
             match &*name.cast::<PyString>()?.to_string_lossy() {
                 POLICIES => {}
                 "prefix" => prefix = owned_text(&value, ErrorKind::ConfigInvalid, "the prefix")?,
-                "timeout" => timeout = argument("timeout", &value)?,
+                "key_secret" => builder = with_secret(builder, &value)?,
+                "timeout" => timeout = length("timeout", &value)?,
                 "on_store_error" => {
                     on_store_error = owned_text(&value, ErrorKind::ConfigInvalid, "on_store_error")?;
                 }
-                "deny_cache" => deny_cache = argument("deny_cache", &value)?,
+                "deny_cache" => deny_cache = length("deny_cache", &value)?,
                 "max_waiting" => builder = builder.max_waiting(callers("max_waiting", &value)?),
                 "max_waiting_per_key" => {
                     builder = builder.max_waiting_per_key(callers("max_waiting_per_key", &value)?);
@@ -90,11 +91,32 @@ impl LimiterOptions<'_, '_> {
         if let Ok(url) = store.cast::<PyString>() {
             return Ok(builder.store(store_url(url)?));
         }
-        let wrong = |given| PyTypeError::new_err(format!("a store is a URL or a list of URLs, not {}", shown(given)));
+        let wrong = |given| {
+            PyTypeError::new_err(format!(
+                "a store is a URL such as \"redis://127.0.0.1:6379/0\", or a list of URLs, not {}",
+                shown(given)
+            ))
+        };
+        // A client of Redis can be indexed, and Python would iterate over its numbers: it would read the keys 0, 1, ….
+        if !store.hasattr("__iter__")? {
+            return Err(wrong(store));
+        }
         let urls = store.try_iter().map_err(|_| wrong(store))?.collect::<PyResult<Vec<_>>>()?;
         let urls = urls.iter().map(|url| store_url(url.cast().map_err(|_| wrong(url))?).map(str::to_owned));
         Ok(builder.stores(urls.collect::<PyResult<Vec<_>>>()?))
     }
+}
+
+/// No message shows what was given.
+fn with_secret(builder: Builder, value: &Bound<'_, PyAny>) -> PyResult<Builder> {
+    if value.is_none() {
+        return Ok(builder);
+    }
+    let bytes = match value.cast::<PyString>() {
+        Ok(text) => owned_text(text, ErrorKind::ConfigInvalid, "the key_secret")?.into_bytes(),
+        Err(_) => value.extract().map_err(|_| PyTypeError::new_err("argument 'key_secret': a text or bytes"))?,
+    };
+    Ok(builder.key_secret(bytes))
 }
 
 /// A number of callers.
@@ -104,6 +126,11 @@ fn callers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         return Err(PyTypeError::new_err(format!("argument '{name}': a whole number, not {}", shown(value))));
     }
     value.extract().map_err(|_| config(format!("{name} is {}: it must be a whole number from 1 on", shown(value))))
+}
+
+/// A length of time, in seconds.
+fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    timedelta_seconds(value).map_or_else(|| argument(name, value), Ok)
 }
 
 /// The value of an option. A wrong type raises as it does for any argument.

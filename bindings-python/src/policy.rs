@@ -7,7 +7,7 @@ use tidegate::policy::{Format, PolicyFile};
 use tidegate::{ErrorKind, Lease, OnStoreError, Options, Period};
 
 use crate::convert::{owned_text, period, shown, text};
-use crate::error::{policy, raise, raise_about};
+use crate::error::{PolicyError, policy, raise, raise_about};
 use crate::limit::Limit;
 use crate::warning::{Warning, listed};
 
@@ -116,8 +116,22 @@ fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     if given.is_instance_of::<PyDict>() {
         return from_dict(name, given);
     }
-    let limits = to_limits(given)?;
+    let limits = to_limits(given).map_err(|error| about_policy(given.py(), name, error))?;
     tidegate::Policy::new(limits, Options::default()).and_then(|policy| policy.named(name)).map_err(raise)
+}
+
+/// The error in a notation, with the name of its policy.
+fn about_policy(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    if error.is_instance_of::<PolicyError>(py) {
+        let value = error.value(py);
+        let renamed = value.getattr("message").and_then(|message| {
+            let message = format!("policy {name:?}: {message}");
+            value.setattr("args", (&message,))?;
+            value.setattr("message", message)
+        });
+        return renamed.err().unwrap_or(error);
+    }
+    error
 }
 
 /// The policies of a map by name.
@@ -139,7 +153,8 @@ fn from_dict(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     let (whole, policies) = (PyDict::new(py), PyDict::new(py));
     policies.set_item(name, map)?;
     whole.set_item("policies", policies)?;
-    let text: String = py.import("json")?.call_method1("dumps", (whole,))?.extract()?;
+    let dumps = py.import("tidegate._options")?.getattr("as_json")?;
+    let text: String = dumps.call1((whole,))?.extract()?;
     // Variables of the environment are only for files.
     let file = PolicyFile::parse_with(&text, Format::Json, None, &|_| None)
         .map_err(|error| policy(format!("policy {name:?}: {}", error.message())))?;
@@ -151,7 +166,7 @@ impl Policy {
     #[new]
     #[pyo3(signature = (
         limits: "str | Limit | Iterable[str | Limit]", *, name: "str | None" = None,
-        on_store_error: "str | None" = None, shadow: "bool" = false, block_for: "float | str | None" = None,
+        on_store_error: "str | None" = None, shadow: "bool" = false, block_for: "float | str | timedelta | None" = None,
         count_denied: "bool" = false, journal: "int" = 0, lease: "str | int | None" = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "the signature that Python sees")]

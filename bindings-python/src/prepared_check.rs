@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString};
 use tidegate::CheckOptions;
 use tidegate::host::{Call, HostLimiter};
+use tidegate::http::placed_key;
 
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{cost, utf8};
@@ -17,7 +18,7 @@ use crate::policy_argument::PolicyArgument;
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct PreparedCheck {
     policy: Py<PyAny>,
-    prefix: String,
+    place: Option<String>,
     call: Call,
     headers: Py<Headers>,
     ip: Option<Py<ClientIp>>,
@@ -26,9 +27,10 @@ pub(crate) struct PreparedCheck {
 impl PreparedCheck {
     fn key(&self, identity: &Bound<'_, PyString>) -> PyResult<String> {
         let identity = utf8(identity)?;
+        let place = self.place.as_deref();
         Ok(match &self.ip {
-            Some(ip) => self.prefix.clone() + &ip.get().direct(identity)?,
-            None => self.prefix.clone() + identity,
+            Some(ip) => placed_key(place, None, &ip.get().direct(identity)?),
+            None => placed_key(place, None, identity),
         })
     }
 }
@@ -38,18 +40,18 @@ impl PreparedCheck {
     /// With an `ip` the identity of a request is the address of its peer, without one it is the key.
     #[new]
     #[pyo3(signature = (
-        policy: "str | Policy", prefix: "str", cost: "int", headers: "Headers", ip: "ClientIp | None" = None
+        policy: "str | Policy", place: "str | None", cost: "int", headers: "Headers", ip: "ClientIp | None" = None
     ))]
     fn new(
         policy: &Bound<'_, PyAny>,
-        prefix: String,
+        place: Option<String>,
         cost: &Bound<'_, PyInt>,
         headers: Py<Headers>,
         ip: Option<Py<ClientIp>>,
     ) -> PyResult<Self> {
         PolicyArgument::of(policy)?;
         let call = Call::Check(CheckOptions { cost: self::cost(cost)?, ..CheckOptions::default() });
-        Ok(Self { policy: policy.clone().unbind(), prefix, call, headers, ip })
+        Ok(Self { policy: policy.clone().unbind(), place, call, headers, ip })
     }
 
     /// Checks on this thread: the Decision, and the header fields of the response.

@@ -12,6 +12,7 @@ use tidegate::StoreState;
 
 use crate::convert::shown;
 use crate::log;
+use crate::python_call::PythonCall;
 
 /// A store was lost, refuses what it is asked, or is back. Each change is told once.
 #[pyclass(module = "tidegate", frozen)]
@@ -101,6 +102,7 @@ fn tell(py: Python<'_>, on_change: Option<&Py<PyAny>>, change: tidegate::StoreCh
     let level = if matches!(change.state, StoreState::Back) { "info" } else { "warning" };
     log::write(py, level, &change.sentence);
     let Some(on_change) = on_change else { return };
+    let _call = PythonCall::begin(py);
     let told = Py::new(py, StoreChange { inner: change }).and_then(|change| on_change.call1(py, (change,)));
     if let Err(error) = told {
         log::write_exception(py, "on_change raised an exception", error);

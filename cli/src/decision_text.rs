@@ -1,13 +1,13 @@
 //! A Decision for people and as JSON.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tidegate::{Algorithm, Decision, LimitState, Policy};
+use tidegate::{Algorithm, Decision, LimitState, Policy, host};
 
 use crate::number_text::number;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint};
-use crate::time_text::length;
+use crate::time_text::{length, moment};
 
 /// The fields of section 5 of the contract: times in seconds, moments in seconds since 1970, `null` for never.
 pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
@@ -29,6 +29,7 @@ pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
             })
         })
         .collect();
+    let reset_at = decision.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "allowed": decision.allowed(),
         "policy": decision.policy(),
@@ -40,7 +41,8 @@ pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
         "retry_after": seconds_or_never(decision.retry_after()),
         "next_after": seconds_or_never(decision.next_after()),
         "reset_after": decision.reset_after().as_secs_f64(),
-        "reset_at": decision.reset_at().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        "reset_at": reset_at.as_secs_f64(),
+        "blocked_for": host::block_left(decision).map(|left| left.as_secs_f64()),
         "delay": decision.delay().as_secs_f64(),
         "source": decision.source().name(),
         "unavailable": decision.unavailable(),
@@ -82,7 +84,10 @@ pub(crate) fn details(decision: &Decision, policy: &Policy) -> Vec<String> {
     if !decision.delay().is_zero() {
         lines.push(format!("go in {}", length(decision.delay())));
     }
-    if !decision.allowed() {
+    let block = blocked(decision);
+    let is_blocked = block.is_some();
+    lines.extend(block);
+    if !decision.allowed() && !is_blocked {
         lines.push(match decision.retry_after() {
             Some(wait) => format!("admitted again in {}", paint(BOLD, &length(wait))),
             None => format!("never admitted: the cost of {} does not fit", number(decision.cost())),
@@ -90,6 +95,13 @@ pub(crate) fn details(decision: &Decision, policy: &Policy) -> Vec<String> {
     }
     lines.extend(table(decision, policy));
     lines
+}
+
+/// How long a block still lasts.
+pub(crate) fn blocked(decision: &Decision) -> Option<String> {
+    let left = host::block_left(decision)?;
+    let until = moment((decision.at() + left).as_micros() as u64);
+    Some(format!("{} {until} UTC, for {}", paint(BAD, "blocked until"), paint(BOLD, &length(left))))
 }
 
 /// A line for each limit.

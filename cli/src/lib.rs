@@ -12,6 +12,7 @@ mod redis_cost;
 mod reply;
 mod simulate;
 mod store_options;
+mod temporary_keys;
 mod terminal;
 mod time_text;
 mod verbs;
@@ -43,12 +44,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Negative) => 1,
         Ok(Outcome::Invalid) => 2,
+        // A signal ended the work under way, which is why it failed.
+        Err(_) if temporary_keys::exit_code().is_some() => 2,
         Err(failure) => {
             output.failure(&failure);
             2
         }
     };
-    output.end(code)
+    temporary_keys::exit_code().unwrap_or_else(|| output.end(code))
 }
 
 /// An environment variable without a value is as good as none: shells and compose files set such ones.

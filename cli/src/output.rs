@@ -46,6 +46,11 @@ impl Output {
         self.note_written(anstream::stdout().write_all(text.as_bytes()));
     }
 
+    /// Clears the screen, also of a terminal without colours.
+    pub(crate) fn clear_screen(&mut self) {
+        self.note_written(io::stdout().write_all(b"\x1b[H\x1b[2J"));
+    }
+
     fn note_written(&mut self, written: io::Result<()>) {
         let Err(error) = written else { return };
         self.closed = true;

@@ -1,4 +1,4 @@
-//! A policy as an argument names it: the name of one of the policy file, or a notation.
+//! A policy as an argument names it: the name of one of the policy file, a notation, or `name=notation`.
 
 use tidegate::{Error, ErrorKind, Policy, PolicyFile, host};
 
@@ -9,7 +9,18 @@ pub(crate) fn find(text: &str, file: Option<&PolicyFile>) -> Result<Policy, Fail
     if let Some(policy) = file.and_then(|file| file.get(text)) {
         return Ok(policy.clone());
     }
+    if let Some((name, notation)) = text.split_once('=').filter(|(name, _)| is_name(name)) {
+        let policy = find(notation, file)?;
+        return Ok(policy.named(name.trim())?);
+    }
     Policy::parse(text).map_err(|error| explained(text, file, error))
+}
+
+/// Whether a text before `=` is a name, and no part of a URL.
+fn is_name(text: &str) -> bool {
+    !text.trim().is_empty()
+        && text.chars().all(|c| c.is_alphanumeric() || " -_.:/".contains(c))
+        && !text.contains("://")
 }
 
 /// What is wrong with a text that is neither: a text with digits may be a misspelt name or a wrong notation.
@@ -42,6 +53,10 @@ mod tests {
         let file = PolicyFile::parse(text, Format::Yaml, None).expect("a policy file");
         assert_eq!(find("login", Some(&file)).expect("a name").name(), "login");
         assert_eq!(find("20/minute; 5/3s", Some(&file)).expect("a notation").limits().len(), 2);
+        let twice = find("plan=600/minute", Some(&file)).expect("a name and a notation");
+        assert_eq!((twice.name(), twice.limits()[0].count()), ("plan", 600));
+        // What if the limits of a policy counted under the name of another?
+        assert_eq!(find("x=login", Some(&file)).expect("a name").limits()[0].count(), 20);
         let failed = |text: &str| find(text, Some(&file)).expect_err(text);
         for (text, code, said) in [
             ("lgoin", "policy_unknown", "did you mean `login`?"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis::Value;
+use tidegate::host::visible;
 
 /// A reply that is text.
 pub(crate) fn text(reply: &Value) -> Option<&str> {
@@ -18,7 +19,8 @@ pub(crate) fn text(reply: &Value) -> Option<&str> {
 pub(crate) fn moment(reply: &Value) -> Option<Duration> {
     let Value::Array(parts) = reply else { return None };
     let [seconds, micros] = parts.as_slice() else { return None };
-    Some(Duration::new(text(seconds)?.parse().ok()?, text(micros)?.parse::<u32>().ok()?.checked_mul(1_000)?))
+    let micros = text(micros)?.parse::<u32>().ok().filter(|micros| *micros < 1_000_000)?;
+    Some(Duration::new(text(seconds)?.parse().ok()?, micros * 1_000))
 }
 
 /// What a server says of itself: the reply to INFO.
@@ -28,7 +30,7 @@ pub(crate) struct Info(String);
 impl Info {
     /// `None` when the user may not ask.
     pub(crate) fn of(reply: &Value) -> Option<Self> {
-        text(reply).map(|text| Self(text.to_owned()))
+        text(reply).map(|text| Self(text.lines().map(visible).collect::<Vec<_>>().join("\n")))
     }
 
     #[cfg(test)]
@@ -47,5 +49,21 @@ impl Info {
     /// The values of `name0`, `name1`, …
     pub(crate) fn numbered(&self, name: &str) -> Vec<&str> {
         (0..).map_while(|number| self.get(&format!("{name}{number}"))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_server_says_is_no_moment_and_nothing_acts_on_the_terminal() {
+        let reply = |words: [&str; 2]| Value::Array(words.map(|word| Value::BulkString(word.into())).to_vec());
+        assert_eq!(moment(&reply(["7", "999999"])), Some(Duration::from_micros(7_999_999)));
+        for words in [["18446744073709551615", "4294967295"], ["7", "1000000"], ["-1", "0"], ["7", ""]] {
+            assert_eq!(moment(&reply(words)), None, "{words:?}");
+        }
+        let info = Info::of(&Value::BulkString(b"redis_version:7\x1b[2J\r\nrole:master\r\n".to_vec())).expect("a text");
+        assert_eq!((info.get("redis_version"), info.get("role")), (Some("7\\u{1b}[2J"), Some("master")));
     }
 }

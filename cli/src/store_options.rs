@@ -1,12 +1,13 @@
 //! The options that say where usage lives, and the limiter that they describe.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use tidegate::host::{self, StoreServers};
+use tidegate::host::{self, KeyNames, StoreServers};
 use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
 
 use crate::policy_argument;
@@ -34,9 +35,35 @@ pub(crate) struct StoreOptions {
     #[arg(long, value_name = "TEXT", default_value = "tg", help_heading = "Store")]
     pub(crate) prefix: String,
 
+    /// A file with the secret of the digests in the names of keys (`key_secret`)
+    #[arg(
+        long = "key-secret-file",
+        value_name = "FILE",
+        env = "TIDEGATE_KEY_SECRET_FILE",
+        value_parser = FileSecret::read,
+        help_heading = "Store"
+    )]
+    key_secret: Option<FileSecret>,
+
     /// The longest wait for the store, as in 250ms or 2s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse, help_heading = "Store")]
     pub(crate) timeout: Duration,
+}
+
+/// What a file contains, but blanks at its end.
+#[derive(Clone)]
+struct FileSecret(Arc<[u8]>);
+
+impl FileSecret {
+    fn read(path: &str) -> Result<Self, std::io::Error> {
+        std::fs::read(path).map(|secret| Self(secret.trim_ascii_end().into()))
+    }
+}
+
+impl fmt::Debug for FileSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileSecret(…)")
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -131,7 +158,7 @@ impl StoreOptions {
 
     /// The same options with keys of their own, for a measurement that removes them again.
     pub(crate) fn with_temporary_keys(&self, verb: &str) -> Self {
-        Self { prefix: temporary_prefix(verb), ..self.clone() }
+        Self { prefix: temporary_prefix(verb), key_secret: None, ..self.clone() }
     }
 
     /// A limiter without layers that answer in the place of the store.
@@ -150,9 +177,18 @@ impl StoreOptions {
         Ok(self.builder(store).build_async()?)
     }
 
+    /// How the names of keys are made.
+    pub(crate) fn names(&self) -> Result<KeyNames, Failure> {
+        Ok(KeyNames::new(&self.prefix, self.key_secret.as_ref().map(|secret| &*secret.0))?)
+    }
+
     /// See [`StoreOptions::limiter`].
     pub(crate) fn builder(&self, store: &ChosenStore) -> Builder {
         let builder = limiter_builder();
+        let builder = match &self.key_secret {
+            Some(secret) => builder.key_secret(&*secret.0),
+            None => builder,
+        };
         let builder = match (&store.rollout, &*store.urls) {
             (Some((new, percent)), [old]) => builder.rollout(old, new, *percent),
             _ => builder.stores(&store.urls),

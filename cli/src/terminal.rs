@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
@@ -16,6 +17,7 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 /// The width where the output is no terminal, and the widest that text and pictures become.
 const DEFAULT_WIDTH: usize = 80;
 const MAX_WIDTH: usize = 120;
+const DEFAULT_HEIGHT: usize = 24;
 
 /// What `--color` says, before the arguments are parsed: help and mistakes are coloured too.
 pub(crate) fn colours_of(arguments: &[OsString]) -> ColorChoice {
@@ -37,9 +39,14 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A text of clients, of which nothing reaches the terminal but visible characters.
+/// A text of others, of which nothing reaches the terminal but visible characters.
 pub(crate) fn escaped(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    tidegate::host::visible(text).into_owned()
+}
+
+/// A path as messages show it.
+pub(crate) fn path_text(path: &Path) -> String {
+    escaped(&path.to_string_lossy())
 }
 
 /// Whether standard output is a terminal.
@@ -51,6 +58,12 @@ pub(crate) fn is_interactive() -> bool {
 pub(crate) fn width() -> usize {
     let columns = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
     columns.unwrap_or(DEFAULT_WIDTH).clamp(40, MAX_WIDTH)
+}
+
+/// The rows of standard output.
+pub(crate) fn screen_rows() -> usize {
+    let rows = terminal_size::terminal_size_of(io::stdout()).map(|(_, height)| usize::from(height.0));
+    rows.unwrap_or(DEFAULT_HEIGHT).max(4) - 1
 }
 
 /// A bar of so many columns that is filled by a share of 0 to 1.

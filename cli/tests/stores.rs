@@ -2,11 +2,14 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
 use serde_json::{Value, json};
 use tidegate_tests::reply_proxy::ReplyProxy;
 use tidegate_tests::servers::{Kind, Servers};
 
-use support::{Ran, command, golden, ran, run, without_numbers};
+use support::{Ran, Scratch, command, golden, ran, run, without_numbers};
 
 /// Runs the command on a store with the policy file.
 fn on(url: &str, arguments: &[&str]) -> Ran {
@@ -49,10 +52,7 @@ fn one_key_by_hand() {
     assert_eq!(callers, [("alice", 3, 0), ("mallory\\u{1b}[31m", 1, 1), ("mallory", 1, 0), ("bob", 1, 0)]);
     let journal = tidegate(&["journal", "login", "10.0.0.7", "--last", "3"]);
     golden("journal", &without_numbers(&journal.out));
-    assert_eq!(
-        tidegate(&["journal", "login", "10.0.0.7", "--json"]).json()["attempts"].as_array().map(Vec::len),
-        Some(6)
-    );
+    assert_eq!(tidegate(&["journal", "login", "10.0.0.7", "--json"]).out.lines().count(), 6);
 
     let refund = tidegate(&["refund", "login", "10.0.0.7", "2"]);
     golden("refund", &without_numbers(&refund.out));
@@ -64,16 +64,100 @@ fn one_key_by_hand() {
     assert_eq!(peek("login", "10.0.0.7").json()["limits"][0]["remaining"], 20);
 
     golden("block", &tidegate(&["block", "login", "10.0.0.7", "10m"]).out);
-    assert_eq!(peek("login", "10.0.0.7").code, 1);
-    let blocked = tidegate(&["inspect", "login", "10.0.0.7"]);
-    assert!(blocked.out.contains("blocked for"), "{}", blocked.out);
     let left = tidegate(&["inspect", "login", "10.0.0.7", "--json"]).json()["blocked_for"].as_f64();
-    assert!(left > Some(590.0) && left <= Some(600.0), "{left:?}");
+    assert!(left > Some(500.0) && left <= Some(600.0), "{left:?}");
+    for (verb, code) in [("inspect", 0), ("peek", 1), ("check", 1)] {
+        let blocked = tidegate(&[verb, "login", "10.0.0.7"]);
+        assert_eq!(blocked.code, code);
+        let says = |text: &str| blocked.out.matches(text).count();
+        assert_eq!((says("blocked until 20"), says("admitted again in")), (1, 0), "{verb}: {}", blocked.out);
+        let json = tidegate(&[verb, "login", "10.0.0.7", "--json"]).json();
+        let decision = json.get("decision").unwrap_or(&json);
+        let left = decision["blocked_for"].as_f64();
+        assert!(left > Some(500.0) && left <= Some(600.0), "{verb}: {json:#}");
+        // The limits are as if unused, the key is not.
+        assert_eq!(
+            (&decision["next_after"], &decision["reset_after"]),
+            (&left.into(), &left.into()),
+            "{verb}: {json:#}"
+        );
+        assert_eq!(decision["limits"][1]["reset_after"], 0.0, "{verb}: {json:#}");
+    }
     golden("unblock", &tidegate(&["unblock", "login", "10.0.0.7"]).out);
     assert_eq!(peek("login", "10.0.0.7").code, 0);
     assert_eq!(tidegate(&["block", "login", "k", "--for", "30", "--json"]).json()["blocked_for"], 30.0);
     assert_eq!(tidegate(&["block", "login", "k"]).code, 2, "without a time");
     assert_eq!(tidegate(&["journal", "api", "k"]).code, 2, "it keeps no journal");
+}
+
+#[test]
+fn why_a_customer_is_limited_and_what_if() {
+    let (redis, scratch) = (redis(), Scratch::new("why"));
+    let tidegate = |arguments: &[&str]| on(redis.url(), arguments);
+    assert_eq!(tidegate(&["check", "api", "alice"]).code, 0);
+    assert_eq!(tidegate(&["check", "login", "alice", "--cost", "3", "--meta", "import"]).code, 0);
+    assert_eq!(tidegate(&["charge", "login", "alice", "2"]).code, 0);
+    assert_eq!(tidegate(&["check", "login", "alice", "--cost", "4"]).code, 1);
+    // Those that refuse come first, then those that were used.
+    let all = tidegate(&["inspect", "--key", "alice"]);
+    assert_eq!((all.code, all.error.as_str()), (0, ""));
+    let heads: Vec<&str> = all.out.lines().filter_map(|line| line.strip_suffix("  \"alice\"")).collect();
+    assert_eq!(heads, ["login", "api", "reports", "exports"], "{}", all.out);
+    let all = tidegate(&["inspect", "--key", "alice", "--json"]).json();
+    assert_eq!((&all["key"], &all["policies"][0]["policy"]), (&json!("alice"), &json!("login")), "{all:#}");
+    assert_eq!(run(&["inspect", "--key", "alice", "--store", redis.url()]).code, 2, "without a file");
+
+    let journal = tidegate(&["journal", "login", "alice", "--json"]);
+    let attempts: Vec<Value> =
+        journal.out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let said = |field: &str| -> Vec<Value> { attempts.iter().map(|attempt| attempt[field].clone()).collect() };
+    assert_eq!(said("cost"), [3, 2, 4], "the charge is an attempt, and the oldest comes first");
+    assert_eq!(said("allowed"), [true, true, false]);
+    assert_eq!(said("meta"), [json!("import"), Value::Null, Value::Null]);
+    assert_eq!((said("policy"), said("key")), (vec![json!("login"); 3], vec![json!("alice"); 3]));
+    let trace = scratch.file("alice.jsonl");
+    std::fs::write(&trace, &journal.out).expect("a trace");
+    let what_if = ["simulate", "login", "twice=40/hour; 10/minute", "--policies", "tidegate.yaml", "--trace", &trace];
+    let what_if = run(&[&what_if[..], &["--json"]].concat());
+    assert_eq!((what_if.code, what_if.error.as_str()), (0, ""), "{}", what_if.out);
+    let policies = &what_if.json()["policies"];
+    let of = |index: usize| ["policy", "units_asked", "units_admitted"].map(|name| policies[index][name].clone());
+    assert_eq!(of(0), [json!("login"), json!(9), json!(5)]);
+    assert_eq!(of(1), [json!("twice"), json!(9), json!(9)]);
+
+    // The store's own usage under a changed file.
+    let changed = scratch.file("changed.yaml");
+    std::fs::write(&changed, "policies: {login: 40/hour; 10/minute}\n").expect("a file");
+    let peek = ["peek", "login", "alice", "--cost", "4", "--store", redis.url(), "--policies"];
+    let left = |file: &str| run(&[&peek[..], &[file, "--json"]].concat()).json()["remaining"].clone();
+    assert_eq!([left("tidegate.yaml"), left(&changed)], [0, 5]);
+}
+
+#[test]
+fn two_releases_on_the_same_keys_are_told() {
+    let redis = redis();
+    let of_the_old =
+        tidegate::Policy::parse("sliding-window 100/minute").expect("a policy").named("api").expect("a name");
+    let old = tidegate::Limiter::builder().store(redis.url()).build().expect("a limiter");
+    let tidegate = |arguments: &[&str]| on(redis.url(), arguments);
+    let report = || tidegate(&["doctor", "--json"]).json();
+    assert!(old.check_n(&of_the_old, "k", 30).expect("a decision").allowed());
+    assert_eq!(levels(&report(), "releases"), [""; 0], "one release alone");
+    assert_eq!(tidegate(&["check", "api", "k"]).code, 0);
+    let inspected = tidegate(&["inspect", "api", "k"]);
+    assert!(
+        inspected.out.contains("Another release counts this key too, by sliding-window per minute"),
+        "{}",
+        inspected.out
+    );
+    let others = &tidegate(&["inspect", "api", "k", "--json"]).json()["other_limits"];
+    assert_eq!(others, &json!(["sliding-window per minute"]));
+    let report = report();
+    assert_eq!(levels(&report, "releases"), ["note"], "{report:#}");
+    assert!(
+        report.to_string().contains("keys are counted by two releases: gcra per s beside sliding-window per minute"),
+        "{report:#}"
+    );
 }
 
 #[test]
@@ -259,7 +343,58 @@ fn an_encrypted_server_and_a_socket() {
         let (code, report) = doctor(url);
         assert_eq!(code, 0, "{url}: {report:#}");
     }
-    assert_eq!(doctor(encrypted).0, 2, "its certificate is not trusted");
+}
+
+/// The port of a server that does not know what it is told: it answers the first bytes with others and ends the connection, or
+/// stays silent as a Redis does that waits for the end of a line.
+fn deaf_server(answer: Option<&'static [u8]>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("its address").port();
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        for mut connection in listener.incoming().map_while(Result::ok) {
+            let Some(answer) = answer else {
+                silent.push(connection);
+                continue;
+            };
+            let _ = connection.read(&mut [0; 4_096]).and_then(|_| connection.write_all(answer));
+        }
+    });
+    port
+}
+
+#[test]
+fn one_side_alone_speaks_tls_or_trusts() {
+    const NO_TLS: &str = "begin the store URL with redis:// in the place of rediss://";
+    const WITH_TLS: &str = "begin the store URL with rediss:// in the place of redis://";
+    let redis = Servers::start_with(Kind::Single, json!({"tls": true}));
+    let encrypted = redis.url_of("tls").split('?').next().expect("a URL");
+    let with = |url: &str, scheme: &str| format!("{scheme}{}", &url[url.find(':').expect("a scheme")..]);
+    let plain = |scheme, answer| format!("{scheme}://127.0.0.1:{}", deaf_server(answer));
+    for (url, said, do_this) in [
+        (encrypted.to_owned(), "signed by itself or by an unknown authority", "ssl_ca_certs"),
+        (with(encrypted, "redis"), "speaks TLS", WITH_TLS),
+        (plain("redis", Some(b"\x15\x03\x03\x00\x02\x02\x46")), "it speaks TLS there", WITH_TLS),
+        (plain("redis", Some(b"")), "where it speaks TLS", WITH_TLS),
+        (with(redis.url_of("tcp"), "rediss"), "speak", NO_TLS),
+        (plain("rediss", Some(b"-ERR unknown command\r\n")), "it does not speak TLS there", NO_TLS),
+        (plain("rediss", Some(b"")), "instead of speaking TLS", NO_TLS),
+        (plain("rediss", None), "did not answer within", NO_TLS),
+    ] {
+        let (code, report) = doctor(&url);
+        let findings = report["stores"][0]["findings"].as_array().expect("findings");
+        let reachable = findings.iter().find(|finding| finding["check"] == "reachable").expect("a finding");
+        let message = reachable["message"].as_str().expect("a message");
+        assert_eq!((code, &reachable["level"]), (2, &json!("problem")), "{report:#}");
+        assert!(message.contains(said) && message.contains(do_this), "{url}: {message}");
+        // It has no text of a library, and no advice about something else.
+        let is_raw = |text: &str| message.contains(text);
+        assert!(!["Error", "(os error", "invalid peer", "{"].into_iter().any(is_raw), "{message}");
+        assert_eq!(reachable["advice"], Value::Null, "{report:#}");
+        let check = run(&["check", "5/minute", "k", "--store", &url]);
+        let is_told = [do_this, "did not answer within"].into_iter().any(|text| check.error.contains(text));
+        assert!(check.code == 2 && is_told, "{url}: {}", check.error);
+    }
 }
 
 #[test]
@@ -294,6 +429,22 @@ fn measurements_on_a_store_leave_nothing_behind() {
 }
 
 #[test]
+fn a_secret_of_a_file_names_the_keys() {
+    let (redis, file) = (redis(), std::env::temp_dir().join(format!("tidegate-secret-{}", std::process::id())));
+    std::fs::write(&file, "SECRET-of-the-test-0123456789\n").expect("a file");
+    let file = file.to_str().expect("a path");
+    let code = |more: &[&str]| run(&[&["check", "1/hour", "k", "--store", redis.url()], more].concat()).code;
+    assert_eq!([code(&["--key-secret-file", file]), code(&["--key-secret-file", file]), code(&[])], [0, 1, 0]);
+    std::fs::write(file, "SECRET").expect("a file");
+    for path in [file, "/none"] {
+        let failed = run(&["check", "1/hour", "k", "--store", redis.url(), "--key-secret-file", path]);
+        let said = format!("{}{}", failed.out, failed.error);
+        assert!(failed.code == 2 && said.contains("secret") && !said.contains("SECRET"), "{said}");
+    }
+    std::fs::remove_file(file).expect("a file");
+}
+
+#[test]
 fn the_stated_bytes_of_a_key_are_those_of_redis() {
     let redis = redis();
     let store = redis.url();
@@ -305,7 +456,7 @@ fn the_stated_bytes_of_a_key_are_those_of_redis() {
         for _ in 0..checks {
             assert_eq!(run(&["check", policy, "k", "--store", store]).code, 0);
         }
-        let names = tidegate::host::redis_key("tg", &policy.parse().expect("a policy"), "k");
+        let names = tidegate::host::redis_key(&"tg".into(), &policy.parse().expect("a policy"), "k");
         let mut connection = tidegate::host::StoreServers::of(store, std::time::Duration::from_secs(5))
             .ok()
             .flatten()

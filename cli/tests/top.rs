@@ -6,16 +6,17 @@ use std::env;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate::{Limiter, Policy, host};
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::wait::wait_until;
+use tidegate_tests::wait::{SetOnDrop, wait_until};
 
 use support::{Scratch, command, golden, ran, without_numbers};
 
-const POLICIES: &str = "policies: {login: fixed-window 5/hour, api: gcra 1000/hour}\n";
+const POLICIES: &str =
+    "policies: {login: fixed-window 5/hour, api: gcra 1000/hour, trial: {limits: fixed-window 3/day, shadow: true}}\n";
 
 /// A process that publishes what it denies, until it is dropped.
 struct PublishingProcess(Child);
@@ -52,6 +53,7 @@ fn publishing_process() {
                 break;
             }
             limiter.check("login", "alice\u{1b}[31m").expect("a decision");
+            limiter.check("trial", "frank").expect("a decision");
             limiter.check("api", &format!("user {}", number % 500)).expect("a decision");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -90,7 +92,7 @@ fn last_reading(ran: &support::Ran) -> Value {
 fn limited(store: &str, key: &str) -> (Limiter, String) {
     let limiter = limiter(store);
     while limiter.check("login", key).expect("a decision").allowed() {}
-    let digest = host::redis_key("tg", &login(), key)[2..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = host::redis_key(&"tg".into(), &login(), key)[2..].iter().map(|byte| format!("{byte:02x}")).collect();
     (limiter, digest)
 }
 
@@ -171,6 +173,15 @@ fn names_alone_and_keys_alone() {
         (&reading["keys"][0]["key"], &reading["keys"][0]["remaining"]),
         (&"alice\u{1b}[31m".into(), &Value::Null)
     );
+    // What a shadow would have denied was allowed.
+    assert_eq!(reading["keys"].as_array().map(Vec::len), Some(1), "{reading}");
+    let rates = |policy: &str| {
+        let all = reading["policies"].as_array().expect("policies");
+        let of_policy = all.iter().find(|one| one["policy"] == policy).unwrap_or_else(|| panic!("{reading}"));
+        ["allowed_per_second", "denied_per_second", "shadow_denied_per_second"]
+            .map(|name| of_policy[name].as_f64() > Some(0.0))
+    };
+    assert_eq!([rates("trial"), rates("login")], [[true, false, true], [false, true, false]], "{reading}");
     drop(process);
     // A process that has ended is not shown, and a file that is no such file is counted.
     std::fs::write(scratch.file("names/tidegate-1-1.json"), "{}").expect("a file");
@@ -224,4 +235,111 @@ fn what_stands_in_the_way_is_said() {
     let gone = top(servers.url(), &scratch, false, &["--interval", "100ms"]);
     assert_eq!(gone.code, 2, "{}", gone.out);
     assert!(!gone.error.is_empty());
+}
+
+/// Runs a command in a terminal of so many rows and columns, and writes what it shows.
+#[cfg(unix)]
+const TERMINAL: &str = "
+import fcntl, os, pty, struct, sys, termios
+child, screen = pty.fork()
+if child == 0:
+    size = struct.pack('HHHH', int(sys.argv[1]), int(sys.argv[2]), 0, 0)
+    fcntl.ioctl(1, termios.TIOCSWINSZ, size)
+    os.execv(sys.argv[3], sys.argv[3:])
+shown = b''
+while True:
+    try:
+        part = os.read(screen, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    shown += part
+os.waitpid(child, 0)
+sys.stdout.buffer.write(shown)
+";
+
+/// Rewrites a file as forty policies and sixty denied keys publish it, until it is stopped.
+#[cfg(unix)]
+fn publish_much(file: &str, stop: &AtomicBool) {
+    let began = SystemTime::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = SystemTime::now();
+        let calls = now.duration_since(began).unwrap_or_default().as_millis() as u64;
+        let policy = |number: u64| {
+            let name = format!("a policy whose name is long enough to fill its column {number}");
+            (name, json!({"allowed": calls, "denied": 0, "shadow_denied": 0}))
+        };
+        let mut policies: serde_json::Map<_, _> = (1..40).map(policy).collect();
+        policies.insert("trial".to_owned(), json!({"allowed": 9 * calls, "denied": 0, "shadow_denied": 3 * calls}));
+        let key = |number: u64| json!({"policy": "trial", "key": format!("a key whose name is long too {number}"), "denials": calls});
+        let published = json!({
+            "version": 1, "written": now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+            "program": "service", "store": "memory://", "prefix": "tg",
+            "policies": policies, "denied": (0..60).map(key).collect::<Vec<_>>(),
+        });
+        std::fs::write(format!("{file}.new"), published.to_string()).expect("a file");
+        std::fs::rename(format!("{file}.new"), file).expect("it is in its place");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_page_fits_the_screen_with_its_head() {
+    let scratch = Scratch::new("top-screen");
+    let names = names_folder(&scratch);
+    let file = format!("{names}/tidegate-1-1.json");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stops = SetOnDrop(&stop);
+        scope.spawn(|| publish_much(&file, &stop));
+        wait_until(Duration::from_secs(30), "something is published", || std::path::Path::new(&file).exists());
+        for (rows, columns, colours) in [(24, 80, "always"), (24, 80, "never"), (12, 60, "always")] {
+            let mut terminal = Command::new("python3");
+            let (rows_text, columns_text) = (rows.to_string(), columns.to_string());
+            terminal.args(["-c", TERMINAL, &rows_text, &columns_text, env!("CARGO_BIN_EXE_tidegate"), "top"]);
+            terminal.args([
+                "--names",
+                &names,
+                "--store",
+                "memory://",
+                "--rows",
+                "100",
+                "--readings",
+                "2",
+                "--color",
+                colours,
+            ]);
+            let shown = ran(terminal.env_remove("TIDEGATE_TOP").env("TERM", "xterm")).out;
+            let pages: Vec<&str> = shown.split("\u{1b}[H\u{1b}[2J").skip(1).collect();
+            assert_eq!(pages.len(), 2, "{shown:?}");
+            for page in &pages {
+                let lines: Vec<String> = page.split('\n').map(visible).collect();
+                assert!(lines.len() <= rows, "{} lines on {rows} rows\n{page}", lines.len());
+                assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns} columns\n{page}");
+                assert!(lines[0].starts_with("tidegate top  "), "{page}");
+                let begins = |text: &str| lines.iter().any(|line| line.starts_with(text));
+                assert!(begins("policy  ") && begins("key at its limit  ") && begins("and "), "{page}");
+                let heads: Vec<&str> =
+                    lines.iter().find(|line| line.starts_with("policy ")).expect("a head").split_whitespace().collect();
+                assert_eq!(heads[..3], ["policy", "allowed/s", "denied/s"], "{page}");
+                if columns == 80 {
+                    assert_eq!(heads[3..], ["in", "shadow/s"], "{page}");
+                    let trial = lines.iter().find(|line| line.starts_with("trial ")).expect("its line");
+                    let rates: Vec<f64> =
+                        trial.split_whitespace().skip(1).map(|rate| rate.parse().expect("a rate")).collect();
+                    assert!(matches!(rates[..], [allowed, 0.0, shadow] if allowed > shadow && shadow > 0.0), "{trial}");
+                }
+            }
+        }
+    });
+}
+
+/// A line without what colours it.
+#[cfg(unix)]
+fn visible(line: &str) -> String {
+    let mut parts = line.trim_end_matches('\r').split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |line, part| line + part.split_once('m').map_or("", |(_, text)| text))
 }

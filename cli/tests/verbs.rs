@@ -4,10 +4,11 @@ mod support;
 
 use std::io::Read;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use tidegate_tests::servers::{Kind, Servers};
 
-use support::{command, golden, ran, run, without_numbers};
+use support::{Scratch, command, golden, ran, run, without_numbers};
 
 const VERBS: [&str; 18] = [
     "explain",
@@ -84,6 +85,29 @@ fn lint_for_people_programs_and_github() {
     assert!(gone.out.starts_with("::error file=gone.yaml::"), "{}", gone.out);
     let gone = run(&["lint", "gone.yaml"]).out;
     assert!(gone.starts_with("gone.yaml: error: the policy file cannot be read"), "{gone}");
+}
+
+#[cfg(unix)]
+#[test]
+fn lint_reads_regular_files_alone() {
+    let scratch = Scratch::new("lint");
+    let (pipe, link) = (scratch.file("pipe.yaml"), scratch.file("link.yaml"));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    std::os::unix::fs::symlink("/dev/zero", &link).expect("a link");
+    for file in [pipe, link] {
+        let mut child = command(&["lint", &file]).stdout(Stdio::piped()).spawn().expect("the command runs");
+        let began = Instant::now();
+        while child.try_wait().expect("its state").is_none() && began.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let hung = child.try_wait().expect("its state").is_none();
+        let _ = child.kill();
+        let output = child.wait_with_output().expect("what it wrote");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!hung && output.status.code() == Some(2), "{file}: {said}");
+        assert!(said.contains("error: the policy file is no regular file"), "{said}");
+    }
 }
 
 #[test]

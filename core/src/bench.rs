@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::Memory;
 use crate::store::redis::script::{Batch, Grouping, Request};
-use crate::store::request::{Answer, Entry, Operation, States};
+use crate::store::request::{Answer, Charge, Entry, Operation, States};
 use crate::store::url::MemoryBounds;
 pub use replies::BenchReplies;
 pub use stored_reply::{BenchCheck, BenchForm, BenchStoredReply, answer_of_reply, stored_header};
@@ -83,7 +83,7 @@ impl BenchRule {
 #[must_use]
 pub fn encode(policy: &Policy, keys: &[String]) -> Vec<u8> {
     let plan = plan_of(policy);
-    let request = |key: &String| Request::new("tg", &Entry { plan: &plan, key, operation: CHECK });
+    let request = |key: &String| Request::new(&"tg".into(), &Entry { plan: &plan, key, operation: CHECK });
     let batch = Batch::new("tg".into(), None, Grouping::Independent, keys.iter().map(request).collect());
     let mut command = Vec::new();
     batch.write(false, false, &mut command);
@@ -142,7 +142,9 @@ pub fn give_back(
     (units, life): (u64, u64),
     taken_at: u64,
 ) -> Result<String> {
-    let operation = Operation::GiveBack { terms: LeaseTerms { units, life }, taken_at };
+    let plan = plan_of(policy);
+    let charge = Arc::new(Charge { life, ..Charge::at(&plan, taken_at) });
+    let operation = Operation::GiveBack { units, charge };
     let answer = limiter.core.store.ask(&Entry { plan: &plan_of(policy), key, operation }, limiter.core.context())?;
     Ok(format!("{:?}", answer.views))
 }

@@ -1,11 +1,15 @@
 //! The clocks: one that tests move by hand, and the steady one of a process. And the signal that ends a wait.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
+use crate::alarm::Alarm;
 use crate::algorithm::MAX_SAFE_INTEGER;
 
 /// A clock for tests: give it to a limiter, and its time decides instead of the store's.
@@ -152,16 +156,18 @@ impl Signal {
         }
     }
 
-    /// The same for a task.
+    /// The same for a task, of whatever executor: timers of tokio exist only where its runtime was built with them.
     pub(crate) async fn wait_async(&self, count: u64, at_most: Option<Duration>) {
-        let notified = self.tasks.notified();
+        let mut notified = pin!(self.tasks.notified());
         if self.count() != count {
             return;
         }
-        match at_most {
-            // The caller finds out whether it was notified or the time is over.
-            Some(time) => drop(tokio::time::timeout(time, notified).await),
-            None => notified.await,
-        }
+        let mut alarm = at_most.map(Alarm::after);
+        // The caller finds out whether it was notified or the time is over.
+        poll_fn(|cx| match alarm.as_mut().map(|alarm| alarm.poll(cx)) {
+            Some(Poll::Ready(())) => Poll::Ready(()),
+            _ => notified.as_mut().poll(cx),
+        })
+        .await;
     }
 }

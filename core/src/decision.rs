@@ -1,5 +1,6 @@
 //! The answer, as data.
 
+mod announced;
 mod debug;
 mod settlement;
 
@@ -13,7 +14,7 @@ use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::plan_cache::PlanHandle;
 use crate::policy::{Algorithm, Limit, Period};
-use crate::store::request::{Answer, Source};
+use crate::store::request::{Answer, Charge, Source};
 pub(crate) use settlement::{LimiterId, Settlement};
 
 /// The answer to a check. A denial is a Decision, never an error.
@@ -63,7 +64,7 @@ impl Decision {
         answer: Answer,
     ) -> Self {
         let (plan, key) = (PlanHandle::new(plan), key.into());
-        Self { plan, key, cost, answer, decisions: None, limiter, settlement: Settlement::default() }
+        Self { plan, key, cost, answer, decisions: None, limiter: limiter.here(), settlement: Settlement::default() }
     }
 
     /// The limiter that made it.
@@ -96,6 +97,21 @@ impl Decision {
     pub(crate) fn with_decisions(mut self, decisions: Vec<Self>) -> Self {
         self.decisions = (!decisions.is_empty()).then(|| decisions.into());
         self
+    }
+
+    /// What it has consumed, as the limits of `plan` have to know it to give it back: that may be another version of its policy.
+    pub(crate) fn charge(&self, plan: &Plan) -> Charge {
+        let limits = plan.format.tags.iter().zip(&plan.rules).map(|(tag, rule)| {
+            let index = self.plan.format.tags.iter().position(|own| own.is_same_limit(tag))?;
+            match (rule.meter(), self.plan.rules[index].meter()) {
+                (Some(meter), Some(own)) if meter.has_interval_of(own) => {
+                    Some(self.answer.views.get(index).map_or(0, |view| view.resets_at))
+                }
+                (Some(meter), Some(own)) => meter.drains_no_slower_than(own).then_some(0),
+                _ => Some(0),
+            }
+        });
+        Charge { limits: limits.collect(), ..self.answer.charge() }
     }
 
     pub(crate) const fn answer(&self) -> &Answer {
@@ -240,16 +256,20 @@ impl Decision {
         Some(self.until(moment))
     }
 
-    /// The time until the binding limit is as if unused.
+    /// The time until the binding limit is as if unused and no block of the key is left.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        self.until(self.binding().1.resets_at)
+        self.until(self.resets_at())
     }
 
-    /// The moment when the binding limit is as if unused. It stays the same between calls.
+    /// The moment when `reset_after` ends. It stays the same between calls.
     #[must_use]
     pub fn reset_at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_micros(self.binding().1.resets_at)
+        UNIX_EPOCH + Duration::from_micros(self.resets_at())
+    }
+
+    fn resets_at(&self) -> u64 {
+        self.binding().1.resets_at.max(if self.blocked() { self.answer.blocked_until } else { 0 })
     }
 
     /// `leaky-bucket`: how long to wait before going on.
@@ -323,4 +343,4 @@ fn by_share((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) ->
     (u128::from(left) * u128::from(other_limit.max(1))).cmp(&(u128::from(other_left) * u128::from(limit.max(1))))
 }
 
-const EMPTY: View = View { left: 0, admits_at: None, resets_at: 0, delay: 0 };
+const EMPTY: View = View { left: 0, admits_at: None, resets_at: 0, delay: 0, more_at: 0 };

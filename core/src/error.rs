@@ -1,6 +1,8 @@
 //! The one error type: a stable code, one sentence, and where the error was found.
 
-use std::fmt;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::{fmt, io};
 
 /// What went wrong. Rust, Python and Node share the kinds.
 ///
@@ -30,7 +32,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: &[Self] = &[
         Self::PolicyInvalid,
         Self::PolicyUnknown,
         Self::CostInvalid,
@@ -67,6 +69,7 @@ impl ErrorKind {
 
 /// Where in a file or a text an error was found. Lines and columns count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SourceLocation {
     /// The file, when there is one.
     pub file: Option<String>,
@@ -76,22 +79,61 @@ pub struct SourceLocation {
     pub column: usize,
 }
 
+impl SourceLocation {
+    /// A line and a column, of a file or of a text.
+    #[must_use]
+    pub const fn new(file: Option<String>, line: usize, column: usize) -> Self {
+        Self { file, line, column }
+    }
+}
+
 impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
-            write!(f, "{file}:")?;
+            write!(f, "{}:", visible(file))?;
         }
         write!(f, "{}:{}", self.line, self.column)
     }
 }
 
+/// A text of others, of which nothing acts on a terminal and nothing begins a line of a log: control characters, and characters
+/// that turn the direction of text, are escaped.
+#[must_use]
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut visible = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if acts(c) { visible.extend(c.escape_default()) } else { visible.push(c) }
+    }
+    Cow::Owned(visible)
+}
+
 /// Why a call could not be answered. A denial is no error: it is a [`Decision`](crate::Decision).
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// Its `source` is the I/O error below it, if there is one: of a socket, or of a file.
+#[derive(Debug, Clone)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
     location: Option<SourceLocation>,
+    /// Whether the call certainly did not run.
+    did_not_run: bool,
+    source: Option<Arc<io::Error>>,
 }
+
+/// Two errors are equal when they say the same.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, &self.message, &self.location) == (other.kind, &other.message, &other.location)
+    }
+}
+
+impl Eq for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,7 +141,11 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}
 
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -107,7 +153,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of a kind, with a sentence that says what is wrong and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), location: None }
+        let message = message.into();
+        Self { kind, message, location: None, source: None, did_not_run: !kind.is_store() }
     }
 
     /// The same error, found at a location. The message begins with the location when it names a file.
@@ -120,12 +167,34 @@ impl Error {
         self
     }
 
+    /// The same error, because of that one.
+    #[cfg(any(feature = "files", feature = "redis"))]
+    pub(crate) fn because(mut self, source: &io::Error) -> Self {
+        // An error of the system is a number; of any other the sentence is kept.
+        let copy = source
+            .raw_os_error()
+            .map_or_else(|| io::Error::new(source.kind(), source.to_string()), io::Error::from_raw_os_error);
+        self.source = Some(Arc::new(copy));
+        self
+    }
+
     pub(crate) fn policy(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::PolicyInvalid, message)
     }
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::ConfigInvalid, message)
+    }
+
+    /// The same error, of a call that certainly did not run.
+    pub(crate) fn of_no_run(self) -> Self {
+        Self { did_not_run: true, ..self }
+    }
+
+    /// Whether the call certainly did not run, so that it may be made again. Of other errors of a store the outcome is not known.
+    #[must_use]
+    pub const fn did_not_run(&self) -> bool {
+        self.did_not_run
     }
 
     /// What went wrong.

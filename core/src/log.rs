@@ -17,6 +17,8 @@ pub(crate) enum WarningKind {
     /// Any server is believed, whatever its certificate says.
     #[cfg(feature = "tls")]
     Unverified,
+    /// Another release counts other limits under the name of a policy.
+    OtherRelease,
     /// The memory of this process forgot a denial before its time.
     ForgottenDenial,
     /// What `tidegate top` is to show cannot be published.

@@ -23,6 +23,7 @@ pub(crate) enum TableKey {
     Digest(KeyDigest),
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<TableKey>() == size_of::<CompactString>(), "the digest has a place of its own");
 
 impl TableKey {

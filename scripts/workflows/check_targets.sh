@@ -6,11 +6,16 @@ cd "$(dirname "$0")/../.."
 source scripts/packages/zig.sh
 need_zig
 
-for target in x86_64-pc-windows-gnu aarch64-apple-darwin aarch64-unknown-linux-musl; do
+for target in x86_64-pc-windows-gnu aarch64-apple-darwin aarch64-unknown-linux-musl \
+    i686-unknown-linux-gnu armv7-unknown-linux-gnueabihf; do
     echo "check-targets: $target"
     rustup target add "$target"
     cargo-zigbuild check --locked -p tidegate --target "$target"
 done
+
+echo "check-targets: wasm32-unknown-unknown, limits in memory"
+rustup target add wasm32-unknown-unknown
+cargo check --locked -p tidegate --no-default-features --target wasm32-unknown-unknown
 
 echo "check-targets: free-threaded Python 3.14"
 mkdir -p .cache

@@ -84,14 +84,22 @@ function* history(policies, length) {
   for (let step = 0; step < length; step++) {
     const advance = pick([0, 0, 1, 10, 137, 999, 1500]);
     const todo = pick(['check', 'check', 'check', 'peek', 'charge', 'check_all', 'partial']);
+    // Only `hold` takes units of a concurrency limit by a check.
+    const checked = names.filter((name) => name !== 'places');
     if (todo === 'check_all') {
-      const entries = Array.from({ length: 1 + below(3) }, () => [pick(names), pick(keys), 1 + below(2)]);
+      const entries = Array.from({ length: 1 + below(3) }, () => [pick(checked), pick(keys), 1 + below(2)]);
       yield { do: todo, advance, entries };
     } else if (todo === 'partial') {
-      const policy = pick(names.filter((name) => name !== 'queue' && name !== 'places'));
+      const policy = pick(checked.filter((name) => name !== 'queue'));
       yield { do: 'check', advance, policy, key: pick(keys), cost: 1 + below(9), partial: true };
     } else {
-      yield { do: todo, advance, policy: pick(names), key: pick(keys), cost: 1 + below(4) };
+      yield {
+        do: todo,
+        advance,
+        policy: pick(todo === 'check' ? checked : names),
+        key: pick(keys),
+        cost: 1 + below(4),
+      };
     }
   }
 }

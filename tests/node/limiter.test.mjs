@@ -87,6 +87,13 @@ it('a key may be any well-formed text', async () => {
   }
 });
 
+it('a copy of a Decision knows whether it is allowed', async () => {
+  const limiter = new Limiter();
+  const [first, second] = [await limiter.check('1/minute', 'a'), await limiter.check('1/minute', 'a')];
+  assert.deepEqual([{ ...first }.allowed, { ...second }.allowed], [true, false]);
+  assert.deepEqual([first.toJSON().allowed, second.toJSON().allowed], [true, false]);
+});
+
 it('settle charges or refunds the difference to what a check consumed', async () => {
   const limiter = new Limiter();
   const policy = 'fixed-window 10/minute';
@@ -100,8 +107,9 @@ it('settle charges or refunds the difference to what a check consumed', async ()
     [policy, 'b', 2],
   ]);
   assert.deepEqual([all.decisions.length, all.key], [2, 'a']);
+  // Of several one number is for those that name a cost.
   await limiter.settle(all, 3);
-  assert.equal((await limiter.peek(policy, 'a')).remaining, 2);
+  assert.equal((await limiter.peek(policy, 'a')).remaining, 4);
   assert.equal((await limiter.peek(policy, 'b')).remaining, 7);
   await assert.rejects(limiter.settle(await limiter.check(policy, 'c'), -1), { code: 'cost_invalid' });
 });

@@ -12,7 +12,7 @@ import {
 } from '@opentelemetry/sdk-metrics';
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import { AggregatorRegistry, Registry } from 'prom-client';
-import { Limiter, ManualClock, RateLimited } from 'tidegate';
+import { Limiter, ManualClock, Policy, RateLimited } from 'tidegate';
 import { meterLimiter, traced } from 'tidegate/opentelemetry';
 import { collectMetrics } from 'tidegate/prometheus';
 
@@ -159,14 +159,24 @@ describe('OpenTelemetry', () => {
       ['tidegate.hold allowed', 'tidegate.hold denied', 'tidegate.checkAll allowed'],
     );
     await limiter.close();
-    const [failed, request] = await spansOf(async () => {
+    const [failed, all, request] = await spansOf(async () => {
       const memory = traced(new Limiter(), { tracerProvider });
       assert.ok((await memory.check('1/minute', KEY)).allowed);
       assert.ok(!(await memory.check('1/minute', KEY)).allowed);
       const failing = new Limiter({ store: UNREACHABLE, timeoutMs: 50, onStoreError: 'raise', logger: false });
-      await assert.rejects(traced(failing, { tracerProvider }).check('1/minute', KEY));
+      await assert.rejects(traced(failing, { tracerProvider }).check('5/minute', KEY));
+      const named = new Policy('9/minute', { name: 'named' });
+      const entries = [
+        { policy: named, key: KEY },
+        { policy: '6/minute', key: KEY },
+      ];
+      await assert.rejects(traced(failing, { tracerProvider }).checkAll(entries.values()));
     });
     assert.deepEqual([failed.attributes['error.type'], failed.status.code], ['store_unavailable', 2]);
+    assert.deepEqual(
+      [failed, all].map(({ attributes }) => attributes['tidegate.policy']),
+      ['5/minute', 'named, 6/minute'],
+    );
     assert.deepEqual(
       request.events.map(({ name }) => name),
       ['tidegate.denied'],

@@ -41,6 +41,8 @@ const CALLS = {
   'check: a number as key': [(l) => l.check(P, 7, { cost: 1 }), 'key_invalid', /7.*a string/],
   'check: null as policy': [(l) => l.check(null, 'k'), 'policy_invalid', /null.*a name, a notation or a Policy/],
   'peek(p, k, 5)': [(l) => l.peek(P, 'k', 5), 'config_invalid', /peek .*an object of options/],
+  'check: {cost: Infinity}': [(l) => l.check(P, 'k', { cost: Infinity }), 'cost_invalid', /cost of Infinity is/],
+  'block(p, k, Infinity)': [(l) => l.block(P, 'k', Infinity), 'config_invalid', /cannot be Infinity/],
   'peek(p, k, null)': [(l) => l.peek(P, 'k', null), 'config_invalid', /peek .*null/],
   'peek: {costs}': [
     (l) => l.peek(P, 'k', { costs: 5 }),
@@ -71,7 +73,7 @@ const CALLS = {
   'settle(undefined)': [(l) => l.settle(), 'config_invalid', /settle .*undefined.*a Decision/],
   'settle({…}, 5)': [(l) => l.settle({ allowed: true, decisions: [] }, 5), 'config_invalid', /settle .*a Decision/],
   'settle(d)': [async (l) => l.settle(await l.check(P, 's')), 'cost_invalid', /undefined/],
-  'settle(d, {cost})': [async (l) => l.settle(await l.check(P, 's'), { cost: 5 }), 'cost_invalid', /an object/],
+  'settle(d, {cost})': [async (l) => l.settle(await l.check(P, 's'), { cost: 5 }), 'cost_invalid', /"cost".*no policy/],
   'checkAll()': [(l) => l.checkAll(), 'config_invalid', /checkAll .*undefined.*a list of entries/],
   'checkAll(null)': [(l) => l.checkAll(null), 'config_invalid', /checkAll .*null.*a list of entries/],
   'checkAll(5)': [(l) => l.checkAll(5), 'config_invalid', /checkAll .*5.*a list of entries/],

@@ -29,7 +29,7 @@ it('a Decision has every field', async () => {
   assert.deepEqual(Object.keys(decision.toJSON()), FIELDS);
   assert.deepEqual(Object.keys(decision.limits[0]), LIMIT);
   assert.throws(() => {
-    decision.allowed = false;
+    decision.remaining = 0;
   }, TypeError);
 });
 
@@ -111,6 +111,7 @@ it('a limiter takes the options of Python', () => {
     store: 'memory://',
     policies: { a: '5/s', b: { limits: ['5/s', new Limit('gcra', 1, { period: '1s' })], journal: 3 } },
     prefix: 'p',
+    keySecret: 'a secret of the tests',
     timeoutMs: 100,
     onStoreError: 'open',
     denyCacheMs: 0,

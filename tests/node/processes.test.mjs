@@ -31,6 +31,21 @@ describe('a process ends', () => {
   });
 });
 
+describe('a program of tests', () => {
+  for (const when of ['before', 'after']) {
+    for (const how of ['clock', 'none']) {
+      it(`may have fakes in the place of timers, from ${when} the library was loaded, with the clock ${how}`, async () => {
+        assert.equal(await run('fake_timers.mjs', servers.url, when, how), 'admitted admitted admitted');
+      });
+    }
+  }
+
+  it('says on an old Node what it needs', async () => {
+    const says = 'config_invalid: tidegate needs Node 20 or newer: this is Node 18.20.4';
+    assert.equal(await run('old_node.cjs'), says);
+  });
+});
+
 describe('several at once', () => {
   it('worker threads share a limit, even when some are terminated', async () => {
     assert.equal(await run('workers.mjs', servers.url), '100');

@@ -95,9 +95,9 @@ describe('on Redis', () => {
     assert.equal(await scriptCalls(), before);
     assert.equal((await limiter.check(policy, 'a', { cost: 2 })).source, 'store');
     for (const giveBack of [
+      () => limiter.settle(decision, 0),
       () => limiter.refund(policy, 'a'),
       () => limiter.clear(policy, 'a'),
-      () => limiter.settle(decision, 0),
     ]) {
       await giveBack();
       assert.ok((await check()).allowed);
@@ -112,7 +112,6 @@ describe('on Redis', () => {
     for (const policy of [
       new Policy('fixed-window 1/minute', { countDenied: true }),
       new Policy('fixed-window 2/minute', { journal: 5 }),
-      new Policy('concurrency 1; fixed-window 1/minute'),
     ]) {
       for (let time = 0; time < 5; time++) {
         assert.equal((await limiter.check(policy, 'a')).source, 'store', `${policy}`);
@@ -122,6 +121,23 @@ describe('on Redis', () => {
     for (let time = 0; time < 5; time++) assert.equal((await never.check('1/hour', 'b')).source, 'store');
     await never.close();
     await limiter.close();
+  });
+
+  it('a secret names other keys', async () => {
+    const secret = 'SECRET-of-the-test-0123456789';
+    const left = async (options) => {
+      const limiter = open({ prefix: 'secret', ...options });
+      const { remaining } = await limiter.check('5/hour', 'a');
+      await limiter.close();
+      return remaining;
+    };
+    assert.deepEqual([await left({ keySecret: secret }), await left({ keySecret: Buffer.from(secret) })], [4, 3]);
+    assert.deepEqual([await left({}), await left({ keySecret: undefined })], [4, 3]);
+    for (const keySecret of ['SECRET', 7]) {
+      const wrong = (error) =>
+        error.code === 'config_invalid' && /key_?secret/i.test(error.message) && !/SECRET/.test(error.message);
+      assert.throws(() => open({ keySecret }), wrong);
+    }
   });
 
   it('metadata comes back', async () => {

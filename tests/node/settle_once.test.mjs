@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Limiter, ManualClock, Policy } from 'tidegate';
+import { Servers } from '../servers/servers.mjs';
 
 const POLICIES = { p: '10/hour', q: '20/hour' };
 const used = async (limiter) => 10 - (await limiter.peek('p', 'k')).remaining;
@@ -38,6 +39,92 @@ test('each entry of checkAll is settled once', async (t) => {
   assert.equal(await used(limiter), 5);
   await limiter.settle(whole.decisions[0], 4);
   assert.equal(await used(limiter), 4);
+});
+
+/** Waits until that is so. */
+async function until(holds) {
+  const deadline = performance.now() + 20_000;
+  while (!(await holds())) {
+    assert.ok(performance.now() < deadline, `${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** What is left of each policy after a settle of a request to a model: requests, tokens and requests at once. */
+async function leftAfter(t, settle, rpm = ['rpm', 'k']) {
+  const limiter = new Limiter({
+    policies: { rpm: '60/hour', tpm: '1000/hour', tpd: '9000/day', busy: 'concurrency 8' },
+  });
+  t.after(() => limiter.close());
+  const decision = await limiter.checkAll([rpm, ['tpm', 'k', 500], ['tpd', 'k', 500]]);
+  await settle(limiter, decision);
+  const left = async (policy) => (await limiter.peek(policy, 'k')).remaining;
+  return [await left('rpm'), await left('tpm'), await left('tpd')];
+}
+
+test('one number settles the entries that name a cost, and all where none does', async (t) => {
+  const by = (actual) => (limiter, decision) => limiter.settle(decision, actual);
+  assert.deepEqual(await leftAfter(t, by(300)), [59, 700, 8700]);
+  assert.deepEqual(await leftAfter(t, by(0)), [59, 1000, 9000]);
+  // A cost of one is named too.
+  assert.deepEqual(await leftAfter(t, by(30), ['rpm', 'k', 1]), [30, 970, 8970]);
+  assert.deepEqual(await leftAfter(t, by(30), { policy: 'rpm', key: 'k' }), [59, 970, 8970]);
+  const limiter = new Limiter({ policies: POLICIES });
+  t.after(() => limiter.close());
+  const whole = await limiter.checkAll([
+    ['p', 'k'],
+    ['q', 'k'],
+  ]);
+  await limiter.settle(whole, 4);
+  assert.equal(await used(limiter), 4);
+  assert.equal((await limiter.peek('q', 'k')).remaining, 16);
+});
+
+test('a list or a map settles each entry', async (t) => {
+  const by = (actual) => (limiter, decision) => limiter.settle(decision, actual);
+  assert.deepEqual(await leftAfter(t, by([2, 300, 400])), [58, 700, 8600]);
+  assert.deepEqual(await leftAfter(t, by({ tpm: 300 })), [59, 700, 8500]);
+  assert.deepEqual(await leftAfter(t, by(new Map([['rpm', 0]]))), [60, 500, 8500]);
+  const wrong = [
+    [[1, 2], /2 numbers for a Decision of 3 entries/],
+    [[1, 2, 3, 4], /4 numbers/],
+    [{ tmp: 300 }, /"tmp", which is no policy.*"rpm", "tpm", "tpd"/],
+    [{ tpm: -1 }, /-1.*"tpm"/],
+    [[1, 2, '3'], /"3".*"tpd"/],
+    [null, /null/],
+    ['300', /"300"/],
+  ];
+  for (const [actual, message] of wrong) {
+    const settle = async (limiter, decision) => {
+      await assert.rejects(limiter.settle(decision, actual), { code: 'cost_invalid', message });
+      // Nothing was settled, so it may be settled now.
+      await limiter.settle(decision, { tpm: 1 });
+    };
+    assert.deepEqual(await leftAfter(t, settle), [59, 999, 8500]);
+  }
+  const limiter = new Limiter();
+  t.after(() => limiter.close());
+  const notation = await limiter.check('10/minute', 'k', { cost: 4 });
+  await limiter.settle(notation, { '10/minute': 1 });
+  assert.equal((await limiter.peek('10/minute', 'k')).remaining, 9);
+});
+
+test('settle never charges units that are held', async (t) => {
+  const limiter = new Limiter({ policies: { busy: 'concurrency 8', mixed: 'concurrency 8; 100/hour' } });
+  t.after(() => limiter.close());
+  const free = async (policy) => (await limiter.peek(policy, 'k')).limits.map(({ remaining }) => remaining);
+  for (const actual of [300, [300], { busy: 300 }, 0]) {
+    const hold = await limiter.hold('busy', 'k');
+    await limiter.settle(hold.decision, actual);
+    assert.deepEqual(await free('busy'), [7]);
+    await hold.release();
+  }
+  assert.deepEqual(await free('busy'), [8]);
+  const hold = await limiter.hold('mixed', 'k');
+  await limiter.settle(hold.decision, 30);
+  assert.deepEqual(await free('mixed'), [7, 70]);
+  await hold.release();
+  assert.deepEqual(await free('mixed'), [8, 70]);
 });
 
 test('a Decision of another limiter is an error', async (t) => {
@@ -93,4 +180,58 @@ test('bounds are numbers from one on', () => {
       assert.throws(() => new Limiter({ [name]: wrong }), { code: 'config_invalid' }, `${name}: ${wrong}`);
     }
   }
+});
+
+test('a call that gives nothing back refuses a concurrency limit', async (t) => {
+  const limiter = new Limiter({
+    policies: { exports: 'concurrency 2', both: '10/hour; concurrency 2', rate: '10/hour' },
+  });
+  t.after(() => limiter.close());
+  for (const policy of ['exports', 'both']) {
+    for (const call of [
+      limiter.check(policy, 'k'),
+      limiter.acquire(policy, 'k', { timeoutMs: 1_000 }),
+      limiter.checkAll([
+        ['rate', 'k'],
+        [policy, 'k'],
+      ]),
+    ]) {
+      await assert.rejects(call, config(/take them with hold/));
+    }
+    assert.equal((await limiter.peek(policy, 'k')).limits.at(-1).remaining, 2);
+  }
+  await assert.rejects(
+    limiter.hold('rate', 'k', () => {}),
+    config(/ask with check, or wait with acquire/),
+  );
+  assert.equal((await limiter.peek('rate', 'k')).remaining, 10);
+});
+
+test('a settle is made again only where it certainly did not run', async (t) => {
+  const servers = await Servers.start('single');
+  const limiter = new Limiter({ store: servers.url, policies: POLICIES, onStoreError: 'raise', timeoutMs: 300 });
+  t.after(() => Promise.all([limiter.close(), servers.close()]));
+  const [late, refused] = [await limiter.check('p', 'k', { cost: 5 }), await limiter.check('p', 'k', { cost: 3 })];
+  // The server gets it and does not answer in time.
+  await servers.stop();
+  await assert.rejects(limiter.settle(late, 1), { code: 'store_timeout' });
+  await servers.cont();
+  await assert.rejects(limiter.settle(late, 1), config(/"p" was settled before/));
+  await servers.kill();
+  // What was sent over the lost connection may have run; behind this call there is no connection.
+  await until(() =>
+    limiter.peek('p', 'k').then(
+      () => false,
+      ({ code }) => code === 'store_unavailable',
+    ),
+  );
+  await assert.rejects(limiter.settle(refused, 1), { code: 'store_unavailable' });
+  await servers.start();
+  await until(() =>
+    limiter.peek('p', 'k').then(
+      () => true,
+      () => false,
+    ),
+  );
+  await limiter.settle(refused, 1);
 });

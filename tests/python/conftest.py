@@ -63,6 +63,22 @@ def serve() -> Iterator[Any]:
         yield site.serve
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of an `adapter` is one of all of them. Only such tests import the frameworks."""
+    if "adapter" in metafunc.fixturenames:
+        from web_adapters import ADAPTERS
+
+        metafunc.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+
+
+@pytest.fixture
+def clock() -> Any:
+    """A clock that begins at a whole second, for limiters in memory."""
+    from tidegate import ManualClock
+
+    return ManualClock(1_700_000_000.0)
+
+
 @pytest.fixture(params=[False, True], ids=["wsgi", "asgi"])
 def asynchronous(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)

@@ -26,8 +26,10 @@ def test_all_calls(loop: str, store: str, prefix: str) -> None:
             assert (await limiter.peek("api", "a")).remaining == 8
             assert (await limiter.charge("api", "a", 20)).remaining == 0
             assert not await limiter.check("api", "a")
-            assert [one.meta for one in await limiter.journal("api", "a")] == [None, "x"]
+            assert [one.meta for one in await limiter.journal("api", "a")] == [None, None, "x"]  # a charge too
             await limiter.clear("api", "a")
+            # What was charged in the moment of a clear does not go back.
+            clock.advance(0.001)
             await limiter.settle(await limiter.check("api", "a", cost=5), 2)
             assert (await limiter.peek("api", "a")).remaining == 8
             await limiter.block("api", "a", 30)
@@ -227,3 +229,22 @@ def test_both_limiters_share_their_usage(store: str, prefix: str) -> None:
         assert (await blocking.to_async().check("api", "a")).remaining == 2
 
     run(main)
+
+
+def test_a_task_of_a_call_can_be_shown() -> None:
+    async def main() -> None:
+        async with AsyncLimiter() as limiter:
+            task = asyncio.ensure_future(limiter.check("5/minute", "a"))
+            assert "coro=" in repr(task)
+            await task
+            assert "coro=" in repr(task)
+            # Only asyncio may ask whether there is a coroutine.
+            call = limiter.check("5/minute", "a")
+            with pytest.raises(TypeError, match="not awaited"):
+                bool(call)
+            asking = eval("lambda given: bool(given)", {"__name__": "asyncio.base_tasks"})
+            assert asking(call)
+            await call
+
+    # Debug mode shows the tasks whose steps are slow.
+    asyncio.run(main(), debug=True)

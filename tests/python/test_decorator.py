@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -248,3 +249,90 @@ def test_wrong_use_raises() -> None:
     with pytest.raises(CostError, match=r"is 1.5 \(float\)"):
         limiter.limit("mail", key="k", cost=lambda: 1.5)(lambda: None)()  # type: ignore[arg-type, return-value]
     assert limiter.peek("mail", "alice").remaining == 5
+
+
+class Callable_:
+    """An object that is called like an async function."""
+
+    def __init__(self, during: list[int], limiter: Limiter) -> None:
+        self.during, self.limiter = during, limiter
+
+    async def __call__(self) -> str:
+        await asyncio.sleep(0)
+        self.during.append(self.limiter.peek("p", "k").remaining)
+        return "done"
+
+
+def below_a_sync_wrapper(function: Any, *, wraps: bool) -> Any:
+    def wrapper() -> Any:
+        return function()
+
+    return functools.wraps(function)(wrapper) if wraps else wrapper
+
+
+@pytest.mark.parametrize("sort", ["object", "partial", "wraps", "plain"])
+def test_a_hold_lasts_as_long_as_what_a_function_returns_runs(sort: str) -> None:
+    limiter = Limiter(policies={"p": "concurrency 1"})
+    during: list[int] = []
+    inner = Callable_(during, limiter)
+
+    async def function() -> str:
+        return await inner()
+
+    sorts: dict[str, Any] = {
+        "object": inner,
+        "partial": functools.partial(inner),
+        "wraps": below_a_sync_wrapper(function, wraps=True),
+        "plain": below_a_sync_wrapper(function, wraps=False),
+    }
+    limited = limiter.limit("p", key="k")(sorts[sort])
+
+    async def main() -> None:
+        for _ in range(2):
+            assert await limited() == "done"
+            assert limiter.peek("p", "k").remaining == 1
+        first = asyncio.ensure_future(limited())
+        await asyncio.sleep(0)
+        with pytest.raises(RateLimited):
+            await limited()
+        await first
+
+    asyncio.run(main())
+    assert during == [0, 0, 0]
+    assert limiter.peek("p", "k").remaining == 1
+
+
+@pytest.mark.parametrize("policy", ["concurrency 1", "9/minute"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_async_generator_gets_what_is_sent_and_ends_within_its_hold(policy: str, wrapped: bool) -> None:
+    limiter = Limiter(policies={"p": policy})
+    seen: list[Any] = []
+
+    async def generator() -> AsyncIterator[Any]:
+        try:
+            seen.append((yield 1))
+            try:
+                yield 2
+            except KeyError:
+                seen.append("thrown")
+            yield 3
+        finally:
+            await asyncio.sleep(0)
+            seen.append(limiter.peek("p", "k").remaining)
+
+    function: Any = below_a_sync_wrapper(generator, wraps=False) if wrapped else generator
+    limited = limiter.limit("p", key="k")(function)
+    held = 0 if policy == "concurrency 1" else 8
+
+    async def main() -> None:
+        items = limited()
+        assert await items.asend(None) == 1
+        assert await items.asend("sent") == 2
+        assert await items.athrow(KeyError()) == 3
+        # It is closed early, and cleans up within its hold.
+        await items.aclose()
+        assert seen == ["sent", "thrown", held]
+        if held == 0:
+            assert limiter.peek("p", "k").remaining == 1
+
+    asyncio.run(main())

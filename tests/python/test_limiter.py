@@ -10,12 +10,14 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidegate import (
     Attempt,
     ClosedError,
+    ConfigError,
     Decision,
     Limit,
     Limiter,
@@ -52,6 +54,8 @@ def test_all_calls(store: str, prefix: str) -> None:
     assert limiter.charge("api", "a", 20).remaining == 0
     assert not limiter.check("api", "a")
     limiter.clear("api", "a")
+    # What was charged in the moment of a clear does not go back.
+    clock.advance(0.001)
     decision = limiter.check("api", "a", cost=5)
     limiter.settle(decision, 2)
     assert limiter.peek("api", "a").remaining == 8
@@ -150,6 +154,19 @@ def test_acquire_can_be_interrupted() -> None:
     thread.join()
     while limiter.waiting("api", "a"):
         time.sleep(0.001)
+
+
+@pytest.mark.parametrize("secret", ["SECRET-of-the-test-0123456789", b"SECRET-of-the-test-0123456789"])
+def test_a_key_secret_names_other_keys(redis_url: str, prefix: str, secret: str | bytes) -> None:
+    def left(**options: Any) -> int:
+        return Limiter(redis_url, prefix=prefix, timeout=5.0, **options).peek("5/hour", "203.0.113.7").remaining
+
+    Limiter(redis_url, prefix=prefix, timeout=5.0, key_secret=secret).check("5/hour", "203.0.113.7")
+    assert [left(key_secret="SECRET-of-the-test-0123456789"), left(key_secret=None), left()] == [4, 5, 5]
+    for wrong in ("SECRET", 7):
+        with pytest.raises((ConfigError, TypeError), match="key_secret") as caught:
+            Limiter(redis_url, key_secret=wrong)  # type: ignore[arg-type]
+        assert "SECRET" not in str(caught.value)
 
 
 def test_a_manual_clock_replaces_waiting() -> None:

@@ -12,7 +12,7 @@ from paths import ROOT
 
 PACKAGE = ROOT / "bindings-python" / "python" / "tidegate"
 CRATE = ROOT / "bindings-python" / "src"
-MAX_LINES = 350
+MAX_LINES = 500
 
 
 def python_imports() -> dict[str, set[str]]:

@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from metric_list import listed
 from spans import KEY, Spans
-from tidegate import AsyncLimiter, Limiter, RateLimited, StoreError
+from tidegate import AsyncLimiter, Limiter, Policy, RateLimited, StoreError
 from tidegate.opentelemetry import meter_limiter, traced
 
 
@@ -91,9 +91,18 @@ def test_memory_makes_no_spans_and_a_failure_is_one() -> None:
         memory = traced(Limiter(), tracer_provider=spans.provider)
         assert memory.check("1/minute", KEY) and not memory.check("1/minute", KEY)
         failing = Limiter("redis://user:secret@127.0.0.1:1", timeout=0.05, on_store_error="raise")
-        with pytest.raises(StoreError):
-            traced(failing, tracer_provider=spans.provider).check("1/minute", KEY)
-    failed, request = spans.taken()
+        tracing = traced(failing, tracer_provider=spans.provider)
+        for call in (
+            lambda: tracing.check("5/minute", KEY),
+            lambda: tracing.charge(policy=Policy("9/minute", name="named"), key=KEY, cost=1),
+            lambda: tracing.check_all(iter([("5 per minute", KEY), ("6/minute", KEY, 2)])),
+        ):
+            with pytest.raises(StoreError):
+                call()  # type: ignore[no-untyped-call]
+    *failures, request = spans.taken()
+    named = [(failure.attributes or {})["tidegate.policy"] for failure in failures]
+    assert named == ["5/minute", "named", "5/minute, 6/minute"]
+    failed = failures[0]
     assert [event.name for event in request.events] == ["tidegate.denied"]
     assert (failed.attributes or {})["error.type"] == "store_unavailable" and not failed.status.is_ok
     assert "secret" not in failed.to_json()

@@ -15,6 +15,7 @@ from spans import KEY, Spans, events
 from tidegate import AsyncLimiter, Limiter, RateLimited, asgi, wsgi
 from tidegate.fastapi import Tidegate as FastApiTidegate
 from tidegate.flask import Tidegate as FlaskTidegate
+from tidegate.http import fixed
 from tidegate.opentelemetry import meter_limiter, traced
 from web import acall, call_asgi, call_wsgi, plain_endpoint
 from web_django import django_settings
@@ -28,7 +29,7 @@ Request = Callable[[], int]
 def on_flask(limiter: Any, policy: Any) -> Request:
     app = Flask("app")
     tg = FlaskTidegate(app, limiter=limiter)
-    app.add_url_rule("/", "index", tg.limit(policy, key=KEY)(lambda: "ok"))
+    app.add_url_rule("/", "index", tg.limit(policy, key=fixed(KEY))(lambda: "ok"))
     return lambda: call_wsgi(app).status
 
 
@@ -37,14 +38,14 @@ def on_wsgi(limiter: Any, policy: Any) -> Request:
         start_response("200 OK", [])
         return [b"ok"]
 
-    limited = wsgi.TidegateMiddleware(app, policy, limiter=limiter, key=KEY)
+    limited = wsgi.TidegateMiddleware(app, policy, limiter=limiter, key=fixed(KEY))
     return lambda: call_wsgi(limited).status
 
 
 def on_fastapi(limiter: Any, policy: Any) -> Request:
     app = FastAPI()
     tg = FastApiTidegate(app, limiter=limiter)
-    app.get("/")(tg.limit(policy, key=KEY)(plain_endpoint()))
+    app.get("/")(tg.limit(policy, key=fixed(KEY))(plain_endpoint()))
     return lambda: call_asgi(app).status
 
 
@@ -54,7 +55,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 def on_asgi(limiter: Any, policy: Any) -> Request:
-    limited = asgi.TidegateMiddleware(answer, policy, limiter=limiter, key=KEY)
+    limited = asgi.TidegateMiddleware(answer, policy, limiter=limiter, key=fixed(KEY))
     return lambda: call_asgi(limited).status
 
 

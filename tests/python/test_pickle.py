@@ -85,12 +85,17 @@ def test_a_pickled_denial_without_a_store_stays_a_503() -> None:
     assert status(denied) == status(pickle.loads(pickle.dumps(denied))) == 503
 
 
-def test_a_pickled_decision_can_be_settled(restore: Callable[[Any], Any]) -> None:
+def test_a_copy_can_be_settled_and_a_pickled_decision_cannot(restore: Callable[[Any], Any]) -> None:
     limiter = Limiter(policies={"api": "100/hour", "other": "10/hour"})
-    limiter.settle(restore(limiter.check("api", "a", cost=10)), 3)
-    assert limiter.peek("api", "a").remaining == 97
-    limiter.settle(restore(limiter.check_all([("api", "b", 5), ("other", "b", 5)])), 1)
-    assert (limiter.peek("api", "b").remaining, limiter.peek("other", "b").remaining) == (99, 9)
+    one, whole = limiter.check("api", "a", cost=10), limiter.check_all([("api", "b", 5), ("other", "b", 5)])
+    for decision in (one, whole):
+        restored = restore(decision)
+        if restored is not decision:
+            with pytest.raises(ConfigError, match="left the process"):
+                limiter.settle(restored, 1)
+        limiter.settle(decision, 1)
+    left = [limiter.peek(*about).remaining for about in (("api", "a"), ("api", "b"), ("other", "b"))]
+    assert left == [99, 99, 9]
 
 
 def test_wrong_numbers_of_a_decision_raise() -> None:

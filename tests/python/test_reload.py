@@ -47,11 +47,11 @@ def test_the_async_limiter_takes_them_too(file: Path) -> None:
 
 
 def test_a_name_in_both_is_an_error(file: Path) -> None:
-    with pytest.raises(PolicyError, match=rf'{file}:2.*"login" was given in code'):
+    with pytest.raises(PolicyError, match=rf'{file}:2.*"login", of which one was given in code'):
         Limiter.from_file(file, policies={"login": "3/minute"})
     with Limiter.from_file(file, policies={"mail": "3/minute"}) as limiter:
         file.write_text("policies:\n  login: 9/minute\n  mail: 4/minute\n")
-        with pytest.raises(PolicyError, match=rf'{file}:3.*"mail" was given in code'):
+        with pytest.raises(PolicyError, match=rf'{file}:3.*"mail", of which one was given in code'):
             limiter.reload()
         assert limiter.policy("login").limits[0].count == 20
 

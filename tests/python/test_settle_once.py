@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import pickle
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,7 +31,7 @@ def limiter() -> Limiter:
 def test_a_second_settle_is_an_error_and_changes_nothing(limiter: Limiter) -> None:
     decision = limiter.check("p", "k", 5)
     limiter.settle(decision, 2)
-    for again in (decision, copy.copy(decision), copy.deepcopy(decision), pickle.loads(pickle.dumps(decision))):
+    for again in (decision, copy.copy(decision), copy.deepcopy(decision)):
         with pytest.raises(ConfigError, match="settled once") as caught:
             limiter.settle(again, 0)
         assert caught.value.code == "config_invalid"
@@ -38,6 +41,35 @@ def test_a_second_settle_is_an_error_and_changes_nothing(limiter: Limiter) -> No
     limiter.settle(copy.copy(decision), 5)
     with pytest.raises(ConfigError, match="settled once"):
         limiter.to_async().to_blocking().settle(decision, 0)
+
+
+def test_a_decision_that_left_its_process_cannot_be_settled(limiter: Limiter) -> None:
+    decision = limiter.check("p", "k", 5)
+    for _ in range(3):
+        with pytest.raises(ConfigError, match=r"left the process .* call charge or refund") as caught:
+            limiter.settle(pickle.loads(pickle.dumps(decision)), 0)
+        assert caught.value.code == "config_invalid"
+    assert used(limiter) == 5
+    limiter.settle(decision, 2)
+    assert used(limiter) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_decision_is_settled_in_the_process_that_got_it(store: str, prefix: str) -> None:
+    limiter = Limiter(store, policies={"p": "10/hour"}, prefix=prefix, timeout=5.0)
+    decision = limiter.check("p", "k", 5)
+    child = os.fork()
+    if child == 0:
+        try:
+            limiter.settle(decision, 0)
+        except ConfigError as refused:
+            os._exit(7 if "left the process" in str(refused) else 1)
+        except BaseException:
+            os._exit(2)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    limiter.settle(decision, 2)
+    assert used(limiter) == 2
 
 
 def test_each_entry_of_check_all_is_settled_once(limiter: Limiter) -> None:
@@ -70,7 +102,7 @@ def test_a_decision_of_another_limiter_is_an_error(limiter: Limiter, store: str,
     decision = one.check("p", "k", 5)
     with pytest.raises(ConfigError, match="another limiter"):
         another.settle(decision, 0)
-    same.settle(pickle.loads(pickle.dumps(decision)), 2)
+    same.settle(decision, 2)
     assert used(one) == 2
 
 
@@ -95,7 +127,7 @@ def test_metadata_of_acquire_hold_and_check_all_is_in_the_journal(store: str, pr
     limiter.acquire("p", "k", timeout=None, meta=b"for ever")
     with limiter.hold("c", "k", meta="held") as hold:
         assert hold.decision
-    limiter.check_all([("p", "k", 2, "first"), ("c", "k", 1, None), ("p", "other")])
+    limiter.check_all([("p", "k", 2, "first"), ("p", "other")])
 
     async def run() -> None:
         awaitable = AsyncLimiter(store, policies=JOURNAL, prefix=prefix, timeout=5.0)
@@ -108,7 +140,7 @@ def test_metadata_of_acquire_hold_and_check_all_is_in_the_journal(store: str, pr
         asyncio.run(run())
         expected = ["second", "awaited", "first", "for ever", "acquired"]
         assert [attempt.meta for attempt in limiter.journal("p", "k")] == expected
-        assert [attempt.meta for attempt in limiter.journal("c", "k")] == ["awaited hold", None, "held"]
+        assert [attempt.meta for attempt in limiter.journal("c", "k")] == ["awaited hold", "held"]
     else:
         assert [attempt.meta for attempt in limiter.journal("p", "k")] == ["first", "for ever", "acquired"]
     wrong: Any = [("p", "k", 1, 5)]
@@ -146,3 +178,84 @@ def test_bounds_are_numbers_from_one_on(wrong: int) -> None:
             options = {name: given}
             with pytest.raises(TypeError, match=name):
                 Limiter(**options)
+
+
+def test_a_call_that_gives_nothing_back_refuses_a_concurrency_limit(store: str, prefix: str) -> None:
+    policies = {"exports": "concurrency 2", "both": "10/hour; concurrency 2", "rate": "10/hour"}
+    limiter = Limiter(store, policies=policies, prefix=prefix, timeout=5.0)
+    awaitable = AsyncLimiter(store, policies=policies, prefix=prefix, timeout=5.0)
+
+    async def awaited(call: Callable[[], Any]) -> None:
+        await call()
+
+    for policy in ("exports", "both"):
+        for one in (limiter, awaitable):
+            for call in (
+                partial(one.check, policy, "k"),
+                partial(one.acquire, policy, "k", timeout=1.0),
+                partial(one.check_all, [("rate", "k"), (policy, "k")]),
+            ):
+                with pytest.raises(ConfigError, match="take them with hold"):
+                    asyncio.run(awaited(call)) if one is awaitable else call()
+        assert limiter.peek(policy, "k").limits[-1].remaining == 2
+    with pytest.raises(ConfigError, match="ask with check, or wait with acquire"):
+        limiter.hold("rate", "k")
+    assert limiter.peek("rate", "k").remaining == 10
+
+
+SEVERAL = {"rpm": "60/hour", "tpm": "1000/hour", "tpd": "9000/day"}
+
+
+@pytest.mark.parametrize(
+    ("actual", "left"),
+    [
+        (300, [59, 700, 8700]),
+        ([1, 300, 200], [59, 700, 8800]),
+        ((None, 300, None), [59, 700, 8500]),
+        ({"tpm": 300}, [59, 700, 8500]),
+        ({"rpm": 0, "tpd": 0}, [60, 500, 9000]),
+    ],
+)
+def test_of_several_each_is_settled_by_what_it_counts(store: str, prefix: str, actual: Any, left: list[int]) -> None:
+    entries = [("rpm", "k"), ("tpm", "k", 500), ("tpd", "k", 500)]
+    limiter = Limiter(store, policies=SEVERAL, prefix=prefix, timeout=5.0)
+    decision = limiter.check_all(entries)
+    limiter.settle(decision, actual)
+    assert [limiter.peek(policy, "k").remaining for policy in SEVERAL] == left
+    with pytest.raises(ConfigError, match="settled before"):
+        limiter.settle(decision, actual)
+
+    async def run() -> None:
+        awaitable = AsyncLimiter(policies=SEVERAL)
+        await awaitable.settle(await awaitable.check_all(entries), actual)
+        assert [(await awaitable.peek(policy, "k")).remaining for policy in SEVERAL] == left
+
+    asyncio.run(run())
+
+
+def test_wrong_numbers_of_several_settle_nothing(store: str, prefix: str) -> None:
+    limiter = Limiter(store, policies=SEVERAL, prefix=prefix, timeout=5.0)
+    decision = limiter.check_all([("rpm", "k"), ("tpm", "k", 500)])
+    wrong: list[tuple[Any, str]] = [
+        ([1], "1 numbers for a Decision of 2 entries"),
+        ({"tpd": 1}, 'no policy of the Decision: it has "rpm", "tpm"'),
+        ([1, -1], "-1"),
+        ([1, True], "True"),
+        ({"rpm": "5"}, "5"),
+    ]
+    for actual, says in wrong:
+        with pytest.raises(CostError, match=says):
+            limiter.settle(decision, actual)
+    with pytest.raises(TypeError):
+        limiter.settle(decision, {5: 1})  # type: ignore[dict-item]
+    limiter.settle(decision, 400)
+    assert [limiter.peek(policy, "k").remaining for policy in ("rpm", "tpm")] == [59, 600]
+
+
+def test_units_that_are_held_are_never_settled(store: str, prefix: str) -> None:
+    limiter = Limiter(store, policies={"exports": "concurrency 8", "both": "concurrency 8; 100/hour"}, prefix=prefix)
+    with limiter.hold("exports", "k") as hold, limiter.hold("both", "k") as both:
+        limiter.settle(hold.decision, 5)
+        limiter.settle(both.decision, 5)
+        assert limiter.peek("exports", "k").remaining == 7
+        assert [limit.remaining for limit in limiter.peek("both", "k").limits] == [7, 95]

@@ -124,10 +124,11 @@ def test_half_a_surrogate_pair_in_a_key_of_a_web_layer() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("no request is admitted")
 
-    for key in (lambda scope: HALF, claim_of("sub", of=lambda scope: {"sub": HALF}), HALF):
+    for key in (lambda scope: HALF, claim_of("sub", of=lambda scope: {"sub": HALF})):
         for cost in (1, lambda scope: 1):
             limited = TidegateMiddleware(app, "1/s", key=key, cost=cost)
-            raised(KeyInvalid, lambda limited=limited: call_asgi(limited))  # type: ignore[misc]
+            # The client's fault.
+            assert call_asgi(limited).status == 400
 
 
 def test_a_pickled_decision_with_half_a_surrogate_pair() -> None:

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tidegate import Limiter, ManualClock, Policy
 from web_adapter import Adapter
-from web_adapters import ADAPTERS
 
 ADDRESS = "203.0.113.9"
-
-
-@pytest.fixture(params=ADAPTERS, ids=lambda adapter: adapter.name)
-def adapter(request: pytest.FixtureRequest) -> Adapter:
-    adapter: Adapter = request.param
-    return adapter
 
 
 def used(limiter: Limiter, policy: str) -> list[int]:

@@ -23,7 +23,7 @@ from django.utils.decorators import method_decorator  # noqa: E402
 from django.views import View  # noqa: E402
 from django.views.decorators.http import require_GET  # noqa: E402
 
-from tidegate.django import claim, exempt, limit, user  # noqa: E402
+from tidegate.django import claim, exempt, fixed, limit, user  # noqa: E402
 
 
 @pytest.fixture
@@ -122,11 +122,14 @@ def test_other_decorators_above_and_below(serve: Any) -> None:
 def test_settings_are_the_defaults_of_limits(serve: Any) -> None:
     limiter = Limiter(policies={"p": "2/minute", "q": "1/minute"})
     get = serve(
-        {"a": limit("p")(view), "b": limit("q", headers="both")(view)}, limiter=limiter, headers="off", key="fixed"
+        {"a": limit("p")(view), "b": limit("q", headers="both")(view)},
+        limiter=limiter,
+        headers="off",
+        key=fixed("k"),
     )
     assert "RateLimit" not in get("a")
     assert "RateLimit" in get("b")
-    assert limiter.peek("p", "fixed").remaining == 1
+    assert limiter.peek("p", "k").remaining == 1
 
 
 def test_users_and_claims(serve: Any) -> None:
@@ -183,3 +186,21 @@ def test_wrong_use_raises(serve: Any) -> None:
         limit("1/minute", nonsense=True)
     with pytest.raises(TypeError):
         serve({"": view}, nonsense=True)("")
+
+
+def named_by(request: Any) -> str:
+    return str(request.GET.get("who", "anyone"))
+
+
+def units(request: Any) -> int:
+    return 2
+
+
+def test_a_dotted_path_in_the_settings_is_imported(serve: Any) -> None:
+    limiter = Limiter(policies={"p": "4/minute"})
+    get = serve({"": view}, limiter=limiter, default="p", key=f"{__name__}.named_by", cost=f"{__name__}.units")
+    assert [get("").status for _ in range(3)] == [200, 200, 429]
+    assert limiter.peek("p", "anyone").remaining == 0
+    for wrong, says in (("app.nothing", "dotted path"), ("anyone", "fixed"), ("tests.", "dotted path")):
+        with pytest.raises(ConfigError, match=says):
+            serve({"": view}, default="1/minute", key=wrong)("")

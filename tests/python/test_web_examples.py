@@ -26,7 +26,7 @@ assert "RateLimit" not in call(app, path="/health")
 seen = call(app, path="/export")
 assert seen.status == 200 and len(seen.parts) == 1000
 seen = call(app, path="/api/things", headers={"X-API-Key": "secret"})
-assert seen.items("RateLimit-Policy") == {"api": {"q": 20, "w": 2}}
+assert seen.items("RateLimit-Policy")["api"] == {"q": 20, "w": 2}
 """
 FASTAPI = """
 from python_fastapi import app, tg
@@ -45,7 +45,7 @@ from web import call_wsgi as call
 assert [call(app, path="/login").status for _ in range(6)] == [200] * 5 + [429]
 assert call(app, path="/").items("RateLimit-Policy") == {"100/minute": {"q": 100, "w": 60}}
 assert "RateLimit" not in call(app, path="/health")
-assert call(app, path="/search").items("RateLimit-Policy") == {"search": {"q": 20, "w": 2}}
+assert call(app, path="/search").items("RateLimit-Policy")["search"] == {"q": 20, "w": 2}
 """
 
 

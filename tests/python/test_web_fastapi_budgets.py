@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request, WebSocket
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
 from starlette.middleware.cors import CORSMiddleware
@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tidegate import Limiter
+from tidegate.asgi import TidegateMiddleware
 from tidegate.fastapi import RateLimit, Tidegate
 from web import SeenResponse, call_asgi, plain_endpoint, websocket
 
@@ -176,12 +177,34 @@ def test_a_mounted_function_has_a_limit_of_its_own_or_none() -> None:
     assert statuses(app, "/own/x", "/own/x", "/free/x", "/free/x", "/free/x") == [200, 429, 200, 200, 200]
 
 
-def test_a_websocket_without_a_route_is_closed_and_not_counted() -> None:
+def test_a_websocket_without_a_route_is_counted_and_closed() -> None:
     app = FastAPI()
-    Tidegate(app, application="1/minute")
-    for _ in range(2):
-        assert [message["type"] for message in asyncio.run(websocket(app))] == ["websocket.close"]
+    Tidegate(app, application="3/minute")
+    closed = [asyncio.run(websocket(app)) for _ in range(2)]
+    assert [[message["type"] for message in seen] for seen in closed] == [["websocket.close"]] * 2
     assert get(app, "/no").status == 404
+    (refused,) = asyncio.run(websocket(app))
+    assert (refused["type"], refused["code"]) == ("websocket.close", 1008)
+    assert get(app, "/no").status == 429
+
+
+@pytest.mark.parametrize("way", ["decorator", "depends", "asgi"])
+def test_a_websocket_is_a_get_to_the_option_methods(way: str) -> None:
+    for methods, first in ((["GET", "POST"], "websocket.close"), (["POST"], "websocket.accept")):
+
+        async def endpoint(socket: WebSocket) -> None:
+            await socket.accept()
+            await socket.close()
+
+        app: Any = FastAPI()
+        tg = Tidegate(app)
+        depends = [Depends(RateLimit("1/minute", methods=methods))] if way == "depends" else []
+        app.websocket("/ws", dependencies=depends)(
+            tg.limit("1/minute", methods=methods)(endpoint) if way == "decorator" else endpoint
+        )
+        if way == "asgi":
+            app = TidegateMiddleware(app, "1/minute", methods=methods)
+        assert [asyncio.run(websocket(app))[0]["type"] for _ in range(2)] == ["websocket.accept", first]
 
 
 @pytest.mark.parametrize("option", ["default", "application"])

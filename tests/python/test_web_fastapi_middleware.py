@@ -19,7 +19,7 @@ from starlette.routing import Host, Mount, Route, Router, WebSocketRoute
 
 from tidegate import Limiter
 from tidegate.asgi import TidegateMiddleware
-from tidegate.fastapi import Tidegate
+from tidegate.fastapi import Tidegate, fixed
 from web import acall, call_asgi, plain_endpoint, websocket
 
 ORIGIN = {"Origin": "http://page.example"}
@@ -118,7 +118,7 @@ def test_a_hold_behind_middleware_lasts_to_the_last_byte() -> None:
     after: list[int] = []
 
     @app.get("/")
-    @tg.limit("held", key="k")
+    @tg.limit("held", key=fixed("k"))
     async def stream() -> StreamingResponse:
         async def parts() -> Any:
             for _ in range(3):
@@ -148,7 +148,7 @@ def test_an_endpoint_that_fails_gives_back_its_hold_behind_middleware() -> None:
     tg = Tidegate(app, limiter=limiter)
 
     @app.get("/")
-    @tg.limit("held", key="k")
+    @tg.limit("held", key=fixed("k"))
     async def fails() -> None:
         raise ZeroDivisionError
 

@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse
 
 from tidegate import Limiter
 from tidegate.fastapi import RateLimit, Tidegate
+from tidegate.http import placed_key
 from web import call_asgi, plain_endpoint
 
 TWO = "2/minute"
@@ -83,5 +84,5 @@ def test_a_place_has_the_same_name_in_every_process() -> None:
     assert call_asgi(app, path="/acme/inner/items/1").status == 200
     assert call_asgi(app, path="/acme/inner/d/1").status == 200
     endpoint = "web.plain_endpoint.<locals>.endpoint"
-    assert limiter.peek(TWO, f"{endpoint} /{{tenant}}/inner/items/{{item}} 203.0.113.9").remaining == 1
-    assert limiter.peek(TWO, f"/{{tenant}}/inner/d/{{item}} {endpoint} 203.0.113.9").remaining == 1
+    assert limiter.peek(TWO, placed_key(f"{endpoint} /{{tenant}}/inner/items/{{item}}", "203.0.113.9")).remaining == 1
+    assert limiter.peek(TWO, placed_key(f"/{{tenant}}/inner/d/{{item}} {endpoint}", "203.0.113.9")).remaining == 1

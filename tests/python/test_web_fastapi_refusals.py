@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 
 from tidegate import RateLimited, TidegateError
-from tidegate.fastapi import RateLimit, Tidegate
+from tidegate.fastapi import RateLimit, Tidegate, fixed
 from web import SeenResponse, acall, call_asgi, plain_endpoint, websocket
 
 ORIGIN = {"Origin": "http://page.example"}
@@ -181,12 +181,13 @@ def test_a_mounted_application_has_handlers_and_middleware_of_its_own(inner_kind
     inner = inner_kind()
     own = inner_kind()
     for sub in (inner, own):
+        key = fixed(str(id(sub)))
         if inner_kind is Starlette:
-            sub.router.routes.append(Route("/", tg.limit("1/minute", key=str(id(sub)))(fresh_starlette_endpoint())))
+            sub.router.routes.append(Route("/", tg.limit("1/minute", key=key)(fresh_starlette_endpoint())))
         elif depends:
-            sub.get("/", dependencies=[Depends(RateLimit("1/minute", key=str(id(sub))))])(plain_endpoint())
+            sub.get("/", dependencies=[Depends(RateLimit("1/minute", key=key))])(plain_endpoint())
         else:
-            sub.get("/")(tg.limit("1/minute", key=str(id(sub)))(plain_endpoint()))
+            sub.get("/")(tg.limit("1/minute", key=key)(plain_endpoint()))
     own.add_exception_handler(RateLimited, lambda request, error: PlainTextResponse("inner", 429))
     own.add_middleware(CORSMiddleware, allow_origins=["*"])
     outer.mount("/inner", inner)

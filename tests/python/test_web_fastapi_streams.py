@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from fastapi import Depends, FastAPI, WebSocket
 from starlette.applications import Starlette
-from starlette.responses import StreamingResponse
+from starlette.background import BackgroundTask
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import WebSocketRoute
 
 from tidegate import Limiter
-from tidegate.fastapi import RateLimit, Tidegate
+from tidegate.asgi import TidegateMiddleware
+from tidegate.fastapi import RateLimit, Tidegate, fixed
 from web import acall, websocket
 
 
@@ -59,7 +61,7 @@ def test_an_aborted_stream_gives_back_its_hold() -> None:
     tg = Tidegate(app, limiter=limiter)
 
     @app.get("/")
-    @tg.limit("p", key="k")
+    @tg.limit("p", key=fixed("k"))
     async def stream() -> StreamingResponse:
         async def parts() -> Any:
             while True:
@@ -107,3 +109,29 @@ def test_a_request_leaves_no_reference_cycles(limited: bool) -> None:
         assert many - few < 100
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("hold_until", ["response", "handler"])
+@pytest.mark.parametrize("way", ["decorator", "depends", "asgi"])
+def test_a_hold_lasts_until_the_response_or_the_handler_has_ended(way: str, hold_until: str) -> None:
+    limiter = Limiter(policies={"p": "concurrency 1"})
+    during: list[int] = []
+
+    async def work() -> None:
+        during.append(limiter.peek("p", "203.0.113.9").remaining)
+
+    async def endpoint() -> PlainTextResponse:
+        return PlainTextResponse("ok", background=BackgroundTask(work))
+
+    app: Any = FastAPI()
+    tg = Tidegate(app, limiter=limiter)
+    options: Any = {"hold_until": hold_until}
+    depends = [Depends(RateLimit("p", **options))] if way == "depends" else []
+    limited = tg.limit("p", **options)(endpoint) if way == "decorator" else endpoint
+    app.get("/", dependencies=depends, response_model=None)(limited)
+    if way == "asgi":
+        app = TidegateMiddleware(app, "p", limiter=limiter, **options)
+    for _ in range(2):
+        assert asyncio.run(acall(app)).status == 200
+    assert during == [1 if hold_until == "response" else 0] * 2
+    assert limiter.peek("p", "203.0.113.9").remaining == 1

@@ -9,7 +9,7 @@ from flask import Blueprint, Flask, Response, g
 from flask.views import MethodView, View
 
 from tidegate import ConfigError, Limiter
-from tidegate.flask import Tidegate, claim, user
+from tidegate.flask import Tidegate, claim, fixed, user
 from web import SeenResponse, call_wsgi
 
 
@@ -152,7 +152,7 @@ def test_an_aborted_stream_gives_back_its_hold() -> None:
     tg = Tidegate(app, limiter=limiter)
 
     @app.get("/")
-    @tg.limit("p", key="k")
+    @tg.limit("p", key=fixed("k"))
     def stream() -> Response:
         return Response(iter([b"a", b"b"]))
 
@@ -254,7 +254,7 @@ def test_response_hooks_are_registered_once() -> None:
     limiter = Limiter(policies={"p": "5/minute"})
     tg = Tidegate(app, limiter=limiter)
     for name in ("a", "b"):
-        view = tg.limit("p", key="k", refund_when=lambda response: True)(named(name))
+        view = tg.limit("p", key=fixed("k"), refund_when=lambda response: True)(named(name))
         app.add_url_rule(f"/{name}", name, view)
     assert statuses(app, "/a", "/b", "/a", "/b") == [200] * 4
     assert limiter.peek("p", "k").remaining == 5

@@ -227,3 +227,25 @@ def test_user_of_a_visitor_is_the_address(app: Flask) -> None:
     assert [call_wsgi(app, path=path).status for path in ("/p", "/q")] == [200, 200]
     assert limiter.peek("p", "anonymous:203.0.113.9").remaining == 0
     assert limiter.peek("q", "anonymous:203.0.113.9").remaining == 0
+
+
+@pytest.mark.parametrize("available", [True, False])
+def test_what_on_denied_answers_has_the_status_of_a_refusal_unless_it_gives_one(available: bool) -> None:
+    app = flask.Flask("statuses")
+    limiter = Limiter() if available else Limiter("redis://127.0.0.1:1/0", on_store_error="closed")
+    tg = Tidegate(app, limiter=limiter)
+    refused = 429 if available else 503
+    answers: dict[str, tuple[Any, int]] = {
+        "json": (lambda: flask.jsonify(slow="down"), refused),
+        "dict": (lambda: {"slow": "down"}, refused),
+        "text": (lambda: "slow down", refused),
+        "headers": (lambda: ("slow down", {"X-Own": "1"}), refused),
+        "redirect": (lambda: flask.redirect("/"), 302),
+        "status": (lambda: ("slow down", 418), 418),
+        "ok": (lambda: (flask.jsonify(), 200), 200),
+        "line": (lambda: ("slow down", "418 I'm a Teapot"), 418),
+    }
+    for name, (answer, _) in answers.items():
+        app.add_url_rule(f"/{name}", name, tg.limit("0/minute", on_denied=answer)(lambda: "served"))
+    for name, (_, status) in answers.items():
+        assert call_wsgi(app, path=f"/{name}").status == status, name

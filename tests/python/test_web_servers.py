@@ -119,12 +119,12 @@ def test_concurrent_requests_are_admitted_exactly_up_to_the_limit(served: Served
         "the reset time is the same in all responses"
     )
     for _, headers, body in refused:
-        assert json.loads(body)["violated-policies"] == ["crowd"]
+        assert json.loads(body)["violated-policies"] == ["crowd-1"]
         assert 0 < int(headers["retry-after"]) <= 3600
-        for name in ("ratelimit", "ratelimit-policy"):
+        for name, items in (("ratelimit", ["crowd-1"]), ("ratelimit-policy", ["crowd-1", "crowd-2"])):
             parsed = List()
             parsed.parse(headers[name].encode())
-            assert [str(item.value) for item in parsed] == ["crowd"]
+            assert [str(item.value) for item in parsed] == items
 
 
 def test_the_times_in_headers_are_true(served: Served) -> None:

@@ -213,3 +213,49 @@ def test_a_limit_before_the_renderer_is_known(serve: Any) -> None:
     get = serve({"": Early.as_view()})
     assert statuses(get, "") == [200, 429, 429]
     assert json.loads(get("").body)["violated-policies"] == ["1/minute"]
+
+
+class PerUser(TidegateThrottle):
+    policy = "user"
+
+
+class PerMinute(TidegateThrottle):
+    policy = "minute"
+
+
+class Sometimes(TidegateThrottle):
+    policy = "some"
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        return "X-Free" in request.headers or super().allow_request(request, view)
+
+
+@pytest.mark.parametrize("middleware", [None, []], ids=["middleware", "none"])
+@pytest.mark.parametrize("classes", [[PerUser, PerMinute, Sometimes], [Sometimes, PerMinute, PerUser]])
+def test_throttles_of_one_view_are_all_charged_or_none_is(serve: Any, middleware: Any, classes: Any) -> None:
+    limiter = Limiter(policies={"user": "fixed-window 9/hour", "minute": "2/minute", "some": "9/day"})
+    view = api_view(["GET"])(throttle_classes(classes)(lambda request: Response({})))
+    get = serve({"": view}, limiter=limiter, middleware=middleware)
+    assert [get("").status for _ in range(5)] == [200, 200, 429, 429, 429]
+    used = {name: 9 - limiter.peek(name, "203.0.113.9").remaining for name in ("user", "some")}
+    assert used == {"user": 2, "some": 2}
+    # What a class says by itself is asked in its turn.
+    limiter.clear("minute", "203.0.113.9")
+    assert get("", headers={"X-Free": "yes"}).status == 200
+    used = {name: 9 - limiter.peek(name, "203.0.113.9").remaining for name in ("user", "some")}
+    assert used == {"user": 3, "some": 2}
+
+
+@pytest.mark.parametrize("classes", [[PerUser, PerMinute, Sometimes], [Sometimes, PerMinute, PerUser]])
+def test_of_several_refusals_all_fields_speak_of_one(serve: Any, classes: Any) -> None:
+    limiter = Limiter(
+        policies={"user": "fixed-window 1/hour", "minute": "fixed-window 1/minute", "some": "fixed-window 1/day"}
+    )
+    view = api_view(["GET"])(throttle_classes(classes)(lambda request: Response({})))
+    get = serve({"": view}, limiter=limiter)
+    assert get("").status == 200
+    seen = get("")
+    problem = json.loads(seen.body)
+    # Of those that were asked together with the first that denies.
+    waits = [limiter.peek(name, "203.0.113.9").retry_after or 0 for name in problem["violated-policies"]]
+    assert abs(int(seen["Retry-After"]) - max(waits)) < 5, (seen["Retry-After"], problem)

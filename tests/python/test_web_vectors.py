@@ -9,7 +9,7 @@ import pytest
 
 from paths import ROOT
 from tidegate import ConfigError, Decision, Limiter, ManualClock, TidegateError
-from tidegate._tidegate import ClientIp, Headers, anonymous, hashed, problem, status
+from tidegate._tidegate import ClientIp, Headers, anonymous, hashed, named, placed_key, problem, status
 
 START = 1_704_067_200_000_000
 
@@ -40,6 +40,10 @@ def test_a_vector(case: dict[str, Any]) -> None:
         assert hashed(case["secret"]) == case["key"]
     elif "client" in case:
         assert anonymous(case["client"]) == case["key"]
+    elif "user" in case:
+        assert named(case["user"]) == case["key"]
+    elif "of" in case:
+        assert placed_key(case["place"], case["of"], case.get("method")) == case["key"]
     else:
         with pytest.raises(TidegateError) as raised:
             if "headers" in case:
@@ -91,6 +95,8 @@ def do(limiter: Limiter, step: dict[str, Any]) -> Decision | None:
         return limiter.check(policy, key, cost)
     if step["do"] == "peek":
         return limiter.peek(policy, key, cost)
+    if step["do"] == "charge":
+        return limiter.charge(policy, key, cost)
     if step["do"] == "block":
         limiter.block(policy, key, step["for"] / 1e6)
         return None

@@ -20,7 +20,7 @@ def options() -> dict[str, Any]:
 def flask_app() -> Any:
     from flask import Flask, Response
 
-    from tidegate.flask import Tidegate
+    from tidegate.flask import Tidegate, fixed
 
     app = Flask("served")
     tg = Tidegate(app, **options())
@@ -36,7 +36,7 @@ def flask_app() -> Any:
         return "ok"
 
     @app.get("/held")
-    @tg.limit("held", key="k")
+    @tg.limit("held", key=fixed("k"))
     def held() -> Response:
         return Response(slowly())
 
@@ -55,7 +55,7 @@ def fastapi_app() -> Any:
     from fastapi import Depends, FastAPI
     from starlette.responses import StreamingResponse
 
-    from tidegate.fastapi import RateLimit, Tidegate
+    from tidegate.fastapi import RateLimit, Tidegate, fixed
 
     app = FastAPI()
     tg = Tidegate(app, **options())
@@ -70,7 +70,7 @@ def fastapi_app() -> Any:
         return "ok"
 
     @app.get("/held")
-    @tg.limit("held", key="k")
+    @tg.limit("held", key=fixed("k"))
     async def held() -> StreamingResponse:
         import asyncio
 
@@ -107,7 +107,7 @@ def django_app(asynchronous: bool) -> Any:
     from django.http import HttpResponse, StreamingHttpResponse
     from django.urls import path
 
-    from tidegate.django import limit
+    from tidegate.django import fixed, limit
 
     def view(request: Any) -> HttpResponse:
         return HttpResponse("ok")
@@ -122,7 +122,7 @@ def django_app(asynchronous: bool) -> Any:
     urls.urlpatterns = [  # type: ignore[attr-defined]
         path("crowd", limit("crowd")(one)),
         path("short", limit("short")(one)),
-        path("held", limit("held", key="k")(held)),
+        path("held", limit("held", key=fixed("k"))(held)),
     ]
     return ASGIHandler() if asynchronous else WSGIHandler()
 
@@ -154,7 +154,7 @@ def rest_framework_wsgi() -> Any:
     from rest_framework.response import Response
     from rest_framework.views import APIView
 
-    from tidegate.django import limit
+    from tidegate.django import fixed, limit
 
     @api_view()
     @limit("crowd")
@@ -167,7 +167,7 @@ def rest_framework_wsgi() -> Any:
         def get(self, request: Any) -> Response:
             return Response("ok")
 
-    @limit("held", key="k")
+    @limit("held", key=fixed("k"))
     class Held(APIView):
         def get(self, request: Any) -> StreamingHttpResponse:
             return StreamingHttpResponse(slowly())

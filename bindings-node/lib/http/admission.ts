@@ -5,56 +5,20 @@ import process from 'node:process';
 import { Decision } from '../decision.js';
 import { ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
-import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
-import type { PolicyLike } from '../policy.js';
-import { RateLimited } from '../rate-limited.js';
+import { checkIn, policyRefIn } from '../limiter.js';
+import type { PolicyRef } from '../policy.js';
+import { type ActualCost, nameCost } from '../settled.js';
 import { asked, isTracing } from '../tracing.js';
 import { announce, leading, type SetField } from './fields.js';
 import { problem, retryAfter, status } from './refusal.js';
 import { type RefusalError, refusalError } from './refusal-error.js';
+import { asError } from './rejection.js';
 import type { Awaitable } from './request-adapter.js';
+import { checkTogether, type Meta, type RequestCheck, takeHold } from './request-check.js';
 import type { AfterResponse, FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
 /** One empty list for all requests. */
 const NONE: readonly never[] = Object.freeze([]);
-
-/** What the journal remembers of a request. */
-type Meta = string | Uint8Array | undefined;
-
-/** A policy with the key and the cost of one request. */
-interface RequestCheck {
-  readonly policy: PolicyLike;
-  readonly key: string;
-  readonly cost: number;
-}
-
-/** Checks several policies as one Decision. */
-async function checkTogether(
-  limiter: Limiter,
-  checks: readonly RequestCheck[],
-  meta: Meta,
-): Promise<Decision | undefined> {
-  const [only] = checks;
-  if (only === undefined) return undefined;
-  if (checks.length > 1) {
-    if (meta === undefined) return limiter.checkAll(checks.map(({ policy, key, cost }) => [policy, key, cost]));
-    return limiter.checkAll(checks.map((check) => ({ ...check, meta })));
-  }
-  const { policy, key, cost } = only;
-  if (meta !== undefined) return limiter.check(policy, key, { cost, meta });
-  return cost === 1 ? limiter.check(policy, key) : limiter.check(policy, key, { cost });
-}
-
-/** Takes a hold; the denied Decision when there is no room. */
-async function takeHold(limiter: Limiter, check: RequestCheck, meta: Meta): Promise<Hold | Decision> {
-  const { policy, key, cost } = check;
-  try {
-    return await limiter.hold(policy, key, meta === undefined ? { cost } : { cost, meta });
-  } catch (error) {
-    if (error instanceof RateLimited) return error.decision;
-    throw error;
-  }
-}
 
 /** Whether a request is admitted, and why. */
 export class Admission<Request extends object, Response> {
@@ -69,8 +33,11 @@ export class Admission<Request extends object, Response> {
   // Not `#private`: one admission is made for every request, and private fields would cost more than everything else in it.
   private _checks: readonly RequestCheck[] = NONE;
   private _decisions: readonly Decision[] = NONE;
+  /** The Decisions about its checks, in their order. */
+  private _entries: readonly Decision[] = NONE;
   private _holds: readonly Hold[] = NONE;
-  private _ended = false;
+  private _responseEnded = false;
+  private _handling = false;
 
   constructor(
     settings: Settings<Request, Response>,
@@ -90,7 +57,7 @@ export class Admission<Request extends object, Response> {
   /** The common case: checks one policy, of which nothing is held. */
   checkOne({ policy, cost }: FixedCostEntry<Request>, key: string): Awaitable<this> {
     const { limiter } = this.settings;
-    this._checks = [{ policy, key, cost }];
+    this._checks = [{ policy, key, cost, namesCost: true }];
     if (this.before !== undefined) this.#refuseRepetition(this.before);
     const policyRef = policyRefIn(limiter, policy);
     if (policyRef.holds) return this.#decideAll();
@@ -151,14 +118,14 @@ export class Admission<Request extends object, Response> {
         key = typeof named === 'string' ? named : await named;
         keyFunction = entry.key;
       }
-      const prefixed = entry.prefix === undefined ? key : entry.prefix(request) + key;
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
         throw new CostError(
           `${settings.adapter.name}: the function given as cost returned ${describe(cost)}: it must be a whole number`,
         );
       }
-      checks.push({ policy: entry.policy, key: prefixed, cost });
+      const { policy, namesCost } = entry;
+      checks.push({ policy, key: settings.counted(entry, request, key), cost, namesCost });
     }
     return checks;
   }
@@ -170,6 +137,7 @@ export class Admission<Request extends object, Response> {
     const rest: RequestCheck[] = [];
     for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
     const decisions: Decision[] = [];
+    const entries = new Map<RequestCheck, Decision>();
     const meta = this.settings.meta === undefined ? undefined : await this.#meta();
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {
@@ -177,13 +145,20 @@ export class Admission<Request extends object, Response> {
       if (!(hold instanceof Hold)) return this.#refused(hold);
       this._holds = [...this._holds, hold];
       decisions.push(hold.decision);
+      entries.set(check, hold.decision);
     }
     const decision = await checkTogether(called, rest, meta);
     if (decision !== undefined) {
       if (!decision.allowed) return this.#refused(decision);
       decisions.push(decision);
+      for (const [index, check] of rest.entries()) entries.set(check, decision.decisions[index] ?? decision);
     }
     this._decisions = decisions;
+    this._entries = this._checks.map((check) => {
+      const entry = entries.get(check) as Decision;
+      if (check.namesCost) nameCost(entry);
+      return entry;
+    });
     this.decision = leading(decisions);
   }
 
@@ -217,17 +192,28 @@ export class Admission<Request extends object, Response> {
 
   /** The body of a refusal, as `application/problem+json`. */
   problem(): string {
-    return problem(this.decision);
+    return problem(this.decision, this.decision === undefined ? this.#policies() : undefined);
   }
 
   /** Sets the fields that announce the limits: those of all middleware that the request has passed. */
   announce<Target>(setField: SetField<Target>, target: Target): void {
     let decisions = this._decisions;
+    // Of one policy that was asked its Decision says everything.
+    let policies = this._checks.length === 1 && this.decision !== undefined ? NONE : this.#policies();
     for (let { before } = this; before !== undefined; before = before.before) {
-      if (before.settings.headers !== 'off') decisions = [...before._decisions, ...decisions];
+      if (before.settings.headers === 'off') continue;
+      decisions = [...before._decisions, ...decisions];
+      policies = [...before.#policies(), ...policies];
     }
     const wait = this.admitted ? undefined : retryAfter(this.decision);
-    announce(decisions, this.settings.headers, wait, setField, target);
+    announce(decisions, this.settings.headers, wait, setField, target, policies);
+    // A cache that kept a refusal would answer with it when the wait is over.
+    if (!this.admitted) setField(target, 'Cache-Control', 'no-store');
+  }
+
+  /** The policies of the request, in the order in which they are announced. */
+  #policies(): readonly PolicyRef[] {
+    return this._checks.map(({ policy }) => policyRefIn(this.settings.limiter, policy));
   }
 
   /** How long an admitted request waits before its handler runs: the queue of a leaky bucket. */
@@ -239,7 +225,11 @@ export class Admission<Request extends object, Response> {
   async denied(response: Response): Promise<unknown> {
     const { onDenied } = this.settings;
     if (onDenied === undefined || this.decision === undefined) return undefined;
-    return onDenied(this.request, this.decision, response);
+    try {
+      return await onDenied(this.request, this.decision, response);
+    } catch (reason) {
+      throw asError(reason, this.settings.adapter.name);
+    }
   }
 
   /** The refusal as an error, for the framework's error handling. */
@@ -260,22 +250,41 @@ export class Admission<Request extends object, Response> {
     return this._holds.length > 0 || refundWhen !== undefined || settle !== undefined;
   }
 
+  /** The handler begins. With `holdUntil: 'handler'` the response alone is not the end from now on. */
+  handlerBegins(): void {
+    this._handling = this.settings.holdUntil === 'handler';
+  }
+
+  /** The handler has ended. */
+  handlerEnds(response: Response): void {
+    if (!this._handling) return;
+    this._handling = false;
+    if (this._responseEnded) this.#end(response);
+  }
+
   /** The response has ended: gives holds back, and refunds what was consumed when `refundWhen` says so. */
   end(response: Response): void {
-    if (this._ended) return;
-    this._ended = true;
+    if (this._responseEnded) return;
+    this._responseEnded = true;
+    if (!this._handling) this.#end(response);
+  }
+
+  #end(response: Response): void {
     this.#release();
-    this.#settle(response).catch(warn);
+    this.#settle(response).catch((reason) => warn(asError(reason, this.settings.adapter.name)));
   }
 
   /** Charges what the request should have consumed, when an option says how much that is. */
   async #settle(response: Response): Promise<void> {
     const { limiter, refundWhen, settle } = this.settings;
-    let cost: unknown;
-    if (refundWhen !== undefined && (await this.#after(refundWhen, response))) cost = 0;
-    else if (settle !== undefined) cost = await this.#after(settle, response);
-    if (cost === undefined || cost === null) return;
-    await Promise.all(this._decisions.map((decision) => limiter.settle(decision, cost as number)));
+    const entries = this._entries.length === 0 ? this._decisions : this._entries;
+    let actual: unknown;
+    if (refundWhen !== undefined && (await this.#after(refundWhen, response))) actual = entries.map(() => 0);
+    else if (settle !== undefined) actual = await this.#after(settle, response);
+    if (actual === undefined || actual === null) return;
+    const [first] = entries;
+    const whole = entries.length === 1 ? first : first?.withParts(entries);
+    if (whole !== undefined) await limiter.settle(whole, actual as ActualCost);
   }
 
   #after(option: AfterResponse, response: Response): unknown {

@@ -6,4 +6,5 @@ import { nodeRequestAdapter, type RequestAdapter } from './request-adapter.js';
 
 export const fastifyAdapter: RequestAdapter<FastifyRequest> = nodeRequestAdapter<FastifyRequest>('tidegate/fastify', {
   trusts: fastifyTrust,
+  seesHandlers: true,
 });

@@ -2,12 +2,16 @@
 // of a Decision are added here, because a call into the core for every request would cost as much as the check. `tests/http`
 // proves that the result is the core's.
 
-import { AT, NEVER, RESET_AFTER, RESET_AT, RETRY_AFTER } from '../array-layout.js';
+import { AT, MORE_AFTER, NEVER, RESET_AT, RETRY_AFTER } from '../array-layout.js';
 import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
+import type { PolicyRef } from '../policy.js';
 import { retryAfter } from './refusal.js';
 
-/** Which fields announce the limits: those of the IETF, the older X-RateLimit ones, both, or none. */
-export type HeaderChoice = 'both' | 'ietf' | 'legacy' | 'off';
+/**
+ * Which fields announce the limits: those of the IETF, of the newest revision of their draft or of one that is named, the older
+ * X-RateLimit ones, both, or none. Revisions 10 and 11 have one form.
+ */
+export type HeaderChoice = 'both' | 'ietf' | 'ietf-10' | 'ietf-11' | 'legacy' | 'off';
 
 /** Names and values. */
 export type Fields = readonly (readonly [name: string, value: string])[];
@@ -21,7 +25,8 @@ export type SetField<Target> = (target: Target, name: string, value: string) => 
 
 /**
  * Sets the fields of an answer, in order. `wait` is the `Retry-After` of a refusal, `null` when waiting does not help, undefined
- * for an admitted request.
+ * for an admitted request. `policies` are those of its route, of which a refusal may have left some unasked: so
+ * `RateLimit-Policy` is the same text on every answer of the route.
  */
 export function announce<Target>(
   decisions: readonly Decision[],
@@ -29,15 +34,17 @@ export function announce<Target>(
   wait: number | null | undefined,
   setField: SetField<Target>,
   target: Target,
+  policies: readonly PolicyRef[] = NO_POLICIES,
 ): void {
-  const announced = which === 'off' ? NONE : announcedOf(decisions);
-  const lead = leading(announced);
-  if (lead !== undefined) {
+  if (which !== 'off') {
+    const announced = announcedOf(decisions);
     if (which !== 'legacy') {
-      setField(target, 'RateLimit-Policy', list(announced, policyItem));
-      setField(target, 'RateLimit', list(announced, limitItem));
+      const items = policyItems(policies, decisions);
+      if (items !== '') setField(target, 'RateLimit-Policy', items);
+      if (announced.length > 0) setField(target, 'RateLimit', list(announced, limitItem));
     }
-    if (which !== 'ietf') {
+    const lead = which === 'both' || which === 'legacy' ? leading(announced) : undefined;
+    if (lead !== undefined) {
       setField(target, 'X-RateLimit-Limit', String(lead.limit));
       setField(target, 'X-RateLimit-Remaining', String(lead.remaining));
       setField(target, 'X-RateLimit-Reset', String(resetAt(lead)));
@@ -47,9 +54,14 @@ export function announce<Target>(
 }
 
 /** The fields of an answer as a list. */
-export function fields(decisions: readonly Decision[], which: HeaderChoice, wait: number | null | undefined): Fields {
+export function fields(
+  decisions: readonly Decision[],
+  which: HeaderChoice,
+  wait: number | null | undefined,
+  policies?: readonly PolicyRef[],
+): Fields {
   const fields: [string, string][] = [];
-  announce(decisions, which, wait, collect, fields);
+  announce(decisions, which, wait, collect, fields, policies);
   return fields;
 }
 
@@ -58,8 +70,27 @@ function collect(fields: [string, string][], name: string, value: string): void 
 }
 
 const NONE: readonly Decision[] = [];
+const NO_POLICIES: readonly PolicyRef[] = [];
 
-/** One Decision for each policy that is announced: of two keys of one policy the one that is nearer to a refusal. */
+/** The items of all limits of these policies and of those that were asked, each policy once. A shadow policy has none. */
+function policyItems(policies: readonly PolicyRef[], decisions: readonly Decision[]): string {
+  const [only] = decisions;
+  if (policies.length === 0 && decisions.length === 1 && only !== undefined && only.decisions.length === 0) {
+    return policyRefOf(only).announcement?.items ?? '';
+  }
+  const listed = new Map(policies.map((policy) => [policy.name, policy]));
+  for (const decision of decisions) {
+    // What was asked says what a policy allows: a reload may have changed it.
+    for (const entry of decision.decisions.length === 0 ? [decision] : decision.decisions) {
+      listed.set(entry.policy, policyRefOf(entry));
+    }
+  }
+  const items: string[] = [];
+  for (const { announcement } of listed.values()) if (announcement !== undefined) items.push(announcement.items);
+  return items.join(', ');
+}
+
+/** One Decision for each policy whose numbers are announced: of two keys of one policy the one that is nearer to a refusal. */
 function announcedOf(decisions: readonly Decision[]): readonly Decision[] {
   const [only] = decisions;
   if (only === undefined) return NONE;
@@ -98,19 +129,14 @@ function list(decisions: readonly Decision[], item: (decision: Decision) => stri
   return decisions.length === 1 && only !== undefined ? item(only) : decisions.map(item).join(', ');
 }
 
-function policyItem(decision: Decision): string {
-  return policyRefOf(decision).announcement?.limits[bindingOf(decision)]?.item ?? '';
-}
-
-/** The units that are left and, when waiting helps, the seconds until there are more. */
+/** The units that are left of the limit that binds and, when waiting helps, the seconds until there are more. */
 function limitItem(decision: Decision): string {
-  const announcement = policyRefOf(decision).announcement;
-  const left = `${announcement?.name};r=${Math.min(decision.remaining, LARGEST)}`;
-  if (!announcement?.limits[bindingOf(decision)]?.hasWindow) return left;
-  const more = decision.allowed
-    ? Math.ceil(numbersOf(decision)[RESET_AFTER] / MICROS_PER_SECOND)
-    : retryAfter(decision);
-  return more === null ? left : `${left};t=${more}`;
+  const limit = policyRefOf(decision).announcement?.limits[bindingOf(decision)];
+  if (limit === undefined) return '';
+  const left = `${limit.beforeLeft}${Math.min(decision.remaining, LARGEST)}`;
+  if (limit.beforeMore === undefined) return left;
+  const more = decision.allowed ? numbersOf(decision)[MORE_AFTER] : (retryAfter(decision) ?? NEVER);
+  return more === NEVER ? left : `${left}${limit.beforeMore}${more}`;
 }
 
 /** In Unix seconds. It is a stored moment, so it is the same between calls; the end of a block when that is later. */

@@ -10,9 +10,6 @@ import type { Awaitable, RequestAdapter } from './request-adapter.js';
 /** A function that derives a key from a request. */
 export type KeyFunction<Request> = (request: Request) => Awaitable<string | number | bigint>;
 
-/** A key: a function of the request, or one text for all clients. */
-export type KeyOption<Request> = string | KeyFunction<Request>;
-
 /** How the address of a client is determined. */
 export interface ClientIpOptions {
   /**
@@ -45,6 +42,8 @@ export interface Keys<Request> {
   user(options?: ClientIpOptions): (request: Request) => string;
   /** A claim of a token that the application has verified. A request without it is limited by address. */
   claim(name: string, options?: ClientIpOptions): (request: Request) => string;
+  /** One budget for all clients, under this key. */
+  fixed(name: string): (request: Request) => string;
 }
 
 /** The most addresses whose keys are remembered: a client that stays connected needs its key with each request. */
@@ -98,10 +97,10 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
     user(options) {
       return orAnonymous('user()', options, (request) => {
         const user = adapter.user(request);
-        if (typeof user !== 'object' || user === null) return text(user);
+        if (typeof user !== 'object' || user === null) return nameOf(user);
         const fields = user as Record<string, unknown>;
         const field = USER_FIELDS.find((field) => text(fields[field]) !== undefined);
-        if (field !== undefined) return text(fields[field]);
+        if (field !== undefined) return nameOf(fields[field]);
         throw new KeyInvalid(
           `user() found a user without ${USER_FIELDS.join(', ')}: give a function instead, such as (request) => …`,
         );
@@ -114,10 +113,15 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
         if (typeof claims !== 'object' || claims === null) return undefined;
         const value = (claims as Record<string, unknown>)[name];
         if (value === undefined || value === null || value === '') return undefined;
-        const known = text(value);
+        const known = nameOf(value);
         if (known !== undefined) return known;
         throw new KeyInvalid(`the claim ${JSON.stringify(name)} is no text and no number: it cannot be a key`);
       });
+    },
+    fixed(name) {
+      if (typeof name !== 'string')
+        throw new ConfigError(`fixed() takes a text, as in fixed('all'), not ${describe(name)}`);
+      return named(`fixed(${JSON.stringify(name)})`, () => name);
     },
   };
   for (const helper of Object.values(keys)) helpers.add(helper);
@@ -216,15 +220,31 @@ function text(value: unknown): string | undefined {
   return typeof value === 'bigint' || Number.isFinite(value) ? String(value) : undefined;
 }
 
+/** What a name has that the core may mark, because it reads like another key. Most names have none of it and need no call. */
+const MAY_BE_MARKED = /:|^[\d.]+(?:\/\d+)?$|^un/;
+
+/** The key of a name that its owner may have chosen. */
+function nameOf(value: unknown): string | undefined {
+  const name = text(value);
+  if (name === undefined || !MAY_BE_MARKED.test(name)) return name;
+  checkText(name, 'the name of a user', KeyInvalid);
+  return native.named(name);
+}
+
 function named<F extends object>(name: string, key: F): F {
   return Object.defineProperty(key, 'name', { value: name });
 }
 
 /** The key of each request. It throws when a key function returns something that cannot be a key. */
-export function keyOf<Request>(option: KeyOption<Request>, where: string): (request: Request) => Awaitable<string> {
-  if (typeof option === 'string') return () => option;
+export function keyOf<Request>(option: KeyFunction<Request>, where: string): (request: Request) => Awaitable<string> {
+  if (typeof option === 'string') {
+    throw new ConfigError(
+      `${where}: key is the text ${describe(option)}, which would be one budget for everybody: write key: ` +
+        `fixed(${describe(option)}) if that is meant; else give a function of the request, or a helper such as clientIp()`,
+    );
+  }
   if (typeof option !== 'function') {
-    throw new ConfigError(`${where}: key is ${describe(option)}: give a function of the request, or a text`);
+    throw new ConfigError(`${where}: key is ${describe(option)}: give a function of the request, or fixed('all')`);
   }
   if (helpers.has(option)) {
     throw new ConfigError(`${where}: key is the helper ${option.name} itself: call it, as in key: ${option.name}(…)`);

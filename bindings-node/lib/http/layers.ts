@@ -2,6 +2,7 @@
 
 import { ConfigError, describe } from '../errors.js';
 import { Policy } from '../policy.js';
+import { emitWarning } from '../store-changes.js';
 import { isEnabled } from './enabled.js';
 import type { Place } from './notation-place.js';
 import { checkOptions, knownNames } from './option-names.js';
@@ -54,6 +55,23 @@ export function checkLayer<Request, Response>(
       `${where}: policy is one limit for all routes together, default one for each of them: give one of the two`,
     );
   }
+}
+
+/** Whether a layer says what routes have that say nothing themselves. */
+export function hasLimit<Request, Response>({
+  policy,
+  default: each,
+  application,
+}: LayerOptions<Request, Response>): boolean {
+  return policy !== undefined || each !== undefined || application !== undefined;
+}
+
+/** Warns of a layer that limits nothing: it was registered for some reason. */
+export function warnOfIdleLayer(where: string, routes: string, example: string): void {
+  emitWarning(
+    `${where} limits nothing: it has no policy, no default and no application, and ${routes} names one. Give it a policy, or a ` +
+      `limit to a route, as in ${example}`,
+  );
 }
 
 /** What a route says of its limits, as options; false: it is not limited. Undefined: it says nothing. */

@@ -1,7 +1,6 @@
 // What adapters share whose responses are those of Node's own server.
 
 import type { ServerResponse } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Admission } from './admission.js';
 
 /** Ends an admission when the response ends: its last byte was handed over, or its client has gone. */
@@ -12,12 +11,19 @@ export function endWithResponse<Request extends object, Response>(
 ): void {
   if (!admission.needsEnd) return;
   const end = (): void => admission.end(framework);
-  if (response.writableFinished || response.destroyed) end();
+  if (isClosed(response)) end();
   response.once('finish', end);
   response.once('close', end);
 }
 
-/** Waits out the delay of an admitted request. */
-export async function waitFor(delayMs: number): Promise<void> {
-  if (delayMs > 0) await sleep(delayMs);
+/** A response of Node. That of HTTP/2 is no stream, but has one. */
+interface Closable {
+  readonly destroyed?: boolean;
+  readonly writableFinished?: boolean;
+  readonly stream?: { readonly destroyed: boolean };
+}
+
+/** Whether a response is over: it was sent, or its client has gone. Then no handler should start. */
+export function isClosed({ destroyed, writableFinished, stream }: Closable): boolean {
+  return destroyed === true || writableFinished === true || stream?.destroyed === true;
 }

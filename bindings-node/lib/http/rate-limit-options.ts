@@ -7,8 +7,9 @@ import { ConfigError, CostError, describe } from '../errors.js';
 import { Limiter } from '../limiter.js';
 import { native, throwIfFailed } from '../native.js';
 import type { PolicyLike } from '../policy.js';
+import type { ActualCost } from '../settled.js';
 import type { HeaderChoice } from './fields.js';
-import type { KeyOption } from './keys.js';
+import type { KeyFunction } from './keys.js';
 import { nearest } from './option-names.js';
 import type { Awaitable } from './request-adapter.js';
 
@@ -25,7 +26,7 @@ export type MetaOption<Request> =
 export interface PolicyEntry<Request> {
   policy: PolicyLike;
   /** Its key. Default: the adapter's `key`. */
-  key?: KeyOption<Request> | undefined;
+  key?: KeyFunction<Request> | undefined;
   /** Units it consumes. Default: the adapter's `cost`. */
   cost?: CostOption<Request> | undefined;
 }
@@ -56,7 +57,7 @@ export interface RateLimitOptions<Request, Response> {
   /** Each method has a budget of its own; HEAD counts as GET. Default false. */
   perMethod?: boolean | undefined;
   /** The key. Default: `clientIp()`. */
-  key?: KeyOption<Request> | undefined;
+  key?: KeyFunction<Request> | undefined;
   /** Units a request consumes. Default 1. */
   cost?: CostOption<Request> | undefined;
   /** Returns true for requests that are not limited. */
@@ -67,7 +68,10 @@ export interface RateLimitOptions<Request, Response> {
    * `status` and `decision`.
    */
   onDenied?: ((request: Request, decision: Decision, response: Response) => unknown) | 'throw' | undefined;
-  /** Which fields announce the limits: `both` (default), `ietf`, `legacy` or `off`. */
+  /**
+   * Which fields announce the limits: `both` (default), `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`,
+   * `legacy` or `off`.
+   */
   headers?: HeaderChoice | undefined;
   /**
    * Called when the response has ended. When it returns true, what the request consumed is given back. A function of one
@@ -76,10 +80,16 @@ export interface RateLimitOptions<Request, Response> {
   refundWhen?: ((request: Request & Response, response: Response) => Awaitable<boolean>) | undefined;
   /**
    * Called when the response has ended: the units that the request should have consumed. Nothing: as many as it did. A function of
-   * one argument gets the response.
+   * one argument gets the response. Of several policies one number is for those that name a cost, or for all where none does; a
+   * list has a number for each, a map one for each policy that it names.
    */
   settle?: // biome-ignore lint/suspicious/noConfusingVoidType: a function that returns nothing for some requests has this type
-  ((request: Request & Response, response: Response) => Awaitable<number | null | undefined | void>) | undefined;
+  ((request: Request & Response, response: Response) => Awaitable<ActualCost | null | undefined | void>) | undefined;
+  /**
+   * How long units of a `concurrency` limit are held: until the response has ended (default), or until the handler has ended too. A
+   * client that leaves ends its response, and not its handler. `settle` and `refundWhen` are called at the same moment.
+   */
+  holdUntil?: 'response' | 'handler' | undefined;
   /** What the journal of the policy remembers of the request. */
   meta?: MetaOption<Request> | undefined;
   /** Only requests of these methods are limited. Default: all. */
@@ -111,6 +121,7 @@ export const LIMIT_NAMES = [
   'headers',
   'refundWhen',
   'settle',
+  'holdUntil',
   'meta',
   'methods',
   'enabled',
@@ -121,7 +132,7 @@ export const ROUTE_NAMES: readonly string[] = LIMIT_NAMES.filter((name) => name 
 
 /** Checks the values of options whose names were found right, whichever of them are there. */
 export function checkValues(options: Partial<LayerOptions<never, never>>, where: string): void {
-  const { limiter, cost, headers, methods, meta, perMethod, onDenied } = options;
+  const { limiter, cost, headers, methods, meta, perMethod, onDenied, holdUntil } = options;
   const wrong = (name: string, value: unknown, expected: string): ConfigError =>
     new ConfigError(`${where}: the option ${name} is ${describe(value)}: it must be ${expected}`);
   if (limiter !== undefined && !(limiter instanceof Limiter)) {
@@ -135,6 +146,9 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
     throw wrong('onDenied', onDenied, "a function, or 'throw'");
   }
   if (perMethod !== undefined && typeof perMethod !== 'boolean') throw wrong('perMethod', perMethod, 'true or false');
+  if (holdUntil !== undefined && holdUntil !== 'response' && holdUntil !== 'handler') {
+    throw wrong('holdUntil', holdUntil, "'response' or 'handler'");
+  }
   const isMeta = typeof meta === 'string' || typeof meta === 'function' || (meta as unknown) instanceof Uint8Array;
   if (meta !== undefined && !isMeta) throw wrong('meta', meta, 'a text, bytes, or a function of the request');
   checkCost(cost, where);

@@ -2,8 +2,9 @@
 // out here in the same way as in the core, which `tests/http` proves.
 
 import { NEVER, RETRY_AFTER } from '../array-layout.js';
-import { type Decision, numbersOf } from '../decision.js';
+import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
 import { native } from '../native.js';
+import type { PolicyRef } from '../policy.js';
 
 /** The media type of a problem. */
 export const MEDIA_TYPE: string = native.problemMediaType();
@@ -25,18 +26,30 @@ export function retryAfter(decision: Decision | undefined): number | null {
   return wait === NEVER ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
 }
 
-/** The body, as JSON. It names policies, never keys. */
-export function problem(decision: Decision | undefined): string {
-  return native.problem(
-    status(decision) === 503,
-    retryAfter(decision),
-    decision === undefined ? [] : violated(decision),
-  );
+/** The body, as JSON. It names policies, never keys. Without a Decision these policies could not be asked. */
+export function problem(decision: Decision | undefined, unasked: readonly PolicyRef[] = []): string {
+  const names = decision === undefined ? unasked.flatMap(limitNames) : violated(decision);
+  return native.problem(status(decision) === 503, retryAfter(decision), names);
 }
 
-/** The names of the policies that refused, each once. */
+/**
+ * The names of the limits that refused, as the fields name them, each once. A block is of the limit that binds; where the
+ * store is missing, no limit could be asked.
+ */
 function violated(decision: Decision): string[] {
   const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
-  const refused = entries.filter((entry) => !entry.allowed && !entry.unavailable);
-  return [...new Set(refused.map((entry) => entry.policy))];
+  const names = entries
+    .filter(({ allowed }) => !allowed)
+    .flatMap((entry) => {
+      const all = limitNames(policyRefOf(entry));
+      if (entry.unavailable) return all;
+      const { limits } = entry;
+      const refused = all.filter((_, index) => limits[index]?.exceeded);
+      return refused.length === 0 ? all.slice(bindingOf(entry)).slice(0, 1) : refused;
+    });
+  return [...new Set(names)];
+}
+
+function limitNames({ announcement }: PolicyRef): string[] {
+  return announcement?.limits.map(({ name }) => name) ?? [];
 }

@@ -22,6 +22,8 @@ export interface RequestAdapter<Request> {
   overUnix(request: Request): boolean;
   /** An object that lives as long as the request and remembers its admissions. Default: the request itself. */
   memory?(request: Request): object;
+  /** Whether the framework says when a handler has ended. */
+  readonly seesHandlers?: boolean;
   /** The framework's setting of trusted proxies, if it has one. */
   readonly trusts?: ProxyTrust<Request>;
   /** The user that the application's authentication put on the request. */
@@ -57,7 +59,7 @@ export function isOverUnix(socket: unknown): boolean {
 /** Reads requests that are Node's, or have their properties. */
 export function nodeRequestAdapter<Request extends NodeRequest>(
   name: string,
-  more: Pick<RequestAdapter<Request>, 'memory' | 'trusts'> = {},
+  more: Pick<RequestAdapter<Request>, 'memory' | 'trusts' | 'seesHandlers'> = {},
 ): RequestAdapter<Request> {
   return {
     name,

@@ -2,8 +2,9 @@
 
 import { Admission } from './admission.js';
 import { keysOf } from './keys.js';
+import { asError } from './rejection.js';
 import type { Awaitable, RequestAdapter } from './request-adapter.js';
-import { type LimitParts, Settings } from './settings.js';
+import { type FixedCostEntry, type LimitParts, Settings } from './settings.js';
 
 /** Where a request remembers its admissions. The same symbol for all copies of this module. */
 const ADMISSION = Symbol.for('tidegate.admission');
@@ -35,23 +36,43 @@ export class RequestLimiter<Request extends object, Response> {
     const { adapter, enabled, methods, only } = this.settings;
     if (!enabled || (methods !== undefined && !isOneOf(methods, adapter.method(request)))) return undefined;
     if (only === undefined) return this.#admit(request, memory);
-    const key = only.key(request);
-    const prefix = only.prefix === undefined ? '' : only.prefix(request);
-    const admission = this.#admission(request, memory);
-    if (typeof key === 'string') return admission.checkOne(only, prefix + key);
-    return key.then((key) => admission.checkOne(only, prefix + key));
+    try {
+      const key = only.key(request);
+      if (typeof key !== 'string') return key.then((key) => this.#admitOne(only, request, key, memory), this.#fail);
+      return this.#admitOne(only, request, key, memory);
+    } catch (reason) {
+      return this.#fail(reason);
+    }
+  }
+
+  readonly #fail = (reason: unknown): never => {
+    throw asError(reason, this.settings.adapter.name);
+  };
+
+  #admitOne(
+    only: FixedCostEntry<Request>,
+    request: Request,
+    key: string,
+    memory: object | undefined,
+  ): Awaitable<Admission<Request, Response>> {
+    const counted = this.settings.counted(only, request, key);
+    return this.#admission(request, memory).checkOne(only, counted);
   }
 
   async #admit(request: Request, memory: object | undefined): Promise<Admission<Request, Response> | undefined> {
     const { settings } = this;
-    for (const skip of settings.skips) {
-      if (await skip(request)) return undefined;
+    try {
+      for (const skip of settings.skips) {
+        if (await skip(request)) return undefined;
+      }
+      const entries = settings.entries ?? (await settings.entriesOf(request));
+      if (entries.length === 0) return undefined;
+      const admission = this.#admission(request, memory);
+      await admission.check(entries);
+      return admission;
+    } catch (reason) {
+      return this.#fail(reason);
     }
-    const entries = settings.entries ?? (await settings.entriesOf(request));
-    if (entries.length === 0) return undefined;
-    const admission = this.#admission(request, memory);
-    await admission.check(entries);
-    return admission;
   }
 
   #admission(request: Request, given: object | undefined): Admission<Request, Response> {

@@ -1,5 +1,6 @@
 // Options that were found valid, as requests need them.
 
+import { METHODS } from 'node:http';
 import type { Decision } from '../decision.js';
 import { ConfigError } from '../errors.js';
 import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
@@ -7,7 +8,7 @@ import type { PolicyLike } from '../policy.js';
 import { unwrapped } from '../tracing.js';
 import type { HeaderChoice } from './fields.js';
 import { keyOf } from './keys.js';
-import { isUnnamed, type Place } from './notation-place.js';
+import { claim, isUnnamed, type Place, placedKey, Unrouted } from './notation-place.js';
 import { checkOptions } from './option-names.js';
 import {
   type CostOption,
@@ -27,8 +28,10 @@ export interface LimitedEntry<Request> {
   readonly policy: PolicyLike;
   readonly key: KeyReader<Request>;
   readonly cost: CostOption<Request>;
-  /** What its key begins with: the place of a notation, and the method. */
-  readonly prefix: ((request: Request) => string) | undefined;
+  /** Whether the options name its cost: one number of `settle` is for those entries that do. */
+  readonly namesCost: boolean;
+  /** Where its notation is written; undefined for a policy with a name. */
+  readonly place: Place<Request> | undefined;
 }
 
 /** An entry whose cost does not depend on the request. */
@@ -66,6 +69,7 @@ export class Settings<Request, Response> {
   readonly methods: ReadonlySet<string> | undefined;
   readonly enabled: boolean;
   readonly skips: LimitParts<Request, Response>['skips'];
+  readonly holdUntil: 'response' | 'handler';
   readonly meta: MetaOption<Request> | undefined;
   readonly onDenied: ((request: Request, decision: Decision, response: Response) => unknown) | undefined;
   /** Whether refusals go to the framework's error handling. */
@@ -75,7 +79,7 @@ export class Settings<Request, Response> {
   readonly #application: readonly LimitedEntry<Request>[];
   readonly #policy: PolicyFunction<Request> | undefined;
   readonly #key: KeyReader<Request>;
-  readonly #cost: CostOption<Request>;
+  readonly #cost: CostOption<Request> | undefined;
   readonly #place: Place<Request>;
   readonly #perMethod: boolean;
 
@@ -90,16 +94,23 @@ export class Settings<Request, Response> {
       throw new ConfigError(`${where}: the option limiter is missing: give a Limiter of tidegate`);
     this.limiter = unwrapped(limiter);
     this.headers = headers ?? 'both';
-    this.methods = methods && new Set(methods.map((method) => method.toUpperCase()));
+    this.methods = methods && methodSet(methods);
     this.enabled = parts.enabled;
     this.skips = parts.skips;
     this.meta = meta;
+    this.holdUntil = parts.options.holdUntil ?? 'response';
+    if (this.holdUntil === 'handler' && adapter.seesHandlers !== true) {
+      throw new ConfigError(
+        `${where}: holdUntil cannot be 'handler', because the framework does not say here when a handler has ended: hold in the ` +
+          'handler, with limiter.hold(policy, key, async () => …)',
+      );
+    }
     this.onDenied = typeof onDenied === 'function' ? onDenied : undefined;
     this.throwsRefusals = onDenied === 'throw';
     this.refundWhen = parts.options.refundWhen as AfterResponse | undefined;
     this.settle = parts.options.settle as AfterResponse | undefined;
     this.#key = key === undefined ? clientIp() : keyOf(key, where);
-    this.#cost = cost ?? 1;
+    this.#cost = cost;
     this.#place = parts.place;
     this.#perMethod = perMethod === true;
     this.#application = application === undefined ? [] : this.#entries(application, parts.applicationPlace, []);
@@ -150,9 +161,7 @@ export class Settings<Request, Response> {
   }
 
   #isSame(a: LimitedEntry<Request>, b: LimitedEntry<Request>): boolean {
-    return (
-      a.prefix === b.prefix && policyRefIn(this.limiter, a.policy).name === policyRefIn(this.limiter, b.policy).name
-    );
+    return a.place === b.place && policyRefIn(this.limiter, a.policy).name === policyRefIn(this.limiter, b.policy).name;
   }
 
   #entry(given: PolicyLike | PolicyEntry<Request>, place: Place<Request>): LimitedEntry<Request> {
@@ -175,35 +184,37 @@ export class Settings<Request, Response> {
   #keyed(
     policy: PolicyLike,
     key: KeyReader<Request>,
-    cost: CostOption<Request>,
+    cost: CostOption<Request> | undefined,
     place: Place<Request>,
   ): LimitedEntry<Request> {
-    const at = place !== '' && isUnnamed(this.limiter, policy) ? place : '';
-    return { policy, key, cost, prefix: this.#prefix(at) };
+    const where = isUnnamed(this.limiter, policy) ? place : undefined;
+    return { policy, key, cost: cost ?? 1, namesCost: cost !== undefined, place: where };
   }
 
-  readonly #prefixes = new Map<Place<Request>, (request: Request) => string>();
-
-  /** One function for each place, so that entries of one place can be compared. */
-  #prefix(place: Place<Request>): LimitedEntry<Request>['prefix'] {
-    if (place === '' && !this.#perMethod) return undefined;
-    let prefix = this.#prefixes.get(place);
-    if (prefix === undefined) {
-      const method = this.#perMethod ? (request: Request): string => methodOf(this.adapter, request) : () => '';
-      prefix = (request) => {
-        const name = typeof place === 'string' ? place : place(request);
-        return name === '' ? method(request) : `${method(request)}${name} `;
-      };
-      this.#prefixes.set(place, prefix);
+  /** The key under which an entry counts a request. */
+  counted({ place, policy }: LimitedEntry<Request>, request: Request, key: string): string {
+    let name = typeof place === 'function' ? place(request) : place;
+    if (name instanceof Unrouted) {
+      claim(this.limiter, name, policyRefIn(this.limiter, policy).name, this);
+      name = name.name;
     }
-    return prefix;
+    return placedKey(name, key, this.#perMethod ? methodOf(this.adapter, request) : undefined);
   }
 }
 
-/** The method and a blank. HEAD counts as GET: the same handler answers it. */
-function methodOf<Request>(adapter: RequestAdapter<Request>, request: Request): string {
+/** The handler of GET answers HEAD. */
+function methodSet(methods: readonly string[]): ReadonlySet<string> {
+  const names = methods.map((method) => method.toUpperCase());
+  return new Set(names.includes('GET') ? [...names, 'HEAD'] : names);
+}
+
+/** The method whose budget a request counts for; undefined for a message, which has none. */
+function methodOf<Request>(adapter: RequestAdapter<Request>, request: Request): string | undefined {
   const method = adapter.method(request);
-  return method === '' ? '' : `${method === 'HEAD' ? 'GET' : method} `;
+  if (method === '') return undefined;
+  if (method === 'HEAD') return 'GET';
+  // Clients make up as many methods as they like, which some runtimes pass on.
+  return METHODS.includes(method) ? method : 'OTHER';
 }
 
 function isPlain(value: object): boolean {

@@ -105,7 +105,7 @@ impl NativeLimiter {
         self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
             Ok(match limiter.hold_with(&policy_ref, &key, &options?).await? {
                 HoldAnswer::Held(hold) => Outcome::Hold(hold),
-                HoldAnswer::Denied(decision) => Outcome::Decision(decision),
+                denied => Outcome::Decision(denied.decision().clone()),
             })
         })
     }

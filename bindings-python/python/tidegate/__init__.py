@@ -10,7 +10,9 @@
 `AsyncLimiter` has the same calls for asyncio. `ManualClock` is a clock for tests.
 """
 
+import atexit
 import os
+import sys
 
 from ._decorator import Decorator
 from ._hold import Holding
@@ -30,6 +32,7 @@ from ._tidegate import (
     Warning,
     __version__,
     after_fork_in_child,
+    before_exit,
     lint,
     rollout,
 )
@@ -76,3 +79,7 @@ __all__ = [
 # Threads and connections do not survive a fork: in the child, a limiter that was made before it starts new ones.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=after_fork_in_child)
+
+# Later ones let daemon threads sleep at exit.
+if sys.version_info < (3, 14):
+    atexit.register(before_exit)

@@ -6,13 +6,16 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
 from ._tracing import TRACED, asked, to_async, to_blocking
 from .errors import CostError, KeyInvalid, RateLimited
+
+if TYPE_CHECKING:
+    from ._tidegate import AsyncHold, Hold
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Makes the key and the cost of a call from its arguments.
@@ -48,11 +51,12 @@ def limit(
             raise TypeError(f"@limiter.limit limits functions, not {shown(function)}")
         key_and_cost = _key_and_cost(function, key, cost)
         wrapper: Any
-        if inspect.isasyncgenfunction(function):
-            wrapper = _async_generator(function, awaitable, policy, key_and_cost, holds)
-        elif inspect.iscoroutinefunction(function):
+        called = _called(function)
+        if inspect.isasyncgenfunction(called):
+            wrapper = _async_generator(function, _admission(awaitable, policy, key_and_cost, holds))
+        elif inspect.iscoroutinefunction(called):
             wrapper = _coroutine(function, awaitable, policy, key_and_cost, holds)
-        elif holds.now() and inspect.isgeneratorfunction(function):
+        elif holds.now() and inspect.isgeneratorfunction(called):
             wrapper = _generator(function, blocking, policy, key_and_cost, holds)
         else:
             wrapper = _function(function, blocking, policy, key_and_cost, holds)
@@ -112,6 +116,13 @@ def _name_of(function: object) -> str:
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 
+def _called(function: Any) -> Any:
+    """The function whose sort that of a callable is: of a partial its own, of an object its method."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
 def _delay(decision: Decision) -> float:
     """How long to wait before the function runs. Raises when the call is denied."""
     if not decision:
@@ -122,13 +133,26 @@ def _delay(decision: Decision) -> float:
 def _function(
     function: Any, limiter: Limiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
 ) -> Any:
-    generator = inspect.isgeneratorfunction(function)
+    generator = inspect.isgeneratorfunction(_called(function))
 
     def holding(*args: Any, **kwargs: Any) -> Any:
-        with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
+        hold = (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs))
+        try:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
-            return function(*args, **kwargs)
+            returned = function(*args, **kwargs)
+        except BaseException:
+            hold.release()
+            raise
+        # What a wrapper without functools.wraps returns may have begun only.
+        if inspect.isasyncgen(returned):
+            return _held_items(hold, returned)
+        if inspect.isgenerator(returned):
+            return _held_generator(hold, returned)
+        if inspect.isawaitable(returned):
+            return _held_awaitable(hold, returned)
+        hold.release()
+        return returned
 
     held = _generator(function, limiter, policy, key_and_cost, holds) if generator else holding
 
@@ -140,6 +164,23 @@ def _function(
         return function(*args, **kwargs)
 
     return limited
+
+
+async def _held_awaitable(hold: Hold, awaitable: Any) -> Any:
+    with hold:
+        return await awaitable
+
+
+def _held_generator(hold: Hold, generator: Any) -> Any:
+    with hold:
+        return (yield from generator)
+
+
+def _held_items(hold: Hold, items: Any) -> Any:
+    async def held(*_: Any) -> Hold:
+        return hold
+
+    return _async_generator(lambda: items, held)()
 
 
 def _generator(
@@ -174,20 +215,54 @@ def _coroutine(
     return limited
 
 
-def _async_generator(
-    function: Any, limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
-) -> Any:
+def _async_generator(function: Any, admit: Callable[..., Awaitable[Any]]) -> Any:
+    """An async generator that passes on all that is asked of another one, within the hold of `admit`, if there is one.
+
+    Python has no `yield from` for these.
+    """
+
     async def limited(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        if holds.now():
-            async with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
-                if delay := _delay(hold.decision):
-                    await asyncio.sleep(delay)
-                async for item in function(*args, **kwargs):
-                    yield item
-            return
-        if delay := _delay(await (asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
-            await asyncio.sleep(delay)
-        async for item in function(*args, **kwargs):
-            yield item
+        hold = await admit(args, kwargs)
+        try:
+            items = function(*args, **kwargs)
+            try:
+                item = await anext(items)
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        item = await items.athrow(error)
+                    else:
+                        item = await items.asend(sent)
+            except StopAsyncIteration:
+                return
+            finally:
+                await items.aclose()
+        finally:
+            if hold is not None:
+                hold.release()
 
     return limited
+
+
+def _admission(limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind) -> Any:
+    """What admits a call of an async generator: a hold, or a check."""
+
+    async def admit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncHold | None:
+        called = asked(limiter) if TRACED else limiter
+        if not holds.now():
+            if delay := _delay(await called.check(policy, *key_and_cost(args, kwargs))):
+                await asyncio.sleep(delay)
+            return None
+        hold = await called.hold(policy, *key_and_cost(args, kwargs))
+        try:
+            if delay := _delay(hold.decision):
+                await asyncio.sleep(delay)
+        except BaseException:
+            hold.release()
+            raise
+        return hold
+
+    return admit

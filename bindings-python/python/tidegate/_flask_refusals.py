@@ -7,10 +7,10 @@ from typing import Any
 
 import flask
 from flask import Flask
-from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
+from werkzeug.exceptions import BadRequest, HTTPException, ServiceUnavailable, TooManyRequests
 
-from ._tidegate import Decision
-from .errors import RateLimited, StoreError
+from ._tidegate import Decision, status
+from .errors import KeyInvalid, RateLimited, StoreError
 from .web.admission import Admission
 from .web.refusal import Refusal
 
@@ -53,6 +53,16 @@ class StoreMissing(StoreError, ServiceUnavailable):  # type: ignore[misc]
     __str__ = HTTPException.__str__
 
 
+class KeyRefused(KeyInvalid, BadRequest):  # type: ignore[misc]
+    """The client of a request made its key unusable: for `errorhandler(400)` and `errorhandler(KeyInvalid)`."""
+
+    def __init__(self, message: str, response: flask.Response) -> None:
+        KeyInvalid.__init__(self, message)
+        _as_http(self, 400, BadRequest.description, response)
+
+    __str__ = HTTPException.__str__
+
+
 def _as_http(error: Any, status: int, description: str | None, response: flask.Response) -> None:
     error.code, error.description, error.response = status, description, response
 
@@ -85,8 +95,27 @@ def answers_errors(app: Flask) -> bool:
 
 def store_missing(app: Flask, error: StoreError) -> HTTPException:
     """The exception for a request that could not be checked."""
-    refusal = Refusal(None)
+    refusal = Refusal.without_store(error)
     return StoreMissing(error.message, app.response_class(refusal.body, refusal.status, refusal.fields))
+
+
+def key_refused(app: Flask, error: KeyInvalid) -> HTTPException:
+    """The exception for a request whose key no limiter takes."""
+    refusal = Refusal(error)
+    return KeyRefused(error.message, app.response_class(refusal.body, refusal.status, refusal.fields))
+
+
+def answered(app: Flask, given: Any, decision: Decision) -> Any:
+    """What `on_denied` has returned, as the answer to a refused request.
+
+    Its status is that of the refusal, if it gives none.
+    """
+    if isinstance(given, tuple) and len(given) > 1 and isinstance(given[1], (int, str)):
+        return given
+    response = app.make_response(given)
+    if response.status_code == 200:
+        response.status_code = status(decision)
+    return response
 
 
 class Fields(list[tuple[str, str]]):

@@ -9,13 +9,13 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from ._starlette_refusal import as_websocket_error, refusal_of, respond_to, store_refusal_of
+from ._starlette_refusal import as_websocket_error, key_refusal_of, refusal_of, respond_to, store_refusal_of
 from ._tidegate import Decision
 from .errors import StoreError
 from .web.admission import withdraw
 from .web.bound_limit import BoundLimit
 from .web.exchange import AsgiExchange
-from .web.keys import MissingPeer
+from .web.keys import MissingPeer, UnusableKey
 from .web.lifespan import Message, Receive, Scope, Send
 from .web.steps import run_steps_async
 
@@ -60,6 +60,8 @@ class StarletteExchange(AsgiExchange):
             raise as_websocket_error(self.scope, error) from error
         except StoreError as error:
             raise store_refusal_of(self, error) from error
+        except UnusableKey as error:
+            raise key_refusal_of(self, error) from error
         if admission is None:
             # What few requests need has no admission of its own.
             return None if self.single is None else self.single[1]
@@ -88,7 +90,7 @@ class StarletteExchange(AsgiExchange):
             nonlocal dropped
             if dropped:
                 return
-            if not self.checked and message["type"] != "websocket.close":
+            if not self.checked:
                 self.checked = True
                 try:
                     await self.enforce(limits)

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from ._shown import shown
-from .errors import ConfigError, RateLimited, StoreError
+from .errors import ConfigError, KeyInvalid, RateLimited, StoreError
 from .web.admission import Admission
 from .web.exchange import CLOSE_CODE, CLOSE_REASON, AsgiExchange
 from .web.keys import MissingPeer
@@ -62,10 +62,25 @@ class StoreRefused(StoreError, HTTPException):
 
     def __init__(self, error: StoreError) -> None:
         StoreError.__init__(self, error.message, error.code)
-        refusal = Refusal(None)
+        refusal = Refusal.without_store(error)
         self.status_code = refusal.status
         self.detail = HTTPStatus(refusal.status).phrase
         self.headers = {name: value for name, value in refusal.fields if not name.startswith("Content-")}
+        self.body = refusal.body
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class KeyRefused(KeyInvalid, HTTPException):
+    """A request whose client has made its key unusable."""
+
+    def __init__(self, error: KeyInvalid) -> None:
+        KeyInvalid.__init__(self, error.message)
+        refusal = Refusal(error)
+        self.status_code = refusal.status
+        self.detail = HTTPStatus(refusal.status).phrase
+        self.headers = {"Cache-Control": "no-store"}
         self.body = refusal.body
 
     def __str__(self) -> str:
@@ -110,6 +125,14 @@ def store_refusal_of(exchange: AsgiExchange, error: StoreError) -> Exception:
     return WebSocketException(1013, error.code)
 
 
+def key_refusal_of(exchange: AsgiExchange, error: KeyInvalid) -> Exception:
+    """The exception of a request whose key no limiter takes."""
+    exchange.refused = True
+    if _answers(exchange.scope, KeyInvalid):
+        return _with_handler(exchange.scope, KeyRefused(error), _answer)
+    return WebSocketException(CLOSE_CODE, CLOSE_REASON)
+
+
 def _answers(scope: Scope, kind: type[Exception]) -> bool:
     """Whether a response can be sent, or a handler knows the exception. Else the server can only close a websocket."""
     return scope["type"] == "http" or DENIAL in (scope.get("extensions") or ()) or _handler_of(scope, kind) is not None
@@ -138,7 +161,7 @@ def _handler_of(scope: Scope, kind: type[Exception]) -> Any:
     return None
 
 
-async def _answer(connection: HTTPConnection, error: Refused | StoreRefused) -> Response | None:
+async def _answer(connection: HTTPConnection, error: Refused | StoreRefused | KeyRefused) -> Response | None:
     body = b"" if connection.scope.get("method") == "HEAD" else error.body
     fields = {**(error.headers or {}), "Content-Length": str(len(error.body))}
     response = Response(body, error.status_code, fields, "application/problem+json")

@@ -2,7 +2,8 @@
 
 """The compiled part of the package `tidegate`; import its names from there."""
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from datetime import timedelta
 from os import PathLike
 from typing import Any, Final, NoReturn, final
 
@@ -34,9 +35,13 @@ __all__ = [
     "Warning",
     "after_fork_in_child",
     "anonymous",
+    "before_exit",
     "hashed",
     "lint",
+    "named",
+    "placed_key",
     "problem",
+    "problem_without_store",
     "restore_decision",
     "rollout",
     "run_command",
@@ -110,7 +115,7 @@ class AsyncLimiter:
         policy: str | Policy,
         key: str,
         cost: int = 1,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
@@ -118,7 +123,7 @@ class AsyncLimiter:
 
         Calls that wait for the same key are admitted in their order; a cancelled one leaves the queue.
         """
-    def block(self, /, policy: str | Policy, key: str, seconds: float | str) -> Coroutine[Any, Any, None]:
+    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
@@ -225,9 +230,14 @@ class AsyncLimiter:
         """
         Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable.
         """
-    def settle(self, /, decision: Decision, actual_cost: int) -> Coroutine[Any, Any, None]:
+    def settle(
+        self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]
+    ) -> Coroutine[Any, Any, None]:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+
+        Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+        for the policies that it names; None leaves an entry as it is.
         """
     def stats(self, /) -> dict[str, Any]:
         """
@@ -295,6 +305,8 @@ class CallCoroutine:
     def __bool__(self, /) -> bool:
         """
         A call that was not awaited has no answer. As a truth value it would admit every call.
+
+        asyncio asks it too, for the `repr` of a task: a task has awaited it, or will.
         """
     def __iter__(self, /) -> CallCoroutine: ...
     def __next__(self, /) -> Any: ...
@@ -405,7 +417,7 @@ class Decision:
     @property
     def reset_after(self, /) -> float:
         """
-        Seconds until the binding limit is as if unused.
+        Seconds until the binding limit is as if unused and no block of the key is left.
         """
     @property
     def reset_at(self, /) -> float:
@@ -440,13 +452,14 @@ class Headers:
     The header fields that announce limits. The option is read once, not for every response.
     """
     def __new__(cls, /, name: str) -> Headers: ...
-    def raw(self, /, *decisions: Decision) -> list[tuple[bytes, bytes]]:
+    def raw(self, /, *announced: Policy | Decision) -> list[tuple[bytes, bytes]]:
         """
         The same as ASGI has them: bytes, names in lower case.
         """
-    def text(self, /, *decisions: Decision) -> list[tuple[str, str]]:
+    def text(self, /, *announced: Policy | Decision) -> list[tuple[str, str]]:
         """
-        The fields of a response after these Decisions, as text.
+        The fields of a response after these Decisions, as text. Policies are announced before them, also those that were not
+        asked.
         """
 
 @final
@@ -495,7 +508,7 @@ class Limit:
         /,
         algorithm: str,
         count: int,
-        period: float | str | None = None,
+        period: float | str | timedelta | None = None,
         *,
         burst: int | None = None,
         initial: int | None = None,
@@ -609,6 +622,8 @@ class Limiter:
     - `store`: where usage lives: "memory://" (the default), a Redis URL, a list of URLs that share the keys, or a `rollout`.
     - `policies`: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
     - `prefix`: what every key in Redis begins with; "tg" by default.
+    - `key_secret`: at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether
+      a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
     - `timeout`: the longest time that a call may wait for the store, in seconds; 0.25 by default.
     - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
     - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
@@ -643,7 +658,7 @@ class Limiter:
         policy: str | Policy,
         key: str,
         cost: int = 1,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Decision:
         """
@@ -651,7 +666,7 @@ class Limiter:
 
         Calls that wait for the same key are admitted in their order.
         """
-    def block(self, /, policy: str | Policy, key: str, seconds: float | str) -> None:
+    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> None:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
@@ -755,9 +770,12 @@ class Limiter:
         """
         Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
         """
-    def settle(self, /, decision: Decision, actual_cost: int) -> None:
+    def settle(self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]) -> None:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+
+        Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+        for the policies that it names; None leaves an entry as it is.
         """
     def stats(self, /) -> dict[str, Any]:
         """
@@ -794,7 +812,7 @@ class ManualClock:
     def __new__(cls, /, now: float = 1700000000.0) -> ManualClock: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
-    def advance(self, /, seconds: float) -> None:
+    def advance(self, /, seconds: float | timedelta) -> None:
         """
         Moves the clock forward by so many seconds. Calls that wait for that time continue.
         """
@@ -833,7 +851,7 @@ class Policy:
         name: str | None = None,
         on_store_error: str | None = None,
         shadow: bool = False,
-        block_for: float | str | None = None,
+        block_for: float | str | timedelta | None = None,
         count_denied: bool = False,
         journal: int = 0,
         lease: str | int | None = None,
@@ -901,7 +919,7 @@ class PreparedCheck:
     A check that one native call makes for a request: its key, the check, and the header fields of the response.
     """
     def __new__(
-        cls, /, policy: str | Policy, prefix: str, cost: int, headers: Headers, ip: ClientIp | None = None
+        cls, /, policy: str | Policy, place: str | None, cost: int, headers: Headers, ip: ClientIp | None = None
     ) -> PreparedCheck:
         """
         With an `ip` the identity of a request is the address of its peer, without one it is the key.
@@ -1002,6 +1020,11 @@ def anonymous(client: str) -> str:
     The key of a client without a key of its own, made of its address.
     """
 
+def before_exit() -> None:
+    """
+    Registered with `atexit`. Returns when no other thread is inside of Python code that this module has called.
+    """
+
 def hashed(secret: str) -> str:
     """
     A digest to use as a key instead of a secret.
@@ -1016,9 +1039,29 @@ def lint(source: str | PathLike[str] | Policy | Mapping[str, Any]) -> list[Warni
     valid raises PolicyError.
     """
 
+def named(name: str) -> str:
+    """
+    The key of a user, or of another name that its owner may have chosen: no such key is that of another client.
+    """
+
+def placed_key(place: str | None, key: str, method: str | None = None) -> str:
+    """
+    The key under which a notation that is written at a place counts, for `peek`, `clear` and the like. None as the place is
+    that of a policy with a name, which counts alike wherever it is used.
+
+    `method` is that of the request, for a limit with `per_method`::
+
+        limiter.clear("5/minute", placed_key("login", "203.0.113.9"))
+    """
+
 def problem(decision: Decision) -> str:
     """
     The body of a refusal: application/problem+json.
+    """
+
+def problem_without_store(*policies: Policy) -> str:
+    """
+    The body of a refusal of a request whose policies could not be asked.
     """
 
 def restore_decision(

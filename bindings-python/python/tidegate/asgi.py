@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from ._tidegate import AsyncLimiter
 from .errors import StoreError
-from .web.exchange import ADAPTER, AsgiExchange
-from .web.keys import MissingPeer, claim, client_ip, header, user
+from .web.exchange import ADAPTER, CLOSE_CODE, AsgiExchange
+from .web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
 from .web.lifespan import App, Lifespan, Receive, Scope, Send
 from .web.refusal import Refusal
 
-__all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
+__all__ = ["TidegateMiddleware", "claim", "client_ip", "fixed", "header", "user"]
 
 
 class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
@@ -29,7 +29,8 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
 
     limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
     on_store_error, deny_cache, clock), and closed when the application is shut down.
-    key, cost, skip, on_denied, headers, refund_when, settle, meta, methods, per_method: the options of the limit.
+    key, cost, skip, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the options of the
+    limit.
     enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED says so.
 
     A policy with a "concurrency" limit is held until the last byte of the response, or until the client disconnects.
@@ -57,9 +58,12 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
         except MissingPeer as error:
             await exchange.close_websocket(error)
             return
-        except StoreError:
+        except UnusableKey as error:
+            await exchange.respond(Refusal(error), CLOSE_CODE)
+            return
+        except StoreError as error:
             # 1013 is "try again later".
-            await exchange.respond(Refusal(None), 1013)
+            await exchange.respond(Refusal.without_store(error), 1013)
             return
         if admission is None:
             await self.app(scope, receive, send if exchange.single is None else exchange.send)
@@ -70,4 +74,4 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
             else:
                 await self.app(scope, receive, exchange.send)
         finally:
-            await exchange.end()
+            await exchange.end_handler()

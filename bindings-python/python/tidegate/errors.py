@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from ._plain import from_plain, to_plain
 from ._shown import shortened
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class TidegateError(Exception):
 
 def _restore(kind: type[TidegateError], arguments: tuple[object, ...], fields: dict[str, object]) -> TidegateError:
     error = kind.__new__(kind, *arguments)
-    error.args = arguments
+    BaseException.args.__set__(error, arguments)  # type: ignore[attr-defined]
     error.__dict__.update(fields)
     return error
 
@@ -105,6 +107,9 @@ class StoreError(TidegateError):
     Checks raise it only with on_store_error="raise".
     """
 
+    # What the response to a request that could not be checked announces: its Headers, and the policies.
+    _announced: tuple[Any, tuple[Any, ...]] | None = None
+
     def __init__(self, message: str, code: str = "store_unavailable") -> None:
         super().__init__(message, code)
 
@@ -119,17 +124,26 @@ class ClosedError(TidegateError, RuntimeError):
 class RateLimited(TidegateError):
     """Raised by `hold` and by decorated functions when a limit denies the call (`rate_limited`).
 
-    `decision` is the Decision, with `decision.retry_after`.
+    `decision` is the Decision, with `decision.retry_after`. Task queues that send errors as JSON, as Celery does, keep
+    it: `args` holds plain data, of which the class makes the error again.
     """
 
     decision: Decision
 
-    def __init__(self, decision: Decision) -> None:
-        wait = decision.retry_after
+    def __init__(self, decision: Decision | Mapping[str, Any]) -> None:
+        found: Decision = from_plain(decision) if isinstance(decision, Mapping) else decision
+        wait = found.retry_after
         when = "it will never be admitted" if wait is None else f"try again in {wait:.3f} s"
-        super().__init__(f"{shortened(decision.policy)} denies {shortened(decision.key)}: {when}", "rate_limited")
-        self.args = (decision,)
-        self.decision = decision
+        super().__init__(f"{shortened(found.policy)} denies {shortened(found.key)}: {when}", "rate_limited")
+        self.decision = found
+
+    @property
+    def args(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """What makes the error again, as JSON holds it."""
+        return (to_plain(self.decision),)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), (self.message,), self.__dict__)
 
     def __str__(self) -> str:
         return self.message

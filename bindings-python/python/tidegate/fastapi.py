@@ -57,7 +57,7 @@ from .errors import ConfigError
 from .web.bound_limit import BoundLimit
 from .web.declared_limit import DeclaredLimit, PolicyOption
 from .web.exchange import ADAPTER, NAME
-from .web.keys import claim, client_ip, header, user
+from .web.keys import claim, client_ip, fixed, header, user
 from .web.layers import RouteLimits
 from .web.lifespan import App, Lifespan, Message, Receive, Scope, Send
 from .web.options import LimitOptions
@@ -65,7 +65,7 @@ from .web.options import LimitOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "header", "user"]
+__all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "fixed", "header", "user"]
 
 # How many routes and methods are remembered: a client may make up methods, a server has few.
 MAX_ROUTES = 10_000
@@ -88,8 +88,8 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     on_store_error, deny_cache, clock), and closed when the application is shut down.
     enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED says so.
     skip: a function of the request; true exempts it from all limits.
-    key, cost, on_denied, headers, refund_when, settle, meta, methods, per_method: the defaults of the options of all
-    limits.
+    key, cost, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the defaults of the
+    options of all limits.
 
     `limit` decorates endpoints, sync and async, with and without a `request`.
     """
@@ -192,7 +192,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
                 # Scope and exchange refer to each other. Without the cycle they are freed now, not by the collector.
                 scope.pop(NAME, None)
                 if exchange.ends_with_body:
-                    await exchange.end()
+                    await exchange.end_handler()
 
         return app
 
@@ -256,7 +256,7 @@ class RateLimit:
 
     Its value is the Decision, or None for a request that it does not limit. A request asks it once, however often its
     route has it. The application needs a `Tidegate(app, …)`, whose limiter is used. The options are key, cost, skip,
-    on_denied, headers, refund_when, settle, meta, methods, per_method and enabled.
+    on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method and enabled.
     """
 
     def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:

@@ -31,7 +31,16 @@ import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from ._flask_refusals import announce, announcing, answers_errors, denied, refusal_response, store_missing
+from ._flask_refusals import (
+    announce,
+    announcing,
+    answered,
+    answers_errors,
+    denied,
+    key_refused,
+    refusal_response,
+    store_missing,
+)
 from ._flask_requests import FlaskAdapter
 from ._flask_views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
 from ._shown import shown
@@ -40,12 +49,12 @@ from .errors import ConfigError, StoreError
 from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
 from .web.bound_limit import BoundLimit
 from .web.declared_limit import DeclaredLimit
-from .web.keys import claim, client_ip, header, user
+from .web.keys import UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import RouteLimits
 from .web.steps import run_steps
 from .web.switch import VARIABLE, enabled_layer, enabled_setting
 
-__all__ = ["Tidegate", "claim", "client_ip", "decision", "header", "user"]
+__all__ = ["Tidegate", "claim", "client_ip", "decision", "fixed", "header", "user"]
 
 log = logging.getLogger("tidegate.http")
 
@@ -79,13 +88,13 @@ class Tidegate(RouteLimits[Limiter, Flask]):
     enabled: False does nothing at all. `app.config["TIDEGATE_ENABLED"]` overrides it; without both the environment
     variable TIDEGATE_ENABLED is read.
     skip: exempts requests from all limits; a limit may have a skip of its own beside it.
-    key, cost, on_denied, headers, refund_when, settle, meta, methods, per_method: the defaults of the options of
-    limits.
+    key, cost, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the defaults of the
+    options of limits.
 
     `limit` decorates views, async views, class views, their methods, and blueprints: all views of a blueprint share its
     limit. On any other function it counts the calls that requests make. A notation counts for its place: the endpoint
-    ("login", "api.login"), the endpoint and the method of a class view ("login.post"), all of a blueprint ("api.*"), or
-    all of the application ("*"). HEAD counts as GET. The OPTIONS responses that Flask makes itself and its static files
+    (`login`, `api.login`), the endpoint and the method of a class view (`login.post`), all of a blueprint (`api.*`), or
+    all of the application (`*`). HEAD counts as GET. The OPTIONS responses that Flask makes itself and its static files
     have no limits.
     """
 
@@ -235,9 +244,11 @@ class Tidegate(RouteLimits[Limiter, Flask]):
                 if admission is None:
                     return None
                 decision, bound = admission.decision, admission.bound
-                fields = bound.headers.text(*admission.decisions)
+                fields = bound.headers.text(*admission.announced)
         except StoreError as error:
             raise store_missing(app, error) from error
+        except UnusableKey as error:
+            raise key_refused(app, error) from error
         earlier: Decision | None = environ.get(DECISION)
         if earlier is None or not decision:
             environ[DECISION] = decision
@@ -255,7 +266,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         if bound.on_denied is not None:
             returned = app.ensure_sync(bound.on_denied)(request, decision)
             if returned is not None:
-                return returned
+                return answered(app, returned, decision)
         if not answers_errors(app):
             return refusal_response(app, admission)
         raise denied(app, admission)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .web.bound_limit import placed_key
-from .web.keys import Key, claim, client_ip, header, user
+from ._tidegate import placed_key
+from .web.keys import Key, claim, client_ip, fixed, header, user
 
-__all__ = ["Key", "claim", "client_ip", "header", "placed_key", "user"]
+__all__ = ["Key", "claim", "client_ip", "fixed", "header", "placed_key", "user"]

@@ -15,9 +15,10 @@ denial, whatever answered it, is an event `tidegate.denied` of the current span 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from opentelemetry import context, trace
@@ -28,7 +29,7 @@ from ._hold import Holding
 from ._metrics import METRICS, Metric, NamedLimiters
 from ._tidegate import AsyncLimiter, Decision, Limiter, __version__
 from ._tracing import AnyLimiter, LimiterWrapper, to_async, to_blocking, trace_calls, unwrapped
-from .errors import RateLimited, StoreError
+from .errors import RateLimited, StoreError, TidegateError
 
 __all__ = ["TracedLimiter", "meter_limiter", "traced"]
 
@@ -135,11 +136,12 @@ class TracedLimiter(LimiterWrapper):
 
     def _called(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **options: Any) -> Any:
+            arguments, options = tuple(map(_kept, arguments)), {word: _kept(one) for word, one in options.items()}
             began = time.time_ns()
             try:
                 result = call(*arguments, **options)
             except Exception as error:
-                self._failed(name, began, error)
+                self._failed(name, began, error, arguments, options)
                 raise
             self._ended(name, began, result)
             return result
@@ -148,11 +150,12 @@ class TracedLimiter(LimiterWrapper):
 
     def _awaited(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def run(*arguments: Any, **options: Any) -> Any:
+            arguments, options = tuple(map(_kept, arguments)), {word: _kept(one) for word, one in options.items()}
             began = time.time_ns()
             try:
                 result = await call(*arguments, **options)
             except Exception as error:
-                self._failed(name, began, error)
+                self._failed(name, began, error, arguments, options)
                 raise
             self._ended(name, began, result)
             return result
@@ -169,11 +172,17 @@ class TracedLimiter(LimiterWrapper):
             denied = {"tidegate.policy": decision.policy, "tidegate.limit": _limit(decision)}
             trace.get_current_span().add_event("tidegate.denied", denied)
 
-    def _failed(self, name: str, began: int, error: Exception) -> None:
+    def _failed(self, name: str, began: int, error: Exception, arguments: tuple[Any, ...], options: Any) -> None:
         if isinstance(error, RateLimited):
             self._ended(name, began, error.decision)
         elif self._store and isinstance(error, StoreError):
-            self._span(name, began, {"tidegate.outcome": "error", "error.type": error.code}, error.code)
+            attributes = {"tidegate.outcome": "error", "error.type": error.code}
+            given = arguments[0] if arguments else options["entries" if name == "check_all" else "policy"]
+            asked = [entry[0] for entry in given] if name == "check_all" else [given]
+            # A limiter that was closed meanwhile knows no policies.
+            with contextlib.suppress(TidegateError):
+                attributes["tidegate.policy"] = ", ".join(self._limiter.policy(policy).name for policy in asked)
+            self._span(name, began, attributes, error.code)
 
     def _span(self, name: str, began: int, attributes: dict[str, str], failure: str | None = None) -> None:
         """A span of a call that has ended: only then it is known whether it went to a store."""
@@ -188,6 +197,11 @@ class TracedLimiter(LimiterWrapper):
             # Not the message: it may be about what the caller gave.
             span.set_status(Status(StatusCode.ERROR, failure))
         span.end()
+
+
+def _kept(given: Any) -> Any:
+    """What a call was given, so that it can be read twice."""
+    return list(given) if isinstance(given, Iterator) else given
 
 
 def _attributes(decision: Decision) -> dict[str, str]:

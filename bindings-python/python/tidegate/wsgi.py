@@ -18,12 +18,12 @@ from ._tidegate import Limiter
 from .errors import StoreError
 from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
 from .web.environ import EnvironAdapter
-from .web.keys import claim, client_ip, header, user
+from .web.keys import UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
 from .web.refusal import Refusal
 from .web.steps import run_steps
 
-__all__ = ["TidegateMiddleware", "claim", "client_ip", "header", "user"]
+__all__ = ["TidegateMiddleware", "claim", "client_ip", "fixed", "header", "user"]
 
 Environ: TypeAlias = dict[str, Any]
 App: TypeAlias = Callable[..., Iterable[bytes]]
@@ -56,7 +56,8 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
 
     limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
     on_store_error, deny_cache, clock).
-    key, cost, skip, on_denied, headers, refund_when, settle, meta, methods, per_method: the options of the limit.
+    key, cost, skip, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the options of the
+    limit.
     enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED is read.
 
     A policy with a "concurrency" limit is held until the last byte of the response, or until the server closes it.
@@ -78,8 +79,10 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
                 admission = None if decision else Admission(decision, bound, None)
             else:
                 admission = run_steps(admit(self._limits, environ, environ["REQUEST_METHOD"]), self.limiter)
-        except StoreError:
-            return _respond(Refusal(None), [], environ, start_response)
+        except StoreError as error:
+            return _respond(Refusal.without_store(error), [], environ, start_response)
+        except UnusableKey as error:
+            return _respond(Refusal(error), [], environ, start_response)
         if bound.prepared is not None and admission is None:
             environ[DECISION] = decision
             return self.app(environ, _with_fields(start_response, fields))
@@ -89,7 +92,7 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
         if admission.denied:
             return self._refuse(admission, environ, start_response)
         environ[NAME] = admission
-        start_with_fields = _with_fields(start_response, admission.bound.headers.text(*admission.decisions))
+        start_with_fields = _with_fields(start_response, admission.bound.headers.text(*admission.announced))
         started: list[WsgiResponse] = []
 
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
@@ -118,7 +121,7 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
 
     def _refuse(self, admission: Admission, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Responds by the WSGI application that `on_denied` returns, or with a Refusal."""
-        fields = admission.bound.headers.text(*admission.decisions)
+        fields = admission.bound.headers.text(*admission.announced)
         if admission.bound.on_denied is not None:
             given = admission.bound.on_denied(environ, admission.decision)
             if given is not None:

@@ -9,6 +9,7 @@ use tidegate::host::{Call, Outcome};
 use tidegate::{CheckOptions, HoldAnswer};
 
 use super::{AsyncLimiter, Limiter, decorator};
+use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{cost, key, length, meta, none_from_outcome, optional_seconds, path, utf8};
@@ -104,11 +105,17 @@ impl AsyncLimiter {
     }
 
     /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
-    #[pyo3(signature = (decision: "Decision", actual_cost: "int") -> "Coroutine[Any, Any, None]")]
-    fn settle(&self, decision: Bound<'_, Decision>, #[pyo3(from_py_with = cost)] actual_cost: u64) -> CallCoroutine {
+    ///
+    /// Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+    /// for the policies that it names; None leaves an entry as it is.
+    #[pyo3(signature = (
+        decision: "Decision", actual_cost: "int | Sequence[int | None] | Mapping[str, int | None]"
+    ) -> "Coroutine[Any, Any, None]")]
+    fn settle(&self, decision: Bound<'_, Decision>, actual_cost: Bound<'_, PyAny>) -> PyResult<CallCoroutine> {
         let (limiter, decision) = (self.reader.limiter.clone(), decision.get().inner.clone());
+        let actual = ActualCosts::of(&decision, &actual_cost)?;
         // It must finish: if it were cancelled, only some of several entries might be settled.
-        CallCoroutine::of_action(true, async move { limiter.settle(&decision, actual_cost).await })
+        Ok(CallCoroutine::of_action(true, async move { actual.settle_awaited(&limiter, &decision).await }))
     }
 
     /// Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -129,7 +136,7 @@ impl AsyncLimiter {
     ///
     /// Calls that wait for the same key are admitted in their order; a cancelled one leaves the queue.
     #[pyo3(signature = (
-        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | None" = None,
+        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | timedelta | None" = None,
         meta: "str | bytes | None" = None
     ) -> "Coroutine[Any, Any, Decision]")]
     fn acquire(
@@ -166,14 +173,14 @@ impl AsyncLimiter {
             self.task(&policy, &key, AsyncHold::from_outcome, true, move |limiter, policy, key| async move {
                 Ok(match limiter.hold_with(policy, &key, &options).await? {
                     HoldAnswer::Held(hold) => Outcome::Hold(hold),
-                    HoldAnswer::Denied(decision) => Outcome::Decision(decision),
+                    denied => Outcome::Decision(denied.decision().clone()),
                 })
             })?;
         py.import("tidegate._hold")?.getattr("Holding")?.call1((pending,))
     }
 
     /// Denies the key for so many seconds (or "10m"), whatever its usage is.
-    #[pyo3(signature = (policy: "str | Policy", key: "str", seconds: "float | str") -> "Coroutine[Any, Any, None]")]
+    #[pyo3(signature = (policy: "str | Policy", key: "str", seconds: "float | str | timedelta") -> "Coroutine[Any, Any, None]")]
     fn block(
         &self,
         policy: Bound<'_, PyAny>,

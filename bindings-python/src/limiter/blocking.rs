@@ -8,8 +8,8 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 use tidegate::host::Call;
 use tidegate::{CheckOptions, HoldAnswer};
 
-use super::interruptible::{self, SIGNAL_INTERVAL};
-use super::{AsyncLimiter, Limiter, decorator};
+use super::{AsyncLimiter, Limiter, decorator, interruptible};
+use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
 use crate::convert::{cost, key, length, meta, optional_seconds, path, utf8};
 use crate::decision::Decision;
@@ -107,15 +107,16 @@ impl Limiter {
     }
 
     /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
-    #[pyo3(signature = (decision: "Decision", actual_cost: "int") -> "None")]
-    fn settle(
-        &self,
-        py: Python<'_>,
-        decision: Bound<'_, Decision>,
-        #[pyo3(from_py_with = cost)] actual_cost: u64,
-    ) -> PyResult<()> {
+    ///
+    /// Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+    /// for the policies that it names; None leaves an entry as it is.
+    #[pyo3(signature = (
+        decision: "Decision", actual_cost: "int | Sequence[int | None] | Mapping[str, int | None]"
+    ) -> "None")]
+    fn settle(&self, py: Python<'_>, decision: Bound<'_, Decision>, actual_cost: Bound<'_, PyAny>) -> PyResult<()> {
         let decision = &decision.get().inner;
-        self.detached(py, || self.inner.settle(decision, actual_cost)).map_err(raise)
+        let actual = ActualCosts::of(decision, &actual_cost)?;
+        self.detached(py, || actual.settle(&self.inner, decision)).map_err(raise)
     }
 
     /// Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -135,7 +136,7 @@ impl Limiter {
     ///
     /// Calls that wait for the same key are admitted in their order.
     #[pyo3(signature = (
-        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | None" = None,
+        policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | timedelta | None" = None,
         meta: "str | bytes | None" = None
     ) -> "Decision")]
     fn acquire(
@@ -149,15 +150,7 @@ impl Limiter {
     ) -> PyResult<Decision> {
         let options = CheckOptions { cost, meta, ..CheckOptions::default() };
         let (policy, key) = (PolicyArgument::of(&policy)?, utf8(&key)?);
-        let threading = py.import("threading")?;
-        let current = threading.call_method0("current_thread")?;
-        let is_main = current.is(&threading.call_method0("main_thread")?);
-        if is_main && timeout.is_none_or(|timeout| timeout > SIGNAL_INTERVAL) {
-            let limiter = self.inner.to_async();
-            return interruptible::acquire(py, limiter, policy, key, options, timeout).map(Decision::from);
-        }
-        let decision = py.detach(|| self.inner.acquire_with(policy, key, &options, timeout));
-        decision.map(Decision::from).map_err(|error| raise_about(error, policy.text()))
+        interruptible::acquire(py, &self.inner, policy, key, options, timeout).map(Decision::from)
     }
 
     /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
@@ -172,14 +165,15 @@ impl Limiter {
         #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
     ) -> PyResult<Hold> {
         let options = CheckOptions { cost, meta, ..CheckOptions::default() };
-        match self.run(py, &policy, &key, |limiter, policy, key| limiter.hold_with(policy, key, &options))? {
+        let (policy, key) = (PolicyArgument::of(&policy)?, utf8(&key)?);
+        match interruptible::hold(py, &self.inner, policy, key, options)? {
             HoldAnswer::Held(hold) => Hold::new(py, hold),
-            HoldAnswer::Denied(decision) => Err(RateLimited::new_err((Py::new(py, Decision::from(decision))?,))),
+            denied => Err(RateLimited::new_err((Py::new(py, Decision::from(denied.decision().clone()))?,))),
         }
     }
 
     /// Denies the key for so many seconds (or "10m"), whatever its usage is.
-    #[pyo3(signature = (policy: "str | Policy", key: "str", seconds: "float | str") -> "None")]
+    #[pyo3(signature = (policy: "str | Policy", key: "str", seconds: "float | str | timedelta") -> "None")]
     fn block(
         &self,
         py: Python<'_>,

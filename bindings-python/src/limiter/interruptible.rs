@@ -1,63 +1,168 @@
-//! `acquire` on the main thread. Python handles signals on that thread only, and not while it waits: so it waits for a task
-//! of the core in short intervals, and looks for signals between them.
+//! Calls that wait where blocking the thread would be wrong: for a task of the core, in pieces that leave room for others.
+//!
+//! Python handles signals on the main thread only, and not while that waits: so it waits in short intervals, and looks for signals
+//! between them. A greenlet of gevent waits for a file, and its hub runs other greenlets meanwhile, without which the units that
+//! it waits for might never be given back.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pyo3::intern;
 use pyo3::prelude::*;
-use tidegate::CheckOptions;
-use tidegate::host::{CompletionQueue, Outcome, Wake, post_task};
+use pyo3::types::PyDict;
+use tidegate::host::{CompletionQueue, HostLimiter, Outcome, Wake, post_task};
+use tidegate::{CheckOptions, Decision, HoldAnswer, Result};
 
-use crate::error::{ClosedError, raise_about};
+use crate::error::{ClosedError, config, raise_about};
+use crate::loop_waker::LoopWaker;
 use crate::policy_argument::{OwnedPolicy, PolicyArgument};
 
 /// How long Ctrl-C may have to wait.
-pub(super) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Sends the outcome of a task to the thread that waits for it.
-struct ThreadCompletion(Mutex<Sender<tidegate::Result<Outcome>>>);
-
-impl Wake for ThreadCompletion {
-    fn wake(&self) {}
+/// Sends the outcome of a task to the thread that waits for it, and wakes its hub.
+struct ThreadCompletion {
+    sender: Mutex<Sender<Result<Outcome>>>,
+    waker: Option<LoopWaker>,
 }
 
-impl CompletionQueue for ThreadCompletion {
-    fn deliver(&self, _: u64, outcome: tidegate::Result<Outcome>) {
-        // It fails when the thread was interrupted.
-        drop(self.0.lock().send(outcome));
+impl Wake for ThreadCompletion {
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
     }
 }
 
-/// Waits until it is admitted, as `acquire` does, or until a signal handler raises.
+impl CompletionQueue for ThreadCompletion {
+    fn deliver(&self, _: u64, outcome: Result<Outcome>) {
+        // It fails when the thread was interrupted. Then the outcome is dropped, which gives back a hold.
+        drop(self.sender.lock().send(outcome));
+    }
+}
+
+/// `Limiter.acquire`.
 pub(super) fn acquire(
     py: Python<'_>,
-    limiter: tidegate::AsyncLimiter,
+    limiter: &tidegate::Limiter,
     policy: PolicyArgument<'_>,
     key: &str,
     options: CheckOptions,
     timeout: Option<Duration>,
-) -> PyResult<tidegate::Decision> {
+) -> PyResult<Decision> {
+    let wait_read = greenlet_wait(py)?;
+    let is_long = timeout.is_none_or(|timeout| timeout > SIGNAL_INTERVAL);
+    if wait_read.is_none() && !(is_long && is_main_thread(py)?) {
+        let decision = py.detach(|| limiter.acquire_with(policy, key, &options, timeout));
+        return decision.map_err(|error| raise_about(error, policy.text()));
+    }
+    let (limiter, owned_policy, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
+    let task = async move { limiter.acquire_with(owned_policy, &key, &options, timeout).await.map(Outcome::Decision) };
+    match wait(py, wait_read, policy, false, task)? {
+        Outcome::Decision(decision) => Ok(decision),
+        _ => Err(ended()),
+    }
+}
+
+/// `Limiter.hold`.
+pub(super) fn hold(
+    py: Python<'_>,
+    limiter: &tidegate::Limiter,
+    policy: PolicyArgument<'_>,
+    key: &str,
+    options: CheckOptions,
+) -> PyResult<HoldAnswer> {
+    let Some(wait_read) = greenlet_wait(py)? else {
+        let hold = || limiter.hold_with(policy, key, &options);
+        let answer = if limiter.waits() { py.detach(hold) } else { hold() };
+        return answer.map_err(|error| raise_about(error, policy.text()));
+    };
+    let (limiter, owned_policy, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
+    let task = async move {
+        Ok(match limiter.hold_with(owned_policy, &key, &options).await? {
+            HoldAnswer::Held(hold) => Outcome::Hold(hold),
+            denied => Outcome::Decision(denied.decision().clone()),
+        })
+    };
+    match wait(py, Some(wait_read), policy, true, task)? {
+        Outcome::Hold(hold) => Ok(HoldAnswer::Held(hold)),
+        Outcome::Decision(decision) => Ok(HoldAnswer::Denied(decision)),
+        _ => Err(ended()),
+    }
+}
+
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
+}
+
+fn ended() -> PyErr {
+    ClosedError::new_err(("the limiter ended while this call waited",))
+}
+
+/// What waits for a file in a greenlet: `wait_read` of gevent, where that has patched modules of Python.
+fn greenlet_wait(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
+    let Some(monkey) = modules.cast::<PyDict>()?.get_item(intern!(py, "gevent.monkey"))? else { return Ok(None) };
+    if !monkey.call_method1("is_module_patched", ("socket",))?.is_truthy()? {
+        return Ok(None);
+    }
+    py.import("gevent.socket")?.getattr("wait_read").map(Some)
+}
+
+/// Waits for a task, in a greenlet if `wait_read` is given. An exception meanwhile, of a signal handler or of what ends the
+/// greenlet, cancels the task, unless it `must_finish`.
+fn wait(
+    py: Python<'_>,
+    wait_read: Option<Bound<'_, PyAny>>,
+    policy: PolicyArgument<'_>,
+    must_finish: bool,
+    task: impl Future<Output = Result<Outcome>> + Send + 'static,
+) -> PyResult<Outcome> {
     let to_exception = |error| raise_about(error, policy.text());
+    let waker = wait_read.as_ref().map(|_| LoopWaker::file()).transpose();
+    let waker = waker.map_err(|error| config(format!("a greenlet of gevent cannot wait on this system: {error}")))?;
     let (sender, outcome) = channel();
     // Only this thread uses it. `detach` requires that it is `Sync`, which the lock makes it.
     let outcome = Mutex::new(outcome);
-    let queue: Arc<dyn CompletionQueue> = Arc::new(ThreadCompletion(Mutex::new(sender)));
-    let (owned_policy, key) = (OwnedPolicy::from(policy), key.to_owned());
-    let acquire =
-        async move { limiter.acquire_with(owned_policy, &key, &options, timeout).await.map(Outcome::Decision) };
-    let task = post_task(0, &queue, acquire).map_err(to_exception)?;
+    let completion = Arc::new(ThreadCompletion { sender: Mutex::new(sender), waker });
+    let queue: Arc<dyn CompletionQueue> = completion.clone();
+    let task = post_task(0, &queue, task).map_err(to_exception)?;
+    drop(queue);
     loop {
-        match py.detach(|| outcome.lock().recv_timeout(SIGNAL_INTERVAL)) {
-            Ok(Ok(Outcome::Decision(decision))) => return Ok(decision),
-            Ok(Err(error)) => return Err(to_exception(error)),
-            Err(RecvTimeoutError::Timeout) => {}
-            _ => return Err(ClosedError::new_err(("the limiter ended while this call waited",))),
+        let waited = match (&wait_read, &completion.waker) {
+            (Some(wait_read), Some(waker)) => {
+                let waited = wait_read.call1((waker.descriptor(),));
+                waker.acknowledge();
+                waited.map(drop)
+            }
+            _ => Ok(()),
+        };
+        let interval = if wait_read.is_some() { Duration::ZERO } else { SIGNAL_INTERVAL };
+        match waited.and_then(|()| received(py, &outcome, interval)) {
+            Ok(Some(outcome)) => return outcome.map_err(to_exception),
+            Ok(None) => {}
+            Err(interrupted) => {
+                if !must_finish {
+                    task.cancel();
+                }
+                return Err(interrupted);
+            }
         }
-        if let Err(interrupted) = py.check_signals() {
-            task.cancel();
-            return Err(interrupted);
-        }
+    }
+}
+
+/// The outcome, unless it takes longer than the interval. Raises what a signal handler raises meanwhile.
+fn received(
+    py: Python<'_>,
+    outcome: &Mutex<Receiver<Result<Outcome>>>,
+    interval: Duration,
+) -> PyResult<Option<Result<Outcome>>> {
+    match py.detach(|| outcome.lock().recv_timeout(interval)) {
+        Ok(outcome) => Ok(Some(outcome)),
+        Err(RecvTimeoutError::Timeout) => py.check_signals().map(|()| None),
+        Err(RecvTimeoutError::Disconnected) => Err(ended()),
     }
 }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use tidegate::host::Task;
 
 use super::LoopCompletions;
+use crate::python_call::PythonCall;
 
 /// Called by a future when it is done.
 #[pyclass(module = "tidegate", frozen, name = "_CancellationCallback")]
@@ -24,6 +25,7 @@ impl CancellationCallback {
 #[pymethods]
 impl CancellationCallback {
     fn __call__(&self, py: Python<'_>, future: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _call = PythonCall::begin(py);
         if !future.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
             return Ok(());
         }

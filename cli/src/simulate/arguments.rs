@@ -13,6 +13,7 @@ use super::traffic::pattern::{self, MAX_CALLS, Plan, Shape};
 use super::traffic::trace::{Options, Trace, TraceFormat, name_of};
 use super::traffic::value_name;
 use crate::calendar::MINUTE;
+use crate::terminal::path_text;
 use crate::{Failure, number_text, policy_argument};
 
 /// The most calls that a pattern has by itself.
@@ -72,16 +73,16 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "pattern", help_heading = "Trace")]
     format: Option<TraceFormat>,
 
-    /// The field of JSON lines with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
+    /// The field of JSON lines, or the column, with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
     time_field: Option<String>,
 
-    /// The field that is the key, of JSON lines or of an access log: address, user, method, path, status, referer, agent
-    /// [default: address; of JSON lines key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
+    /// The field that is the key, of JSON lines, the columns that a first line names, or an access log: address, user, method, path, status, referer, agent
+    /// [default: address; of the others key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
     key_field: Option<String>,
 
-    /// The field of JSON lines with the cost of a call [default: every call costs 1]
+    /// The field of JSON lines, or the column, with the cost of a call [default: cost, where the first line has it; else every call costs 1]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
     cost_field: Option<String>,
 
@@ -145,8 +146,8 @@ Who would have been refused yesterday? The client address is the key of an acces
   $ tidegate simulate \"100/minute\" --trace calls.jsonl --time-field ts --key-field http.client.ip
   $ tidegate simulate \"100/minute\" --trace calls.csv --sort --decisions decisions.csv
 
-A trace of timestamps has a time on each line and, after commas, a key and a cost; a first line such as time,key,cost names \
-the columns. Times are seconds since 1970 (milliseconds from 10^11 on) or RFC 3339. Without a key all calls have one key.
+A trace of timestamps has a time on each line and, after commas, a key and a cost; a first line such as time,key,cost or \
+time,user names the columns. Times are seconds since 1970 (milliseconds from 10^11 on) or RFC 3339. Without a key all calls have one key.
 
 The table: the longest wait is from a key's first refusal to its next admission. The worst count is the most units of one key \
 in any window of a limit's period (t - period, t], beside the count of the limit. The fairness is Jain's index of the shares \
@@ -246,7 +247,7 @@ impl Arguments {
         let mut option = |name: &str, value: Option<String>| {
             words.extend(value.map(|value| format!("--{name} {}", shell(&value))));
         };
-        let path = |path: &PathBuf| path.display().to_string();
+        let path = |path: &PathBuf| path_text(path);
         option("policies", self.policy_file.as_ref().map(path));
         option("pattern", self.pattern.map(|shape| value_name(&shape)));
         option("trace", self.trace.as_ref().map(path));

@@ -209,6 +209,11 @@ impl Figures {
         self.delays as f64 / (self.admitted as f64).max(1.0)
     }
 
+    /// Keys that were refused at least once.
+    pub(super) fn refused_keys(&self) -> usize {
+        self.keys.iter().filter(|key| key.admitted < key.asked).count()
+    }
+
     /// `None` without calls.
     pub(super) fn fairness(&self) -> Option<Fairness> {
         let (mut count, mut sum, mut squares, mut least, mut most) = (0.0, 0.0, 0.0, f64::INFINITY, 0.0_f64);

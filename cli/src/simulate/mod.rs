@@ -23,6 +23,7 @@ use report::Report;
 use traffic::Traffic;
 
 use crate::store_options::temporary_prefix;
+use crate::terminal::path_text;
 use crate::{Failure, Outcome, Output};
 
 /// Calls that are read before each policy answers them: with so many, threads cost nothing beside the work.
@@ -41,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Outcome,
     report.command = arguments.as_command();
     for file in &outputs {
         file.write(&report)?;
-        report.files.push(file.path().display().to_string());
+        report.files.push(path_text(file.path()));
     }
     if output.is_json() {
         output.json(&report.json());
@@ -133,10 +134,10 @@ impl<'a> DecisionFile<'a> {
             let mut file = BufWriter::new(file);
             file.write_all(DECISION_COLUMNS.as_bytes()).map(|()| Self { file, path })
         });
-        created.map_err(|error| Failure::unwritable(path.display(), &error))
+        created.map_err(|error| Failure::unwritable(path_text(path), &error))
     }
 
     fn finish(mut self) -> Result<(), Failure> {
-        self.file.flush().map_err(|error| Failure::unwritable(self.path.display(), &error))
+        self.file.flush().map_err(|error| Failure::unwritable(path_text(self.path), &error))
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use tidegate::host::{Call, HostLimiter};
 use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
 
 use super::figures::{Answer, Figures};
@@ -17,6 +18,8 @@ use super::traffic::pattern::Random;
 use super::traffic::{Event, Keys};
 use crate::Failure;
 use crate::store_options::limiter_builder;
+use crate::temporary_keys::TemporaryKeys;
+use crate::terminal::path_text;
 
 /// Room for more keys than a simulation may have, so that the store forgets none.
 const MEMORY: &str = "memory://?max_keys=8000000&max_bytes=64GB";
@@ -68,8 +71,8 @@ pub(super) struct Replay {
     order: u64,
     retried_units: u64,
     decisions: Option<String>,
-    /// The store has a prefix of its own, which has to be cleared.
-    is_cleared: bool,
+    /// What it writes to a shared store.
+    temporary: Option<TemporaryKeys>,
 }
 
 /// How real time and the time of the traffic go on beside each other.
@@ -99,8 +102,15 @@ impl Replay {
         let builder = limiter_builder().store(store).prefix(prefix).clock(Arc::clone(&clock));
         let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
         let on_redis = (!builder.is_local()).then(|| Pace { started: Instant::now(), first: start, least: 0, most: 0 });
-        let limiter = builder.build()?;
+        let limiter = builder.clone().build()?;
+        let mut temporary = None;
         if on_redis.is_some() {
+            let keys = TemporaryKeys::of(builder)?;
+            keys.ended_by({
+                let limiter = limiter.clone();
+                move || limiter.close()
+            });
+            temporary = Some(keys);
             limiter.ping()?;
         }
         let figures = Figures::new(&policy, start);
@@ -115,7 +125,7 @@ impl Replay {
             order: 0,
             retried_units: 0,
             decisions: None,
-            is_cleared: false,
+            temporary,
         })
     }
 
@@ -149,7 +159,7 @@ impl Replay {
     fn ask(&mut self, event: &Event, attempts: u32, keys: &Keys) -> Result<(), Failure> {
         let key = keys.name(event.key);
         self.clock.set(Duration::from_micros(event.at));
-        let decision = self.limiter.check_n(&self.policy, key, event.cost)?;
+        let decision = self.limiter.call(&self.policy, key, &Call::Unheld(event.cost))?;
         if let Some(pace) = &mut self.on_redis {
             pace.note(event.at);
         }
@@ -226,7 +236,7 @@ impl Replay {
     pub(super) fn write_decisions(&mut self, file: &mut BufWriter<File>, path: &Path) -> Result<(), Failure> {
         if let Some(lines) = &mut self.decisions {
             let written = file.write_all(lines.as_bytes());
-            written.map_err(|error| Failure::unwritable(path.display(), &error))?;
+            written.map_err(|error| Failure::unwritable(path_text(path), &error))?;
             lines.clear();
         }
         Ok(())
@@ -234,20 +244,7 @@ impl Replay {
 
     /// Removes what the replay has left in a shared store.
     pub(super) fn clear(&mut self) -> Result<(), Failure> {
-        self.is_cleared = true;
-        if self.on_redis.is_some() {
-            self.limiter.clear_all()?;
-        }
-        Ok(())
-    }
-}
-
-/// A simulation that failed leaves nothing behind either. What cannot be removed then expires by itself.
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if !self.is_cleared && self.on_redis.is_some() {
-            let _ = self.limiter.clear_all();
-        }
+        self.temporary.take().map_or(Ok(()), TemporaryKeys::remove)
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) struct PolicyReport {
     /// How many keys were refused last, and the longest time since.
     pub(super) still_refused: (usize, Option<NamedWait>),
     pub(super) worst: Vec<NamedWorst>,
+    /// Keys that were refused at least once.
+    pub(super) refused_keys: usize,
     pub(super) fairness: Option<Fairness>,
     pub(super) delay: Option<Delays>,
     pub(super) timeline: Timeline,
@@ -115,6 +117,7 @@ impl PolicyReport {
             longest_wait: figures.longest_wait.map(wait),
             still_refused: (still_refused, longest.map(wait)),
             worst: worst(&figures.worst),
+            refused_keys: figures.refused_keys(),
             fairness: figures.fairness(),
             delay: figures.worst_after_delay.as_ref().map(|counts| Delays {
                 mean: figures.mean_delay(),
@@ -247,6 +250,7 @@ fn notes(replays: &[Replay], traffic: &Traffic) -> Vec<String> {
     if let Some((lines, first)) = traffic.skipped() {
         notes.push(format!("{lines} lines were skipped; the first: {first}"));
     }
+    notes.extend(traffic.pooled());
     for replay in replays {
         let name = replay.policy.name();
         if replay.waiting() > 0 {

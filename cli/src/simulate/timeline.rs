@@ -28,6 +28,17 @@ pub(super) struct Curve {
     pub(super) most: f64,
 }
 
+impl Curve {
+    /// Has the curve reach what was counted exactly: a window of buckets can begin a little late, and miss a part of it.
+    pub(super) fn reach(&mut self, seconds: f64, units: f64) {
+        let next = self.points.partition_point(|(at, _)| *at <= seconds);
+        if let Some((_, at)) = self.points.get_mut(next.saturating_sub(1)) {
+            *at = at.max(units);
+            self.most = self.most.max(units);
+        }
+    }
+}
+
 impl Timeline {
     pub(super) fn new(start: u64) -> Self {
         Self { start, width: 1, buckets: Vec::new() }
@@ -125,6 +136,9 @@ mod tests {
         }
         let curve = timeline.trailing(60_000_000, 1_000_000_000, 500, |bucket| bucket.admitted);
         assert!((55.0..=60.0).contains(&curve.most), "{}", curve.most);
+        let mut curve = curve;
+        curve.reach(61.5, 63.0);
+        assert_eq!((curve.most, curve.points.iter().filter(|(_, units)| *units > 60.0).count()), (63.0, 1));
         let curve = timeline.trailing(1_000, 1_000_000_000, 500, |bucket| bucket.asked);
         assert!(curve.most < 1.0, "an average");
     }

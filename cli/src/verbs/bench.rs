@@ -11,6 +11,7 @@ use tidegate::{Limiter, Policy};
 
 use crate::number_text::number;
 use crate::store_options::StoreOptions;
+use crate::temporary_keys::TemporaryKeys;
 use crate::terminal::{BOLD, DIM, NAME, paint};
 use crate::time_text::length;
 use crate::{Failure, Outcome, Output, policy_argument};
@@ -19,8 +20,6 @@ use crate::{Failure, Outcome, Output, policy_argument};
 const KEPT: usize = 200_000;
 /// The most keys: their names are in memory.
 const MAX_KEYS: u64 = 1_000_000;
-/// The most keys that are removed one by one.
-const CLEARED_BY_NAME: usize = 1_000;
 
 #[derive(Debug, Args)]
 #[command(
@@ -64,14 +63,20 @@ impl Bench {
         let file = self.store.policies.read()?;
         let policy = policy_argument::find(&self.policy, file.as_ref())?;
         let store = self.store.chosen(file.as_ref());
-        let limiter = self.store.with_temporary_keys("bench").limiter(&store, output)?;
+        let options = self.store.with_temporary_keys("bench");
+        let limiter = options.limiter(&store, output)?;
+        let temporary = TemporaryKeys::of(options.builder(&store))?;
+        temporary.ended_by({
+            let limiter = limiter.clone();
+            move || limiter.close()
+        });
         limiter.ping()?;
         // The names are made before, so that their making is not measured.
         let keys: Arc<[String]> = (0..self.keys).map(|key| format!("key {key}")).collect();
         let begun = Instant::now();
         let measured = self.measure(&limiter, &policy, &keys, output);
         let elapsed = begun.elapsed();
-        remove(&limiter, &policy, &keys)?;
+        temporary.remove()?;
         let mut measured = measured?;
         measured.latencies.sort_unstable();
         let rate = measured.checks as f64 / elapsed.as_secs_f64();
@@ -155,14 +160,6 @@ impl Bench {
         }
         Ok(all)
     }
-}
-
-/// Removes the temporary keys: few by name, many by their prefix.
-fn remove(limiter: &Limiter, policy: &Policy, keys: &[String]) -> Result<(), Failure> {
-    if keys.len() > CLEARED_BY_NAME {
-        return Ok(limiter.clear_all()?);
-    }
-    keys.iter().try_for_each(|key| Ok(limiter.clear(policy, key)?))
 }
 
 /// Checks keys in turn until told to end.

@@ -8,7 +8,7 @@ use serde_json::json;
 use tidegate::{Attempt, Decision, LimitState, Policy, host};
 
 use super::journal;
-use crate::decision_text::{as_json, when};
+use crate::decision_text::{as_json, blocked, when};
 use crate::number_text::number;
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
@@ -26,13 +26,21 @@ const ATTEMPTS: usize = 5;
 
 Examples:
   $ tidegate inspect login alice --policies tidegate.yaml --store redis://localhost:6379
-  $ tidegate inspect \"20/minute; 5/3s\" 203.0.113.7 --store redis://localhost:6379 --json"
+  $ tidegate inspect \"20/minute; 5/3s\" 203.0.113.7 --store redis://localhost:6379 --json
+
+Why is this customer limited? Every policy of the file, those that refuse first:
+  $ tidegate inspect --key alice --policies tidegate.yaml --store redis://localhost:6379"
 )]
 pub(crate) struct Inspect {
     /// The name of a policy of --policies, or a notation
-    policy: String,
+    #[arg(required_unless_present = "all_of")]
+    policy: Option<String>,
     /// Who or what is limited
-    key: String,
+    #[arg(required_unless_present = "all_of", value_name = "KEY")]
+    named: Option<String>,
+    /// A key, of which every policy of --policies is shown
+    #[arg(long = "key", value_name = "KEY", conflicts_with_all = ["policy", "named"])]
+    all_of: Option<String>,
     #[command(flatten)]
     store: StoreOptions,
 }
@@ -47,9 +55,13 @@ struct CallerCount {
 
 impl Inspect {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.store.open(&self.policy, OnMemory::Refuses, output)?;
-        let decision = limiter.peek(&policy, &self.key, 1)?;
-        let attempts = journal::attempts(&limiter, &policy, &self.key)?;
+        if let Some(key) = &self.all_of {
+            return self.all(key, output);
+        }
+        let (policy, key) = (self.policy.as_deref().unwrap_or_default(), self.named.as_deref().unwrap_or_default());
+        let OpenStore { limiter, policy } = self.store.open(policy, OnMemory::Refuses, output)?;
+        let decision = limiter.peek(&policy, key, 1)?;
+        let attempts = journal::attempts(&limiter, &policy, key)?;
         let callers = callers(&attempts);
         if output.is_json() {
             let block = host::block_left(&decision);
@@ -67,6 +79,7 @@ impl Inspect {
             output.json(&json!({
                 "decision": as_json(&decision, &policy),
                 "blocked_for": block.map(|left| left.as_secs_f64()),
+                "other_limits": host::other_limits(&decision),
                 "journal": journal::as_json(&attempts),
                 "callers": callers,
             }));
@@ -78,12 +91,42 @@ impl Inspect {
     }
 }
 
+impl Inspect {
+    /// Every policy of the file: those that refuse the key first, then those that it has used.
+    fn all(&self, key: &str, output: &mut Output) -> Result<Outcome, Failure> {
+        let file = self.store.policies.read()?.ok_or_else(|| {
+            Failure::argument(
+                "--key shows every policy of a file: name the file with --policies, or a policy before the key",
+            )
+        })?;
+        let mut found = Vec::new();
+        for policy in file.policies() {
+            let OpenStore { limiter, policy } = self.store.open(policy.name(), OnMemory::Refuses, output)?;
+            found.push((limiter.peek(&policy, key, 1)?, policy));
+        }
+        let wait = |decision: &Decision| decision.next_after().unwrap_or(Duration::MAX);
+        found.sort_by_key(|(decision, _)| {
+            (std::cmp::Reverse(wait(decision)), std::cmp::Reverse(decision.reset_after()))
+        });
+        if output.is_json() {
+            let policies: Vec<_> = found.iter().map(|(decision, policy)| as_json(decision, policy)).collect();
+            output.json(&json!({"key": key, "policies": policies}));
+            return Ok(Outcome::Done);
+        }
+        for (index, (decision, policy)) in found.iter().enumerate() {
+            if index > 0 {
+                output.line("");
+            }
+            show(decision, policy, output);
+        }
+        Ok(Outcome::Done)
+    }
+}
+
 fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
     output.line(format!("{}  {:?}", paint(NAME, policy.name()), decision.key()));
-    let block = host::block_left(decision);
-    if let Some(left) = block {
-        let until = moment((decision.at() + left).as_micros() as u64);
-        output.line(format!("{} for {}, until {until} UTC", paint(BAD, "blocked"), paint(BOLD, &length(left))));
+    if let Some(blocked) = blocked(decision) {
+        output.line(blocked);
     }
     let answer = match (decision.next_after(), decision.shadow()) {
         (_, true) => paint(WARN, "a check is allowed, because the policy is a shadow"),
@@ -97,6 +140,10 @@ fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (state, name) in decision.limits().zip(&names) {
         output.line(limit_line(&state, &format!("{name:<widest$}")));
+    }
+    let others = host::other_limits(decision);
+    if !others.is_empty() {
+        output.line(paint(WARN, &format!("  Another release counts this key too, by {}.", others.join("; "))));
     }
 }
 

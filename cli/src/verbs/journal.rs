@@ -13,7 +13,10 @@ use crate::{Failure, Outcome, Output};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379
-  $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379 --last 5 --json")]
+  $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379 --last 5
+
+A line of JSON for each attempt, the oldest first, which simulate --trace FILE reads: what would other limits have said?
+  $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379 --json")]
 pub(crate) struct Journal {
     /// The name of a policy of --policies
     policy: String,
@@ -39,7 +42,11 @@ impl Journal {
         let mut attempts = attempts(&limiter, &policy, &self.key)?;
         attempts.truncate(self.last.unwrap_or(usize::MAX));
         if output.is_json() {
-            output.json(&json!({"policy": policy.name(), "key": self.key, "attempts": as_json(&attempts)}));
+            // A trace: `simulate` reads calls in the order of their times.
+            for mut line in as_json(&attempts).into_iter().rev() {
+                (line["policy"], line["key"]) = (policy.name().into(), self.key.clone().into());
+                output.line(line.to_string());
+            }
             return Ok(Outcome::Done);
         }
         if attempts.is_empty() {

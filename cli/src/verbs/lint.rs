@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tidegate::{Error, SourceLocation, Warning, host};
 
-use crate::terminal::{BAD, BOLD, GOOD, WARN, paint};
+use crate::terminal::{BAD, BOLD, GOOD, WARN, escaped as shown, paint};
 use crate::{Failure, Outcome, Output};
 
 #[derive(Debug, Args)]
@@ -86,7 +86,7 @@ fn text(reports: &[FileReport<'_>], output: &mut Output) {
         }
     }
     let (warnings, errors) = counts(reports);
-    let files = if reports.len() == 1 { reports[0].file.to_owned() } else { format!("{} files", reports.len()) };
+    let files = if reports.len() == 1 { shown(reports[0].file) } else { format!("{} files", reports.len()) };
     let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     output.line(match (warnings, errors) {
         (0, 0) => format!("{files}: {}", paint(GOOD, "nothing found")),
@@ -98,14 +98,14 @@ fn text(reports: &[FileReport<'_>], output: &mut Output) {
 fn location_of(file: &str, location: Option<&SourceLocation>) -> String {
     match location {
         Some(location) if location.file.is_some() => location.to_string(),
-        Some(location) => format!("{file}:{}:{}", location.line, location.column),
-        None => file.to_owned(),
+        Some(location) => format!("{}:{}:{}", shown(file), location.line, location.column),
+        None => shown(file),
     }
 }
 
 /// The message without the location or the file that it may begin with.
 fn message<'a>(file: &str, error: &'a Error) -> &'a str {
-    let place = error.location().map_or_else(|| file.to_owned(), ToString::to_string);
+    let place = error.location().map_or_else(|| shown(file), ToString::to_string);
     error.message().strip_prefix(&format!("{place}: ")).unwrap_or(error.message())
 }
 
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn annotations_are_escaped_as_github_reads_them() {
-        let location = SourceLocation { file: None, line: 3, column: 5 };
+        let location = SourceLocation::new(None, 3, 5);
         assert_eq!(
             annotation("warning", "a,b:c.yaml", Some(&location), "5% of\r\n10: x, y"),
             "::warning file=a%2Cb%3Ac.yaml,line=3,col=5::5%25 of%0D%0A10: x, y"

@@ -6,7 +6,7 @@
 //!
 //! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
-use super::{MAX_SAFE_INTEGER, View, left};
+use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
 
 /// Microseconds of a day.
 const DAY: u64 = 86_400 * 1_000_000;
@@ -72,12 +72,13 @@ impl Rule {
         *state = State { index, used: (used + cost).min(MAX_SAFE_INTEGER) };
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         let State { index, used } = self.state_at(state, now);
         *state = match used.saturating_sub(cost) {
             0 => State::default(),
             used => State { index, used },
         };
+        used.min(cost)
     }
 
     /// The end of the window that holds a moment.
@@ -85,11 +86,9 @@ impl Rule {
         start_of(self.grid, index_of(self.grid, moment) + 1)
     }
 
-    /// See [`Rule::give_back`](super::Rule::give_back).
-    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
-        if state.index == index_of(self.grid, taken_at) {
-            self.refund(state, now, units);
-        }
+    /// Gives back units of a charge: while the window lasts that it was made in.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        if state.index == index_of(self.grid, charge.at) { self.refund(state, now, charge.units) } else { 0 }
     }
 
     #[inline]
@@ -104,7 +103,7 @@ impl Rule {
             left: left(self.count, used),
             admits_at: (cost <= self.count).then_some(if used + cost <= self.count { now } else { closes }),
             resets_at: closes,
-            delay: 0,
+            ..View::default()
         }
     }
 }

@@ -9,7 +9,7 @@
 //! **Example,** 2 with a ttl of 30 s: holds A at 0 s and B at 10 s are admitted, a third is refused until A expires at
 //! 30 s. When B is renewed at 20 s, it expires at 50 s instead of 40 s. When A is closed at 25 s, a third is admitted.
 
-use super::{MAX_SAFE_INTEGER, View, left};
+use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
 
 /// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
 pub(crate) type HoldId = u64;
@@ -101,17 +101,28 @@ impl Rule {
         self.remove(state, now, id).is_some()
     }
 
-    /// Gives back units of holds without an id, the last to expire first.
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+    /// Gives back units of holds without an id, the first to expire first.
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         self.drop_expired(state, now);
+        Self::refund_of(state, cost, |_| true)
+    }
+
+    /// Gives back units of a charge, from the hold without an id that it took.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        self.drop_expired(state, now);
+        Self::refund_of(state, charge.units, |hold| hold.expires == charge.at + self.ttl)
+    }
+
+    fn refund_of(state: &mut State, cost: u64, is_of: impl Fn(&StoredHold) -> bool) -> u64 {
         let mut left = cost;
-        for hold in state.holds.iter_mut().rev().filter(|hold| hold.id == 0) {
+        for hold in state.holds.iter_mut().filter(|hold| hold.id == 0 && is_of(hold)) {
             let taken = left.min(hold.units);
             hold.units -= taken;
             state.total -= taken;
             left -= taken;
         }
         state.holds.retain(|hold| hold.units > 0);
+        cost - left
     }
 
     pub(crate) fn ends(&self, state: &State) -> u64 {
@@ -135,7 +146,7 @@ impl Rule {
             Some(moment)
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
-        View { left: left(self.count, used), admits_at, resets_at, delay: 0 }
+        View { left: left(self.count, used), admits_at, resets_at, ..View::default() }
     }
 }
 

@@ -8,7 +8,7 @@
 //! after that, at 12 s, opens the window [12 s, 22 s). Around the end of a window up to 2n - 1 units pass within less
 //! than p: one at 0 s, two at 9.9 s and three at 10 s are all admitted.
 
-use super::{MAX_SAFE_INTEGER, View, left};
+use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -43,18 +43,18 @@ impl Rule {
         }
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
-        match self.used(state, now).saturating_sub(cost) {
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+        let used = self.used(state, now);
+        match used.saturating_sub(cost) {
             0 => *state = State::default(),
             used => state.used = used,
         }
+        used.min(cost)
     }
 
-    /// See [`Rule::give_back`](super::Rule::give_back).
-    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
-        if state.opened <= taken_at {
-            self.refund(state, now, units);
-        }
+    /// Gives back units of a charge: while the window is open that it was made in.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        if state.opened <= charge.at { self.refund(state, now, charge.units) } else { 0 }
     }
 
     #[inline]
@@ -70,7 +70,7 @@ impl Rule {
             left: left(self.count, used),
             admits_at: (cost <= self.count).then_some(if used + cost <= self.count { now } else { closes }),
             resets_at: closes,
-            delay: 0,
+            ..View::default()
         }
     }
 }

@@ -70,23 +70,6 @@ impl Rule {
             (rule, state) => rule.charge(state, now, units, 0),
         }
     }
-
-    /// Takes back units of a lease that was charged at `taken_at` and that were not spent: no more than
-    /// that charge put in and still counts.
-    pub(crate) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, LeaseTerms { units, life }: LeaseTerms) {
-        match (self, state) {
-            (Self::FixedWindow(rule), State::FixedWindow(state)) => rule.give_back(state, now, taken_at, units),
-            (Self::CalendarWindow(rule), State::CalendarWindow(state)) => rule.give_back(state, now, taken_at, units),
-            (Self::SlidingLog(rule), State::SlidingLog(state)) => rule.give_back(state, now, taken_at + life, units),
-            (Self::SlidingWindow(rule), State::SlidingWindow(state)) => rule.give_back(state, now, taken_at, units),
-            (Self::SlidingCounter(rule), State::SlidingCounter(state)) => rule.give_back(state, now, taken_at, units),
-            (Self::TokenBucket(rule), State::TokenBucket(state)) => {
-                rule.meter().give_back(state, now, taken_at + life, units);
-            }
-            (Self::Gcra(meter), State::Gcra(state)) => meter.give_back(state, now, taken_at + life, units),
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@
 //! **Example,** 3 per 10 s, burst 3: T = 10/3 s. Three units at 0 s fill the meter: since 0, units 3, so TAT = 10 s. At
 //! 4 s one unit has drained, at 3 1/3 s: since 3,333,333 µs, fraction 1/3 µs, units 2, and TAT is still exactly 10 s.
 
-use super::{Admitted, MAX_SAFE_INTEGER, View, left};
+use super::{Admitted, LimitCharge, MAX_SAFE_INTEGER, View, left};
 
 /// The longest that a meter may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
 const LONGEST_DRAIN: u128 = 1 << 52;
@@ -143,26 +143,57 @@ impl Meter {
         state.units = (state.units + cost).min(self.max_units);
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         *state = self.state_at(state, now);
-        state.units = state.units.saturating_sub(cost);
+        let units = cost.min(state.units);
+        state.units -= units;
+        units
     }
 
-    /// Takes units back that were charged to a meter which was not empty before `filled_until`.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, filled_until: u64, units: u64) {
+    /// Gives back units of a charge. docs/adr/0028 says why neither amount takes units of others.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         *state = self.state_at(state, now);
-        // Without the charge the meter might have been empty since then. The whole units that drain in that time may be those of
-        // the charge, and what is left may have come that much later, but not later than now.
-        let later = now.saturating_sub(filled_until);
-        let Some(parts) = later.checked_mul(self.interval_units).filter(|parts| *parts <= EXACT_PARTS) else { return };
-        let (gone, rest) = (parts / self.interval_micros, parts % self.interval_micros);
-        state.units = state.units.saturating_sub(units.saturating_sub(gone));
+        let waiting = self.waiting(now, charge);
+        let Some((gone, rest)) = self.passed(now.saturating_sub(charge.at + charge.life)) else { return 0 };
+        let own = charge.units.saturating_sub(gone);
+        if waiting >= own {
+            return self.refund(state, now, charge.units.min(waiting));
+        }
+        // Without the charge the meter might have been empty since then. What is left may have come later by the part of a unit
+        // that has drained, but not later than now.
+        let units = self.refund(state, now, own);
         if state.since < now {
             state.since = now.min(state.since + rest.div_ceil(self.interval_units));
             if state.since == now {
                 state.fraction = 0;
             }
         }
+        units
+    }
+
+    /// The units that first-in-first-out has left of the charge, and of those that stood ahead of it.
+    fn waiting(&self, now: u64, charge: &LimitCharge) -> u64 {
+        // The moment is rounded up where the interval has a fraction.
+        let until = charge.empty_at.saturating_sub(u64::from(self.interval_units > 1));
+        self.passed(until.saturating_sub(now)).map_or(0, |(units, _)| units.saturating_sub(charge.refunded))
+    }
+
+    /// The whole units that drain in a time, and what is left of it, in parts of a microsecond. `None` for a time so long that
+    /// the script does not know it exactly.
+    fn passed(&self, time: u64) -> Option<(u64, u64)> {
+        let parts = time.checked_mul(self.interval_units).filter(|parts| *parts <= EXACT_PARTS)?;
+        Some((parts / self.interval_micros, parts % self.interval_micros))
+    }
+
+    /// Whether a unit drains as fast as in the other one.
+    pub(crate) fn has_interval_of(&self, other: &Self) -> bool {
+        (self.interval_micros, self.interval_units) == (other.interval_micros, other.interval_units)
+    }
+
+    /// Whether a unit drains at least as fast as in the other one.
+    pub(crate) fn drains_no_slower_than(&self, other: &Self) -> bool {
+        u128::from(self.interval_micros) * u128::from(other.interval_units)
+            <= u128::from(other.interval_micros) * u128::from(self.interval_units)
     }
 
     /// The whole units that drain between the state's moment and `now`, of a meter that has enough.
@@ -179,6 +210,16 @@ impl Meter {
         }
         let parts = u128::from(units) * u128::from(self.interval_micros) + u128::from(state.fraction);
         state.since + parts.div_ceil(u128::from(self.interval_units)) as u64
+    }
+
+    /// The time in which `units` units drain, rounded down.
+    pub(super) fn drains_within(&self, units: u64) -> u64 {
+        match units.checked_mul(self.interval_micros) {
+            Some(parts) if self.interval_units == 1 => parts,
+            Some(parts) => parts / self.interval_units,
+            // At most the longest drain.
+            None => (u128::from(units) * u128::from(self.interval_micros) / u128::from(self.interval_units)) as u64,
+        }
     }
 
     /// TAT, rounded up to a whole microsecond; 0 for a meter that is empty.
@@ -204,7 +245,7 @@ impl Meter {
         } else {
             Some(self.drained_at(state, wanted - self.capacity))
         };
-        View { left: left(self.capacity, state.units), admits_at, resets_at: ends.max(now), delay: 0 }
+        View { left: left(self.capacity, state.units), admits_at, resets_at: ends.max(now), ..View::default() }
     }
 }
 

@@ -9,6 +9,7 @@
 //! `now` and the moment that it stored last.
 
 mod calendar_window;
+mod charge;
 mod compaction;
 mod concurrency;
 mod fixed_window;
@@ -16,6 +17,7 @@ mod gcra;
 mod leaky_bucket;
 mod lease;
 mod meter;
+mod more_units;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -24,6 +26,7 @@ mod token_bucket;
 mod validity;
 
 pub(crate) use calendar_window::Grid;
+pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub(crate) use meter::Meter;
@@ -44,6 +47,9 @@ pub(crate) struct View {
     pub(crate) resets_at: u64,
     /// `leaky-bucket`: how long the caller has to wait before it goes on.
     pub(crate) delay: u64,
+    /// The first moment at which more units would be admitted than now, of the algorithms that do not leave this to
+    /// [`Rule::more_at`].
+    pub(crate) more_at: u64,
 }
 
 impl View {
@@ -111,6 +117,21 @@ impl State {
             Self::SlidingWindow(state) => boxed(&**state) + allocated(state.older.capacity() * size_of::<(u64, u64)>()),
             Self::Concurrency(state) => boxed(&**state) + allocated(state.holds.capacity() * size_of::<StoredHold>()),
             _ => 0,
+        }
+    }
+
+    /// Whether it means the same as no state under every rule of its algorithm.
+    pub(crate) fn is_unused(&self) -> bool {
+        match self {
+            Self::FixedWindow(state) => state.used == 0,
+            Self::CalendarWindow(state) => state.used == 0,
+            Self::SlidingLog(state) => state.entries.is_empty(),
+            Self::SlidingWindow(state) => state.total == 0,
+            Self::SlidingCounter(state) => state.previous == 0 && state.current == 0,
+            // A bucket that does not start full has started.
+            Self::TokenBucket(state) => state.since == 0,
+            Self::Gcra(state) | Self::LeakyBucket(state) => state.units == 0,
+            Self::Concurrency(state) => state.total == 0,
         }
     }
 }
@@ -229,9 +250,10 @@ impl Rule {
         }
     }
 
-    /// Gives `cost` back, the newest units first; a limit never has more left than when it is unused.
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
-        dispatch!(self, state, |rule, state| rule.refund(state, now, cost));
+    /// Gives `cost` back, the oldest units first where it can tell; a limit never has more left than when it is unused.
+    /// Returns the units that went back.
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+        dispatch!(self, state, |rule, state| rule.refund(state, now, cost))
     }
 
     /// Makes a hold last another ttl; false when there is no such hold.
@@ -287,6 +309,14 @@ impl Rule {
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
         dispatch!(self, state, |rule, state| rule.ends(state))
+    }
+
+    /// The moment from which on nothing of what was charged counts, also beside later charges; 0 when nothing was charged.
+    pub(crate) fn charges_end(&self, state: &State) -> u64 {
+        match (self, state) {
+            (Self::SlidingCounter(rule), State::SlidingCounter(state)) => rule.charges_end(state),
+            _ => self.ends(state),
+        }
     }
 
     /// What the limit says at `now` of a check of `cost`, of which `charged` units were just charged.

@@ -9,7 +9,7 @@
 //! **Example,** 10 per 60 s: 10 units in the window [0 s, 60 s), none since. At 75 s the estimate is
 //! floor(10 * 45 / 60) = 7, so 3 units are admitted. The estimate is 1 until 114 s, and 0 after that.
 
-use super::{MAX_SAFE_INTEGER, View, left};
+use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -61,23 +61,31 @@ impl Rule {
         state.current = (state.current + cost).min(MAX_SAFE_INTEGER);
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+    /// Gives back the units of the previous window first.
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         *state = self.state_at(state, now);
-        let older = cost.saturating_sub(state.current);
-        state.current = state.current.saturating_sub(cost);
-        state.previous = state.previous.saturating_sub(older);
+        let older = cost.min(state.previous);
+        let newer = (cost - older).min(state.current);
+        (state.previous, state.current) = (state.previous - older, state.current - newer);
         if state.current == 0 && state.previous == 0 {
             *state = State::default();
         }
+        older + newer
     }
 
-    /// See [`Rule::give_back`](super::Rule::give_back).
-    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
+    /// Gives back units of a charge, from the window that it was made in.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         *state = self.state_at(state, now);
-        match (state.touched / self.period).checked_sub(taken_at / self.period) {
-            Some(0) => state.current = state.current.saturating_sub(units),
-            Some(1) => state.previous = state.previous.saturating_sub(units),
-            _ => {}
+        let counted = match (state.touched / self.period).checked_sub(charge.at / self.period) {
+            Some(0) => &mut state.current,
+            Some(1) => &mut state.previous,
+            _ => return 0,
+        };
+        let own = charge.units.min(*counted);
+        *counted -= own;
+        match charge.taken_by_refunds(own) {
+            0 => own,
+            oldest => own + self.refund(state, now, oldest),
         }
     }
 
@@ -89,6 +97,16 @@ impl Rule {
         let left = ((u128::from(most) + 1) * u128::from(self.period) - 1) / u128::from(counted);
         // `counted > most` keeps `left` within the period.
         start + self.period - left as u64
+    }
+
+    /// The end of the last window in which the units are weighed: a part of a unit alone is none, but beside others it may be one.
+    pub(crate) fn charges_end(&self, state: &State) -> u64 {
+        let start = state.touched - state.touched % self.period;
+        match (state.previous, state.current) {
+            (0, 0) => 0,
+            (_, 0) => start + self.period,
+            _ => start + 2 * self.period,
+        }
     }
 
     #[inline]
@@ -108,16 +126,21 @@ impl Rule {
         let state = self.state_at(state, now);
         let used = self.estimate(&state);
         let start = state.touched - state.touched % self.period;
+        // When the estimate, which is higher now, falls to `most`.
+        let falls_to = |most: u64| match most.checked_sub(state.current) {
+            Some(most) => self.falls_to(start, state.previous, most),
+            None => self.falls_to(start + self.period, state.current, most),
+        };
         let admits_at = if cost > self.count {
             None
         } else if used + cost <= self.count {
             Some(now)
-        } else if state.current + cost <= self.count {
-            Some(self.falls_to(start, state.previous, self.count - cost - state.current))
         } else {
-            Some(self.falls_to(start + self.period, state.current, self.count - cost))
+            Some(falls_to(self.count - cost))
         };
-        View { left: left(self.count, used), admits_at, resets_at: self.ends(&state).max(now), delay: 0 }
+        let resets_at = self.ends(&state).max(now);
+        let more_at = used.min(self.count).checked_sub(1).map_or(now, falls_to);
+        View { left: left(self.count, used), admits_at, resets_at, more_at, delay: 0 }
     }
 }
 

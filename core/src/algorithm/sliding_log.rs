@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::{MAX_SAFE_INTEGER, View, left};
+use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -90,39 +90,42 @@ impl Rule {
         }
     }
 
-    /// See [`Rule::give_back`](super::Rule::give_back).
-    pub(super) fn give_back(&self, state: &mut State, now: u64, moment: u64, units: u64) {
+    /// Gives back units of a charge, from the entry that it made.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         self.drop_expired(state, now);
+        let moment = charge.at + charge.life;
+        if moment + self.period <= now {
+            return 0;
+        }
         let first = state.entries.partition_point(|&(at, _)| at < moment);
         let before = if first == 0 { state.base } else { state.entries[first - 1].1 };
-        let Some(&(at, total)) = state.entries.get(first) else { return };
-        if at != moment {
-            return;
+        let own = match state.entries.get(first) {
+            Some(&(at, total)) if at == moment => charge.units.min(between(before, total)),
+            _ => 0,
+        };
+        if own > 0 {
+            for (_, total) in state.entries.range_mut(first..) {
+                *total = total.wrapping_sub(own) & MAX_SAFE_INTEGER;
+            }
+            if state.entries[first].1 == before {
+                state.entries.remove(first);
+            }
         }
-        let units = units.min(between(before, total));
-        for (_, total) in state.entries.range_mut(first..) {
-            *total = total.wrapping_sub(units) & MAX_SAFE_INTEGER;
-        }
-        if state.entries[first].1 == before {
-            state.entries.remove(first);
-        }
-        if state.entries.is_empty() {
-            *state = State::default();
+        match charge.taken_by_refunds(own) {
+            0 => own,
+            oldest => own + self.refund(state, now, oldest),
         }
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+    /// Gives back the units of the oldest entries.
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         self.drop_expired(state, now);
-        let base = state.base;
-        let left = between(base, state.total()).saturating_sub(cost);
-        while let Some((at, _)) = state.entries.pop_back() {
-            let before = between(base, state.total());
-            if before < left {
-                state.entries.push_back((at, (base + left) & MAX_SAFE_INTEGER));
-                return;
-            }
-        }
-        *state = State::default();
+        let units = cost.min(between(state.base, state.total()));
+        let base = (state.base + units) & MAX_SAFE_INTEGER;
+        let emptied = state.entries.partition_point(|&(_, total)| between(state.base, total) <= units);
+        state.entries.drain(..emptied);
+        state.base = if state.entries.is_empty() { 0 } else { base };
+        units
     }
 
     /// A log of which only this is known: the units used, that a check of `cost` is admitted at `release`, and when the
@@ -155,12 +158,20 @@ impl Rule {
         } else if used + cost <= self.count {
             Some(now)
         } else {
-            let wanted = between(state.base, before) + used + cost - self.count;
-            let index = state.entries.partition_point(|&(_, total)| between(state.base, total) < wanted);
-            state.entries.get(index).map(|&(at, _)| at + self.period)
+            self.left_at(state, before, used + cost - self.count)
         };
         let resets_at = if used == 0 { now } else { self.ends(state) };
-        View { left: left(self.count, used), admits_at, resets_at, delay: 0 }
+        let oldest = used.saturating_sub(self.count) + 1;
+        let more_at = self.left_at(state, before, oldest).unwrap_or(resets_at);
+        View { left: left(self.count, used), admits_at, resets_at, more_at, delay: 0 }
+    }
+
+    /// When so many of the units after the running total `before` have left the window.
+    #[inline]
+    fn left_at(&self, state: &State, before: u64, units: u64) -> Option<u64> {
+        let wanted = between(state.base, before) + units;
+        let index = state.entries.partition_point(|&(_, total)| between(state.base, total) < wanted);
+        state.entries.get(index).map(|&(at, _)| at + self.period)
     }
 }
 

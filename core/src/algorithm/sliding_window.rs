@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use super::{MAX_SAFE_INTEGER, View, left};
+use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -97,44 +97,50 @@ impl Rule {
         state.total += cost;
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+    /// Gives back the units of the oldest granules.
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         self.advance_to(state, now);
-        let mut left = cost.min(state.total);
-        state.total -= left;
-        let newest = left.min(state.newest);
-        state.newest -= newest;
-        left -= newest;
-        while let Some((_, units)) = state.older.back_mut().filter(|_| left > 0) {
-            let taken = left.min(*units);
-            *units -= taken;
+        let units = cost.min(state.total);
+        let mut left = units;
+        while let Some((_, granule)) = state.older.front_mut().filter(|_| left > 0) {
+            let taken = left.min(*granule);
+            *granule -= taken;
             left -= taken;
-            if *units == 0 {
-                state.older.pop_back();
+            if *granule == 0 {
+                state.older.pop_front();
             }
         }
+        (state.newest, state.total) = (state.newest - left, state.total - units);
         if state.total == 0 {
             *state = State::default();
         }
+        units
     }
 
-    /// See [`Rule::give_back`](super::Rule::give_back).
-    pub(super) fn give_back(&self, state: &mut State, now: u64, taken_at: u64, units: u64) {
+    /// Gives back units of a charge, from the granule that it was made in.
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         let (expired, used) = self.count_live(state, now.max(state.touched));
         state.older.drain(..expired);
         (state.total, state.newest) = (used, state.newest.min(used));
-        let last = self.last_instant(taken_at);
+        let last = self.last_instant(charge.at);
+        if last + self.period <= now {
+            return 0;
+        }
+        let mut own = 0;
         if self.last_instant(state.touched) == last {
-            let units = units.min(state.newest);
-            state.newest -= units;
-            state.total -= units;
+            own = charge.units.min(state.newest);
+            state.newest -= own;
         } else if let Some(index) = state.older.iter().position(|&(granule, _)| granule == last) {
-            let granule = &mut state.older[index].1;
-            let units = units.min(*granule);
-            *granule -= units;
-            state.total -= units;
+            own = charge.units.min(state.older[index].1);
+            state.older[index].1 -= own;
             if state.older[index].1 == 0 {
                 state.older.remove(index);
             }
+        }
+        state.total -= own;
+        match charge.taken_by_refunds(own) {
+            0 => own,
+            oldest => own + self.refund(state, now, oldest),
         }
     }
 
@@ -159,28 +165,31 @@ impl Rule {
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let (expired, used) = self.count_live(state, now.max(state.touched));
-        let admits_at = if cost > self.count {
-            None
-        } else {
-            let mut excess = (used + cost).saturating_sub(self.count);
-            let mut moment = now;
-            for &(last, units) in state.older.range(expired..) {
-                if excess == 0 {
-                    break;
-                }
-                excess = excess.saturating_sub(units);
-                moment = last + self.period;
-            }
-            Some(if excess == 0 { moment } else { self.ends(state) })
-        };
+        let left_at = |units| self.left_at(state, expired, units, now);
+        let admits_at = (cost <= self.count).then(|| left_at((used + cost).saturating_sub(self.count)));
         let resets_at = if used == 0 { now } else { self.ends(state) };
-        View { left: left(self.count, used), admits_at, resets_at, delay: 0 }
+        let more_at = left_at(used.saturating_sub(self.count) + 1);
+        View { left: left(self.count, used), admits_at, resets_at, more_at, delay: 0 }
+    }
+
+    /// When so many units have left the window, of those that are in it; `expired` granules have left it already.
+    #[inline]
+    fn left_at(&self, state: &State, expired: usize, mut units: u64, now: u64) -> u64 {
+        let mut moment = now;
+        for &(last, of_granule) in state.older.range(expired..) {
+            if units == 0 {
+                break;
+            }
+            units = units.saturating_sub(of_granule);
+            moment = last + self.period;
+        }
+        if units == 0 { moment } else { self.ends(state) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, State};
+    use super::{LimitCharge, Rule, State};
 
     const MILLISECOND: u64 = 1_000;
 
@@ -205,6 +214,10 @@ mod tests {
         rule.charge(&mut state, 4_000, 1);
         rule.refund(&mut state, 4_100, 1);
         rule.charge(&mut state, 9_000, 1);
-        assert_eq!(state.older, [(999, 2)]);
+        assert_eq!(state.older, [(999, 1), (4_999, 1)], "the oldest unit went back");
+        let charge = LimitCharge { units: 9, at: 4_000, ..LimitCharge::default() };
+        assert_eq!(rule.give_back(&mut state, 9_100, &charge), 1);
+        rule.charge(&mut state, 9_999, 1);
+        assert_eq!((&state.older, state.newest), (&[(999, 1)].into_iter().collect(), 2));
     }
 }

@@ -10,8 +10,8 @@
 //! **Example,** `token-bucket 5/s burst 10` with `initial: 2`: at 0 ms two units are admitted and a third is refused. A
 //! token comes every 200 ms, so the third is admitted at 200 ms; the bucket is full again at 2200 ms.
 
-use super::View;
 use super::meter::{Meter, State};
+use super::{LimitCharge, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -78,11 +78,13 @@ impl Rule {
         self.meter.charge(state, now, cost);
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) {
+    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         // Nothing was charged to a bucket that has not started: a refund must not fill it.
-        if !self.is_unstarted(state) {
-            self.meter.refund(state, now, cost);
-        }
+        if self.is_unstarted(state) { 0 } else { self.meter.refund(state, now, cost) }
+    }
+
+    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        if self.is_unstarted(state) { 0 } else { self.meter.give_back(state, now, charge) }
     }
 
     #[inline]

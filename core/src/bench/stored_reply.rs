@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::algorithm::{LeaseTerms, Rule, State};
+use crate::algorithm::{LeaseTerms, LimitCharge, Rule, State};
 use crate::decision::{Decision, LimiterId};
 use crate::error::Result;
 use crate::plan::{Field, Form, MOMENT_WIDTH, Plan};
@@ -96,7 +96,7 @@ pub fn answer_of_reply(
 ) -> Option<Result<BenchStoredReply>> {
     let (plan, operation) = (plan_of(policy), operation(name, cost)?);
     let entry = Entry { plan: &plan, key: "key", operation };
-    let requests = [Request::new("tg", &entry)].into_iter().collect();
+    let requests = [Request::new(&"tg".into(), &entry)].into_iter().collect();
     let batch = Batch::new("tg".into(), None, Grouping::Independent, requests);
     let mut seal = (now as f64).to_le_bytes().to_vec();
     if denied {
@@ -119,7 +119,7 @@ impl BenchStoredReply {
     /// The Decision that a caller gets.
     #[must_use]
     pub fn decision(&self) -> Decision {
-        Decision::new(LimiterId(0), Arc::clone(&self.plan), "key", self.cost, self.answer.clone())
+        Decision::new(LimiterId::ELSEWHERE, Arc::clone(&self.plan), "key", self.cost, self.answer.clone())
     }
 
     /// The value that stores the same states; `None` where the server keeps a part of them elsewhere.
@@ -167,7 +167,8 @@ fn checked(rule: &Rule, state: &State, now: u64, cost: u64) -> BenchCheck {
     let refunded = rule.used(&state, now);
     let terms = LeaseTerms { units: cost, life: 5_000 };
     rule.charge_lease(&mut state, now, terms);
-    rule.give_back(&mut state, now + 1, now, terms);
+    let charge = LimitCharge { units: cost, at: now, life: terms.life, ..LimitCharge::default() };
+    rule.give_back(&mut state, now + 1, &charge);
     BenchCheck { capacity: rule.capacity(), used, admits, charged, refunded, ends }
 }
 

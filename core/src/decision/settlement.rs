@@ -3,9 +3,35 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Which limiter answered: one number for all limiters of the same store and prefix, in every process.
+use crate::fork;
+
+/// Which limiter answered, in which process: one number for all limiters of the same store and prefix in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LimiterId(pub(crate) u64);
+pub(crate) struct LimiterId(u64);
+
+/// The bits that name the process: how often it was forked.
+const PROCESS_SHIFT: u32 = 48;
+
+impl LimiterId {
+    /// Of a Decision that was sent to another process.
+    pub(crate) const ELSEWHERE: Self = Self(u64::MAX);
+
+    /// Of limiters whose store and prefix have that digest.
+    pub(crate) const fn of_digest(digest: u64) -> Self {
+        Self(digest & ((1 << PROCESS_SHIFT) - 1))
+    }
+
+    /// The same in this process.
+    #[inline]
+    pub(crate) fn here(self) -> Self {
+        Self(self.0 | (fork::generation() + 1) << PROCESS_SHIFT)
+    }
+
+    /// The number that limiters of the same store and prefix share.
+    pub(crate) const fn digest(self) -> u64 {
+        self.0 & ((1 << PROCESS_SHIFT) - 1)
+    }
+}
 
 /// Whether a Decision was settled. Its copies share this; nothing is allocated before there is a copy.
 #[derive(Debug, Default)]
@@ -28,9 +54,5 @@ impl Settlement {
         if let Some(settled) = self.0.get() {
             settled.store(false, Ordering::Relaxed);
         }
-    }
-
-    pub(crate) fn is_settled(&self) -> bool {
-        self.0.get().is_some_and(|settled| settled.load(Ordering::Relaxed))
     }
 }

@@ -5,20 +5,12 @@ use std::sync::Arc;
 use super::{BatchGuard, Call, CompletionQueue, Outcome, ReplyPoller};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, AsyncLimiter, decided, difference};
+use crate::limiter::{AsPolicy, AsyncLimiter, ChargedUnits, decided, difference, valid_actual};
+use crate::plan::Plan;
 use crate::store::call_context::CallContext;
 use crate::store::completion::WakeTarget;
 use crate::store::request::{Entry, Operation, OwnedEntry, Source};
 use crate::store::submit;
-
-/// What `post_settle` needs to know of a Decision that the host did not keep.
-#[derive(Debug, Clone, Copy)]
-pub struct ChargedUnits {
-    /// The units it consumed.
-    pub units: u64,
-    /// What gave the answer.
-    pub source: Source,
-}
 
 /// What hosts call of an [`AsyncLimiter`].
 pub trait HostAsyncLimiter {
@@ -35,16 +27,14 @@ pub trait HostAsyncLimiter {
     ) -> Option<Result<Decision>>;
 
     /// Settles a check in the same way.
-    #[expect(clippy::too_many_arguments, reason = "what `post` takes, and the actual cost")]
     fn post_settle(
         &self,
         policy: impl AsPolicy,
         key: &str,
-        charged: ChargedUnits,
+        charged: &ChargedUnits,
         actual: u64,
         ticket: u64,
         queue: &Arc<dyn CompletionQueue>,
-        batch: Option<&BatchGuard>,
     ) -> Option<Result<()>>;
 
     /// A number that limiters of the same store and prefix share.
@@ -70,11 +60,61 @@ impl HostAsyncLimiter for AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
-        let (plan, operation) = match self.core.planned(&policy, key, |policy| call.operation(policy)) {
+        let (plan, operation) = match self.core.planned(&policy, key, |plan| call.operation(plan)) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
-        let refunds = matches!(operation, Operation::Refund { .. });
+        self.post_operation((plan, operation), key, ticket, queue, batch)
+    }
+
+    fn post_settle(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        charged: &ChargedUnits,
+        actual: u64,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+    ) -> Option<Result<()>> {
+        let plan = match valid_actual(actual).and_then(|()| self.core.plan(&policy, key)) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        let charge = || Arc::new(charged.charge(&plan));
+        let Some(operation) = difference(charged.units, actual, charge) else { return Some(Ok(())) };
+        if charged.source == Source::Fallback {
+            self.core.settle_in_fallback(&plan, key, &operation);
+            return Some(Ok(()));
+        }
+        self.post_operation((plan, operation), key, ticket, queue, None).map(|answer| answer.map(drop))
+    }
+
+    fn identity(&self) -> u64 {
+        self.core.id.digest()
+    }
+
+    fn reply_poller(&self) -> Option<ReplyPoller> {
+        self.core.layers.as_ref()?;
+        ReplyPoller::begin(&self.core.readers)
+    }
+
+    fn read_on_threads(&self) {
+        if let Some(readers) = self.core.readers.get() {
+            readers.close();
+        }
+    }
+}
+
+impl AsyncLimiter {
+    fn post_operation(
+        &self,
+        (plan, operation): (Arc<Plan>, Operation),
+        key: &str,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Decision>> {
+        let refunds = matches!(operation, Operation::Refund { .. } | Operation::GiveBack { .. });
         let entry = Entry { plan: &plan, key, operation };
         let context = CallContext { batch, ..self.core.context() };
         let answer = submit(&self.core.store, &entry, context, || {
@@ -100,47 +140,5 @@ impl HostAsyncLimiter for AsyncLimiter {
         }
         let operation = entry.operation;
         Some(answer.map(|answer| self.core.decided(plan, key, &operation, answer)))
-    }
-
-    fn post_settle(
-        &self,
-        policy: impl AsPolicy,
-        key: &str,
-        charged: ChargedUnits,
-        actual: u64,
-        ticket: u64,
-        queue: &Arc<dyn CompletionQueue>,
-        batch: Option<&BatchGuard>,
-    ) -> Option<Result<()>> {
-        let operation = match self.core.open().and_then(|()| difference(charged.units, actual)) {
-            Ok(Some(operation)) => operation,
-            Ok(None) => return Some(Ok(())),
-            Err(error) => return Some(Err(error)),
-        };
-        if charged.source == Source::Fallback {
-            let plan = self.core.plan(&policy, key);
-            return Some(plan.map(|plan| self.core.settle_in_fallback(&plan, key, &operation)));
-        }
-        let call = match operation {
-            Operation::Surcharge { cost } => Call::Surcharge(cost),
-            Operation::Refund { cost } => Call::Refund(cost),
-            _ => return Some(Ok(())),
-        };
-        self.post(policy, key, &call, ticket, queue, batch).map(|answer| answer.map(drop))
-    }
-
-    fn identity(&self) -> u64 {
-        self.core.id.0
-    }
-
-    fn reply_poller(&self) -> Option<ReplyPoller> {
-        self.core.layers.as_ref()?;
-        ReplyPoller::begin(&self.core.readers)
-    }
-
-    fn read_on_threads(&self) {
-        if let Some(readers) = self.core.readers.get() {
-            readers.close();
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::Call;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, CheckOptions, Limiter, valid_cost};
+use crate::limiter::{AsPolicy, CheckOptions, Limiter, give_nothing_back, valid_cost};
 use crate::store::request::{Entry, Operation};
 
 /// What hosts call of a [`Limiter`].
@@ -25,7 +25,7 @@ pub trait HostLimiter {
 
 impl HostLimiter for Limiter {
     fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(&policy, key, |policy| call.operation(policy))?;
+        let (plan, operation) = self.core.planned(&policy, key, |plan| call.operation(plan))?;
         let decision = self.run(plan, key, operation)?;
         if matches!(call, Call::Refund(_)) {
             self.core.given_back(decision.plan(), key);
@@ -38,7 +38,7 @@ impl HostLimiter for Limiter {
         if let Call::Check(CheckOptions { cost, meta: None, partial: false }) = call {
             return try_immediate_check(self, &policy, key, *cost);
         }
-        let (plan, operation) = match self.core.planned(&policy, key, |policy| call.operation(policy)) {
+        let (plan, operation) = match self.core.planned(&policy, key, |plan| call.operation(plan)) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
@@ -59,7 +59,8 @@ impl HostLimiter for Limiter {
 /// What `try_immediate` does with a plain check, as `Limiter::check` does it.
 #[inline]
 fn try_immediate_check(limiter: &Limiter, policy: &impl AsPolicy, key: &str, cost: u64) -> Option<Result<Decision>> {
-    let plan = match valid_cost(cost).and_then(|_| limiter.core.plan(policy, key)) {
+    let plan = valid_cost(cost).and_then(|_| limiter.core.plan(policy, key));
+    let plan = match plan.and_then(|plan| give_nothing_back("check", &plan).map(|()| plan)) {
         Ok(plan) => plan,
         Err(error) => return Some(Err(error)),
     };

@@ -12,9 +12,11 @@ mod servers;
 mod tasks;
 
 pub use crate::fork::generation as process_generation;
+pub use crate::limiter::{ChargedUnits, charge_mark};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
-pub use async_limiter::{ChargedUnits, HostAsyncLimiter};
+pub use crate::store::key_names::KeyNames;
+pub use async_limiter::HostAsyncLimiter;
 pub use call::Call;
 pub use completion_queue::{CompletionQueue, Outcome};
 pub use limiter::HostLimiter;
@@ -23,7 +25,7 @@ pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]
 pub use servers::{
     KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
-    stored_bytes, stored_decision,
+    stored_bytes, stored_decision, stored_limits,
 };
 pub use tasks::{Started, Task, post_begun, post_task};
 
@@ -61,11 +63,24 @@ pub fn without_secrets(store_url: &str) -> String {
     url::without_secrets(store_url)
 }
 
+/// A text of others, without the characters that a terminal or a log would obey.
+#[must_use]
+pub fn visible(text: &str) -> std::borrow::Cow<'_, str> {
+    crate::error::visible(text)
+}
+
 /// A limiter that `tidegate top` does not show: that of a tool.
 #[must_use]
 pub fn unpublished(mut builder: Builder) -> Builder {
     builder.publishes = false;
     builder
+}
+
+/// The limits by which another release counts the key of a Decision too.
+#[must_use]
+pub fn other_limits(decision: &Decision) -> Vec<String> {
+    let rare = decision.answer().rare.as_ref();
+    rare.map(|rare| rare.others.iter().map(ToString::to_string).collect()).unwrap_or_default()
 }
 
 /// How much longer the key of a Decision is blocked, if it is.

@@ -26,7 +26,7 @@ pub struct Parts {
 
 const SOURCES: [Source; 4] = [Source::Store, Source::DenyCache, Source::Lease, Source::Fallback];
 /// How many numbers there are about each limit, after those about the whole answer.
-const NUMBERS_PER_LIMIT: usize = 4;
+const NUMBERS_PER_LIMIT: usize = 5;
 /// Stands for a number that is absent.
 const ABSENT: u64 = u64::MAX;
 
@@ -37,17 +37,15 @@ impl Parts {
         let answer = decision.answer();
         let source = SOURCES.iter().position(|source| *source == answer.source).unwrap_or_default();
         let mut numbers = vec![
-            u64::from(answer.applied)
-                | u64::from(answer.unavailable) << 1
-                | u64::from(decision.settlement().is_settled()) << 2,
+            u64::from(answer.applied) | u64::from(answer.unavailable) << 1,
             source as u64,
             answer.now,
             answer.blocked_until,
             answer.refused.map_or(ABSENT, u64::from),
-            decision.limiter().0,
         ];
         for view in &answer.views {
-            numbers.extend([view.left as u64, view.admits_at.unwrap_or(ABSENT), view.resets_at, view.delay]);
+            let View { left, admits_at, resets_at, delay, more_at } = *view;
+            numbers.extend([left as u64, admits_at.unwrap_or(ABSENT), resets_at, delay, more_at]);
         }
         Self {
             policy: decision.plan().policy.clone(),
@@ -59,17 +57,17 @@ impl Parts {
         }
     }
 
-    /// Puts the Decision together again: it says the same, and can be settled. Its denial is not repeated any more, since
+    /// Puts the Decision together again: it says the same, and cannot be settled. Its denial is not repeated any more, since
     /// the time that has passed is not known.
     ///
     /// # Errors
     /// `config_invalid` for numbers that are no answer to the policy.
     pub fn into_decision(self) -> Result<Decision> {
         let wrong = || Error::config(format!("{:?} are not the numbers of a Decision", self.numbers));
-        let (&[flags, source, now, blocked_until, refused, limiter], views) =
+        let (&[flags, source, now, blocked_until, refused], views) =
             self.numbers.split_first_chunk().ok_or_else(wrong)?;
         let plan = plan_of(&self.policy);
-        if flags > 7 || views.len() % NUMBERS_PER_LIMIT != 0 || views.len() / NUMBERS_PER_LIMIT > plan.rules.len() {
+        if flags > 3 || views.len() % NUMBERS_PER_LIMIT != 0 || views.len() / NUMBERS_PER_LIMIT > plan.rules.len() {
             return Err(wrong());
         }
         let some = |number: u64| (number != ABSENT).then_some(number);
@@ -83,15 +81,17 @@ impl Parts {
             refused: some(refused).map(u16::try_from).transpose().map_err(|_| wrong())?,
             views: views
                 .chunks_exact(NUMBERS_PER_LIMIT)
-                .map(|view| View { left: view[0] as i64, admits_at: some(view[1]), resets_at: view[2], delay: view[3] })
+                .map(|view| View {
+                    left: view[0] as i64,
+                    admits_at: some(view[1]),
+                    resets_at: view[2],
+                    delay: view[3],
+                    more_at: view[4],
+                })
                 .collect(),
             ..Answer::default()
         };
         let decisions = self.decisions.into_iter().map(Self::into_decision).collect::<Result<Vec<_>>>()?;
-        let decision = Decision::new(LimiterId(limiter), plan, self.key, self.cost, answer);
-        if flags >> 2 == 1 {
-            decision.settlement().begin();
-        }
-        Ok(decision.with_decisions(decisions))
+        Ok(Decision::new(LimiterId::ELSEWHERE, plan, self.key, self.cost, answer).with_decisions(decisions))
     }
 }

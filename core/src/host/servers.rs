@@ -2,6 +2,7 @@
 
 pub use crate::store::redis::{
     KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
+    stored_limits,
 };
 
 use crate::decision::{Decision, LimiterId};
@@ -15,7 +16,7 @@ use crate::store::redis::stored_answer;
 pub fn stored_decision(policy: &Policy, key: &str, value: &[u8], now: u64) -> Option<Decision> {
     let plan = plan_of(policy);
     let answer = stored_answer(&plan, value, now)?;
-    Some(Decision::new(LimiterId(0), plan, key, 1, answer))
+    Some(Decision::new(LimiterId::ELSEWHERE, plan, key, 1, answer))
 }
 
 /// The bytes of a policy's value in Redis: of a key that is hardly used, and of one that uses all its limits. Without the log

@@ -71,20 +71,18 @@ pub fn post_begun(
     task: impl Future<Output = Result<Outcome>> + Send + 'static,
 ) -> Result<Started> {
     let mut task = Box::pin(task);
-    {
-        let thread = THREAD.get_or_try_init(start)?;
-        // Timers register with the runtime that is entered. A wake-up of this step may be lost: the next step polls again.
-        let _entered = thread.handle.enter();
-        if let Poll::Ready(outcome) = task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return Ok(Started::Done(outcome));
-        }
+    // First, so that after its error nothing was done.
+    THREAD.get_or_try_init(start)?;
+    // A wake-up of this step may be lost: the next step polls again.
+    if let Poll::Ready(outcome) = task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return Ok(Started::Done(outcome));
     }
     Ok(Started::Waits(post_task(ticket, queue, task)?))
 }
 
 fn start() -> Result<Thread> {
     let failed = |error| Error::new(ErrorKind::StoreUnavailable, format!("the thread for tasks cannot start: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(failed)?;
     let handle = runtime.handle().clone();
     let (stop, stopped) = oneshot::channel();
     let run = move || drop(runtime.block_on(stopped));

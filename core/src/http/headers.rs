@@ -1,36 +1,33 @@
 //! The fields of a response that announce the limits: the IETF fields, the older `X-RateLimit-*`, and `Retry-After`.
-//!
-//! The IETF fields are those of draft-ietf-httpapi-ratelimit-headers-10 and -11, which may still change. Only
-//! [`policy_item`], [`limit_item`] and the names below depend on their form.
 
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{retry_after, seconds};
+use super::{ietf, retry_after, seconds};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::{Algorithm, Limit, Policy};
+use crate::policy::Policy;
 
-const POLICY: &str = "RateLimit-Policy";
-const LIMIT: &str = "RateLimit";
 const OLD_LIMIT: &str = "X-RateLimit-Limit";
 const OLD_REMAINING: &str = "X-RateLimit-Remaining";
 const OLD_RESET: &str = "X-RateLimit-Reset";
 const RETRY_AFTER: &str = "Retry-After";
 /// Every name that [`headers`] may return, for hosts that prepare them.
-pub const NAMES: [&str; 6] = [POLICY, LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
-/// The largest integer of a structured field, which has 15 digits.
-const MAX_INTEGER: u64 = 999_999_999_999_999;
+pub const NAMES: [&str; 6] = [ietf::POLICY, ietf::LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
 
 /// The fields that announce the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Headers {
-    /// The IETF fields and the older ones.
+    /// The IETF fields of the newest revision of their draft, and the older ones.
     #[default]
     Both,
-    /// `RateLimit-Policy` and `RateLimit`.
+    /// `RateLimit-Policy` and `RateLimit`, of the newest revision of their draft.
     Ietf,
+    /// The same of draft-ietf-httpapi-ratelimit-headers-10, whatever comes after it.
+    Ietf10,
+    /// The same of draft-ietf-httpapi-ratelimit-headers-11, whatever comes after it.
+    Ietf11,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
     Legacy,
     /// None of them. `Retry-After` stays, since it belongs to responses with 429 and 503.
@@ -39,7 +36,7 @@ pub enum Headers {
 
 impl Headers {
     /// Every choice.
-    pub const ALL: [Self; 4] = [Self::Both, Self::Ietf, Self::Legacy, Self::Off];
+    pub const ALL: [Self; 6] = [Self::Both, Self::Ietf, Self::Ietf10, Self::Ietf11, Self::Legacy, Self::Off];
 
     /// The word in options.
     #[must_use]
@@ -47,9 +44,23 @@ impl Headers {
         match self {
             Self::Both => "both",
             Self::Ietf => "ietf",
+            Self::Ietf10 => "ietf-10",
+            Self::Ietf11 => "ietf-11",
             Self::Legacy => "legacy",
             Self::Off => "off",
         }
+    }
+
+    /// Whether the IETF fields are sent. Drafts 10 and 11 have one form.
+    #[must_use]
+    pub const fn has_ietf(self) -> bool {
+        matches!(self, Self::Both | Self::Ietf | Self::Ietf10 | Self::Ietf11)
+    }
+
+    /// Whether the older fields are sent.
+    #[must_use]
+    pub const fn has_legacy(self) -> bool {
+        matches!(self, Self::Both | Self::Legacy)
     }
 
     /// The choice that a word means.
@@ -73,7 +84,8 @@ impl FromStr for Headers {
 
 /// The fields of the response, in order.
 ///
-/// A policy in shadow is not announced, since it limits no request; nor is a policy whose store failed.
+/// A policy in shadow is not announced, since it limits no request. Of a policy whose store failed only what it allows is
+/// known, not what is left.
 #[must_use]
 pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String)> {
     headers_of_all(&[decision], which)
@@ -82,14 +94,28 @@ pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String
 /// The same for a response to which several Decisions led, one after the other.
 #[must_use]
 pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
+    headers_of_route(&[], decisions, which)
+}
+
+/// The same for a response of a route with these policies, of which a refusal may have left some unasked: all of them are in
+/// `RateLimit-Policy`, so that it is the same text on every response of the route.
+#[must_use]
+pub fn headers_of_route(policies: &[&Policy], decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     let mut fields = Vec::with_capacity(6);
-    let announced = announced(decisions);
-    if let Some(decision) = binding(&announced) {
-        if matches!(which, Headers::Both | Headers::Ietf) {
-            fields.push((POLICY, list(&announced, policy_item)));
-            fields.push((LIMIT, list(&announced, limit_item)));
+    if which != Headers::Off {
+        let announced = announced(decisions);
+        if which.has_ietf() {
+            let policies = policy_list(policies, decisions);
+            if !policies.is_empty() {
+                fields.push((ietf::POLICY, policies));
+            }
+            if !announced.is_empty() {
+                fields.push((ietf::LIMIT, limit_list(&announced)));
+            }
         }
-        if matches!(which, Headers::Both | Headers::Legacy) {
+        if which.has_legacy()
+            && let Some(decision) = binding(&announced)
+        {
             fields.push((OLD_LIMIT, decision.limit().to_string()));
             fields.push((OLD_REMAINING, decision.remaining().to_string()));
             fields.push((OLD_RESET, reset_at(decision).to_string()));
@@ -103,13 +129,24 @@ pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static 
     fields
 }
 
+/// The seconds until more units are available of the limit that binds, which the fields say as `t`: after a refusal until the
+/// same request is admitted. `None` when waiting does not help, when nothing of the limit is used, and where units are held:
+/// they may come back at any moment.
+#[must_use]
+pub fn more_after(decision: &Decision) -> Option<u64> {
+    if !ietf::has_window(decision.binding_limit()) {
+        return None;
+    }
+    if decision.allowed() { decision.more_after().map(|more| seconds(more).max(1)) } else { retry_after(decision) }
+}
+
 /// The parts of the fields that depend on the policy alone, for hosts that write the numbers of a Decision after them
 /// themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Announcement {
-    /// The policy's name, as an item of both fields.
-    pub name: String,
+    /// Its items of `RateLimit-Policy`.
+    pub items: String,
     /// How each limit is announced when it is the one that binds.
     pub limits: Vec<Announced>,
 }
@@ -118,10 +155,12 @@ pub struct Announcement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Announced {
-    /// Its item of `RateLimit-Policy`, name included.
-    pub item: String,
-    /// Whether its item of `RateLimit` has a `t`.
-    pub has_window: bool,
+    /// Its name, as problems have it.
+    pub name: String,
+    /// What its item of `RateLimit` has before the number of units that are left.
+    pub before_left: String,
+    /// What follows that number, and is followed by the seconds of [`more_after`], where there are some.
+    pub before_more: Option<&'static str>,
 }
 
 /// How a policy is announced; a policy in shadow is not.
@@ -130,25 +169,60 @@ pub fn announcement(policy: &Policy) -> Option<Announcement> {
     if policy.options().shadow {
         return None;
     }
-    let mut name = String::new();
-    string(&mut name, policy.name());
-    let announced = |limit: &Limit| {
-        let mut item = name.clone();
-        quota(&mut item, limit);
-        Announced { item, has_window: limit.algorithm() != Algorithm::Concurrency }
+    let announced = |index: usize| {
+        let (before_left, before_more) = ietf::around_numbers(policy, index);
+        Announced { name: policy.limit_name(index), before_left, before_more }
     };
-    let limits = policy.limits().iter().map(announced).collect();
-    Some(Announcement { name, limits })
+    let limits = (0..policy.limits().len()).map(announced).collect();
+    Some(Announcement { items: ietf::texts(policy).items.to_string(), limits })
 }
 
-/// One Decision for each policy that is announced: of two keys of one policy the one that is nearer to a refusal.
-fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
-    let entries = decisions.iter().flat_map(|decision| match decision.decisions() {
+/// The Decisions about single policies.
+fn entries<'a>(decisions: &[&'a Decision]) -> impl Iterator<Item = &'a Decision> {
+    decisions.iter().flat_map(|decision| match decision.decisions() {
         [] => std::slice::from_ref(*decision),
         entries => entries,
-    });
+    })
+}
+
+/// The items of all limits of these policies and of those that were asked, each policy once. What was asked says what a policy
+/// allows: a reload may have changed it.
+fn policy_list(policies: &[&Policy], decisions: &[&Decision]) -> String {
+    let mut listed: Vec<&Policy> = policies.to_vec();
+    for entry in entries(decisions) {
+        let asked = entry.asked_policy();
+        match listed.iter_mut().find(|known| known.name() == asked.name()) {
+            Some(known) => *known = asked,
+            None => listed.push(asked),
+        }
+    }
+    let mut list = String::new();
+    for policy in listed.iter().filter(|policy| !policy.options().shadow) {
+        let items = &ietf::texts(policy).items;
+        if !list.is_empty() {
+            list.push_str(ietf::SEPARATOR);
+        }
+        list.push_str(items);
+    }
+    list
+}
+
+/// The item of each Decision: of the limit that binds.
+fn limit_list(announced: &[&Decision]) -> String {
+    let mut list = String::with_capacity(32 * announced.len());
+    for decision in announced {
+        if !list.is_empty() {
+            list.push_str(ietf::SEPARATOR);
+        }
+        ietf::limit_item(&mut list, decision.asked_policy(), decision, more_after(decision));
+    }
+    list
+}
+
+/// One Decision for each policy whose numbers are announced: of two keys of one policy the one that is nearer to a refusal.
+fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
     let mut announced: Vec<&Decision> = Vec::with_capacity(decisions.len());
-    for entry in entries.filter(|entry| !entry.in_shadow() && !entry.unavailable()) {
+    for entry in entries(decisions).filter(|entry| !entry.in_shadow() && !entry.unavailable()) {
         match announced.iter_mut().find(|known| known.policy() == entry.policy()) {
             Some(known) => *known = binding(&[*known, entry]).unwrap_or(entry),
             None => announced.push(entry),
@@ -169,69 +243,4 @@ fn reset_at(decision: &Decision) -> u64 {
     let resets = decision.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default();
     let admits = decision.retry_after().map_or(Duration::ZERO, |wait| decision.at() + wait);
     seconds(if decision.allowed() { resets } else { resets.max(admits) })
-}
-
-fn list(decisions: &[&Decision], item: fn(&mut String, &Decision)) -> String {
-    let mut list = String::with_capacity(32 * decisions.len());
-    for decision in decisions {
-        if !list.is_empty() {
-            list.push_str(", ");
-        }
-        string(&mut list, decision.policy());
-        item(&mut list, decision);
-    }
-    list
-}
-
-/// `;q=20;w=60`: what the limit that binds allows. The window of a bucket is the time in which all of `q` comes back.
-fn policy_item(out: &mut String, decision: &Decision) {
-    quota(out, decision.binding_limit());
-}
-
-fn quota(out: &mut String, limit: &Limit) {
-    parameter(out, ";q=", limit.capacity());
-    if limit.algorithm() == Algorithm::Concurrency {
-        out.push_str(";qu=\"concurrent-requests\"");
-        return;
-    }
-    let (period, count) = (u128::from(limit.period().micros()), u128::from(limit.count()));
-    let window = if count == 0 { period } else { (period * u128::from(limit.capacity())).div_ceil(count) };
-    parameter(out, ";w=", u64::try_from(window.div_ceil(1_000_000)).unwrap_or(MAX_INTEGER));
-}
-
-/// `;r=19;t=3`: what is left, and the seconds until there is more: after a refusal until the same request is admitted, else
-/// until the limit is as if unused. There is no `t` when waiting does not help.
-fn limit_item(out: &mut String, decision: &Decision) {
-    parameter(out, ";r=", decision.remaining());
-    if decision.binding_limit().algorithm() == Algorithm::Concurrency {
-        return;
-    }
-    let more = if decision.allowed() { Some(seconds(decision.reset_after())) } else { retry_after(decision) };
-    if let Some(more) = more {
-        parameter(out, ";t=", more);
-    }
-}
-
-fn parameter(out: &mut String, name: &str, number: u64) {
-    use std::fmt::Write;
-    out.push_str(name);
-    // Writing to a string cannot fail.
-    let _ = write!(out, "{}", number.min(MAX_INTEGER));
-}
-
-/// A string of a structured field, which holds printable ASCII only. Everything else is percent-encoded, and so is `%`, so that
-/// percent-decoding returns the name.
-fn string(out: &mut String, text: &str) {
-    out.push('"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
-            b'%' | 0..0x20 | 0x7f.. => {
-                let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
-                out.extend(['%', digit(byte >> 4), digit(byte & 15)]);
-            }
-            byte => out.push(char::from(byte)),
-        }
-    }
-    out.push('"');
 }

@@ -6,14 +6,17 @@
 mod client;
 mod headers;
 mod identity;
+mod ietf;
 mod ipv4_in_ipv6;
 mod problem;
 #[cfg(feature = "tower")]
 pub mod tower;
 
 pub use client::{ClientIp, DEFAULT_IPV6_PREFIX, Peer, Trusted};
-pub use headers::{Announced, Announcement, Headers, NAMES, announcement, headers, headers_of_all};
-pub use identity::{anonymous, hashed};
+pub use headers::{
+    Announced, Announcement, Headers, NAMES, announcement, headers, headers_of_all, headers_of_route, more_after,
+};
+pub use identity::{anonymous, hashed, named, placed_key};
 pub use problem::{MEDIA_TYPE, Refusal, problem};
 
 use std::time::Duration;

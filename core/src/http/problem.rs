@@ -2,6 +2,7 @@
 
 use super::retry_after;
 use crate::decision::Decision;
+use crate::policy::Policy;
 
 /// The media type of [`problem`].
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -17,27 +18,36 @@ const CAPACITY: (&str, &str) = (
 
 /// A refusal as numbers and names, for hosts that have a Decision type of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// Whether the store failed.
     pub unavailable: bool,
     /// Whole seconds to wait; `None` is for ever.
     pub wait: Option<u64>,
-    /// The policies that refused, each once.
+    /// The limits that refused, as the fields name them, each once; all limits of the policies that could not be asked.
     pub policies: Vec<String>,
 }
 
 impl Refusal {
+    /// A refusal by a limit, or because the store failed.
+    #[must_use]
+    pub const fn new(unavailable: bool, wait: Option<u64>, policies: Vec<String>) -> Self {
+        Self { unavailable, wait, policies }
+    }
+
     /// The refusal of a Decision.
     #[must_use]
     pub fn of(decision: &Decision) -> Self {
-        let policies = violated(decision).into_iter().map(str::to_owned).collect();
-        Self { unavailable: decision.unavailable(), wait: retry_after(decision), policies }
+        Self { unavailable: decision.unavailable(), wait: retry_after(decision), policies: violated(decision) }
     }
 
-    /// The refusal of a request when the store failed.
+    /// The refusal of a request whose policies could not be asked, because the store failed.
     #[must_use]
-    pub const fn unavailable() -> Self {
-        Self { unavailable: true, wait: Some(1), policies: Vec::new() }
+    pub fn unavailable(policies: &[&Policy]) -> Self {
+        let limits =
+            |policy: &&Policy| (0..policy.limits().len()).map(|index| policy.limit_name(index)).collect::<Vec<_>>();
+        let announced = policies.iter().filter(|policy| !policy.options().shadow);
+        Self { unavailable: true, wait: Some(1), policies: announced.flat_map(limits).collect() }
     }
 
     /// 429 when a quota is exceeded, 503 when the store failed.
@@ -57,11 +67,8 @@ impl Refusal {
         };
         let status = self.status();
         let mut body = format!(r#"{{"type":"{kind}","title":"{title}","status":{status},"detail":"{detail}""#);
-        if !self.unavailable {
-            let names = serde_json::Value::from(&self.policies[..]);
-            body += &format!(r#","violated-policies":{names}"#);
-        }
-        body.push('}');
+        let names = serde_json::Value::from(&self.policies[..]);
+        body += &format!(r#","violated-policies":{names}}}"#);
         body
     }
 }
@@ -72,16 +79,26 @@ pub fn problem(decision: &Decision) -> String {
     Refusal::of(decision).problem()
 }
 
-/// The names of the policies that refused, each once.
-fn violated(decision: &Decision) -> Vec<&str> {
+/// The names of the limits that refused, as the fields name them, each once. A block is of the limit that binds; where the
+/// store failed, no limit could be asked.
+fn violated(decision: &Decision) -> Vec<String> {
     let entries = match decision.decisions() {
         [] => std::slice::from_ref(decision),
         entries => entries,
     };
     let mut names = Vec::with_capacity(1);
-    for entry in entries.iter().filter(|entry| !entry.allowed() && !entry.unavailable()) {
-        if !names.contains(&entry.policy()) {
-            names.push(entry.policy());
+    for entry in entries.iter().filter(|entry| !entry.allowed()) {
+        let policy = entry.asked_policy();
+        let exceeded: Vec<bool> = entry.limits().map(|limit| limit.exceeded).collect();
+        let has_refused = |index: &usize| entry.unavailable() || exceeded.get(*index) == Some(&true);
+        let mut refused: Vec<usize> = (0..policy.limits().len()).filter(has_refused).collect();
+        if refused.is_empty() {
+            refused.push(entry.binding_index());
+        }
+        for name in refused.into_iter().map(|index| policy.limit_name(index)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
     }
     names

@@ -10,10 +10,12 @@ use super::acquire::{Joined, QueueEstimate, WaitDeadline};
 use super::answer_channel::{awaited, gone, sent};
 use super::builder::Builder;
 use super::check_all::CheckEntry;
-use super::hold::{Hold, HoldAnswer};
-use super::operations::{CheckOptions, block_operation, check_operation, decided, valid_cost, whole_operation};
+use super::hold::{AskedHold, Hold, HoldAnswer};
+use super::operations::{
+    CheckOptions, attempt, block_operation, check_operation, decided, valid_cost, whole_operation,
+};
 use super::policy_ref::AsPolicy;
-use super::settle::Settling;
+use super::settle::{ActualCosts, Settling};
 use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::Result;
@@ -83,17 +85,25 @@ impl AsyncLimiter {
     /// Asks and consumes one unit, in one atomic step.
     ///
     /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and the errors of the store. A denial is no error.
+    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, the errors of the store, and `config_invalid` for a policy
+    /// with a `concurrency` limit, which is for `hold`. A denial is no error.
+    ///
+    /// # Cancel safety
+    /// It is charged once it was polled, also when the future is dropped before the answer. A future that was never polled charges
+    /// nothing.
     pub async fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
-        self.decide(&policy, key, Operation::Check { cost: 1, hold: 0, meta: None }).await
+        self.check_with(policy, key, &CheckOptions::default()).await
     }
 
     /// Asks and consumes `cost` units.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check`], and `cost_invalid`.
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::check`].
     pub async fn check_n(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Operation::Check { cost: valid_cost(cost)?, hold: 0, meta: None }).await
+        self.check_with(policy, key, &CheckOptions::of_cost(cost)).await
     }
 
     /// Asks and consumes, with all options.
@@ -101,8 +111,11 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy
     /// that has a `concurrency` or a `leaky-bucket` limit.
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::check`].
     pub async fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(&policy, key, |policy| check_operation(options, policy))?;
+        let (plan, operation) = self.core.planned(&policy, key, |plan| check_operation(options, plan))?;
         self.run(plan, key, operation).await
     }
 
@@ -110,6 +123,9 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time: a peek changes nothing.
     pub async fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         self.decide(&policy, key, Operation::Peek { cost: valid_cost(cost)? }).await
     }
@@ -118,14 +134,21 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::check`].
     pub async fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         self.decide(&policy, key, Operation::Charge { cost: valid_cost(cost)? }).await
     }
 
-    /// Gives units back; never above full, never creates credit.
+    /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
+    /// there is a Decision, settle it instead: that gives back what is still counted of its own charge.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
+    ///
+    /// # Cancel safety
+    /// The units go back once it was polled, also when the future is dropped before the answer.
     pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? }).await?;
         self.core.given_back(decision.plan(), key);
@@ -133,20 +156,41 @@ impl AsyncLimiter {
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
-    /// A Decision and its copies are settled once, by the limiter that made it or by one of the same store and prefix. After
-    /// an error it may be settled again.
+    /// What goes back is what is still counted of its own charge. A Decision and its copies are settled once, in the process
+    /// that got it, by its limiter or one of the same store and prefix. After an error it may be settled again only where
+    /// [`Error::did_not_run`](crate::Error::did_not_run) says that nothing was done; otherwise the estimate stays charged.
+    ///
+    /// Of a [`AsyncLimiter::check_all`] the number is for the entries with a cost other than 1, or for all where every cost is 1.
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
+    ///
+    /// # Cancel safety
+    /// Once it was polled the Decision is settled, also when the future is dropped before the answer. Of a Decision of `check_all`,
+    /// the entries that it had not come to are not settled: each of [`Decision::decisions`] can be settled by itself.
     pub async fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
+        self.settle_entries(decision, ActualCosts::One(actual)).await
+    }
+
+    /// Settles each entry of a [`AsyncLimiter::check_all`] with a number of its own; `None` leaves an entry as it is.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::settle`], and `cost_invalid` for another number of numbers than of entries.
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::settle`].
+    pub async fn settle_each(&self, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
+        self.settle_entries(decision, ActualCosts::Each(actual)).await
+    }
+
+    async fn settle_entries(&self, decision: &Decision, actual: ActualCosts<'_>) -> Result<()> {
         let mut settling = Settling::begin(&self.core, decision, actual)?;
-        while let Some((decision, operation)) = settling.next()? {
-            if self.core.settled_in_fallback(decision, &operation) {
+        while let Some((decision, plan, operation)) = settling.next(&self.core) {
+            if self.core.settled_in_fallback(decision, &plan, &operation) {
                 continue;
             }
-            let plan = self.core.policies.current(decision.plan());
             if let Err(error) = self.answer(&plan, decision.key(), operation).await {
-                settling.failed();
+                settling.failed(&error);
                 return Err(error);
             }
             self.core.given_back(decision.plan(), decision.key());
@@ -158,6 +202,9 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`], and `config_invalid` for no entries or more than 256.
+    ///
+    /// # Cancel safety
+    /// Once it was polled all entries are charged, or none is, also when the future is dropped before the answer.
     pub async fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
         let answers =
@@ -172,6 +219,10 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_n`].
+    ///
+    /// # Cancel safety
+    /// A caller whose future is dropped leaves the line, and asks no more. What it was asking the store for at that moment is charged
+    /// if it is admitted. The store keeps its place in the line of all processes for a second.
     pub async fn acquire(
         &self,
         policy: impl AsPolicy,
@@ -186,6 +237,9 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_with`].
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::acquire`].
     pub async fn acquire_with(
         &self,
         policy: impl AsPolicy,
@@ -212,6 +266,7 @@ impl AsyncLimiter {
         };
         let signal = position.signal();
         deadline.listen(signal);
+        let mut waiter = 0;
         loop {
             let count = signal.count();
             if let Some(ahead) = position.units_ahead() {
@@ -220,7 +275,8 @@ impl AsyncLimiter {
                 }
                 signal.wait_async(count, deadline.sleep(None)).await;
             } else {
-                let answer = self.answer(plan, key, operation.clone()).await?;
+                let answer = self.answer(plan, key, attempt(operation, waiter)).await?;
+                waiter = if waiter == 0 { self.core.hold_id() } else { waiter };
                 let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
                 let Some(pause) = deadline.pause(&decision) else { return Ok(self.core.counted(decision)) };
                 signal.wait_async(count, deadline.sleep(Some(pause))).await;
@@ -244,7 +300,12 @@ impl AsyncLimiter {
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors
-    /// As [`AsyncLimiter::check_n`]. A policy that is full is no error: the answer has the denied Decision.
+    /// As [`AsyncLimiter::check_n`], and `config_invalid` for a policy without a `concurrency` limit. A policy that is full is no
+    /// error: the answer has the denied Decision.
+    ///
+    /// # Cancel safety
+    /// Units that the store grants after the future was dropped are given back at once; when the store cannot be reached, by their
+    /// ttl. What other limits of the policy charged stays charged.
     pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
         self.hold_with(policy, key, &CheckOptions::of_cost(cost)).await
     }
@@ -253,12 +314,18 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check_with`].
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::hold`].
     pub async fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
         let plan = self.core.plan(&policy, key)?;
         let id = self.core.hold_id();
         let operation = whole_operation("hold", options, &plan, id)?;
         let began = self.core.hold_renewer.time(&self.core);
-        let decision = self.run(plan, key, operation).await?;
+        let asked = AskedHold::new(&self.core, &plan, key, id);
+        let answer = self.run(Arc::clone(&plan), key, operation).await;
+        asked.answered();
+        let decision = answer?;
         if !decision.allowed() {
             return Ok(HoldAnswer::Denied(decision));
         }
@@ -269,6 +336,9 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check`], and `config_invalid` for no time or more than 10 years.
+    ///
+    /// # Cancel safety
+    /// The key is blocked once it was polled, also when the future is dropped before the answer.
     pub async fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
         self.decide(&policy, key, block_operation(length)?).await.map(drop)
     }
@@ -277,6 +347,9 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check`].
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::block`]: the block ends.
     pub async fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Block { micros: 0 }).await?;
         self.core.given_back(decision.plan(), key);
@@ -287,6 +360,9 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check`].
+    ///
+    /// # Cancel safety
+    /// As [`AsyncLimiter::block`]: the usage is forgotten.
     pub async fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         let decision = self.decide(&policy, key, Operation::Clear).await?;
         self.core.given_back(decision.plan(), key);
@@ -297,18 +373,24 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`AsyncLimiter::check`].
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time: reading changes nothing.
     pub async fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
         let plan = self.core.plan(&policy, key)?;
         if plan.policy.options().journal == 0 {
             return Ok(Vec::new());
         }
-        Ok(self.answer(&plan, key, Operation::Journal).await?.attempts.map(|attempts| *attempts).unwrap_or_default())
+        Ok(self.answer(&plan, key, Operation::Journal).await?.into_attempts())
     }
 
     /// Whether the store answers.
     ///
     /// # Errors
     /// Why it does not, in one sentence.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time.
     pub async fn ping(&self) -> Result<()> {
         self.core.open()?;
         awaited(|done| self.core.store.submit_ping(CallContext::default(), done)).await

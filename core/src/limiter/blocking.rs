@@ -8,9 +8,11 @@ use super::acquire::{Joined, QueueEstimate, WaitDeadline};
 use super::builder::Builder;
 use super::check_all::CheckEntry;
 use super::hold::{Hold, HoldAnswer};
-use super::operations::{CheckOptions, block_operation, check_operation, decided, valid_cost, whole_operation};
+use super::operations::{
+    CheckOptions, attempt, block_operation, check_operation, decided, give_nothing_back, valid_cost, whole_operation,
+};
 use super::policy_ref::AsPolicy;
-use super::settle::Settling;
+use super::settle::{ActualCosts, Settling};
 use super::{LimiterCore, check_all};
 use crate::decision::Decision;
 use crate::error::Result;
@@ -82,6 +84,7 @@ impl Limiter {
     #[inline]
     fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
         let (plan, decided_key) = (self.core.plan(policy, key)?, compact_str::CompactString::from(key));
+        give_nothing_back("check", &plan)?;
         let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
         let answer = self.core.store.ask(&entry, self.core.context());
         drop(entry);
@@ -100,7 +103,8 @@ impl Limiter {
     /// Asks and consumes one unit, in one atomic step.
     ///
     /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, and the errors of the store. A denial is no error.
+    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, the errors of the store, and `config_invalid` for a policy
+    /// with a `concurrency` limit, which is for `hold`. A denial is no error.
     #[inline]
     pub fn check(&self, policy: impl AsPolicy, key: &str) -> Result<Decision> {
         self.consume(&policy, key, 1)
@@ -121,7 +125,7 @@ impl Limiter {
     /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy that
     /// has a `concurrency` or a `leaky-bucket` limit.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(&policy, key, |policy| check_operation(options, policy))?;
+        let (plan, operation) = self.core.planned(&policy, key, |plan| check_operation(options, plan))?;
         self.run(plan, key, operation)
     }
 
@@ -141,7 +145,8 @@ impl Limiter {
         self.decide(&policy, key, Operation::Charge { cost: valid_cost(cost)? })
     }
 
-    /// Gives units back; never above full, never creates credit.
+    /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
+    /// there is a Decision, settle it instead: that gives back what is still counted of its own charge.
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
@@ -152,20 +157,34 @@ impl Limiter {
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
-    /// A Decision and its copies are settled once, by the limiter that made it or by one of the same store and prefix. After
-    /// an error it may be settled again.
+    /// What goes back is what is still counted of its own charge. A Decision and its copies are settled once, in the process
+    /// that got it, by its limiter or one of the same store and prefix. After an error it may be settled again only where
+    /// [`Error::did_not_run`](crate::Error::did_not_run) says that nothing was done; otherwise the estimate stays charged.
+    ///
+    /// Of a [`Limiter::check_all`] the number is for the entries with a cost other than 1, or for all where every cost is 1.
     ///
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
     pub fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
+        self.settle_entries(decision, ActualCosts::One(actual))
+    }
+
+    /// Settles each entry of a [`Limiter::check_all`] with a number of its own; `None` leaves an entry as it is.
+    ///
+    /// # Errors
+    /// As [`Limiter::settle`], and `cost_invalid` for another number of numbers than of entries.
+    pub fn settle_each(&self, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
+        self.settle_entries(decision, ActualCosts::Each(actual))
+    }
+
+    fn settle_entries(&self, decision: &Decision, actual: ActualCosts<'_>) -> Result<()> {
         let mut settling = Settling::begin(&self.core, decision, actual)?;
-        while let Some((decision, operation)) = settling.next()? {
-            if self.core.settled_in_fallback(decision, &operation) {
+        while let Some((decision, plan, operation)) = settling.next(&self.core) {
+            if self.core.settled_in_fallback(decision, &plan, &operation) {
                 continue;
             }
-            let plan = self.core.policies.current(decision.plan());
             if let Err(error) = self.answer(&plan, decision.key(), operation) {
-                settling.failed();
+                settling.failed(&error);
                 return Err(error);
             }
             self.core.given_back(decision.plan(), decision.key());
@@ -217,6 +236,7 @@ impl Limiter {
         };
         let signal = position.signal();
         deadline.listen(signal);
+        let mut waiter = 0;
         loop {
             let count = signal.count();
             if let Some(ahead) = position.units_ahead() {
@@ -225,7 +245,8 @@ impl Limiter {
                 }
                 signal.wait(count, deadline.sleep(None));
             } else {
-                let answer = self.answer(plan, key, operation.clone())?;
+                let answer = self.answer(plan, key, attempt(operation, waiter))?;
+                waiter = if waiter == 0 { self.core.hold_id() } else { waiter };
                 let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
                 let Some(pause) = deadline.pause(&decision) else { return Ok(self.core.counted(decision)) };
                 signal.wait(count, deadline.sleep(Some(pause)));
@@ -249,7 +270,8 @@ impl Limiter {
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors
-    /// As [`Limiter::check_n`]. A policy that is full is no error: the answer has the denied Decision.
+    /// As [`Limiter::check_n`], and `config_invalid` for a policy without a `concurrency` limit. A policy that is full is no
+    /// error: the answer has the denied Decision.
     pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
         self.hold_with(policy, key, &CheckOptions::of_cost(cost))
     }
@@ -307,7 +329,7 @@ impl Limiter {
         if plan.policy.options().journal == 0 {
             return Ok(Vec::new());
         }
-        Ok(self.answer(&plan, key, Operation::Journal)?.attempts.map(|attempts| *attempts).unwrap_or_default())
+        Ok(self.answer(&plan, key, Operation::Journal)?.into_attempts())
     }
 
     /// Whether the store answers.

@@ -21,6 +21,7 @@ use crate::histogram::SharedHistogram;
 use crate::log::Log;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
+use crate::store::key_names::KeyNames;
 use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::redis::{self, ReaderRegistry};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
@@ -92,7 +93,7 @@ impl Builder {
         batch_sizes: Arc<SharedHistogram>,
     ) -> Result<Arc<dyn Store>> {
         let (readers, log) = (Arc::clone(readers), Arc::clone(log));
-        redis::open(endpoints, &self.prefix, self.timeout, self.fold, readers, log, batch_sizes)
+        redis::open(endpoints, self.names()?, self.timeout, self.fold, readers, log, batch_sizes)
     }
 
     /// The store of these URLs; of several each has a share of the keys.
@@ -128,13 +129,17 @@ impl Builder {
         }
     }
 
-    /// A number for these stores and this prefix, the same in every process.
-    fn shared_id(&self) -> u64 {
+    fn names(&self) -> Result<KeyNames> {
+        KeyNames::new(&self.prefix, self.key_secret.as_deref())
+    }
+
+    /// A number for these stores and the names of their keys, the same in every process.
+    fn shared_id(&self, names: &KeyNames) -> u64 {
         let mut stores: Vec<String> = self.stores.iter().map(|url| without_secrets(url)).collect();
         stores.sort_unstable();
         let new = self.rollout.as_ref().map(|(new, _)| without_secrets(new));
         let text = format!("{:?}", (&self.prefix, stores, new));
-        let digest = blake3::hash(text.as_bytes());
+        let digest = names.hasher().update(text.as_bytes()).finalize();
         digest.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
@@ -172,7 +177,7 @@ impl Builder {
         let forgotten_denials = ForgottenDenials::shared(&log);
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
-        let (shared_id, publishes) = (self.shared_id(), self.publishes);
+        let (shared_id, publishes) = (self.shared_id(&self.names()?), self.publishes);
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(
@@ -183,7 +188,7 @@ impl Builder {
             uses_store_of_file: self.uses_store_of_file,
             source: self.source,
             reloading: Mutex::new(()),
-            id: LimiterId(if layers.is_none() { seed } else { shared_id }),
+            id: LimiterId::of_digest(if layers.is_none() { seed } else { shared_id }),
             decisions: Arc::default(),
             wait_queues: WaitQueues::new(self.wait_bounds),
             hold_renewer: HoldRenewer::default(),

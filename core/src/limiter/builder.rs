@@ -26,6 +26,7 @@ pub struct Builder {
     /// What lint says of the file; logged when the limiter is made.
     pub(super) file_warnings: Vec<Warning>,
     pub(super) prefix: String,
+    pub(super) key_secret: Option<Vec<u8>>,
     pub(super) timeout: Duration,
     pub(super) on_store_error: OnStoreError,
     pub(super) deny_cache: Duration,
@@ -65,6 +66,7 @@ impl Default for Builder {
             uses_store_of_file: false,
             file_warnings: Vec::new(),
             prefix: "tg".to_owned(),
+            key_secret: None,
             timeout: Duration::from_millis(250),
             on_store_error: OnStoreError::default(),
             deny_cache: Duration::from_secs(1),
@@ -142,11 +144,8 @@ impl Builder {
     /// # Errors
     /// `policy_invalid` for a name that is taken.
     pub fn named(mut self, policy: Policy) -> Result<Self> {
-        if self.policies.iter().any(|other| other.name() == policy.name()) {
-            return Err(Error::policy(format!(
-                "there are two policies of the name {:?}: give one another",
-                policy.name()
-            )));
+        if let Some(clash) = self.policies.iter().find_map(|other| other.clash(&policy)) {
+            return Err(Error::policy(format!("{clash}: give one of them another name")));
         }
         self.policies.push(policy);
         if let Some(source) = &self.source {
@@ -159,6 +158,14 @@ impl Builder {
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
+        self
+    }
+
+    /// A secret of at least 16 bytes for the digests in the names of Redis keys. Without it, who has a copy of the data can find
+    /// out whether a key that was guessed, such as an address, was used. All limiters that share limits need the same secret.
+    #[must_use]
+    pub fn key_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.key_secret = Some(secret.into());
         self
     }
 

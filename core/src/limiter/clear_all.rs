@@ -25,6 +25,9 @@ impl AsyncLimiter {
     ///
     /// # Errors
     /// As [`Limiter::clear_all`].
+    ///
+    /// # Cancel safety
+    /// It goes on once it was polled, also when the future is dropped.
     pub async fn clear_all(&self) -> Result<()> {
         self.core.open()?;
         awaited(|done| self.core.store.submit_clear_all(done)).await?;

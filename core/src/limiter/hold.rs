@@ -10,6 +10,7 @@ use super::hold_lifetime::HoldLifetime;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::fork;
+use crate::plan::Plan;
 use crate::store::completion::wake;
 use crate::store::request::{Entry, Operation};
 use crate::store::submit_then;
@@ -62,6 +63,9 @@ impl Hold {
 
     /// Gives the units back and waits for the store's answer; dropping the hold does not wait. When the store cannot be
     /// reached, the ttl gives them back.
+    ///
+    /// # Cancel safety
+    /// The units are given back also when the future is dropped, polled or not.
     pub async fn release(mut self) {
         let (released, answered) = oneshot::channel();
         (self.blocking, self.released) = (false, Some(released));
@@ -84,23 +88,62 @@ impl Drop for Hold {
         }
         self.core.hold_renewer.remove(self.id);
         let (plan, key) = (&self.core.policies.current(self.decision.plan()), self.decision.key());
-        let entry = Entry { plan, key, operation: Operation::Close { hold: self.id } };
         // When the store cannot be reached, the ttl gives the units back.
         if self.blocking {
+            let entry = Entry { plan, key, operation: Operation::Close { hold: self.id } };
             drop(self.core.store.ask(&entry, self.core.context()));
             self.core.given_back(plan, key);
         } else {
-            let (core, plan, key) = (Arc::clone(&self.core), Arc::clone(plan), Box::<str>::from(key));
-            let released = self.released.take();
-            let done = move |_| {
-                core.given_back(&plan, &key);
-                if let Some(released) = released {
-                    // The receiver is gone when `release` was cancelled.
-                    let _ = released.send(());
-                }
-                None
-            };
-            wake(submit_then(&self.core.store, &entry, self.core.context(), done));
+            give_back(&self.core, plan, key, self.id, self.released.take());
+        }
+    }
+}
+
+/// Gives units back without waiting. `released` is told when the store has answered.
+fn give_back(
+    core: &Arc<LimiterCore>,
+    plan: &Arc<Plan>,
+    key: &str,
+    hold: HoldId,
+    released: Option<oneshot::Sender<()>>,
+) {
+    let entry = Entry { plan, key, operation: Operation::Close { hold } };
+    let (waiting, plan, key) = (Arc::clone(core), Arc::clone(plan), Box::<str>::from(key));
+    let done = move |_| {
+        waiting.given_back(&plan, &key);
+        if let Some(released) = released {
+            // The receiver is gone when `release` was cancelled.
+            let _ = released.send(());
+        }
+        None
+    };
+    wake(submit_then(&core.store, &entry, core.context(), done));
+}
+
+/// A hold that the store was asked for. Dropping it before the answer gives back what the store grants.
+pub(super) struct AskedHold<'a> {
+    core: &'a Arc<LimiterCore>,
+    plan: &'a Arc<Plan>,
+    key: &'a str,
+    id: HoldId,
+    process: u64,
+}
+
+impl<'a> AskedHold<'a> {
+    pub(super) fn new(core: &'a Arc<LimiterCore>, plan: &'a Arc<Plan>, key: &'a str, id: HoldId) -> Self {
+        Self { core, plan, key, id, process: fork::generation() }
+    }
+
+    /// The answer has come, or an error.
+    pub(super) const fn answered(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for AskedHold<'_> {
+    fn drop(&mut self) {
+        if self.process == fork::generation() {
+            give_back(self.core, self.plan, self.key, self.id, None);
         }
     }
 }
@@ -108,6 +151,7 @@ impl Drop for Hold {
 /// The answer to `hold`.
 #[derive(Debug)]
 #[must_use = "the units are given back when the hold is dropped"]
+#[non_exhaustive]
 pub enum HoldAnswer {
     /// There was room: the units are held.
     Held(Hold),

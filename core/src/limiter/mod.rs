@@ -29,9 +29,11 @@ pub use builder::Builder;
 pub use check_all::CheckEntry;
 pub use hold::{Hold, HoldAnswer};
 pub use operations::{CheckOptions, MAX_META};
-pub(crate) use operations::{check_operation, decided, difference, valid_cost};
+pub(crate) use operations::{check_operation, decided, give_nothing_back, valid_cost};
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
+pub use settle::{ChargedUnits, charge_mark};
+pub(crate) use settle::{difference, valid_actual};
 pub use stats::Stats;
 
 use std::sync::Arc;
@@ -44,7 +46,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::log::Log;
 use crate::plan::Plan;
-use crate::policy::Policy;
 use crate::resilience::{Counters, Layers};
 use crate::stats::DecisionCounts;
 use crate::store::Store;
@@ -116,16 +117,16 @@ impl LimiterCore {
         self.policies.find(policy.as_policy())
     }
 
-    /// The plan for a call, and what the call does with its policy.
+    /// The plan for a call, and what the call does with it.
     #[inline]
     pub(crate) fn planned(
         &self,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
-        operation: impl FnOnce(&Policy) -> Result<Operation>,
+        operation: impl FnOnce(&Plan) -> Result<Operation>,
     ) -> Result<(Arc<Plan>, Operation)> {
         let plan = self.plan(policy, key)?;
-        let operation = operation(&plan.policy)?;
+        let operation = operation(&plan)?;
         Ok((plan, operation))
     }
 
@@ -155,11 +156,11 @@ impl LimiterCore {
     }
 
     /// Settles a check that a fallback answered, of which the store knows nothing; returns whether it was one.
-    fn settled_in_fallback(&self, decision: &Decision, operation: &Operation) -> bool {
+    fn settled_in_fallback(&self, decision: &Decision, plan: &Arc<Plan>, operation: &Operation) -> bool {
         if decision.source() != Source::Fallback {
             return false;
         }
-        self.settle_in_fallback(&self.policies.current(decision.plan()), decision.key(), operation);
+        self.settle_in_fallback(plan, decision.key(), operation);
         true
     }
 

@@ -55,8 +55,38 @@ pub(crate) fn valid_cost(cost: u64) -> Result<u64> {
 }
 
 /// # Errors
-/// `cost_invalid`, and `config_invalid` for metadata that is too long and for a policy that cannot be checked partially.
-pub(crate) fn check_operation(options: &CheckOptions, policy: &Policy) -> Result<Operation> {
+/// `config_invalid` for a policy whose units only a hold can give back.
+#[inline]
+pub(crate) fn give_nothing_back(call: &str, plan: &Plan) -> Result<()> {
+    if plan.is_held { Err(wrong_call(call, &plan.policy)) } else { Ok(()) }
+}
+
+/// The error of `hold` for a policy that has nothing to hold, and of every other call that consumes for one that has.
+fn wrong_call(call: &str, policy: &Policy) -> Error {
+    let name = policy.name();
+    let held = policy.limits().iter().find(|limit| limit.algorithm() == Algorithm::Concurrency);
+    Error::config(match held {
+        Some(limit) => format!(
+            "{call}: {name:?} has the limit \"{limit}\", and no call could give back the units that {call} takes of it; take \
+             them with hold"
+        ),
+        None => format!(
+            "hold: {name:?} has no concurrency limit, so there would be nothing to give back; ask with check, or wait with \
+             acquire"
+        ),
+    })
+}
+
+/// # Errors
+/// `cost_invalid`, and `config_invalid` for metadata that is too long, for a policy that cannot be checked partially, and for
+/// one that only a hold can take units of.
+pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
+    let operation = operation(options, &plan.policy)?;
+    give_nothing_back("check", plan)?;
+    Ok(operation)
+}
+
+fn operation(options: &CheckOptions, policy: &Policy) -> Result<Operation> {
     let cost = valid_cost(options.cost)?;
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
@@ -74,14 +104,23 @@ pub(crate) fn check_operation(options: &CheckOptions, policy: &Policy) -> Result
 /// A check that waits, holds units or is one of several: as a whole or not at all.
 ///
 /// # Errors
-/// Those of [`check_operation`], and `config_invalid` for a partial check.
+/// Those of [`check_operation`], and `config_invalid` for a partial check, and for a hold of what cannot be held.
 pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, hold: HoldId) -> Result<Operation> {
     if options.partial {
         return Err(Error::config(format!("{call} takes its cost as a whole or not at all: partial is for check")));
     }
-    match check_operation(options, &plan.policy)? {
+    match operation(options, &plan.policy)? {
+        _ if plan.is_held != (hold != 0) => Err(wrong_call(call, &plan.policy)),
         Operation::Check { cost, meta, .. } => Ok(Operation::Check { cost, hold, meta }),
         other => Ok(other),
+    }
+}
+
+/// One attempt of a caller that waits, whose number in the line over all processes is 0 before the first refusal.
+pub(super) fn attempt(operation: &Operation, waiter: HoldId) -> Operation {
+    match operation {
+        Operation::Check { cost, meta, .. } => Operation::Acquire { cost: *cost, waiter, meta: meta.clone() },
+        other => other.clone(),
     }
 }
 
@@ -91,9 +130,10 @@ fn can_be_partial(policy: &Policy) -> Result<()> {
     match policy.limits().iter().find(whole) {
         None => Ok(()),
         Some(limit) => Err(Error::config(format!(
-            "partial: {:?} has the limit \"{limit}\", which admits a cost as a whole or not at all; check it without \
+            "partial: {:?} has the limit \"{limit}\", which admits a cost as a whole or not at all; {} it without \
              partial, or give the limits that may be granted in part a policy of their own",
             policy.name(),
+            if limit.algorithm() == Algorithm::Concurrency { "hold" } else { "check" },
         ))),
     }
 }
@@ -108,18 +148,6 @@ pub(crate) fn decided(
     answer: Answer,
 ) -> Decision {
     Decision::new(limiter, plan, key, operation.named_cost(), answer)
-}
-
-/// What `settle` has to do: charge, refund, or nothing.
-pub(crate) fn difference(granted: u64, actual: u64) -> Result<Option<Operation>> {
-    if actual > MAX_SAFE_INTEGER {
-        valid_cost(actual)?;
-    }
-    Ok(match actual {
-        _ if actual > granted => Some(Operation::Surcharge { cost: actual - granted }),
-        _ if actual < granted => Some(Operation::Refund { cost: granted - actual }),
-        _ => None,
-    })
 }
 
 /// A block's length in microseconds.

@@ -44,17 +44,19 @@ impl PolicySource {
 
     /// Why the file cannot be taken.
     pub(super) fn refusal(&self, reason: &str) -> Error {
-        Error::config(format!("{}: {reason}; nothing was reloaded", self.path.display()))
+        Error::config(format!(
+            "{}: {reason}; nothing was reloaded",
+            crate::error::visible(&self.path.display().to_string())
+        ))
     }
 
     /// A policy of the file has the name of a policy that was given in code.
     pub(super) fn refuse_in_code(&self, file: &PolicyFile, in_code: &[Policy]) -> Result<()> {
-        let Some(policy) = in_code.iter().find(|policy| file.get(policy.name()).is_some()) else { return Ok(()) };
-        let error = Error::policy(format!(
-            "a policy of the name {:?} was given in code as well: give one of them another name",
-            policy.name()
-        ));
-        Err(match file.location(policy.name()) {
+        let pairs = file.policies().iter().flat_map(|policy| in_code.iter().map(move |other| (policy, other)));
+        let clash = |(policy, other): (&Policy, &Policy)| Some((policy.name().to_owned(), policy.clash(other)?));
+        let Some((name, clash)) = pairs.into_iter().find_map(clash) else { return Ok(()) };
+        let error = Error::policy(format!("{clash}, of which one was given in code: give one of them another name"));
+        Err(match file.location(&name) {
             Some(location) => error.at(location.clone()),
             None => error,
         })

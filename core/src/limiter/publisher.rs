@@ -1,7 +1,7 @@
 //! Publishes what `tidegate top` shows of this process, where the environment variable `TIDEGATE_TOP` names a folder: once a
 //! second a file with the counts of each policy, and the keys that were denied last.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, json};
 
 use super::LimiterCore;
+use crate::error::visible;
 use crate::fork;
 use crate::log::WarningKind;
 use crate::stats::DeniedKeys;
@@ -46,6 +47,7 @@ pub(super) fn begin(core: &Arc<LimiterCore>) {
 fn start(core: &Weak<LimiterCore>, folder: &Path) {
     let Some(strong) = core.upgrade() else { return };
     let publisher = Publisher { core: Weak::clone(core), file: folder.join(file_name(&strong)) };
+    make_folder(folder);
     remove_abandoned(folder);
     publisher.publish(&strong);
     let thread = std::thread::Builder::new().name("tidegate-top".to_owned());
@@ -59,7 +61,7 @@ fn warn(core: &LimiterCore, path: &Path, error: &io::Error) {
         format!(
             "{VARIABLE} is set, and {} cannot be written ({error}): `tidegate top` does not see this process; name a folder \
              that it may write to",
-            path.display()
+            visible(&path.display().to_string())
         )
     });
 }
@@ -68,13 +70,23 @@ fn file_name(core: &LimiterCore) -> String {
     format!("{BEGIN}{}-{}{END}", std::process::id(), core.decisions.limiter())
 }
 
+/// A folder that does not exist is made, for this user alone.
+fn make_folder(folder: &Path) {
+    let builder = &mut DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(builder, 0o700);
+    // Why it cannot be made is told by the file that cannot be.
+    let _ = builder.create(folder);
+}
+
 /// Removes the files of processes that were killed.
 fn remove_abandoned(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let ours = name.to_str().is_some_and(|name| name.starts_with(BEGIN) && name.ends_with(END));
-        let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
+        let age =
+            fs::symlink_metadata(entry.path()).and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
         if ours && age.is_some_and(|age| age > ABANDONED) {
             let _ = fs::remove_file(entry.path());
         }
@@ -107,12 +119,42 @@ impl Publisher {
     fn write(&self, text: &str) -> io::Result<()> {
         let unfinished = self.file.with_extension("tmp");
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
+        // What another process planted there is not opened, and no link is followed.
+        options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&unfinished)?.write_all(text.as_bytes())?;
-        fs::rename(unfinished, &self.file)
+        let mut file = match options.open(&unfinished) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&unfinished)?;
+                options.open(&unfinished)?
+            }
+            opened => opened?,
+        };
+        let written = is_own(&self.file, &file).and_then(|()| file.write_all(text.as_bytes()));
+        match written {
+            Ok(()) => fs::rename(unfinished, &self.file),
+            Err(error) => {
+                let _ = fs::remove_file(unfinished);
+                Err(error)
+            }
+        }
     }
+}
+
+/// Whether only the user of this process may write to the folder of `path`, in which this process has made `file`. Otherwise
+/// other users could put files there that `tidegate top` reads, or take ours away.
+fn is_own(path: &Path, file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = path.parent().unwrap_or(path).metadata()?;
+        if folder.uid() != file.metadata()?.uid() || folder.mode() & 0o022 != 0 {
+            let why = "other users may write to the folder: name one in it that does not exist yet, which is made for this user";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+    }
+    let _ = (path, file);
+    Ok(())
 }
 
 impl LimiterCore {
@@ -130,6 +172,7 @@ impl LimiterCore {
                     "notation": notations.get(&name),
                     "allowed": stats.allowed,
                     "denied": stats.denied + stats.unavailable,
+                    "shadow_denied": stats.shadow_denied,
                 });
                 (name, counts)
             })
@@ -154,5 +197,90 @@ impl LimiterCore {
             "denials_of_long_keys": of_long_keys,
         })
         .to_string()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::process::Command;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A folder of this user alone, which goes with this value.
+    struct OwnFolder(PathBuf);
+
+    impl OwnFolder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("tidegate-publisher-{}-{name}", std::process::id()));
+            make_folder(&folder);
+            Self(folder)
+        }
+
+        /// Publishes there, and returns what the file has then.
+        fn publish(&self) -> io::Result<String> {
+            let (sender, receiver) = mpsc::channel();
+            let publisher = Publisher { core: Weak::new(), file: self.file() };
+            std::thread::spawn(move || sender.send(publisher.write("published")));
+            receiver.recv_timeout(Duration::from_secs(30)).expect("a planted file holds nothing up")?;
+            fs::read_to_string(self.file())
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("tidegate-1-1.json")
+        }
+
+        fn unfinished(&self) -> PathBuf {
+            self.0.join("tidegate-1-1.tmp")
+        }
+    }
+
+    impl Drop for OwnFolder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_planted_link_is_replaced_and_its_target_stays() {
+        for planted in [OwnFolder::unfinished, OwnFolder::file] {
+            let folder = OwnFolder::new("link");
+            let target = folder.0.join("target");
+            fs::write(&target, "of another program").expect("a file");
+            symlink(&target, planted(&folder)).expect("a link");
+            assert_eq!(folder.publish().expect("it is published"), "published");
+            assert_eq!(fs::read_to_string(&target).expect("its text"), "of another program");
+            assert!(fs::symlink_metadata(folder.file()).expect("a file").is_file(), "no link");
+        }
+    }
+
+    #[test]
+    fn a_planted_pipe_is_replaced_and_holds_nothing_up() {
+        for planted in [OwnFolder::unfinished, OwnFolder::file] {
+            let folder = OwnFolder::new("pipe");
+            let made = Command::new("mkfifo").arg(planted(&folder)).status();
+            assert!(made.is_ok_and(|status| status.success()));
+            assert_eq!(folder.publish().expect("it is published"), "published");
+            assert!(fs::symlink_metadata(folder.file()).expect("a file").is_file(), "no pipe");
+        }
+    }
+
+    #[test]
+    fn the_folder_and_the_file_are_of_this_user_alone() {
+        let folder = OwnFolder::new("own");
+        folder.publish().expect("it is published");
+        assert_eq!((mode(&folder.0), mode(&folder.file())), (0o700, 0o600));
+        for shared in [0o777, 0o1777, 0o720] {
+            fs::set_permissions(&folder.0, fs::Permissions::from_mode(shared)).expect("its mode changes");
+            let refused = folder.publish().expect_err("other users may write there");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            assert!(refused.to_string().contains("name one in it that does not exist yet"), "{refused}");
+            assert!(!folder.unfinished().exists(), "nothing is left");
+        }
     }
 }

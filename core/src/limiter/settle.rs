@@ -1,32 +1,73 @@
-//! A Decision is settled once.
+//! A Decision is settled once, in the process that got it.
 
-use super::{LimiterCore, difference};
-use crate::decision::Decision;
-use crate::error::{Error, Result};
-use crate::store::request::Operation;
+use std::sync::Arc;
+
+use super::{LimiterCore, valid_cost};
+use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
+use crate::decision::{Decision, LimiterId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
+use crate::policy::Algorithm;
+use crate::store::request::{Charge, Operation, Source};
+
+/// What the entries of a Decision should have consumed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ActualCosts<'a> {
+    One(u64),
+    /// `None` leaves an entry as it is.
+    Each(&'a [Option<u64>]),
+}
+
+impl ActualCosts<'_> {
+    /// What an entry should have consumed. One number says what the work has cost: it is not for entries that count something
+    /// else, such as the request itself.
+    fn of(self, entries: &[Decision], index: usize) -> Option<u64> {
+        match self {
+            Self::Each(costs) => costs.get(index).copied().flatten(),
+            Self::One(cost) => {
+                let is_meant = entries[index].cost() != 1 || entries.iter().all(|entry| entry.cost() == 1);
+                is_meant.then_some(cost)
+            }
+        }
+    }
+
+    /// # Errors
+    /// `cost_invalid`.
+    fn check(self, entries: &[Decision]) -> Result<()> {
+        match self {
+            Self::One(cost) => valid_actual(cost),
+            Self::Each(costs) if costs.len() == entries.len() => {
+                costs.iter().flatten().try_for_each(|cost| valid_actual(*cost))
+            }
+            Self::Each(costs) => Err(Error::new(
+                ErrorKind::CostInvalid,
+                format!(
+                    "settle was given {} numbers for a Decision of {} entries: give one for each",
+                    costs.len(),
+                    entries.len()
+                ),
+            )),
+        }
+    }
+}
 
 /// The entries of a Decision that are being settled.
 pub(super) struct Settling<'a> {
     entries: &'a [Decision],
-    actual: u64,
+    actual: ActualCosts<'a>,
     begun: usize,
 }
 
 impl<'a> Settling<'a> {
     /// # Errors
-    /// `cost_invalid`; `config_invalid` for a Decision of another limiter, and for one that was settled.
-    pub(super) fn begin(core: &LimiterCore, decision: &'a Decision, actual: u64) -> Result<Self> {
+    /// `cost_invalid`; `config_invalid` for a Decision of another limiter or process, and for one that was settled.
+    pub(super) fn begin(core: &LimiterCore, decision: &'a Decision, actual: ActualCosts<'a>) -> Result<Self> {
         core.open()?;
         let parts = decision.decisions();
         let entries = if parts.is_empty() { std::slice::from_ref(decision) } else { parts };
+        actual.check(entries)?;
         for entry in entries {
-            difference(entry.granted(), actual)?;
-            if entry.limiter() != core.id {
-                return Err(Error::config(
-                    "settle was given a Decision of another limiter: settle it with the limiter that made it, or with one of \
-                     the same store and prefix",
-                ));
-            }
+            is_of(core, entry)?;
         }
         // Dropping it takes back what it has begun.
         let mut settling = Self { entries: &[], actual, begun: 0 };
@@ -42,20 +83,30 @@ impl<'a> Settling<'a> {
         Ok(settling)
     }
 
-    /// The next entry for which there is something to do.
-    pub(super) fn next(&mut self) -> Result<Option<(&'a Decision, Operation)>> {
+    /// The next entry for which there is something to do, and the policy that is in force for it.
+    pub(super) fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
         while let Some(entry) = self.entries.get(self.begun) {
             self.begun += 1;
-            if let Some(operation) = difference(entry.granted(), self.actual)? {
-                return Ok(Some((entry, operation)));
+            let Some(actual) = self.actual.of(self.entries, self.begun - 1) else { continue };
+            let plan = core.policies.current(entry.plan());
+            // Units that are held are given back by the hold.
+            if plan.rules.iter().all(|rule| matches!(rule, Rule::Concurrency(_))) {
+                continue;
+            }
+            let charge = || Arc::new(entry.charge(&plan));
+            if let Some(operation) = difference(entry.granted(), actual, charge) {
+                return Some((entry, plan, operation));
             }
         }
-        Ok(None)
+        None
     }
 
-    /// The last entry could not be settled: it may be settled again.
-    pub(super) fn failed(&mut self) {
-        self.begun = self.begun.saturating_sub(1);
+    /// The last entry could not be settled. Where it certainly was not, it may be settled again; otherwise the estimate stays
+    /// charged, because units that went back twice would be units of others.
+    pub(super) fn failed(&mut self, error: &Error) {
+        if error.did_not_run() {
+            self.begun = self.begun.saturating_sub(1);
+        }
     }
 }
 
@@ -64,5 +115,80 @@ impl Drop for Settling<'_> {
         for entry in self.entries.iter().skip(self.begun) {
             entry.settlement().undo();
         }
+    }
+}
+
+fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
+    let id = entry.limiter();
+    if id == core.id.here() {
+        return Ok(());
+    }
+    if id == LimiterId::ELSEWHERE || id.digest() == core.id.digest() {
+        return Err(Error::config(format!(
+            "this Decision about {:?} left the process that got it, where it may be settled too: settle it there, or call charge \
+             or refund with the difference here",
+            entry.policy()
+        )));
+    }
+    Err(Error::config(
+        "settle was given a Decision of another limiter: settle it with the limiter that made it, or with one of the same store \
+         and prefix",
+    ))
+}
+
+/// # Errors
+/// `cost_invalid` for a number that is out of range.
+pub(crate) fn valid_actual(actual: u64) -> Result<()> {
+    if actual > MAX_SAFE_INTEGER { valid_cost(actual).map(drop) } else { Ok(()) }
+}
+
+/// What there is to do where `granted` units were consumed: charge, give back, or nothing.
+pub(crate) fn difference(granted: u64, actual: u64, charge: impl FnOnce() -> Arc<Charge>) -> Option<Operation> {
+    match actual {
+        _ if actual > granted => Some(Operation::Surcharge { cost: actual - granted }),
+        _ if actual < granted => Some(Operation::GiveBack { units: granted - actual, charge: charge() }),
+        _ => None,
+    }
+}
+
+/// What a settle has to know of a Decision that the host did not keep.
+#[derive(Debug, Clone)]
+pub struct ChargedUnits {
+    /// The units it consumed.
+    pub units: u64,
+    /// What gave the answer.
+    pub source: Source,
+    /// When, in microseconds by the time of the store.
+    pub at: u64,
+    /// The number that [`charge_mark`] gave.
+    pub mark: f64,
+    /// Of each limit its algorithm, its period in microseconds, and when it is as if unused.
+    pub limits: Vec<(Algorithm, u64, u64)>,
+    /// Whether the policy may have other numbers now.
+    pub policy_changed: bool,
+}
+
+/// What a host has to keep of a Decision, beside what it says, so that it can be settled.
+#[must_use]
+pub fn charge_mark(decision: &Decision) -> f64 {
+    let Charge { block, refunded, .. } = decision.answer().charge();
+    if block > 0 { -f64::from(block) } else { refunded as f64 }
+}
+
+impl ChargedUnits {
+    pub(crate) fn charge(&self, plan: &Plan) -> Charge {
+        let limits = plan.policy.limits().iter().zip(&plan.rules).map(|(limit, rule)| {
+            let is_same =
+                |known: &&(Algorithm, u64, u64)| (known.0, known.1) == (limit.algorithm(), limit.period().micros());
+            let (.., empty_at) = self.limits.iter().find(is_same)?;
+            match (rule.meter(), self.policy_changed) {
+                (None, _) => Some(0),
+                (Some(_), false) => Some(*empty_at),
+                // The bucket may have drained faster.
+                (Some(_), true) => None,
+            }
+        });
+        let (block, refunded) = if self.mark < 0.0 { (-self.mark as u32, 0) } else { (0, self.mark as u64) };
+        Charge { at: self.at, block, refunded, limits: limits.collect(), ..Charge::default() }
     }
 }

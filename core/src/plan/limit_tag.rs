@@ -1,5 +1,7 @@
 //! The identity of a limit in what is stored.
 
+use std::fmt;
+
 use smallvec::SmallVec;
 
 use crate::policy::{Algorithm, Limit, Period, Unit};
@@ -8,6 +10,10 @@ use crate::policy::{Algorithm, Limit, Period, Unit};
 const LONG_PERIOD: u8 = 255;
 /// Stands for the ttl of a `concurrency` limit, which is a number and no part of its identity.
 const ANY_PERIOD: u8 = 254;
+/// Precedes the period of a limit that names its unit: four bytes of the name's digest follow.
+const NAMED_UNIT: u8 = 253;
+#[cfg(feature = "redis")]
+const NAMED_UNIT_BYTES: usize = 5;
 
 /// The identity of a stored limit. After a change of its policy, a limit of the same algorithm and period keeps what was
 /// used. A bucket's count is part of the tag because its state cannot be read without it.
@@ -19,18 +25,72 @@ pub(crate) struct LimitTag {
     pub(super) period: SmallVec<[u8; 8]>,
     /// The count of a bucket, at least 1; 0 for every other algorithm.
     pub(crate) bucket_count: u64,
+    /// Of a tag that was read: whether its bucket stores a fraction.
+    has_fraction: bool,
 }
 
 impl LimitTag {
     pub(super) fn of(limit: &Limit) -> Self {
         let index = Algorithm::ALL.iter().position(|algorithm| *algorithm == limit.algorithm()).unwrap_or_default();
         let bucket_count = if limit.algorithm().has_burst() { limit.count().max(1) } else { 0 };
-        Self { algorithm: index as u8 + 1, period: period_code(limit), bucket_count }
+        Self { algorithm: index as u8 + 1, period: period_code(limit), bucket_count, has_fraction: false }
+    }
+
+    /// The bytes of its fields in the full form.
+    #[cfg(feature = "redis")]
+    pub(crate) fn full_size(&self) -> usize {
+        match self.algorithm_and_period().0 {
+            Algorithm::SlidingLog | Algorithm::SlidingWindow => 25,
+            Algorithm::SlidingCounter => 21,
+            Algorithm::Concurrency => 18,
+            _ => 14 + if self.has_fraction { 7 } else { 0 },
+        }
+    }
+
+    /// Reads the tag that bytes begin with.
+    #[cfg(feature = "redis")]
+    pub(crate) fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first()?;
+        let (algorithm, width) = (head >> 4, usize::from(head & 7));
+        let unit = if rest.first() == Some(&NAMED_UNIT) { NAMED_UNIT_BYTES } else { 0 };
+        let length = unit + if rest.get(unit) == Some(&LONG_PERIOD) { 8 } else { 1 };
+        let (period, rest) = rest.split_at_checked(length)?;
+        let is_bucket = Algorithm::ALL.get(usize::from(algorithm).checked_sub(1)?)?.has_burst();
+        let (bucket_count, rest) = rest.split_at_checked(if is_bucket { width } else { 0 })?;
+        let mut count = [0; 8];
+        count[..bucket_count.len()].copy_from_slice(bucket_count);
+        *bytes = rest;
+        let (period, bucket_count) = (SmallVec::from_slice(period), u64::from_le_bytes(count));
+        Some(Self { algorithm, period, bucket_count, has_fraction: head >> 3 & 1 == 1 })
+    }
+
+    /// Its algorithm, and its period in microseconds; `None` where the period is no part of the identity.
+    pub(crate) fn algorithm_and_period(&self) -> (Algorithm, Option<u64>) {
+        let algorithm = Algorithm::ALL[usize::from(self.algorithm.max(1) - 1).min(Algorithm::ALL.len() - 1)];
+        let period = self.period.strip_prefix(&[NAMED_UNIT]).and_then(|rest| rest.get(4..)).unwrap_or(&self.period);
+        let micros = match *period {
+            [ANY_PERIOD] => None,
+            [code] => Unit::ALL.get(usize::from(code / 31)).map(|unit| unit.micros() * u64::from(code % 31 + 1)),
+            [LONG_PERIOD, a, b, c, d, e, f, g] => Some(u64::from_le_bytes([a, b, c, d, e, f, g & 15, 0])),
+            _ => None,
+        };
+        (algorithm, micros)
     }
 
     /// Whether both are of the same algorithm and period.
     pub(crate) fn is_same_limit(&self, other: &Self) -> bool {
         (self.algorithm, &self.period) == (other.algorithm, &other.period)
+    }
+}
+
+impl fmt::Display for LimitTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (algorithm, period) = self.algorithm_and_period();
+        f.write_str(algorithm.name())?;
+        match period.and_then(|micros| Period::from_micros(micros).ok()) {
+            Some(period) => write!(f, " per {period}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -13,13 +13,14 @@ use smallvec::SmallVec;
 use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::allocation::{allocated, spilled};
 use crate::one_or_many::OneOrMany;
-use crate::policy::{DerivedValue, Limit, Period, Policy, SHORTEST_LEASE};
+use crate::policy::{DerivedValue, Limit, MAX_LIMITS, Period, Policy, SHORTEST_LEASE};
 use crate::policy_counts::PolicyCounts;
 
+pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
 use stored::StoredForm;
 #[cfg(feature = "redis")]
-pub(crate) use stored::{CommonLoop, Field, Form, MOMENT_WIDTH};
+pub(crate) use stored::{CommonLoop, Field, Form, LENGTH_WIDTH, MOMENT_WIDTH, VERSION};
 
 /// The longest metadata of an attempt, in bytes.
 pub(crate) const MAX_METADATA: usize = 65_536;
@@ -48,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) stored: StoredForm,
     /// Whether a denial may change what is stored.
     pub(crate) denial_writes: bool,
+    /// Whether a limit has units that are given back by name, so that only `hold` can take them.
+    pub(crate) is_held: bool,
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
     /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
@@ -92,6 +95,7 @@ impl Plan {
             + allocated(size_of_val(&*format.tags));
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
         Self {
+            is_held: rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_))),
             lease: lease_of(&policy),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
             counts: OnceLock::new(),
@@ -138,9 +142,7 @@ impl Plan {
     /// no unit comes back before that moment without notice.
     pub(crate) fn repeats_denials(&self) -> bool {
         let options = self.policy.options();
-        !options.count_denied
-            && options.journal == 0
-            && !self.rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)))
+        !options.count_denied && options.journal == 0 && !self.is_held
     }
 
     /// How long a journal keeps an attempt: as long as it can matter to a limit or a block.

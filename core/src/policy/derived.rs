@@ -1,4 +1,4 @@
-//! A value that another module derives from a policy and keeps with it.
+//! What other modules derive from a policy and keep with it.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -10,6 +10,15 @@ pub(crate) type DerivedValue = Arc<dyn Any + Send + Sync>;
 /// policy must not depend on it. Clones share the value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Derived(OnceLock<DerivedValue>);
+
+/// What `http` writes of a policy, once.
+#[derive(Debug)]
+pub(crate) struct FieldTexts {
+    /// The name as an item of the fields, without its quotes.
+    pub(crate) name: Box<str>,
+    /// The items of all its limits.
+    pub(crate) items: Box<str>,
+}
 
 impl Derived {
     /// The value, made by the first call.

@@ -24,9 +24,10 @@ pub use options::{MAX_JOURNAL, OnStoreError, Options};
 pub use period::{Period, Unit};
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use self::derived::Derived;
-pub(crate) use self::derived::DerivedValue;
+pub(crate) use self::derived::{DerivedValue, FieldTexts};
 pub(crate) use self::notation::may_be_url;
 pub(crate) use self::suggestion::did_you_mean;
 use crate::allocation::allocated;
@@ -34,6 +35,8 @@ use crate::error::{Error, Result};
 
 /// The most limits one policy may have.
 pub const MAX_LIMITS: usize = 15;
+/// What an item of a limit in the fields of responses takes besides the name: quotes, numbers and their names.
+const TEXT_OF_LIMIT: usize = 64;
 /// The longest name a policy may have, in bytes.
 pub const MAX_NAME: usize = 256;
 
@@ -46,6 +49,7 @@ pub struct Policy {
     limits: Vec<Limit>,
     options: Options,
     derived: Derived,
+    texts: OnceLock<Arc<FieldTexts>>,
 }
 
 impl PartialEq for Policy {
@@ -70,7 +74,7 @@ impl Policy {
         }
         options.validate(&limits)?;
         let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
-        Ok(Self { name, limits, options, derived: Derived::default() })
+        Ok(Self { name, limits, options, derived: Derived::default(), texts: OnceLock::new() })
     }
 
     /// The policy that a notation such as `20/minute; 5/3s` means.
@@ -93,7 +97,7 @@ impl Policy {
                 name.len()
             )));
         }
-        (self.name, self.derived) = (name, Derived::default());
+        (self.name, self.derived, self.texts) = (name, Derived::default(), OnceLock::new());
         Ok(self)
     }
 
@@ -104,9 +108,47 @@ impl Policy {
         self.derived.get_or_init(|| derive(Self { derived: Derived::default(), ..self.clone() }))
     }
 
-    /// The bytes that it has allocated, without what is derived from it.
+    /// What the fields of responses say of it, written by the first call.
+    #[inline]
+    pub(crate) fn field_texts(&self, write: impl FnOnce(&Self) -> FieldTexts) -> &FieldTexts {
+        self.texts.get_or_init(|| Arc::new(write(self)))
+    }
+
+    /// The bytes that it has allocated or may allocate, without what other modules derive from it.
     pub(crate) fn heap_bytes(&self) -> usize {
-        allocated(self.name.capacity()) + allocated(self.limits.capacity() * size_of::<Limit>())
+        let texts = (self.limits.len() + 1) * (self.name.len() + TEXT_OF_LIMIT);
+        allocated(self.name.capacity()) + allocated(self.limits.capacity() * size_of::<Limit>()) + allocated(texts)
+    }
+
+    /// What the fields and problems of responses call one of its limits: the name of the policy, and where there are several
+    /// limits their number, such as `login-2`.
+    pub(crate) fn limit_name(&self, index: usize) -> String {
+        if self.limits.len() == 1 { self.name.clone() } else { format!("{}-{}", self.name, index + 1) }
+    }
+
+    /// The name of the policy one of whose limits has the same name as this policy, if there is such a policy, and the number
+    /// of that limit: of `login-2` `login` and 2.
+    pub(crate) fn as_limit_name(&self) -> Option<(&str, usize)> {
+        let (policy, digits) = self.name.rsplit_once('-')?;
+        let number = digits.parse().ok()?;
+        ((1..=MAX_LIMITS).contains(&number) && digits == number.to_string()).then_some((policy, number))
+    }
+
+    /// Why two policies cannot be told apart, if they cannot: they have the same name, or one has the name of a limit of the
+    /// other.
+    pub(crate) fn clash(&self, other: &Self) -> Option<String> {
+        let is_limit_of = |one: &Self, other: &Self| {
+            let found = one.as_limit_name().filter(|(policy, _)| *policy == other.name);
+            found.is_some_and(|(_, number)| other.limits.len() > 1 && number <= other.limits.len())
+        };
+        let (policy, limit) = match (is_limit_of(self, other), is_limit_of(other, self)) {
+            _ if self.name == other.name => return Some(format!("there are two policies of the name {:?}", self.name)),
+            (true, _) => (other, self),
+            (_, true) => (self, other),
+            _ => return None,
+        };
+        let (policy, limit) = (&policy.name, &limit.name);
+        Some(format!("the policy {limit:?} has the name that responses give a limit of the policy {policy:?}"))
     }
 
     /// The name, or the canonical notation when no name was given.

@@ -18,6 +18,7 @@ const LONGEST: u64 = 3_660 * DAY;
 
 /// The units of the notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Unit {
     /// A thousandth of a second.
     Millisecond,
@@ -39,8 +40,8 @@ pub enum Unit {
 
 impl Unit {
     /// Every unit, from short to long.
-    pub const ALL: [Self; 8] =
-        [Self::Millisecond, Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+    pub const ALL: &[Self] =
+        &[Self::Millisecond, Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
 
     /// The unit's length in microseconds, months of 30 and years of 360 days.
     #[must_use]

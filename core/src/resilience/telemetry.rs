@@ -13,7 +13,8 @@ use super::store_change::{Listener, StoreChange, StoreState};
 use super::store_stats::{ConditionOf, StoreCondition, StoreHistograms, StoreStats};
 use crate::error::{Error, ErrorKind};
 use crate::histogram::SharedHistogram;
-use crate::log::Log;
+use crate::log::{Log, WarningKind};
+use crate::plan::{LimitTag, Plan};
 use crate::store::memory::ForgottenDenials;
 
 /// What the layers have counted since the limiter was made.
@@ -82,6 +83,7 @@ impl Counter {
 #[derive(Default)]
 pub(crate) struct Telemetry {
     listener: Option<Listener>,
+    log: Arc<Log>,
     /// Called when a store is back, before the listener.
     on_back: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) asked: Counter,
@@ -108,7 +110,23 @@ impl fmt::Debug for Telemetry {
 
 impl Telemetry {
     pub(crate) fn new(listener: Option<Listener>, log: &Arc<Log>) -> Self {
-        Self { listener, forgotten_denials: ForgottenDenials::shared(log), ..Self::default() }
+        Self { listener, forgotten_denials: ForgottenDenials::shared(log), log: Arc::clone(log), ..Self::default() }
+    }
+
+    /// A key of a policy is counted by limits too that this version of the policy does not have.
+    #[cold]
+    pub(super) fn other_release(&self, plan: &Plan, others: &[LimitTag]) {
+        self.log.warn_once(WarningKind::OtherRelease, || {
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            let limits: Vec<String> = plan.policy.limits().iter().map(ToString::to_string).collect();
+            format!(
+                "policy {:?} has the limits {:?} here, and another release counts the same keys with {:?}: each admits its own, \
+                 and blocks count for both. Let one release end before the other changes the algorithm or the period of a limit",
+                plan.policy.name(),
+                limits.join("; "),
+                others.join("; "),
+            )
+        });
     }
 
     /// Can be set once; the fallback does when it is made.

@@ -53,7 +53,8 @@ impl DecisionCounts {
         let bit = if answer.applied {
             plan.is_near_limit(&answer.views)
         } else {
-            if let Some(denied) = self.denied_keys.get() {
+            // A shadow denies no call.
+            if let Some(denied) = self.denied_keys.get().filter(|_| !plan.policy.options().shadow) {
                 denied.note(plan.policy.name(), key);
             }
             answer.unavailable
@@ -65,7 +66,7 @@ impl DecisionCounts {
     #[inline(always)]
     pub(crate) fn count(&self, plan: &Plan, key: &str, operation: &Operation, answer: &Answer) {
         match operation {
-            Operation::Check { .. } | Operation::Take { .. } => self.count_check(plan, key, answer),
+            operation if operation.is_check() => self.count_check(plan, key, answer),
             Operation::Charge { .. } => self.count_charge(plan, answer),
             _ => {}
         }

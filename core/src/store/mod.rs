@@ -5,6 +5,7 @@
 pub(crate) mod batch_guard;
 pub(crate) mod call_context;
 pub(crate) mod completion;
+pub(crate) mod key_names;
 pub(crate) mod layer_states;
 pub(crate) mod memory;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]

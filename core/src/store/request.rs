@@ -5,9 +5,9 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use smallvec::SmallVec;
 
-use crate::algorithm::{HoldId, LeaseTerms, State, View};
+use crate::algorithm::{HoldId, LeaseTerms, LimitCharge, Rule, State, Traces, View};
 use crate::one_or_many::OneOrMany;
-use crate::plan::Plan;
+use crate::plan::{LimitTag, Plan};
 
 /// What the limits of a policy say, in order.
 pub(crate) type Views = OneOrMany<View>;
@@ -20,6 +20,9 @@ pub(crate) type States = SmallVec<[State; 1]>;
 pub(crate) enum Operation {
     /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
     Check { cost: u64, hold: HoldId, meta: Option<Arc<[u8]>> },
+    /// A check of a caller that waits. It yields to callers that wait for longer and were overtaken often; those of other
+    /// processes know it by its number, which is 0 before it has waited.
+    Acquire { cost: u64, waiter: HoldId, meta: Option<Arc<[u8]>> },
     /// A partial check: consume as many units as there are, at most `cost`. Where there are none it is a denied check.
     Take { cost: u64, meta: Option<Arc<[u8]>> },
     /// Ask.
@@ -28,12 +31,12 @@ pub(crate) enum Operation {
     Charge { cost: u64 },
     /// Consume what work has cost beyond its check. Its units are not held: a `concurrency` limit beside others stays as it is.
     Surcharge { cost: u64 },
-    /// Give back.
+    /// Give back, whichever call has charged the units.
     Refund { cost: u64 },
     /// Take units in advance, to spend them later. Where hardly any are left it takes none.
     Lease(LeaseTerms),
-    /// Give back what was not spent of a lease that was charged at `taken_at`.
-    GiveBack { terms: LeaseTerms, taken_at: u64 },
+    /// Give back units of one charge, as far as they are still counted.
+    GiveBack { units: u64, charge: Arc<Charge> },
     /// Deny for that many microseconds from now; 0 ends a block.
     Block { micros: u64 },
     /// Make a hold last another ttl.
@@ -51,6 +54,7 @@ impl Operation {
     pub(crate) const fn cost(&self) -> u64 {
         match self {
             Self::Check { cost, .. }
+            | Self::Acquire { cost, .. }
             | Self::Peek { cost }
             | Self::Charge { cost }
             | Self::Surcharge { cost }
@@ -63,7 +67,8 @@ impl Operation {
     pub(crate) const fn named_cost(&self) -> u64 {
         match self {
             Self::Take { cost, .. } => *cost,
-            Self::Lease(terms) | Self::GiveBack { terms, .. } => terms.units,
+            Self::Lease(terms) => terms.units,
+            Self::GiveBack { units, .. } => *units,
             other => other.cost(),
         }
     }
@@ -71,9 +76,11 @@ impl Operation {
     /// The units that it consumes where nothing refuses them.
     pub(crate) const fn consumes(&self) -> u64 {
         match self {
-            Self::Check { cost, .. } | Self::Take { cost, .. } | Self::Charge { cost } | Self::Surcharge { cost } => {
-                *cost
-            }
+            Self::Check { cost, .. }
+            | Self::Acquire { cost, .. }
+            | Self::Take { cost, .. }
+            | Self::Charge { cost }
+            | Self::Surcharge { cost } => *cost,
             _ => 0,
         }
     }
@@ -82,14 +89,55 @@ impl Operation {
     #[cfg(feature = "redis")]
     pub(crate) fn metadata(&self) -> &[u8] {
         match self {
-            Self::Check { meta: Some(meta), .. } | Self::Take { meta: Some(meta), .. } => meta,
+            Self::Check { meta: Some(meta), .. }
+            | Self::Acquire { meta: Some(meta), .. }
+            | Self::Take { meta: Some(meta), .. } => meta,
             _ => &[],
         }
     }
 
     /// Whether it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
-        matches!(self, Self::Check { .. } | Self::Take { .. })
+        matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Take { .. })
+    }
+}
+
+/// What one call has consumed, as far as it must be known to give it back. docs/adr/0028 has the reasons.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Charge {
+    /// When, by the time of the store …
+    pub(crate) at: u64,
+    /// … and for how long after that the units could be spent, of a lease.
+    pub(crate) life: u64,
+    /// Of a lease: the generation of the key. 0: any.
+    pub(crate) generation: u64,
+    /// Of a lease: the connection over which it was granted. 0: any.
+    pub(crate) connection: u64,
+    /// The block of this process from which the units were spent; 0 when the store was asked.
+    pub(crate) block: u32,
+    /// The units that had gone back to buckets then.
+    pub(crate) refunded: u64,
+    /// For each limit of the policy that was charged: when its bucket would have been empty again, 0 when that is not known.
+    pub(crate) limits: SmallVec<[Option<u64>; 2]>,
+}
+
+impl Charge {
+    /// Of a charge that only its moment is known of.
+    pub(crate) fn at(plan: &Plan, at: u64) -> Self {
+        Self { at, limits: plan.rules.iter().map(|_| Some(0)).collect(), ..Self::default() }
+    }
+
+    /// What a limit has to know to give units back; `None` for a limit that was not charged.
+    pub(crate) fn of_limit(&self, index: usize, units: u64, traces: &Traces) -> Option<LimitCharge> {
+        let empty_at = self.limits.get(index).copied().flatten()?;
+        Some(LimitCharge {
+            units,
+            at: self.at,
+            life: self.life,
+            empty_at,
+            refunded: traces.refunded_since(self.at, self.refunded),
+            refunds_since: traces.refunded_at >= self.at,
+        })
     }
 }
 
@@ -198,6 +246,69 @@ pub(crate) struct Answer {
     pub(crate) denied_for: u32,
     /// What is stored after the call, of an answer of a shared store. The layers take it; no Decision keeps it.
     pub(crate) states: Option<Box<States>>,
-    #[expect(clippy::box_collection, reason = "nearly always absent: 8 bytes instead of 24 in every answer")]
-    pub(crate) attempts: Option<Box<Vec<Attempt>>>,
+    /// The block of a lease that was spent; 0 is none.
+    pub(crate) block: u32,
+    pub(crate) rare: Option<Box<RareAnswer>>,
+}
+
+/// What only few answers have.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct RareAnswer {
+    /// Of a journal.
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) traces: Traces,
+    /// Of a lease: the generation of the key.
+    pub(crate) generation: u64,
+    /// Of a lease: the connection over which the answer came.
+    pub(crate) connection: u64,
+    /// The limits of another release that count this key too.
+    pub(crate) others: Vec<LimitTag>,
+}
+
+impl Answer {
+    /// The same answer, which came over the connection of that number: the holder of a lease has to know it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn over_connection(mut self, connection: Option<u64>) -> Self {
+        if let Some(rare) = self.rare.as_mut().filter(|rare| rare.generation > 0) {
+            rare.connection = connection.unwrap_or(0);
+        }
+        self
+    }
+
+    /// What undoes the check that it admitted.
+    pub(crate) fn undo(&self, plan: &Plan, cost: u64) -> Operation {
+        let charge = Arc::new(Charge { limits: self.charged_limits(plan), ..self.charge() });
+        Operation::GiveBack { units: cost, charge }
+    }
+
+    /// What it says of its charge, but for the limits.
+    pub(crate) fn charge(&self) -> Charge {
+        let refunded = self.traces().refunded;
+        Charge { at: self.now, block: self.block, refunded, ..Charge::default() }
+    }
+
+    /// Of each limit, when its bucket is empty again.
+    fn charged_limits(&self, plan: &Plan) -> SmallVec<[Option<u64>; 2]> {
+        let empty_at = |(rule, view): (&Rule, &View)| Some(if rule.meter().is_some() { view.resets_at } else { 0 });
+        plan.rules.iter().zip(&self.views).map(empty_at).collect()
+    }
+
+    pub(crate) fn traces(&self) -> Traces {
+        self.rare.as_ref().map(|rare| rare.traces).unwrap_or_default()
+    }
+
+    /// A refusal of a caller that has to wait for others, though there is room for it: no limit refused it.
+    pub(crate) fn yield_to_others(&mut self) {
+        let now = self.now;
+        let waits = |view: &View| view.admits_at.is_none_or(|at| at > now);
+        if self.blocked_until <= now && !self.views.iter().any(waits) {
+            self.refused = Some(0);
+            self.views.iter_mut().for_each(|view| view.admits_at = Some(now + 1));
+        }
+    }
+
+    /// See [`RareAnswer::attempts`].
+    pub(crate) fn into_attempts(self) -> Vec<Attempt> {
+        self.rare.map(|rare| rare.attempts).unwrap_or_default()
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::batch_guard::BatchGuard;
+use super::key_names::KeyNames;
 use super::url::Endpoints;
 use crate::error::Result;
 use crate::fork::PerProcess;
@@ -44,7 +45,7 @@ impl AsFd for EpollSet {
 
 pub(crate) fn open(
     endpoints: Endpoints,
-    _prefix: &str,
+    _names: KeyNames,
     _timeout: Duration,
     _max_batch: usize,
     _readers: Arc<PerProcess<ReaderRegistry>>,

@@ -26,6 +26,11 @@ export function send(url) {
   return sent;
 }
 
+/** Lets what has begun in this process go on, as far as it can without waiting for time or for a client. */
+export async function settled() {
+  for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
+}
+
 /** Waits until a condition is true. On a timeout the error says which. */
 export async function until(what, condition) {
   const deadline = Date.now() + 20_000;

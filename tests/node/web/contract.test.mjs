@@ -105,7 +105,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
     });
     clock.advance(1);
     const meta = (request) => `user of ${pathOf(request)}`;
-    const url = await serving(t, { limits: [{ limiter, policy: 'login', key: 'all', meta }] });
+    const url = await serving(t, { limits: [{ limiter, policy: 'login', key: () => 'all', meta }] });
     await get(`${url}/a`);
     await get(`${url}/b`);
     await get(`${url}/c`);
@@ -116,7 +116,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
       ['user of /c', 'user of /b', 'user of /a'],
     );
     const several = ['login', 'other', { policy: 'held', cost: 1 }];
-    const together = await serving(t, { limits: [{ limiter, policy: several, key: 'bob', meta }] });
+    const together = await serving(t, { limits: [{ limiter, policy: several, key: () => 'bob', meta }] });
     await get(`${together}/d`);
     for (const policy of ['login', 'other', 'held']) {
       assert.deepEqual(
@@ -125,7 +125,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
         policy,
       );
     }
-    const fixed = await serving(t, { limits: [{ limiter, policy: 'other', key: 'all', meta: 'fixed' }] });
+    const fixed = await serving(t, { limits: [{ limiter, policy: 'other', key: () => 'all', meta: 'fixed' }] });
     await get(fixed);
     assert.deepEqual(
       (await limiter.journal('other', 'all')).map(({ meta }) => text(meta)),
@@ -138,11 +138,36 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
     const left = async () => (await limiter.peek('login', 'all')).remaining;
     const handler = async ({ url }) => ({ status: Number(url.slice(1)), body: '' });
     const settle = (response) => ((response.statusCode ?? response.status) === 201 ? 5 : undefined);
-    const url = await serving(t, { limits: [{ limiter, policy: 'login', key: 'all', cost: 2, settle }], handler });
+    const url = await serving(t, {
+      limits: [{ limiter, policy: 'login', key: () => 'all', cost: 2, settle }],
+      handler,
+    });
     await get(`${url}/201`);
     await until('the difference is charged', async () => (await left()) === 5);
     await get(`${url}/200`);
     assert.equal(await left(), 3);
+  });
+
+  test('settle of several policies: one number is for those that name a cost', async (t) => {
+    const limits = { rpm: 'fixed-window 60/minute', tpm: 'fixed-window 1000/minute', busy: 'concurrency 2' };
+    const actual = { '/number': 300, '/list': [2, 0, 300], '/map': { tpm: 300 }, '/nothing': undefined };
+    for (const [path, given] of Object.entries(actual)) {
+      const { limiter } = limiting(limits);
+      let settled = false;
+      const settle = async () => {
+        setImmediate(() => {
+          settled = true;
+        });
+        return given;
+      };
+      const policy = ['rpm', 'busy', { policy: 'tpm', cost: 500 }];
+      const url = await serving(t, { limits: [{ limiter, policy, key: () => 'all', settle }] });
+      assert.equal((await get(url + path)).status, 200);
+      await until('settle was called', async () => settled);
+      const left = async () => Promise.all(Object.keys(limits).map((name) => limiter.peek(name, 'all')));
+      const expected = { '/number': '59,700,2', '/list': '58,700,2', '/map': '59,700,2', '/nothing': '59,500,2' }[path];
+      await until(`${path} is settled`, async () => String((await left()).map((one) => one.remaining)) === expected);
+    }
   });
 
   test('refundWhen gives back the rate of a policy that also has a concurrency limit', async (t) => {
@@ -150,7 +175,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
     const left = async () => (await limiter.peek('login', 'all')).limits.map(({ remaining }) => remaining);
     const handler = async ({ url }) => ({ status: Number(url.slice(1)), body: '' });
     const refundWhen = (response) => (response.statusCode ?? response.status) === 304;
-    const url = await serving(t, { limits: [{ limiter, policy: 'login', key: 'all', refundWhen }], handler });
+    const url = await serving(t, { limits: [{ limiter, policy: 'login', key: () => 'all', refundWhen }], handler });
     await get(`${url}/304`);
     await until('hold and rate are given back', async () => String(await left()) === '2,5');
     await get(`${url}/200`);
@@ -159,11 +184,63 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
 
   test('a hold before a refusal leaves no trace in its rate', async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 2; fixed-window 5/minute', login: 'fixed-window 1/minute' });
-    const url = await serving(t, { limits: [{ limiter, policy: ['exports', 'login'], key: 'all' }] });
+    const url = await serving(t, { limits: [{ limiter, policy: ['exports', 'login'], key: () => 'all' }] });
     assert.equal((await get(url)).status, 200);
     assert.equal((await get(url)).status, 429);
     const left = async () => (await limiter.peek('exports', 'all')).limits.map(({ remaining }) => remaining);
     await until('the refused request has given back both', async () => String(await left()) === '2,4');
+  });
+
+  test('whatever a function rejects with is an error, and never an admission', async (t) => {
+    const functions = {
+      key: { policy: 'login' },
+      cost: { policy: 'login' },
+      skip: { policy: 'login' },
+      meta: { policy: 'login' },
+      policy: {},
+      onDenied: { policy: 'none' },
+    };
+    for (const [option, more] of Object.entries(functions)) {
+      for (const reason of [undefined, null, 'route']) {
+        for (const how of ['throws', 'rejects']) {
+          const { limiter } = limiting({ login: { limits: '5/minute', journal: 5 }, none: '0/minute' });
+          let handlers = 0;
+          const handler = async () => {
+            handlers++;
+            return { body: 'hello' };
+          };
+          const fails = () => {
+            if (how === 'throws') throw reason;
+            return Promise.reject(reason);
+          };
+          const url = await serving(t, { limits: [{ limiter, ...more, [option]: fails }], handler });
+          const { status, body } = await get(url);
+          assert.deepEqual([status, handlers], [500, 0], `${option} ${how} ${String(reason)}: ${body}`);
+        }
+      }
+    }
+  });
+
+  test('an onDenied that throws is no refusal', async (t) => {
+    const { limiter } = limiting({ none: '0/minute' });
+    const onDenied = async () => {
+      throw new TypeError('a bug');
+    };
+    const failures = [];
+    const failed = (error) => failures.push(error);
+    const url = await serving(t, { limits: [{ limiter, policy: 'none', onDenied }], failed });
+    assert.equal((await get(url)).status, 500);
+    assert.equal(failures[0].message, 'a bug');
+  });
+
+  test('methods with GET limit HEAD, which the same handler answers', async (t) => {
+    const { limiter } = limiting({ login: 'fixed-window 2/minute' });
+    const url = await serving(t, { limits: [{ limiter, policy: 'login', methods: ['GET'] }] });
+    const statuses = [];
+    for (const method of ['HEAD', 'POST', 'GET', 'HEAD', 'GET', 'POST']) {
+      statuses.push((await get(url, { method })).status);
+    }
+    assert.deepEqual(statuses, [200, 200, 200, 429, 429, 200]);
   });
 
   test('two requests see the Decision, typed as theirs', async (t) => {

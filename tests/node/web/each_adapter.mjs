@@ -5,7 +5,7 @@ import { describe } from 'node:test';
 import { parseList } from 'structured-headers';
 import { Limiter, ManualClock } from 'tidegate';
 import { adapters } from './adapters.mjs';
-import { get } from './client.mjs';
+import { get, settled, until } from './client.mjs';
 
 /** The time at which the clocks of these tests begin. */
 export const START = 1_704_067_200_000;
@@ -31,11 +31,21 @@ const hello = async () => ({ body: 'hello' });
 /** Defines the same tests for each adapter. They get the adapter, and functions that start servers of it. */
 export function forEachAdapter(define) {
   for (const { name, adapter, start, trust } of adapters) {
+    /** The servers that run, by their URLs. */
+    const servers = new Map();
+
     /** Runs a server for one test. */
     async function serving(t, description) {
       const server = await start({ handler: hello, limits: [], ...description });
       t.after(() => server.close());
+      servers.set(server.url, server);
       return server.url;
+    }
+
+    /** Waits until no client is connected to a server any more, as the server sees it. */
+    async function deserted(url) {
+      await until('the clients have gone', async () => (await servers.get(url).connections()) === 0);
+      await settled();
     }
 
     /** Runs a server whose start or first request should fail. The error. */
@@ -51,6 +61,6 @@ export function forEachAdapter(define) {
       return failures[0];
     }
 
-    describe(name, () => define({ name, adapter, trust, serving, failing }));
+    describe(name, () => define({ name, adapter, trust, serving, failing, deserted }));
   }
 }

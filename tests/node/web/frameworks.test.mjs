@@ -1,17 +1,18 @@
-// What one framework alone has: contexts, mounted routers, error handlers, a server that does not say who is connected.
+// What one framework alone has: contexts, error handlers, functions that call a middleware, a server that does not say who is
+// connected. Express has a file of its own.
 
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
 import { describe, test } from 'node:test';
 import fastifyCors from '@fastify/cors';
-import express5 from 'express';
-import express4 from 'express4';
 import fastify5 from 'fastify';
 import fastify4 from 'fastify4';
 import { Hono } from 'hono';
-import { Limiter, ManualClock, Policy, RateLimited } from 'tidegate';
-import * as express from 'tidegate/express';
+import Koa from 'koa';
+import { Limiter, ManualClock, RateLimited } from 'tidegate';
 import * as fastify from 'tidegate/fastify';
 import * as hono from 'tidegate/hono';
+import * as koa from 'tidegate/koa';
 import { get } from './client.mjs';
 import { listening } from './servers/listening.mjs';
 
@@ -66,6 +67,25 @@ for (const [version, Fastify] of [
       for (const url of ['/a/one', '/a/two', '/a/one', '/b/one']) seen.push(await statusOf(app, url));
       assert.deepEqual(seen, [200, 200, 429, 200]);
       assert.equal((await limiter.peek(NOTATION, '/a 127.0.0.1')).remaining, 0);
+    });
+
+    test('a route / below a prefix has one budget, with and without a slash', async () => {
+      const limiter = limiting();
+      const app = Fastify();
+      await app.register(fastify.rateLimit, { limiter });
+      await app.register(
+        async (context) => {
+          context.get('/', { config: { rateLimit: NOTATION } }, async () => 'hello');
+          context.get('/x/', { config: { rateLimit: NOTATION } }, async () => 'hello');
+        },
+        { prefix: '/p' },
+      );
+      const seen = [];
+      for (const path of ['/p', '/p/', '/p', '/p/', '/p/x/']) seen.push(await statusOf(app, path));
+      assert.deepEqual(seen, [200, 200, 429, 429, 200]);
+      assert.equal((await limiter.peek(NOTATION, '/p 127.0.0.1')).remaining, 0);
+      assert.equal((await limiter.peek(NOTATION, '/p/x/ 127.0.0.1')).remaining, 1);
+      await app.close();
     });
 
     test("the application's error handler gets a refusal, after onDenied", async (t) => {
@@ -160,104 +180,56 @@ test('Fastify: a refusal has the fields of CORS', async (t) => {
   assert.equal(refused.headers['content-type'], 'application/problem+json');
 });
 
-for (const [version, Express] of [
-  [4, express4],
-  [5, express5],
-]) {
-  describe(`Express ${version}`, () => {
-    async function serving(t, app) {
-      const server = await listening(app.listen(0, '127.0.0.1'));
-      t.after(() => server.close());
-      return server.url;
-    }
-    const statuses = async (url, paths) => {
-      const seen = [];
-      for (const path of paths) seen.push((await get(url + path)).status);
-      return seen;
-    };
-    const hello = (_request, response) => response.send('hello');
-
-    test('the place of a mounted router is its pattern, not the path that a client chose', async (t) => {
-      const limiter = limiting();
-      const app = Express();
-      const router = Express.Router();
-      router.get('/login', express.rateLimit({ limiter, policy: NOTATION }), hello);
-      app.use('/tenants/:tenant', router);
-      const url = await serving(t, app);
-      assert.deepEqual(
-        await statuses(url, ['/tenants/1/login', '/TENANTS/2/login', '/tenants/3/login']),
-        [200, 200, 429],
-      );
-      if (version === 5) {
-        assert.equal((await limiter.peek(NOTATION, '/tenants/:tenant/login 127.0.0.1')).remaining, 0);
-      }
+describe('Koa', () => {
+  test('a second notation that functions call without a route is an error with the way out', async (t) => {
+    const limiter = limiting();
+    const app = new Koa();
+    const errors = [];
+    app.on('error', (error) => errors.push(error));
+    app.use(koa.rateLimit({ limiter, policy: 'fixed-window 9/minute' }));
+    // As koa-route does it.
+    const at = (path, middleware) => (context, next) => (context.path === path ? middleware(context, next) : next());
+    const here = () => koa.rateLimit({ limiter, policy: NOTATION });
+    app.use(at('/a', here()));
+    app.use(at('/b', here()));
+    app.use((context) => {
+      context.body = 'hello';
     });
-
-    test('middleware at two mounts count for themselves, in whatever case a client writes them', async (t) => {
-      const limiter = limiting();
-      const app = Express();
-      app.use('/a', express.rateLimit({ limiter, policy: NOTATION }), hello);
-      app.use('/b', express.rateLimit({ limiter, policy: NOTATION }), hello);
-      const url = await serving(t, app);
-      assert.deepEqual(await statuses(url, ['/a', '/A', '/a/x', '/b', '/B/y', '/b']), [200, 200, 429, 200, 200, 429]);
-      assert.equal((await limiter.peek(NOTATION, '/a 127.0.0.1')).remaining, 0);
-    });
-
-    test('an application in an application, and one middleware at two mounts', async (t) => {
-      const limiter = limiting();
-      const [app, inner] = [Express(), Express()];
-      const shared = express.rateLimit({ limiter, policy: NOTATION });
-      inner.get('/x', express.rateLimit({ limiter, policy: NOTATION }), hello);
-      app.use('/inner', inner);
-      app.use('/one', shared, hello);
-      app.use('/two', shared, hello);
-      app.get('/x', express.rateLimit({ limiter, policy: NOTATION }), hello);
-      const url = await serving(t, app);
-      assert.deepEqual(await statuses(url, ['/x', '/x', '/x', '/inner/x']), [200, 200, 429, 200]);
-      assert.equal((await limiter.peek(NOTATION, '/inner/x 127.0.0.1')).remaining, 1);
-      assert.deepEqual(await statuses(url, ['/one', '/one', '/one', '/two']), [200, 200, 429, 200]);
-    });
-
-    test('a notation whose place Express does not say is an error with the way out', async (t) => {
-      const limiter = limiting();
-      const app = Express();
-      const errors = [];
-      const wrapped = (middleware) => (request, response, next) => middleware(request, response, next);
-      app.use('/a', wrapped(express.rateLimit({ limiter, policy: NOTATION })), hello);
-      const named = new Policy(NOTATION, { name: 'named' });
-      app.use('/b', wrapped(express.rateLimit({ limiter, policy: named })), hello);
-      app.use((error, _request, response, _next) => {
-        errors.push(error);
-        response.status(500).end();
-      });
-      const url = await serving(t, app);
-      assert.deepEqual(await statuses(url, ['/a', '/b']), [500, 200]);
-      assert.equal(errors[0].code, 'config_invalid');
-      assert.match(errors[0].message, /new Policy\('5\/minute', \{ name: 'login' \}\)/);
-    });
-
-    test("onDenied: 'throw' gives refusals and missing stores to the error middleware", async (t) => {
-      const limiter = limiting();
-      const lost = limiting({ store: 'redis://127.0.0.1:1', onStoreError: 'raise', clock: undefined });
-      t.after(() => lost.close());
-      const app = Express();
-      app.use('/once', express.rateLimit({ limiter, policy: 'once', onDenied: 'throw' }), hello);
-      app.use('/lost', express.rateLimit({ limiter: lost, policy: 'once', onDenied: 'throw' }), hello);
-      app.use((error, _request, response, _next) => {
-        response.status(error.status).json({ code: error.code, wait: response.getHeader('retry-after') });
-      });
-      const url = await serving(t, app);
-      await get(`${url}/once`);
-      const refused = await get(`${url}/once`);
-      assert.deepEqual([refused.status, JSON.parse(refused.body)], [429, { code: 'rate_limited', wait: '60' }]);
-      const missing = await get(`${url}/lost`);
-      assert.equal(missing.status, 503);
-      assert.match(JSON.parse(missing.body).code, /^store_/);
-    });
+    const server = await listening(createServer(app.callback()).listen(0, '127.0.0.1'));
+    t.after(() => server.close());
+    const seen = [];
+    for (const path of ['/a', '/b', '/a', '/a', '/c']) seen.push((await get(server.url + path)).status);
+    assert.deepEqual(seen, [200, 500, 200, 429, 200]);
+    assert.match(errors[0].message, /new Policy\('5\/minute', \{ name: 'login' \}\)/);
   });
-}
+});
 
 describe('Hono', () => {
+  test('a second notation that functions call without a route is an error with the way out', async () => {
+    const limiter = limiting();
+    const here = () => hono.rateLimit({ limiter, policy: NOTATION, key: () => 'all' });
+    const [app, inner, errors] = [new Hono(), new Hono(), []];
+    const [a, b, c] = [here(), here(), here()];
+    app.onError((error, context) => {
+      errors.push(error);
+      return context.text('failed', 500);
+    });
+    inner.onError((error) => {
+      throw error;
+    });
+    app.use((context, next) => (context.req.path === '/a' ? a(context, next) : next()));
+    app.use((context, next) => (context.req.path === '/b' ? b(context, next) : next()));
+    app.get('/c', (context, next) => c(context, next));
+    inner.use('/*', here());
+    inner.get('/', (context) => context.text('hello'));
+    app.route('/inner', inner);
+    app.get('*', (context) => context.text('hello'));
+    const seen = [];
+    for (const path of ['/a', '/b', '/c', '/inner', '/a', '/a']) seen.push((await app.request(path)).status);
+    assert.deepEqual(seen, [200, 500, 200, 200, 200, 429]);
+    assert.match(errors[0].message, /new Policy\('5\/minute', \{ name: 'login' \}\)/);
+  });
+
   test('without information about connections a request is an error with the way out', async () => {
     const app = new Hono();
     const errors = [];
@@ -276,7 +248,7 @@ describe('Hono', () => {
 
   test('the place of a middleware is its pattern, below those of the applications around it', async () => {
     const limiter = limiting();
-    const here = () => hono.rateLimit({ limiter, policy: NOTATION, key: 'all' });
+    const here = () => hono.rateLimit({ limiter, policy: NOTATION, key: () => 'all' });
     const [app, inner] = [new Hono(), new Hono()];
     inner.use('/x/*', here());
     inner.get('/x/:id', (context) => context.text('x'));

@@ -22,6 +22,7 @@ test('Request and Response', async () => {
   const refused = http.refusal(denied, 'ietf');
   assert.equal(refused.status, 429);
   assert.equal(refused.headers.get('retry-after'), '60');
+  assert.equal(refused.headers.get('cache-control'), 'no-store');
   assert.equal(refused.headers.get('content-type'), 'application/problem+json');
   assert.equal(refused.headers.get('x-ratelimit-limit'), null);
   assert.deepEqual(await refused.json(), JSON.parse(http.problem(denied)));
@@ -49,6 +50,20 @@ test('node:http', async (t) => {
   const second = await get(server.url);
   assert.deepEqual([second.status, second.headers['retry-after']], [429, '60']);
   assert.deepEqual(JSON.parse(second.body)['violated-policies'], ['login']);
+});
+
+test('keys of a Request', () => {
+  const request = (headers) => new Request('http://localhost/', { headers });
+  const secret = http.header('X-API-Key');
+  assert.match(secret(request({ 'X-API-Key': 'secret' })), /^[0-9a-f]{32}$/);
+  assert.equal(secret(request({}), '203.0.113.9'), 'anonymous:203.0.113.9');
+  const key = http.clientIp({ trustedProxies: ['10.0.0.0/8'] });
+  assert.equal(key(request({}), '203.0.113.9'), '203.0.113.9');
+  assert.equal(key(request({ 'X-Forwarded-For': '203.0.113.7' }), '10.0.0.1'), '203.0.113.7');
+  assert.throws(() => key(request({})), { code: 'key_invalid', message: /clientIp\(\)\(request, address\)/ });
+  assert.throws(() => secret(request({})), { code: 'key_invalid' });
+  const { headers } = request({ 'X-API-Key': 'secret' });
+  assert.equal(secret({ headers: Object.fromEntries(headers), socket: null }), secret(request(headers)));
 });
 
 test('a missing store is 503', async (t) => {

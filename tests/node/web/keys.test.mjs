@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { placedKey } from 'tidegate/http';
 import { get } from './client.mjs';
 import { forEachAdapter, limiting } from './each_adapter.mjs';
 
@@ -41,6 +42,38 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
     const claims = [{ 'x-claims': '{"sub": "alice", "n": 1}' }, { 'x-claims': '{}' }, {}];
     const anonymous = 'anonymous:127.0.0.1';
     assert.deepEqual(await keys(t, adapter.claim('sub'), claims), ['alice', anonymous, anonymous]);
+  });
+
+  test('no user spends the budget of an address, of a client without a name, or of another place', async (t) => {
+    const { limiter } = limiting({ login: 'fixed-window 1/minute' });
+    const route = `/login${name.startsWith('Nest') ? '.handle' : ''}`;
+    const notation = 'fixed-window 1/minute';
+    const places = [
+      [{ limiter, policy: 'login', key: adapter.user() }, ['anonymous:127.0.0.1', '127.0.0.1', '"" GET 127.0.0.1']],
+      [{ limiter, policy: notation, key: adapter.user() }, [`${route} 127.0.0.1`, `"${route}" 127.0.0.1`]],
+      [{ limiter, policy: notation, key: adapter.claim('sub') }, [`${route} GET 127.0.0.1`]],
+    ];
+    for (const [options, names] of places) {
+      const url = await serving(t, { limits: [options] });
+      for (const user of names) {
+        const claims = JSON.stringify({ sub: user });
+        const { status } = await get(url, { headers: { 'x-user': JSON.stringify(user), 'x-claims': claims } });
+        assert.equal(status, 200, user);
+      }
+    }
+    const others = [
+      ['login', 'anonymous:127.0.0.1'],
+      ['login', '127.0.0.1'],
+      ['login', placedKey('', '127.0.0.1', 'GET')],
+      [notation, placedKey(route, '127.0.0.1')],
+      [notation, placedKey(route, '127.0.0.1', 'GET')],
+    ];
+    for (const [policy, key] of others) assert.equal((await limiter.peek(policy, key)).remaining, 1, key);
+  });
+
+  test('one key for all, where that is said', async (t) => {
+    assert.deepEqual(await keys(t, adapter.fixed('all'), [{}, { 'x-api-key': 'secret' }]), ['all', 'all']);
+    assert.throws(() => adapter.fixed(7), { code: 'config_invalid', message: /fixed\('all'\)/ });
   });
 
   test('a function may derive the key', async (t) => {

@@ -56,8 +56,15 @@ forEachAdapter(({ adapter, failing }) => {
       [{ limiter, policy: 'logn' }, 'policy_unknown', /logn/],
       [{ limiter, policy: '' }, 'config_invalid', /policy/],
       [{ limiter, policy: [] }, 'config_invalid', /empty/],
-      [{ limiter, policy: 'login', headers: 'all' }, 'config_invalid', /both, ietf, legacy, off/],
+      [{ limiter, policy: 'login', headers: 'all' }, 'config_invalid', /both, ietf, ietf-10, ietf-11, legacy, off/],
       [{ limiter, policy: 'login', key: 7 }, 'config_invalid', /key/],
+      [
+        { limiter, policy: 'login', key: 'user' },
+        'config_invalid',
+        /one budget for everybody: write key: fixed\("user"\)/,
+      ],
+      [{ limiter, policy: [{ policy: 'login', key: 'user' }] }, 'config_invalid', /write key: fixed\("user"\)/],
+      [{ limiter, policy: 'login', key: adapter.fixed }, 'config_invalid', /the helper fixed itself/],
       [{ limiter, policy: 'login', skip: true }, 'config_invalid', /skip/],
     ];
     for (const [options, code, says] of mistakes) {

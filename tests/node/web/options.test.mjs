@@ -15,7 +15,7 @@ forEachAdapter(({ serving }) => {
         {
           limiter,
           policy: 'login',
-          key: 'all',
+          key: () => 'all',
           methods: ['POST', 'put'],
           skip: async (request) => pathOf(request) === '/health',
           cost: (request) => (pathOf(request) === '/dear' ? 4 : 1),
@@ -36,7 +36,7 @@ forEachAdapter(({ serving }) => {
   test('several policies are checked together, each with its own key', async (t) => {
     const { limiter } = limiting({ client: '3/minute', service: '2/minute' });
     const url = await serving(t, {
-      limits: [{ limiter, policy: ['client', { policy: 'service', key: 'all' }] }],
+      limits: [{ limiter, policy: ['client', { policy: 'service', key: () => 'all' }] }],
     });
     const first = await get(url);
     assert.deepEqual(items(first.headers['ratelimit-policy']), { client: { q: 3, w: 60 }, service: { q: 2, w: 60 } });

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { placedKey } from 'tidegate/http';
 import { get } from './client.mjs';
 import { forEachAdapter, limiting } from './each_adapter.mjs';
 
@@ -85,7 +86,7 @@ forEachAdapter(({ name, serving }) => {
     assert.deepEqual(await statuses(url, calls('/shared')), [200, 200, 429, 429, 429]);
     // HEAD is answered by the handler of GET, so it is no way to a second budget.
     assert.deepEqual(await statuses(url, [...calls('/each'), ['POST', '/each']]), [200, 200, 200, 200, 429, 429]);
-    assert.equal((await limiter.peek(NOTATION, `POST /each${handler} ${CLIENT}`)).remaining, 0);
+    assert.equal((await limiter.peek(NOTATION, placedKey(`/each${handler}`, CLIENT, 'post'))).remaining, 0);
   });
 
   test('a named policy is one limit wherever it is used', async (t) => {

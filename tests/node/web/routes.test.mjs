@@ -8,6 +8,7 @@ import { NestFactory } from '@nestjs/core';
 import express5 from 'express';
 import express4 from 'express4';
 import Fastify from 'fastify';
+import fastify4 from 'fastify4';
 import { Limiter, ManualClock } from 'tidegate';
 import * as expressAdapter from 'tidegate/express';
 import * as fastify from 'tidegate/fastify';
@@ -130,6 +131,35 @@ describe('Fastify', () => {
     assert.equal((await limiter.peek('login', '127.0.0.1')).remaining, 4);
   });
 
+  test('a plugin that limits no route says so once', async () => {
+    for (const Framework of [Fastify, fastify4]) {
+      const warnings = async (options, declare = () => {}) => {
+        const said = [];
+        const listen = (warning) => said.push(warning);
+        process.on('warning', listen);
+        const app = Framework();
+        declare(app, false);
+        await app.register(fastify.rateLimit, { limiter: limiting(), ...options });
+        declare(app, true);
+        await app.ready();
+        await app.inject('/');
+        await new Promise((resolve) => setImmediate(resolve));
+        process.off('warning', listen);
+        await app.close();
+        return said.filter(({ name }) => name === 'TidegateWarning').map(({ message }) => message);
+      };
+      const hello = async () => 'hello';
+      const [warning, ...more] = await warnings({}, (app, after) => after && app.get('/', hello));
+      assert.match(warning, /the plugin of tidegate\/fastify limits nothing: .*rateLimit: '5\/minute'/);
+      assert.deepEqual(more, []);
+      const config = { rateLimit: 'login' };
+      assert.deepEqual(await warnings({}, (app, after) => after && app.get('/', { config }, hello)), []);
+      assert.deepEqual(await warnings({}, (app, after) => after || app.get('/', { config }, hello)), []);
+      assert.deepEqual(await warnings({ policy: 'all' }), []);
+      assert.deepEqual(await warnings({ enabled: false }), []);
+    }
+  });
+
   test('wrong options of a route are an error when it is declared', async () => {
     const app = Fastify();
     await app.register(fastify.rateLimit, { limiter: limiting() });
@@ -142,6 +172,31 @@ describe('Fastify', () => {
 });
 
 describe('Nest', () => {
+  test('a guard that limits no handler says so once', async (t) => {
+    const said = [];
+    const listen = (warning) => warning.name === 'TidegateWarning' && said.push(warning.message);
+    process.on('warning', listen);
+    t.after(() => process.off('warning', listen));
+    class Bare {
+      index() {
+        return 'hello';
+      }
+    }
+    Controller()(Bare);
+    Get()(Bare.prototype, 'index', Object.getOwnPropertyDescriptor(Bare.prototype, 'index'));
+    for (const options of [{}, { policy: 'all' }]) {
+      class Application {}
+      const imports = [nest.RateLimitModule.forRoot({ limiter: limiting(), ...options })];
+      Module({ controllers: [Bare], imports })(Application);
+      const app = await NestFactory.create(Application, { logger: false });
+      await app.init();
+      await app.close();
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(said.length, 1);
+    assert.match(said[0], /the guard of tidegate\/nest limits nothing: .*@RateLimit\('5\/minute'\)/);
+  });
+
   async function serving(t, imports, guards = []) {
     class One {
       index() {}

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Limiter, ManualClock } from 'tidegate';
-import { clientIp, rateLimit } from 'tidegate/express';
+import { clientIp, rateLimit, user } from 'tidegate/express';
 
 // Adapters use private modules of the package, so they are loaded by path.
 const require = createRequire(import.meta.url);
@@ -15,8 +15,12 @@ const dist = new URL('../../../bindings-node/dist/', import.meta.url);
 const load = (name) => require(new URL(name, dist).pathname);
 const { fields } = load('http/fields.js');
 const { problem, retryAfter, status } = load('http/refusal.js');
+const { placedKey } = load('http/notation-place.js');
 const { native } = load('native.js');
 
+/** What `user` reads of a request without a user. */
+const NO_USER = { headers: {}, socket: { remoteAddress: '203.0.113.9' } };
+const ANONYMOUS = 'anonymous:203.0.113.9';
 const START = 1_704_067_200_000_000;
 const folder = new URL('../../http/', import.meta.url);
 
@@ -37,6 +41,7 @@ async function answers(t, { policies, policy, start = START, steps }) {
   const todo = {
     check: ({ policy = 'p', key = '', cost }) => limiter.check(policy, key, { cost }),
     peek: ({ policy = 'p', key = '', cost }) => limiter.peek(policy, key, { cost }),
+    charge: ({ policy = 'p', key = '', cost = 1 }) => limiter.charge(policy, key, cost),
     block: ({ policy = 'p', key = '', for: micros }) => limiter.block(policy, key, micros / 1000),
     check_all: ({ entries }) =>
       limiter.checkAll(entries.map(({ policy = 'p', key = '', cost }) => [policy, key, cost])),
@@ -85,6 +90,9 @@ for (const name of files) {
         else assert.deepEqual([key.code, key.message.includes(one.says)], [one.error, true], key.message);
       } else if (one.secret !== undefined) assert.equal(native.hashed(one.secret), one.key);
       else if (one.client !== undefined) assert.equal(native.anonymous(one.client), one.key);
+      else if (one.user !== undefined)
+        assert.equal(user()({ user: one.user || undefined, ...NO_USER }), one.key || ANONYMOUS);
+      else if (one.of !== undefined) assert.equal(placedKey(one.place ?? undefined, one.of, one.method), one.key);
       else refused(one);
     });
   }

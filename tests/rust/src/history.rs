@@ -11,6 +11,7 @@ use tidegate::{
 };
 
 use crate::random::Random;
+use crate::strategies::is_held;
 
 const SECOND: u64 = 1_000_000;
 
@@ -173,6 +174,14 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             _ => 1,
         };
         let line = match random.below(24) {
+            0..=10 if is_held(&policy) => match limiter.hold(&policy, key, cost.min(1 << 50)).expect("a hold") {
+                HoldAnswer::Held(hold) => {
+                    let line = text_of(hold.decision());
+                    holds.push(hold);
+                    line
+                }
+                denied => text_of(denied.decision()),
+            },
             0..=10 => {
                 let meta = (policy.options().journal > 0).then(|| format!("meta {step}").into_bytes());
                 // A policy that cannot grant part of a cost refuses, with the same words in both stores.
@@ -201,18 +210,15 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                 let other = policies[1 - which].clone();
                 let cost = cost.min(1 << 50);
                 let entries = [(&policy, key, 1), (&other, keys[0], cost), (&policy, key, cost), (&policy, keys[1], 1)];
-                text_of(
-                    &limiter.check_all(entries[..random.below(4) as usize + 1].iter().copied()).expect("a check_all"),
-                )
-            }
-            20 => match limiter.hold(&policy, key, cost.min(1 << 50)).expect("a hold") {
-                HoldAnswer::Held(hold) => {
-                    let line = text_of(hold.decision());
-                    holds.push(hold);
-                    line
+                let entries = &entries[..random.below(4) as usize + 1];
+                match limiter.check_all(entries.iter().copied()) {
+                    Ok(decision) => text_of(&decision),
+                    Err(refused) if entries.iter().any(|(policy, ..)| is_held(policy)) => format!("refused {refused}"),
+                    Err(error) => panic!("a check_all: {error}"),
                 }
-                HoldAnswer::Denied(decision) => text_of(&decision),
-            },
+            }
+            // Units of a `concurrency` limit that no hold renews.
+            20 if is_held(&policy) => text_of(&limiter.charge(&policy, key, random.below(3) + 1).expect("a charge")),
             21 if !holds.is_empty() => {
                 drop(holds.remove(random.below(holds.len() as u64) as usize));
                 "dropped".to_owned()

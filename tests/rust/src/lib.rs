@@ -17,6 +17,7 @@ pub mod random;
 mod relay_listener;
 pub mod reply_proxy;
 pub mod servers;
+pub mod setting;
 pub mod sockets;
 pub mod strategies;
 pub mod threads;

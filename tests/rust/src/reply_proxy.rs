@@ -37,10 +37,13 @@ fn relay(client: &TcpStream, server: &TcpStream, from: &str, to: &str) {
         let mut buffer = vec![0; 65_536];
         while let Ok(length @ 1..) = (&*server).read(&mut buffer) {
             let packet = &mut buffer[..length];
-            let found = packet.windows(from.len()).position(|window| window == from.as_bytes());
-            if let Some(at) = found {
-                packet[at..at + to.len()].copy_from_slice(to.as_bytes());
-            }
+            let found: Vec<usize> = packet
+                .windows(from.len())
+                .enumerate()
+                .filter(|(_, window)| *window == from.as_bytes())
+                .map(|(at, _)| at)
+                .collect();
+            found.iter().for_each(|at| packet[*at..at + to.len()].copy_from_slice(to.as_bytes()));
             if (&*client).write_all(packet).is_err() {
                 break;
             }

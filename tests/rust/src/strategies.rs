@@ -125,6 +125,36 @@ pub fn pause() -> BoxedStrategy<u64> {
     .boxed()
 }
 
+/// All algorithms but `concurrency`, whose units only `hold` can take.
+pub const RATES: &[Algorithm] = &[
+    Algorithm::FixedWindow,
+    Algorithm::CalendarWindow,
+    Algorithm::SlidingLog,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingCounter,
+    Algorithm::TokenBucket,
+    Algorithm::Gcra,
+    Algorithm::LeakyBucket,
+];
+
+/// Whether a policy has units that only `hold` can take.
+#[must_use]
+pub fn is_held(policy: &Policy) -> bool {
+    policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
+}
+
+impl Action {
+    /// Whether it is for such a policy; other calls are refused.
+    #[must_use]
+    pub fn fits(&self, policy: &Policy) -> bool {
+        match self {
+            Self::Check(_) | Self::Take(_) | Self::CheckAll(..) => !is_held(policy),
+            Self::Hold(_) => is_held(policy),
+            _ => true,
+        }
+    }
+}
+
 /// Whether a limit of this algorithm can grant part of a cost.
 #[must_use]
 pub fn takes_part(algorithm: Algorithm) -> bool {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate::{Limiter, ManualClock};
 use tidegate_tests::history;
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::setting::setting;
 
 /// Histories in a normal run; `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
 const HISTORIES: u64 = 10_000;
@@ -22,12 +23,11 @@ fn memory_and_a_cluster_agree() {
 
 fn agree(kind: Kind, histories: u64) {
     let redis = Servers::start(kind);
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let one = number("TIDEGATE_SEED");
+    let one = setting("TIDEGATE_SEED");
     let kept = include_str!("seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
     let seeds: Vec<u64> = match one {
         Some(seed) => vec![seed],
-        None => kept.chain(0..number("TIDEGATE_HISTORIES").unwrap_or(histories)).collect(),
+        None => kept.chain(0..setting("TIDEGATE_HISTORIES").unwrap_or(histories)).collect(),
     };
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
     let (memory_clock, redis_clock) = (clock(), clock());

@@ -1,7 +1,14 @@
 //! Error codes are part of the contract: `tests/errors.json` lists them for every language.
 
+use std::error::Error as _;
+use std::io::{self, Write as _};
+use std::net::TcpListener;
+use std::time::Duration;
+
 use serde_json::Value;
-use tidegate::{Algorithm, ErrorKind, Limit, Limiter, Options, Period, Policy};
+use tidegate::policy::Unit;
+use tidegate::{Algorithm, Error, ErrorKind, Limit, Limiter, OnStoreError, Options, Period, Policy};
+use tidegate_tests::any_limiter::AnyLimiter;
 
 #[test]
 fn every_kind_is_in_the_table_and_nothing_else_is() {
@@ -31,7 +38,8 @@ fn the_codes_are_those_that_were_promised() {
         "store_rejected",
         "closed",
     ];
-    assert_eq!(ErrorKind::ALL.map(ErrorKind::code), promised);
+    let codes: Vec<&str> = ErrorKind::ALL.iter().map(|kind| kind.code()).collect();
+    assert_eq!(codes, promised);
 }
 
 #[test]
@@ -54,10 +62,89 @@ fn mistakes_in_the_parts_of_a_policy_are_named() {
             Limiter::builder().policy("login", "5/s").and_then(|builder| builder.policy("login", "6/s")).err(),
             "there are two policies of the name \"login\"",
         ),
+        // Of the fields of a response a client could not tell which limit is meant.
+        (
+            Limiter::builder()
+                .policy("login", "5/s; 9/minute")
+                .and_then(|builder| builder.policy("login-2", "6/s"))
+                .err(),
+            "the policy \"login-2\" has the name that responses give a limit of the policy \"login\"",
+        ),
     ];
     for (error, expected) in mistakes {
         let error = error.unwrap_or_else(|| panic!("no error, but expected {expected}"));
         assert_eq!(error.kind(), ErrorKind::PolicyInvalid, "{error}");
         assert!(error.message().starts_with(expected), "{error}, but expected {expected}");
+    }
+    for (one, other) in [("login", "login-2"), ("login-0", "login"), ("login-02", "login"), ("login", "login-3")] {
+        let two = if other == "login-2" { "5/s" } else { "5/s; 9/minute" };
+        let (first, second) = if one == "login" { (two, "6/s") } else { ("6/s", two) };
+        let both = Limiter::builder().policy(one, first).and_then(|builder| builder.policy(other, second));
+        assert!(both.is_ok(), "no limit has the name of a policy: {both:?}");
+    }
+}
+
+#[test]
+fn a_policy_of_a_file_cannot_have_the_name_of_a_limit() {
+    let parse = |text: &str| tidegate::PolicyFile::parse(text, tidegate::policy::Format::Yaml, Some("policies.yaml"));
+    let text = "policies:\n  login-1: 5/s\n  login: 20/minute; 5/3s\n";
+    let error = parse(text).expect_err("two limits of one name");
+    assert_eq!(error.kind(), ErrorKind::PolicyInvalid);
+    assert!(error.to_string().contains("policies.yaml:2:3"), "{error}");
+    assert!(error.message().contains("give one of them another name"), "{error}");
+    assert!(parse("policies:\n  login-1: 5/s\n  login: 20/minute\n").is_ok());
+}
+
+/// The error of a check on that store, by each of the two limiters.
+fn errors_of(url: &str) -> [Error; 2] {
+    [false, true].map(|is_async| {
+        let builder = Limiter::builder().store(url).timeout(Duration::from_secs(5)).on_store_error(OnStoreError::Raise);
+        let limiter = AnyLimiter::new(builder, is_async).expect("a limiter");
+        limiter.check("5/s", "k", 1, None).expect_err("there is no store")
+    })
+}
+
+fn io_kind(error: &Error) -> Option<io::ErrorKind> {
+    error.source()?.downcast_ref::<io::Error>().map(io::Error::kind)
+}
+
+#[test]
+fn the_source_of_an_error_is_the_one_of_the_system_below_it() {
+    for error in errors_of("redis://127.0.0.1:1") {
+        assert_eq!(io_kind(&error), Some(io::ErrorKind::ConnectionRefused), "{error}");
+        let number = error.source().and_then(|source| source.downcast_ref::<io::Error>()?.raw_os_error());
+        assert!(number.is_some(), "a program may ask for the number: {error}");
+    }
+    // What a resolver says differs by system; one that is silent is a timeout.
+    for error in errors_of("redis://no-such-name.invalid:6379") {
+        assert!(io_kind(&error).is_some(), "{error}");
+    }
+    // A server that knows no TLS.
+    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("rediss://localhost:{}", plain.local_addr().expect("an address").port());
+    std::thread::spawn(move || {
+        for stream in plain.incoming() {
+            drop(stream.and_then(|mut stream| stream.write_all(b"-ERR no TLS here\r\n")));
+        }
+    });
+    for error in errors_of(&url) {
+        assert!(io_kind(&error).is_some(), "{error}");
+    }
+    let error = Limiter::from_file("no-such-file.yaml").err().expect("there is no file");
+    assert_eq!(io_kind(&error), Some(io::ErrorKind::NotFound), "{error}");
+}
+
+#[test]
+fn what_may_grow_breaks_no_program_then() {
+    // An array would have its length in its type.
+    let (_, _): (&[ErrorKind], &[Unit]) = (ErrorKind::ALL, Unit::ALL);
+    for (source, item) in [
+        (include_str!("../../../core/src/error.rs"), "enum ErrorKind"),
+        (include_str!("../../../core/src/error.rs"), "struct SourceLocation"),
+        (include_str!("../../../core/src/http/problem.rs"), "struct Refusal"),
+        (include_str!("../../../core/src/limiter/hold.rs"), "enum HoldAnswer"),
+        (include_str!("../../../core/src/policy/period.rs"), "enum Unit"),
+    ] {
+        assert!(source.contains(&format!("#[non_exhaustive]\npub {item} {{")), "{item}");
     }
 }

@@ -13,7 +13,7 @@ const POLICIES: [&str; 4] = [
     "fixed-window 1000/hour",
     "1000/day",
     "gcra 1000/year; sliding-log 1000/day; sliding-counter 2000/year",
-    "token-bucket 1000/year; concurrency 1000 ttl 1 hour; leaky-bucket 1200/year; fixed-window 1000/day",
+    "token-bucket 1000/year; leaky-bucket 1200/year; fixed-window 1000/day",
 ];
 const TRIES: u64 = 1_600;
 

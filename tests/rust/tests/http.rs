@@ -9,7 +9,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sfv::{BareItem, List, ListEntry, Parser};
-use tidegate::http::{ClientIp, Headers, Peer, Trusted, anonymous, hashed, headers, problem, status};
+use tidegate::http::{
+    ClientIp, Headers, Peer, Trusted, anonymous, hashed, headers, named, placed_key, problem, status,
+};
 use tidegate::policy::{Format, PolicyFile};
 use tidegate::{Builder, Decision, Error, Limiter, ManualClock, Policy};
 
@@ -80,14 +82,14 @@ fn items(list: &List) -> BTreeMap<String, BTreeMap<String, i64>> {
         (name.as_str().to_owned(), item.params.iter().filter_map(number).collect())
     };
     let items: BTreeMap<_, _> = list.iter().map(item).collect();
-    assert_eq!(items.len(), list.len(), "one item for each policy");
+    assert_eq!(items.len(), list.len(), "each item has a name of its own");
     items
 }
 
 fn legal(decision: &Decision) {
     let fields = headers(decision, Headers::Both);
     let (policies, limits) = (items(&read(&fields, "RateLimit-Policy")), items(&read(&fields, "RateLimit")));
-    assert!(policies.keys().eq(limits.keys()), "{fields:?}");
+    assert!(limits.keys().all(|name| policies.contains_key(name)), "{fields:?}");
     for (name, limit) in &limits {
         assert!((0..=policies[name]["q"]).contains(&limit["r"]), "{fields:?}");
     }
@@ -103,6 +105,7 @@ fn step(limiter: &Limiter, clock: &ManualClock, start: u64, step: &Value) -> Opt
     let decision = match step["do"].as_str().expect("do") {
         "check" => limiter.check_n(policy.as_str(), &key, cost(step)),
         "peek" => limiter.peek(policy.as_str(), &key, cost(step)),
+        "charge" => limiter.charge(policy.as_str(), &key, cost(step)),
         "block" => {
             limiter.block(policy.as_str(), &key, Duration::from_micros(step["for"].as_u64()?)).expect("blocked");
             return None;
@@ -168,6 +171,10 @@ fn the_vectors_hold() {
             assert_eq!(hashed(secret), case["key"], "{name}");
         } else if let Some(client) = case["client"].as_str() {
             assert_eq!(anonymous(client), case["key"], "{name}");
+        } else if let Some(user) = case["user"].as_str() {
+            assert_eq!(&*named(user), case["key"], "{name}");
+        } else if let Some(key) = case["of"].as_str() {
+            assert_eq!(placed_key(case["place"].as_str(), case["method"].as_str(), key), case["key"], "{name}");
         } else {
             let error = match case["headers"].as_str() {
                 Some(word) => word.parse::<Headers>().err(),
@@ -255,6 +262,40 @@ proptest! {
             let key = client.key(peer.as_deref().map_or(Peer::Unix, Peer::Address), &lines);
             prop_assert!(key.is_ok_and(|key| !key.is_empty()) || peer.as_deref() == Some(""));
             prop_assert!(client.key(Peer::Missing, &lines).is_err());
+        }
+    }
+
+    #[test]
+    fn more_units_come_when_t_says_and_not_before(
+        kind in 0usize..8, count in 1u64..20, millis in 1u64..200_000, costs in prop::collection::vec(1u64..6, 1..30),
+        offset in 0u64..2_000_000, step in 0u64..3_000_000, charged in any::<bool>(),
+    ) {
+        let algorithms = ["fixed-window", "calendar-window", "sliding-window", "sliding-log", "sliding-counter", "token-bucket", "gcra", "leaky-bucket"];
+        let notation = format!("{} {count}/{millis} ms", algorithms[kind]);
+        prop_assume!(Policy::parse(&notation).is_ok());
+        let (limiter, clock) = limiter(&json!({ "p": notation }), START + offset);
+        for cost in costs {
+            if charged {
+                limiter.charge("p", "k", cost).expect("charged");
+            }
+            let decision = limiter.check_n("p", "k", cost).expect("an answer");
+            let (now, left) = (decision.at(), decision.remaining());
+            let limits = items(&read(&headers(&decision, Headers::Ietf11), "RateLimit"));
+            let t = limits["p"].get("t").map(|t| Duration::from_secs(u64::try_from(*t).expect("not negative")));
+            let left_at = |moment: Duration| {
+                clock.set(moment);
+                limiter.peek("p", "k", 1).expect("an answer").remaining()
+            };
+            if decision.allowed() {
+                prop_assert_eq!(t.is_none(), left == decision.limit());
+                if let Some(t) = t {
+                    prop_assert!(left_at(now + t) > left, "{:?} {:?}", decision, limits);
+                    // Rounded up to whole seconds, from a moment that may be 1 µs late.
+                    let before = t.saturating_sub(Duration::from_micros(1_000_001));
+                    prop_assert!(before.is_zero() || left_at(now + before) == left, "{:?} {:?}", decision, limits);
+                }
+            }
+            clock.set(now + Duration::from_micros(step));
         }
     }
 

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate::host::{self, KeyNames};
 use tidegate::policy::Format;
-use tidegate::{Builder, Limiter, OnStoreError, PolicyFile, StoreChange};
+use tidegate::{Builder, Limiter, OnStoreError, Policy, PolicyFile, StoreChange};
+use tidegate_tests::servers::{Kind, Servers};
 
 /// Where a secret stands in a URL, or where a mistake puts it. No server listens on port 1.
 const PLACES: &[&str] = &[
@@ -212,4 +214,42 @@ fn a_long_key_is_shown_shortened() {
     assert!(format!("{short:?}").contains("key: \"alice\""));
     let error = limiter.check("5/s", &"k".repeat(70_000)).expect_err("it is too long");
     assert!(error.message().len() < 100, "{error}");
+}
+
+/// Without the secret a copy of the data tells whether a key that was guessed was used: its name can be computed.
+#[test]
+fn names_of_keys_cannot_be_computed_without_the_secret() {
+    const SECRET: &str = "SECRET-of-the-test-0123456789";
+    let redis = Servers::start(Kind::Single);
+    let limiter = |secret: Option<&str>| {
+        let builder = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10));
+        secret.map_or_else(|| builder.clone(), |secret| builder.clone().key_secret(secret)).build().expect("a limiter")
+    };
+    let (one, same) = (limiter(Some(SECRET)), limiter(Some(SECRET)));
+    let (other, none) = (limiter(Some("another secret of the test")), limiter(None));
+    let policy = Policy::parse("5/hour").expect("a policy");
+    let left = |limiter: &Limiter| limiter.peek(&policy, "203.0.113.7", 1).expect("a peek").remaining();
+    let decision = one.check(&policy, "203.0.113.7").expect("a check");
+    assert_eq!([left(&one), left(&same), left(&other), left(&none)], [4, 4, 5, 5]);
+    let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut redis.connection(0)).expect("the keys");
+    assert_eq!(
+        keys,
+        [host::redis_key(&KeyNames::new("tg", Some(SECRET.as_bytes())).expect("names"), &policy, "203.0.113.7")]
+    );
+    assert_ne!(keys, [host::redis_key(&"tg".into(), &policy, "203.0.113.7")], "what anybody can compute");
+    // Its key is another one there, so units would go back to what it did not charge.
+    for limiter in [&other, &none] {
+        let error = limiter.settle(&decision, 0).expect_err("the names of its keys are others");
+        assert_eq!(error.code(), "config_invalid", "{error}");
+    }
+    same.settle(&decision, 0).expect("the same store and names");
+    assert_eq!(left(&one), 5);
+    one.clear_all().expect("the prefix says which keys are ours");
+    let shown = format!("{:?}", Limiter::builder().key_secret(SECRET));
+    assert!(!shown.contains("SECRET"), "{shown}");
+    for url in ["memory://", redis.url()] {
+        let short = Limiter::builder().store(url).key_secret("SECRET").build().map(drop).expect_err("too short");
+        assert_eq!(short.code(), "config_invalid", "{url}");
+        assert!(short.message().contains("6 bytes") && !short.message().contains("SECRET"), "{short}");
+    }
 }

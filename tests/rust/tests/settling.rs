@@ -87,3 +87,41 @@ fn metadata_of_every_call_that_consumes_is_in_the_journal() {
         }
     }
 }
+
+#[test]
+fn of_several_each_is_settled_by_what_it_counts() {
+    let redis = Servers::start(Kind::Single);
+    for url in ["memory://", redis.url()] {
+        let limiter = limiter(url, "several");
+        let policies = [("rpm", "60/hour"), ("tpm", "1000/hour"), ("tpd", "9000/day")];
+        let policies = policies.map(|(name, notation)| {
+            let policy = Policy::parse(notation).expect("a notation");
+            policy.named(name).expect("a name")
+        });
+        let all = |key: &str| {
+            let entries = [(&policies[0], key, 1), (&policies[1], key, 500), (&policies[2], key, 500)];
+            limiter.check_all(entries).expect("a decision")
+        };
+        let left =
+            |key: &str| policies.each_ref().map(|policy| limiter.peek(policy, key, 1).expect("a peek").remaining());
+        limiter.settle(&all("one"), 300).expect("settled");
+        assert_eq!(left("one"), [59, 700, 8_700], "one number is what the work has cost");
+        let decision = all("each");
+        let error = limiter.settle_each(&decision, &[None, Some(300)]).expect_err("two numbers for three entries");
+        assert_eq!(error.kind(), ErrorKind::CostInvalid, "{error}");
+        limiter.settle_each(&decision, &[Some(0), Some(700), None]).expect("settled");
+        assert_eq!(left("each"), [60, 300, 8_500]);
+        limiter.settle_each(&decision, &[None, None, Some(0)]).expect_err("a Decision is settled once");
+        // Where no entry has another cost, the number is for all.
+        let (one, two) = ((&policies[0], "all", 1), (&policies[1], "all", 1));
+        limiter.settle(&limiter.check_all([one, two]).expect("a decision"), 3).expect("settled");
+        assert_eq!(left("all"), [57, 997, 9_000]);
+        let held = limiter.hold("concurrency 8", "k", 1).expect("an answer").held().expect("room");
+        limiter.settle(held.decision(), 5).expect("settled");
+        assert_eq!(
+            limiter.peek("concurrency 8", "k", 1).expect("a peek").remaining(),
+            7,
+            "units are held, never charged"
+        );
+    }
+}

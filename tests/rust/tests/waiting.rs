@@ -1,11 +1,15 @@
 //! Waiting for a limit, and holding units of one.
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tidegate::{AsyncLimiter, Limiter, ManualClock};
+use tidegate::{AsyncLimiter, Limiter, ManualClock, Options, Policy};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::threads;
+use tidegate_tests::wait::wait_until;
 
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)))
@@ -215,8 +219,8 @@ fn a_hold_renews_itself_and_an_unrenewed_one_ends_with_its_ttl() {
         let clock = clock();
         let limiter = limiter(&url, &clock);
         let hold = limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").held().expect("room");
-        // A check takes a hold that is never renewed, as if its process had died.
-        limiter.check("concurrency 1 ttl 30s", "unrenewed").expect("a decision");
+        // What is charged is never renewed, as if its process had died.
+        limiter.charge("concurrency 1 ttl 30s", "unrenewed", 1).expect("a decision");
         for _ in 0..12 {
             clock.advance(Duration::from_secs(10));
             assert!(
@@ -293,5 +297,178 @@ fn a_bound_of_nothing_is_an_error() {
         let error = builder.build().err().expect("it would deny every call");
         assert_eq!(error.kind(), tidegate::ErrorKind::ConfigInvalid);
         assert!(error.message().contains("max_waiting"), "{error}");
+    }
+}
+
+/// Limiters of their own stand for processes: their queues do not know of each other.
+#[test]
+fn no_limiter_starves_and_no_large_cost() {
+    let redis = Servers::start(Kind::Single);
+    let ended = AtomicBool::new(false);
+    let (shares, large) = std::thread::scope(|scope| {
+        let start = |cost: u64| {
+            let (ended, url) = (&ended, redis.url());
+            scope.spawn(move || {
+                let limiter = Limiter::builder().store(url).prefix("fair").timeout(Duration::from_secs(10));
+                let limiter = limiter.build().expect("a limiter");
+                let mut served = 0_u64;
+                while !ended.load(Ordering::Relaxed) {
+                    let timeout = Some(Duration::from_secs(60));
+                    served += u64::from(
+                        limiter
+                            .acquire("token-bucket 200/s burst 40", "k", cost, timeout)
+                            .expect("a decision")
+                            .allowed(),
+                    );
+                }
+                served
+            })
+        };
+        let small: Vec<_> = (0..5).map(|_| start(1)).collect();
+        let large = start(40);
+        std::thread::sleep(Duration::from_secs(6));
+        ended.store(true, Ordering::Relaxed);
+        let shares: Vec<u64> = small.into_iter().map(|one| one.join().expect("it ends")).collect();
+        (shares, large.join().expect("it ends"))
+    });
+    println!("{shares:?}, and {large} of 40 units");
+    let (least, most) = (shares.iter().min().expect("five"), shares.iter().max().expect("five"));
+    assert!(least * 3 > *most, "{shares:?}");
+    assert!(large >= 3, "{large} of 40 units beside {shares:?}");
+}
+
+/// What a thread does that drives a future without any runtime.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn acquire_waits_without_a_runtime_and_without_its_timers() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let limiter = Limiter::builder().store(&url).timeout(Duration::from_secs(10)).build_async().expect("a limiter");
+        let twice = |key: &'static str| async move {
+            limiter.acquire("fixed-window 1/50ms", key, 1, None).await?;
+            limiter.acquire("fixed-window 1/50ms", key, 1, Some(Duration::from_secs(10))).await
+        };
+        let (outside, inside) = (twice.clone()("outside"), twice("inside"));
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut acquired = pin!(outside);
+        let decision = loop {
+            match acquired.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(decision) => break decision.expect("a decision"),
+                Poll::Pending => std::thread::park(),
+            }
+        };
+        assert!(decision.allowed(), "{url}");
+        // A runtime whose timers were not turned on.
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        assert!(runtime.block_on(inside).expect("a decision").allowed(), "{url}");
+    }
+}
+
+/// Polls a call so many times, then drops it.
+fn dropped_after<T>(polls: usize, call: impl Future<Output = T>) {
+    let mut call = pin!(call);
+    for _ in 0..polls {
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+}
+
+#[test]
+fn a_wait_that_is_dropped_leaves_no_thread() {
+    let limiter = Limiter::builder().build_async().expect("a limiter");
+    limiter.to_blocking().check("fixed-window 1/hour", "k").expect("a decision");
+    let is_there = || !threads::named("tidegate-alarm").is_empty();
+    let mut waits = Box::pin(limiter.acquire("fixed-window 1/hour", "k", 1, None));
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    wait_until(Duration::from_secs(10), "a thread watches the clock", is_there);
+    drop(waits);
+    wait_until(Duration::from_secs(10), "that thread ends", || !is_there());
+}
+
+#[test]
+fn a_call_that_is_dropped_is_done_once_it_was_polled() {
+    const POLICY: &str = "fixed-window 100/hour";
+    fn done_once_polled<T, C: Future<Output = T>>(limiter: &Limiter, left: u64, call: impl Fn(AsyncLimiter) -> C) {
+        let remaining = || limiter.peek(POLICY, "k", 1).expect("a peek").remaining();
+        limiter.clear(POLICY, "k").expect("it is cleared");
+        limiter.charge(POLICY, "k", 50).expect("a decision");
+        dropped_after(0, call(limiter.to_async()));
+        assert_eq!(remaining(), 50, "a call that was not polled does nothing");
+        dropped_after(1, call(limiter.to_async()));
+        wait_until(Duration::from_secs(10), &format!("{left} units are left"), || remaining() == left);
+    }
+    let redis = Servers::start(Kind::Single);
+    let limiter = limiter(redis.url(), &clock());
+    done_once_polled(&limiter, 49, |limiter| async move { limiter.check(POLICY, "k").await });
+    done_once_polled(&limiter, 48, |limiter| async move { limiter.check_n(POLICY, "k", 2).await });
+    done_once_polled(&limiter, 47, |limiter| async move { limiter.charge(POLICY, "k", 3).await });
+    done_once_polled(&limiter, 54, |limiter| async move { limiter.refund(POLICY, "k", 4).await });
+    done_once_polled(&limiter, 45, |limiter| async move { limiter.acquire(POLICY, "k", 5, None).await });
+    done_once_polled(&limiter, 44, |limiter| async move { limiter.check_all([(POLICY, "k", 6)]).await });
+    done_once_polled(&limiter, 100, |limiter| async move { limiter.clear(POLICY, "k").await });
+    done_once_polled(&limiter, 0, |limiter| async move { limiter.block(POLICY, "k", Duration::from_secs(9)).await });
+    // A Decision of two entries, of which a settle that is dropped at once has begun the first.
+    let decision = limiter.check_all([(POLICY, "one", 10), (POLICY, "other", 10)]).expect("a decision");
+    let remaining = |key: &str| limiter.peek(POLICY, key, 1).expect("a peek").remaining();
+    dropped_after(1, limiter.to_async().settle(&decision, 1));
+    wait_until(Duration::from_secs(10), "the first is settled", || remaining("one") == 99);
+    assert_eq!(remaining("other"), 90);
+    limiter.settle(&decision.decisions()[1], 1).expect("it was not begun");
+    assert_eq!(remaining("other"), 99);
+}
+
+#[tokio::test]
+async fn an_acquire_that_is_dropped_leaves_the_line_and_takes_nothing_more() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let clock = clock();
+        let limiter = limiter(&url, &clock).to_async();
+        limiter.check("gcra 1/s", "k").await.expect("a decision");
+        let waiter = limiter.clone();
+        let waits = tokio::spawn(async move { waiter.acquire("gcra 1/s", "k", 1, None).await });
+        while limiter.waiting("gcra 1/s", "k") == 0 {
+            tokio::task::yield_now().await;
+        }
+        waits.abort();
+        assert!(waits.await.is_err());
+        assert_eq!(limiter.waiting("gcra 1/s", "k"), 0);
+        clock.advance(Duration::from_secs(1));
+        assert!(limiter.check("gcra 1/s", "k").await.expect("a decision").allowed(), "{url}");
+    }
+}
+
+#[test]
+fn a_hold_that_is_dropped_before_its_answer_gives_its_units_back() {
+    let redis = Servers::start(Kind::Single);
+    let limiter = limiter(redis.url(), &clock());
+    let limits = Policy::parse("concurrency 1 ttl 30s").expect("a policy").limits().to_vec();
+    let policy = Policy::new(limits, Options { journal: 9, ..Options::default() }).expect("a policy");
+    let asking = limiter.to_async();
+    dropped_after(0, asking.hold(&policy, "k", 1));
+    dropped_after(1, asking.hold(&policy, "k", 1));
+    let attempts = || limiter.journal(&policy, "k").expect("a journal").len();
+    wait_until(Duration::from_secs(10), "the store has granted it", || attempts() == 1);
+    // By a clock that stands still, so its ttl is not over.
+    let is_free = || limiter.peek(&policy, "k", 1).expect("a peek").allowed();
+    wait_until(Duration::from_secs(10), "its unit is back", is_free);
+}
+
+#[test]
+fn every_call_says_what_it_means_to_drop_it() {
+    for source in [
+        include_str!("../../../core/src/limiter/asynchronous.rs"),
+        include_str!("../../../core/src/limiter/clear_all.rs"),
+        include_str!("../../../core/src/limiter/hold.rs"),
+    ] {
+        let calls: Vec<&str> = source.split("\n\n").filter(|item| item.contains("pub async fn ")).collect();
+        let silent = calls.iter().filter(|call| !call.contains("    /// # Cancel safety\n"));
+        assert_eq!(silent.collect::<Vec<_>>(), Vec::<&&str>::new());
+        assert!(!calls.is_empty());
     }
 }

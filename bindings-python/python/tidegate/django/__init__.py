@@ -12,8 +12,8 @@
 
 `TIDEGATE` has the options of a limiter, or a `limiter`; `default`, the policy of every view without a limit of its own,
 which has a budget for each such view; `application`, one limit for all requests; `enabled`; and defaults for the
-options of all limits, where `skip`, `on_denied`, `refund_when` and `settle` may be dotted paths. Functions given as
-options get the request. `request.rate_limit` is the Decision about the request.
+options of all limits, where `key`, `cost`, `skip`, `on_denied`, `refund_when` and `settle` may be dotted paths.
+Functions given as options get the request. `request.rate_limit` is the Decision about the request.
 
 A limit is checked where its decorator stands: what an outer decorator answers is not charged, and a limit with `user()`
 stands below a decorator that authenticates. `default` and `application` are checked before the view and its decorators.
@@ -28,7 +28,7 @@ for the exception handler.
 
 from __future__ import annotations
 
-from ..web.keys import Key, claim, client_ip, header, user
+from ..web.keys import Key, claim, client_ip, fixed, header, user
 from .decorator import exempt, limit
 from .middleware import TidegateMiddleware
 from .refusals import RequestDenied, RequestUnchecked
@@ -41,6 +41,7 @@ __all__ = [
     "claim",
     "client_ip",
     "exempt",
+    "fixed",
     "header",
     "limit",
     "user",

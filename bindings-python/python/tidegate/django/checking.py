@@ -13,6 +13,7 @@ from django.views import View
 from ..errors import ConfigError, StoreError
 from ..web.admission import Admission, admit, withdraw
 from ..web.bound_limit import BoundLimit
+from ..web.keys import UnusableKey
 from ..web.steps import Steps, run_steps, run_steps_async
 from .layer import LIMITS, ViewLimit, is_enabled, name_of, place_of
 from .refusals import answer_of, awaited_answer, denied, unchecked
@@ -126,7 +127,7 @@ class FunctionCall:
         self._has_run = True
         try:
             admission = run_steps(self._steps(request), self.state.layer.limiter)
-        except StoreError as error:
+        except (StoreError, UnusableKey) as error:
             raise self._unchecked(error) from error
         if admission is None or not admission.denied:
             return None
@@ -138,7 +139,7 @@ class FunctionCall:
             return None
         try:
             admission = await run_steps_async(self._steps(self.request), self.state.layer.async_limiter)
-        except StoreError as error:
+        except (StoreError, UnusableKey) as error:
             raise self._unchecked(error) from error
         if admission is None or not admission.denied:
             return None
@@ -162,7 +163,7 @@ class FunctionCall:
                 "`super().initial(…)`, or `check_throttles` itself"
             )
 
-    def _unchecked(self, error: StoreError) -> Exception:
+    def _unchecked(self, error: StoreError | UnusableKey) -> Exception:
         if self.rest_view is None:
             return unchecked(self.http, error)
         from .rest_refusals import rest_unchecked

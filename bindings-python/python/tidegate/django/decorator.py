@@ -29,7 +29,8 @@ def limit(policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Li
     views, viewsets and actions of Django REST framework. It needs the middleware.
 
     policy: a name, a notation, a Policy, several of them, or a function of the request that returns these or None.
-    The options are key, cost, skip, on_denied, headers, refund_when, settle, meta, methods, per_method and enabled.
+    The options are key, cost, skip, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method and
+    enabled.
 
     On a function that a view calls with its request, the limit is checked there. A notation counts for its place:
     "module.view", "module.Class" or "module.Class.method". A function that a function has made has its route behind the

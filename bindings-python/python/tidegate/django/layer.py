@@ -32,7 +32,7 @@ MAX_ROUTES = 10_000
 # The longest method whose limits are kept.
 MAX_METHOD = 32
 # Options that settings may have as a dotted path.
-_FUNCTIONS = ("skip", "on_denied", "refund_when", "settle")
+_FUNCTIONS = ("key", "cost", "skip", "on_denied", "refund_when", "settle")
 
 
 class ViewLimit:
@@ -52,7 +52,8 @@ def settings_options() -> dict[str, Any]:
     if (enabled := options.get("enabled")) is not None:
         options["enabled"] = enabled_setting(enabled, "TIDEGATE['enabled']")
     for name in _FUNCTIONS:
-        if isinstance(path := options.get(name), str):
+        # A key without a dot is refused where all are.
+        if isinstance(path := options.get(name), str) and not (name == "key" and "." not in path):
             try:
                 options[name] = import_string(path)
             except ImportError as error:

@@ -12,9 +12,19 @@ from django.http.response import HttpResponseBase
 from ..errors import StoreError
 from ..web.admission import Admission, admit, refund, settle
 from ..web.bound_limit import BoundLimit
+from ..web.keys import UnusableKey
 from ..web.steps import Steps, run_steps, run_steps_async
 from .layer import DjangoLayer
-from .refusals import RequestDenied, RequestUnchecked, answer_of, awaited_answer, denied, unchecked
+from .refusals import (
+    RequestDenied,
+    RequestKeyInvalid,
+    RequestUnchecked,
+    answer_of,
+    awaited_answer,
+    denied,
+    unchecked,
+    waited_for,
+)
 from .request_limits import NAME, RequestLimits, limits_of
 
 
@@ -50,7 +60,7 @@ class TidegateMiddleware(DjangoLayer):
             if state.pending:
                 response = self._check_late(request, state, response)
             if state.admissions:
-                run_steps(self._follow_up(state, request, response), self.limiter)
+                run_steps(self._follow_up(state, request, response), self.limiter, waited_for)
         except BaseException:
             state.release()
             raise
@@ -94,7 +104,7 @@ class TidegateMiddleware(DjangoLayer):
         """Checks limits that are not written at a view. Returns the response of a request that was refused."""
         try:
             admission = run_steps(admit(limits, request, request.method), self.limiter)
-        except StoreError as error:
+        except (StoreError, UnusableKey) as error:
             return unchecked(request, error).response
         if not self._record(request, admission):
             return None
@@ -105,7 +115,7 @@ class TidegateMiddleware(DjangoLayer):
         """The same on an event loop."""
         try:
             admission = await run_steps_async(admit(limits, request, request.method), self.async_limiter)
-        except StoreError as error:
+        except (StoreError, UnusableKey) as error:
             return (await sync_to_async(unchecked)(request, error)).response
         if not self._record(request, admission):
             return None
@@ -143,7 +153,7 @@ class TidegateMiddleware(DjangoLayer):
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         """Answers what a limit of a view has raised."""
-        if isinstance(exception, (RequestDenied, RequestUnchecked)):
+        if isinstance(exception, (RequestDenied, RequestKeyInvalid, RequestUnchecked)):
             return getattr(exception, "response", None)
         return None
 
@@ -155,7 +165,7 @@ class TidegateMiddleware(DjangoLayer):
                 yield from refund(admission, request, response)
         # Those of a denial stand behind what the project's own answer says.
         last = next((one for one in admissions if one.denied), admissions[-1])
-        for name, value in last.bound.headers.text(*(one for admission in admissions for one in admission.decisions)):
+        for name, value in last.bound.headers.text(*(one for admission in admissions for one in admission.announced)):
             if not (last.denied and name in response.headers):
                 response.headers[name] = value
         if not any(admission.holds or admission.settles for admission in admissions):
@@ -171,4 +181,4 @@ class TidegateMiddleware(DjangoLayer):
     def _end(self, admissions: list[Admission], request: HttpRequest, response: Any) -> None:
         for admission in admissions:
             admission.release()
-            run_steps(settle(admission, request, response), self.limiter)
+            run_steps(settle(admission, request, response), self.limiter, waited_for)

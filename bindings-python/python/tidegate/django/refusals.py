@@ -12,8 +12,9 @@ from django.http.response import HttpResponseBase
 from django.urls import get_callable, get_resolver
 
 from .._tidegate import Decision
-from ..errors import RateLimited, StoreError
+from ..errors import KeyInvalid, RateLimited, StoreError
 from ..web.admission import Admission
+from ..web.keys import UnusableKey
 from ..web.refusal import Refusal
 
 
@@ -39,6 +40,12 @@ class RequestUnchecked(StoreError):
             self.response = response
 
 
+class RequestKeyInvalid(KeyInvalid):
+    """The client of a request made its key unusable. The middleware answers 400, unless another does."""
+
+    response: HttpResponseBase
+
+
 def denied(request: HttpRequest, admission: Admission, given: HttpResponseBase | None = None) -> RequestDenied:
     """The exception for a request that was denied, with its response: what `on_denied` gave, or the project's."""
     error = RequestDenied(admission.decision)
@@ -46,15 +53,19 @@ def denied(request: HttpRequest, admission: Admission, given: HttpResponseBase |
     return error
 
 
-def unchecked(request: HttpRequest, cause: StoreError) -> RequestUnchecked:
+def unchecked(request: HttpRequest, cause: StoreError | UnusableKey) -> RequestUnchecked | RequestKeyInvalid:
     """The exception for a request that could not be checked, with its response."""
+    if isinstance(cause, UnusableKey):
+        invalid = RequestKeyInvalid(cause.message)
+        invalid.response = _response(request, Refusal(cause), invalid)
+        return invalid
     error = RequestUnchecked(cause.message, cause.code)
-    error.response = _response(request, Refusal(None), error)
+    error.response = _response(request, Refusal.without_store(cause), error)
     return error
 
 
 def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpResponseBase:
-    """What the project's `handler429` or `handler503` answers, or the problem."""
+    """What the project's `handler429`, `handler503` or `handler400` answers, or the problem."""
     handler = _handler(request, refusal.status)
     if handler is not None:
         answer: HttpResponseBase = handler(request, exception=error)
@@ -71,7 +82,12 @@ def _handler(request: HttpRequest, status: int) -> Callable[..., Any] | None:
 def answer_of(on_denied: Any, request: Any, decision: Decision) -> Any:
     """What `on_denied` answers."""
     given = None if on_denied is None else on_denied(request, decision)
-    return async_to_sync(_awaited)(given) if inspect.isawaitable(given) else given
+    return waited_for(given) if inspect.isawaitable(given) else given
+
+
+def waited_for(given: Any) -> Any:
+    """Waits for an awaitable on a thread."""
+    return async_to_sync(_awaited)(given)
 
 
 async def awaited_answer(on_denied: Any, request: Any, decision: Decision) -> Any:

@@ -16,7 +16,8 @@
 Rates are notations or names of policies, in `rate`, in `THROTTLE_RATES` or in the setting; a scope without a rate is a
 policy of that name in the setting TIDEGATE. Throttles run after authentication and permissions, so `user()` reads the
 user of the request. A denial is a `Throttled` for the exception handler, with `Retry-After` and the fields of Tidegate;
-a missing store is 503. `limit` of `tidegate.django` limits views, viewsets, actions and methods as well.
+a missing store is 503. Several throttles of a view are asked together: a request that one denies costs nothing of the
+others. `limit` of `tidegate.django` limits views, viewsets, actions and methods as well.
 
 The middleware of `tidegate.django` is needed for `concurrency`, `refund_when` and `settle` only.
 """
@@ -31,9 +32,9 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
 from ..errors import ConfigError, PolicyError, StoreError
-from ..web.admission import Admission, admit
+from ..web.admission import Admission, admit, withdraw
 from ..web.bound_limit import BoundLimit
-from ..web.keys import Key, client_ip, user
+from ..web.keys import Key, UnusableKey, client_ip, user
 from ..web.options import LIMIT_OPTIONS, LimitOptions
 from ..web.refusal import Refusal
 from ..web.steps import run_steps
@@ -51,12 +52,14 @@ __all__ = [
     "UserRateThrottle",
 ]
 
+# The attribute in which a view carries its Throttling.
+THROTTLING = "_tidegate_throttling"
 _OPTIONS = tuple(name for name in LIMIT_OPTIONS if name not in ("on_denied", "enabled"))
 
 
 class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
     """A throttle with a policy. A subclass sets `policy`, or `scope`, and the options of a limit: key, cost, skip,
-    headers, refund_when, settle, meta, methods and per_method. Functions among them get the request.
+    headers, refund_when, settle, hold_until, meta, methods and per_method. Functions among them get the request.
 
     A notation counts for its scope, or for its class: all views that have this throttle share it.
     """
@@ -104,24 +107,28 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         return scope
 
     def allow_request(self, request: Any, view: Any) -> bool:
-        """Checks a request."""
+        """Checks a request, together with the other throttles of Tidegate of its view: all are charged, or none."""
+        throttling: Throttling = vars(view).setdefault(THROTTLING, Throttling())
+        if throttling.has_answered(self):
+            return True
         http: HttpRequest = django_request(request)
         state = limits_of(http)
-        layer = self._layer = standalone_layer() if state is None else state.layer
+        layer = standalone_layer() if state is None else state.layer
         if not layer.enabled:
             return True
-        policy = self.get_policy(request, view)
-        if policy is None:
+        together = throttling.begin(self, view)
+        limits = [found for one in together if (found := one._limit_of(layer, request, view)) is not None]
+        for one, bound in limits:
+            if state is None and bound.has_follow_up:
+                raise ConfigError(
+                    f"{name_of(type(one))} has something to do after the response: put "
+                    "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
+                )
+        if not limits:
             return True
-        bound = self._bound(layer, policy)
-        if state is None and bound.has_follow_up:
-            raise ConfigError(
-                f"{name_of(type(self))} has something to do after the response: put "
-                "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
-            )
         try:
-            admission = run_steps(admit((bound,), request, http.method), layer.limiter)
-        except StoreError as error:
+            admission = run_steps(admit([bound for _, bound in limits], request, http.method), layer.limiter)
+        except (StoreError, UnusableKey) as error:
             raise rest_unchecked(view, error) from error
         if admission is None:
             return True
@@ -131,13 +138,24 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
             state.add(http, admission)
         http.rate_limit = admission.decision
         if not admission.denied:
+            throttling.admissions.append(admission)
             return True
+        throttling.refused = True
+        for earlier in throttling.admissions:
+            # A request that one throttle denies costs nothing of the others.
+            run_steps(withdraw(earlier), layer.limiter)
         refusal = Refusal(admission)
         if refusal.status == 503:
             raise rest_denied(view, admission)
-        self._wait = admission.decision.retry_after
+        waits = [one.retry_after for one in admission.decision.decisions or (admission.decision,) if not one]
+        self._wait = None if None in waits else max(wait for wait in waits if wait is not None)
         answer_refusals(view, lambda exc: refusal if isinstance(exc, Throttled) else None)
         return False
+
+    def _limit_of(self, layer: DjangoLayer, request: Any, view: Any) -> tuple[TidegateThrottle, BoundLimit] | None:
+        self._layer = layer
+        policy = self.get_policy(request, view)
+        return None if policy is None else (self, self._bound(layer, policy))
 
     def wait(self) -> float | None:
         """The seconds until the request would be admitted; None if never."""
@@ -189,10 +207,43 @@ class ScopedRateThrottle(UserRateThrottle):
 
     scope = None
 
-    def allow_request(self, request: Any, view: Any) -> bool:
-        """Checks a request."""
+    def get_policy(self, request: Any, view: Any) -> Any:
+        """The policy of the view's scope; None for a view without one."""
         self.scope = getattr(view, "throttle_scope", None)
-        return super().allow_request(request, view) if self.scope else True
+        return super().get_policy(request, view) if self.scope else None
+
+
+class Throttling:
+    """What the throttles of one view have said about its request."""
+
+    def __init__(self) -> None:
+        # The classes of throttles that were asked together with an earlier one.
+        self._asked: list[type] = []
+        self.admissions: list[Admission] = []
+        # Whether one has denied the request: what the others would say changes nothing.
+        self.refused = False
+
+    def has_answered(self, throttle: TidegateThrottle) -> bool:
+        """Whether a throttle has nothing more to say."""
+        if self.refused:
+            return True
+        if type(throttle) in self._asked:
+            self._asked.remove(type(throttle))
+            return True
+        return False
+
+    def begin(self, first: TidegateThrottle, view: Any) -> list[TidegateThrottle]:
+        """The throttles to ask together. A class with an `allow_request` of its own is asked when its turn comes."""
+        others = [one for one in view.get_throttles() if _joins(one)] if _joins(first) else []
+        self._asked = [type(one) for one in others]
+        if type(first) not in self._asked:
+            return [first]
+        self._asked.remove(type(first))
+        return others
+
+
+def _joins(throttle: object) -> bool:
+    return getattr(type(throttle), "allow_request", None) is TidegateThrottle.allow_request
 
 
 def _plain(kind: type, name: str) -> Any:
@@ -213,5 +264,5 @@ def _address(layer: DjangoLayer | None) -> Key:
 
 def _announce(view: Any, admission: Admission) -> None:
     """Adds the fields to the response: a view sends what its `headers` has."""
-    for name, value in admission.bound.headers.text(*admission.decisions):
+    for name, value in admission.bound.headers.text(*admission.announced):
         view.headers[name] = value

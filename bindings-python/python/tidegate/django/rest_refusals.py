@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from .._tidegate import Decision
 from ..errors import StoreError
 from ..web.admission import Admission
+from ..web.keys import UnusableKey
 from ..web.refusal import STORE_WAIT, Refusal
 
 
@@ -37,6 +38,14 @@ class StoreUnavailable(APIException):  # type: ignore[misc]
         self.wait = STORE_WAIT
 
 
+class KeyUnusable(APIException):  # type: ignore[misc]
+    """A request was refused with 400, because its client has made its key unusable."""
+
+    status_code = 400
+    default_detail = "What identifies the client of this request is too long, or no valid text."
+    default_code = "key_invalid"
+
+
 def check_after_authentication(view: Any, check: Callable[[Any], Any]) -> None:
     """Has a view check its limits before its throttles, when it has authenticated the request."""
     check_throttles = view.check_throttles
@@ -57,11 +66,17 @@ def rest_denied(view: Any, admission: Admission, given: Any = None) -> APIExcept
     return error
 
 
-def rest_unchecked(view: Any, cause: StoreError) -> APIException:
+def rest_unchecked(view: Any, cause: StoreError | UnusableKey) -> APIException:
     """The exception for a request that could not be checked."""
-    error = StoreUnavailable()
+    error: APIException
+    if isinstance(cause, UnusableKey):
+        error, refusal = KeyUnusable(), Refusal(cause)
+    else:
+        error, refusal = StoreUnavailable(), Refusal.without_store(cause)
     error.__cause__ = cause
-    _answer(view, error, Refusal(None))
+    # Refusals have these too, and the view sends what its `headers` has.
+    view.headers.update(refusal.announced)
+    _answer(view, error, refusal)
     return error
 
 

@@ -7,13 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from .._shown import shown
-from .._tidegate import Decision, Limiter, PreparedCheck
+from .._tidegate import Decision, Limiter, Policy, PreparedCheck
 from .._tracing import TRACED, asked
 from ..errors import ConfigError, CostError, KeyInvalid, RateLimited, StoreError
 from .bound_limit import BoundLimit, LimitEntry
+from .charge import Charge
+from .declared_limit import RESPONSE
 from .functions import name_of
 from .keys import Request
 from .methods import budget_of
+from .request_key import checked_key, placed, unusable
+from .settlement import settlements
 from .steps import Step, Steps, awaited
 
 log = logging.getLogger("tidegate.http")
@@ -24,46 +28,22 @@ Response: TypeAlias = Any
 DECISION = "tidegate.decision"
 
 
-class Charge:
-    """What one entry of a request consumes."""
-
-    __slots__ = ("bound", "cost", "decision", "entry", "key", "meta", "returned")
-
-    # What the limiter said; set when it was asked.
-    decision: Decision
-
-    def __init__(self, bound: BoundLimit, entry: LimitEntry, key: str, cost: int, meta: Any = None) -> None:
-        # Whether it was given back or settled.
-        self.returned = False
-        self.bound = bound
-        self.entry = entry
-        self.key = key
-        self.cost = cost
-        self.meta = meta
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The policy, the key and the cost, and the metadata where there is some."""
-        given = (self.entry.resolved.policy, self.key, self.cost)
-        return given if self.meta is None else (*given, self.meta)
-
-    @property
-    def consumed(self) -> bool:
-        """Whether there is something that can be given back."""
-        return self.entry.resolved.rates and not self.returned and not self.decision.shadow
-
-
 class Admission:
     """The result of checking the limits of a request, admitted or denied."""
 
-    __slots__ = ("_charges", "bound", "decision", "decisions", "denied", "holds", "refunds", "settles")
+    __slots__ = ("_charges", "announced", "bound", "decision", "denied", "holds", "refunds", "settles")
 
     def __init__(
-        self, decision: Decision, bound: BoundLimit, charges: Sequence[Charge] | None, holds: Sequence[Any] = ()
+        self,
+        decision: Decision,
+        bound: BoundLimit,
+        charges: Sequence[Charge] | None,
+        holds: Sequence[tuple[Charge, Any]] = (),
     ) -> None:
         self.decision = decision
-        # The Decisions that the header fields announce.
-        self.decisions: Sequence[Decision] = (decision,)
+        # What the header fields announce: these Decisions. Of several policies, first the policies themselves, since a
+        # refusal leaves some unasked.
+        self.announced: Sequence[Policy | Decision] = (decision,)
         self.denied = not decision
         # The limit that decided.
         self.bound = bound
@@ -81,38 +61,36 @@ class Admission:
         """What was charged. For a limit that was checked in one native call it is made from the Decision."""
         if self._charges is None:
             decision = self.decision
-            charge = Charge(self.bound, self.bound.entry, decision.key, decision.cost)
+            charge = Charge(self.bound, self.bound.entries, self.bound.entry, decision.key, decision.cost)
             charge.decision = decision
             self._charges = (charge,) if decision else ()
         return self._charges
 
+    def end_response(self) -> None:
+        """Gives back what is held until the end of the response, without waiting for it."""
+        ended = [one for one in self.holds if one[0].bound.hold_until == RESPONSE]
+        self.holds = [one for one in self.holds if one not in ended]
+        _release(ended)
+
     def release(self) -> None:
-        """Gives back what is held while the request runs, without waiting for it."""
+        """Gives back all that is held, without waiting for it: the handler has ended."""
         holds, self.holds = self.holds, ()
         _release(holds)
 
 
-def _release(holds: Iterable[Any]) -> None:
-    for hold in holds:
+def _release(holds: Iterable[tuple[Charge, Any]]) -> None:
+    for _, hold in holds:
         released = hold.release()
         if released is not None:
             # The release of an async hold has begun; its coroutine has nothing left to do.
             released.close()
 
 
-def checked_key(entry: LimitEntry, key: Any) -> str:
-    """Returns the key; raises when it is no text."""
-    if isinstance(key, str):
-        return key
-    found = "nothing (None)" if key is None else shown(key)
-    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
-
-
 def checked_cost(entry: LimitEntry, cost: Any) -> int:
-    """Returns the cost; raises when it is no whole number."""
-    if isinstance(cost, int) and not isinstance(cost, bool):
+    """Returns the cost; raises when it is no whole number from 0 on."""
+    if isinstance(cost, int) and not isinstance(cost, bool) and cost >= 0:
         return cost
-    raise CostError(f"the cost of {entry.name} is {shown(cost)}: it must be a whole number")
+    raise CostError(f"the cost of {entry.name} is {shown(cost)}: it must be a whole number from 0 on")
 
 
 def admit_in_one_call(
@@ -121,12 +99,24 @@ def admit_in_one_call(
     """The same as `admit`, for one limit that has a PreparedCheck: the Decision and the header fields."""
     called: Any = asked(limiter) if TRACED else limiter
     identity = bound.identify(request)
-    if identity and called is limiter:
-        return prepared.check(limiter, identity)
     # A call that is traced, or a peer without an address: its key function says what follows.
     entry = bound.entry
-    decision = called.check(entry.resolved.policy, entry.resolved.prefix + entry.key(request), entry.cost)
+    key = "" if identity and called is limiter else placed(entry, entry.key(request))
+    try:
+        if identity and called is limiter:
+            return prepared.check(limiter, identity)
+        decision = called.check(entry.resolved.policy, key, entry.cost)
+    except StoreError as error:
+        note_policies(error, bound, entry)
+        raise
+    except KeyInvalid as error:
+        raise unusable(error) from None
     return decision, bound.headers.text(decision)
+
+
+def note_policies(error: StoreError, bound: BoundLimit, *entries: LimitEntry) -> None:
+    """Leaves with an error the policies that could not be asked: the response announces them."""
+    error._announced = bound.headers, tuple(entry.resolved.announced for entry in entries)
 
 
 def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) -> Steps[Admission | None]:
@@ -135,7 +125,8 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
     # A function that several limits share, such as the skip of their layer, is called once.
     skipped: dict[Any, bool] = {}
     for bound in limits:
-        if bound.methods is not None and method not in bound.methods:
+        # A websocket, which has no method, begins with a GET.
+        if bound.methods is not None and (method or "GET") not in bound.methods:
             continue
         if bound.skips and (yield from _skips(bound, request, skipped)):
             continue
@@ -147,16 +138,28 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
         meta = bound.meta
         if meta is not None and callable(meta):
             meta = _checked_meta(bound, (yield from awaited(meta(request))))
-        budget = f"{budget_of(method)} " if bound.per_method else ""
+        budget = budget_of(method) if bound.per_method else None
         for entry in entries:
             key = checked_key(entry, (yield from awaited(entry.key(request))))
             cost = entry.cost
             if not isinstance(cost, int):
                 cost = checked_cost(entry, (yield from awaited(cost(request))))
-            charges.append(Charge(bound, entry, f"{entry.resolved.prefix}{budget}{key}", cost, meta))
+                if cost == 0:
+                    # There is nothing to limit, such as an empty batch.
+                    continue
+            charges.append(Charge(bound, entries, entry, placed(entry, key, budget), cost, meta))
     if not charges:
         return None
-    return (yield from _check(charges))
+    try:
+        admission = yield from _check(charges)
+    except StoreError as error:
+        note_policies(error, charges[0].bound, *(charge.entry for charge in charges))
+        raise
+    except KeyInvalid as error:
+        raise unusable(error) from None
+    if len(charges) > 1:
+        admission.announced = [*(charge.entry.resolved.announced for charge in charges), *admission.announced]
+    return admission
 
 
 def _skips(bound: BoundLimit, request: Request, known: dict[Any, bool]) -> Steps[bool]:
@@ -181,8 +184,7 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
 
     Holds come first, because a hold that is given back leaves no trace; all other policies follow in one round trip.
     """
-    held: list[Charge] = []
-    holds: list[Any] = []
+    holds: list[tuple[Charge, Any]] = []
     plain = [charge for charge in charges if not charge.entry.resolved.holds]
     try:
         for charge in charges:
@@ -191,18 +193,17 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
             try:
                 hold = yield "hold", charge.arguments
             except RateLimited as denied:
-                return (yield from _refuse(denied.decision, charge.bound, held, holds))
+                return (yield from _refuse(denied.decision, charge.bound, holds))
             charge.decision = hold.decision
-            held.append(charge)
-            holds.append(hold)
+            holds.append((charge, hold))
         checked: Decision | None = None
         if plain:
             checked = yield _asking(plain)
             for charge, decision in zip(plain, checked.decisions or (checked,), strict=True):
                 charge.decision = decision
             if not checked:
-                return (yield from _refuse(checked, _denying_limit(plain), held, holds))
-        decisions = [*([] if checked is None else [checked]), *(hold.decision for hold in holds)]
+                return (yield from _refuse(checked, _denying_limit(plain), holds))
+        decisions = [*([] if checked is None else [checked]), *(hold.decision for _, hold in holds)]
         delay = max(decision.delay for decision in decisions)
         if delay:
             yield "sleep", delay
@@ -210,7 +211,7 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
         _release(holds)
         raise
     admission = Admission(_combined(checked, charges), charges[0].bound, charges, holds)
-    admission.decisions = decisions
+    admission.announced = decisions
     return admission
 
 
@@ -220,10 +221,10 @@ def _asking(charges: Sequence[Charge]) -> Step:
     return "check_all", ([charge.arguments for charge in charges],)
 
 
-def _refuse(decision: Decision, bound: BoundLimit, held: list[Charge], holds: list[Any]) -> Steps[Admission]:
+def _refuse(decision: Decision, bound: BoundLimit, holds: list[tuple[Charge, Any]]) -> Steps[Admission]:
     """Takes back what was held before the denial."""
     _release(holds)
-    yield from _give_back(held)
+    yield from _give_back(charge for charge, _ in holds)
     return Admission(decision, bound, ())
 
 
@@ -250,12 +251,13 @@ def _give_back(charges: Iterable[Charge]) -> Steps[None]:
             continue
         charge.returned = True
         try:
-            yield "refund", charge.arguments[:3]
-        except StoreError as error:
+            yield "settle", (charge.decision, 0)
+        except (StoreError, ConfigError) as error:
+            # What the view has settled itself is a ConfigError.
             _warn(charge, error)
 
 
-def _warn(charge: Charge, error: StoreError) -> None:
+def _warn(charge: Charge, error: StoreError | ConfigError) -> None:
     # The response is the view's by now: an error would only replace it.
     log.warning("%s could not be corrected after the response: %s", charge.decision.policy, error.message)
 
@@ -275,20 +277,24 @@ def refund(admission: Admission, request: Request, response: Response) -> Steps[
 
 
 def settle(admission: Admission, request: Request, response: Response) -> Steps[None]:
-    """Settles the charges with the actual cost that `settle` returns, after the work. None leaves a charge as it is."""
-    for charge in admission.charges:
-        actual = charge.bound.settle
-        if actual is None or not charge.consumed:
+    """Settles the charges with the actual cost that `settle` returns, after the work. None leaves a charge as it is.
+
+    A settle that fails is logged, and the charges stay: the response is the view's.
+    """
+    for bound in dict.fromkeys(charge.bound for charge in admission.charges):
+        charges = [charge for charge in admission.charges if charge.bound is bound]
+        if bound.settle is None or not any(charge.consumed for charge in charges):
             continue
-        cost = yield from awaited(actual(request, response))
-        if cost is None:
-            charge.returned = True
-        elif checked_cost(charge.entry, cost) == 0:
-            yield from _give_back((charge,))
-        else:
-            charge.returned = True
-            if cost != charge.cost:
-                try:
+        try:
+            for charge, cost in settlements(charges, (yield from awaited(bound.settle(request, response)))):
+                if not charge.consumed:
+                    continue
+                if cost == 0:
+                    yield from _give_back((charge,))
+                elif cost != charge.cost:
+                    charge.returned = True
                     yield "settle", (charge.decision, cost)
-                except StoreError as error:
-                    _warn(charge, error)
+        except StoreError as error:
+            _warn(charges[0], error)
+        except Exception:
+            log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)

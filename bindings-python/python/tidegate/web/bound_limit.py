@@ -18,25 +18,17 @@ MAX_POLICIES = 1_000
 APPLICATION = "*"
 
 
-def placed_key(place: str, key: str, method: str | None = None) -> str:
-    """The key under which a notation written at a place counts, for `peek`, `clear` and the like.
-
-    `method` is that of the request, for a limit with `per_method`:
-
-        limiter.clear("5/minute", placed_key("login", "203.0.113.9"))
-    """
-    return f"{place} {key}" if method is None else f"{place} {method.upper()} {key}"
-
-
 class ResolvedPolicy:
     """What a policy means for the limiter, at a place."""
 
-    __slots__ = ("holds", "policy", "prefix", "rates", "shapes", "use")
+    __slots__ = ("announced", "holds", "name", "place", "policy", "rates", "shapes", "use")
 
     def __init__(self, policy: str | Policy, limiter: Limiter | AsyncLimiter, place: str, by: str) -> None:
         # It raises for a policy that is wrong.
         resolved = limiter.policy(policy)
-        self.policy = policy
+        self.policy, self.name = policy, resolved.name
+        # What the header fields say of it where no Decision does.
+        self.announced = resolved
         # As long as this exists, `reload` refuses to drop the policy.
         self.use = limiter._use_policy(policy, by)
         algorithms = {limit.algorithm for limit in resolved.limits}
@@ -46,19 +38,23 @@ class ResolvedPolicy:
         self.shapes = "leaky-bucket" in algorithms
         # A policy with a name is one limit wherever it is used. A notation counts for the place where it is written:
         # two views with "5/minute" have five each.
-        self.prefix = f"{place} " if place and resolved.name == str(resolved) else ""
+        self.place = place if resolved.name == str(resolved) else None
 
 
 class LimitEntry:
     """One policy of a limit, with its key and its cost."""
 
-    __slots__ = ("cost", "key", "name", "resolved")
+    __slots__ = ("cost", "key", "name", "names_cost", "resolved")
 
-    def __init__(self, resolved: ResolvedPolicy, key: ReadRequest, name: str, cost: Any) -> None:
+    def __init__(
+        self, resolved: ResolvedPolicy, key: ReadRequest, name: str, cost: Any, names_cost: bool = False
+    ) -> None:
         self.resolved = resolved
         self.key = key
         self.name = name
         self.cost = cost
+        # Whether the cost was given to this policy, not to all policies of the limit.
+        self.names_cost = names_cost
 
 
 class BoundLimit:
@@ -75,6 +71,7 @@ class BoundLimit:
         "entry",
         "has_follow_up",
         "headers",
+        "hold_until",
         "identify",
         "meta",
         "methods",
@@ -103,7 +100,7 @@ class BoundLimit:
         self._known: dict[str | Policy, ResolvedPolicy] = {}
         self.choose = declared.choose
         self.headers, self.methods, self.meta = declared.headers, declared.methods, declared.meta
-        self.per_method = declared.per_method
+        self.per_method, self.hold_until = declared.per_method, declared.hold_until
         self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
         self.on_denied, self.refund_when, self.settle = declared.on_denied, declared.refund_when, declared.settle
         self.refunds, self.settles = declared.refund_when is not None, declared.settle is not None
@@ -138,11 +135,11 @@ class BoundLimit:
             or self.per_method
         )
         if key.plain and not needs_steps:
-            self.prepared = PreparedCheck(resolved.policy, resolved.prefix, first.cost, self.headers, key.ip)
+            self.prepared = PreparedCheck(resolved.policy, resolved.place, first.cost, self.headers, key.ip)
 
     def _entry(self, use: KeyedPolicy, resolved: ResolvedPolicy) -> LimitEntry:
-        _, key, cost = use
-        return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost)
+        _, key, cost, names_cost = use
+        return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost, names_cost)
 
     def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
         return ResolvedPolicy(policy, self._limiter, self.place, self._by)
@@ -157,7 +154,9 @@ class BoundLimit:
         if returned is None:
             return ()
         try:
-            return [self._entry(use, self._resolve(use[0])) for use in self.declared.policies_of(returned)]
+            return [
+                self._entry(use, self._resolve(use[0])) for use in self.declared.policies_of(returned, of_request=True)
+            ]
         except ConfigError as error:
             raise ConfigError(f"{self._chooser()} returned what is no policy: {error.message}") from error
         except PolicyError as error:

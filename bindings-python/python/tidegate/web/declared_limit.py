@@ -11,7 +11,7 @@ from .._shown import shortened, shown
 from .._tidegate import Headers, Limiter, Policy
 from ..errors import ConfigError, CostError, PolicyError
 from .functions import is_async, name_of, with_arity
-from .keys import Key, client_ip
+from .keys import Key, claim, client_ip, fixed, header, user
 from .methods import limited_methods
 from .options import LIMIT_OPTIONS, LimitOptions, check_names
 from .switch import enabled_option
@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 
 # A name, a notation, a Policy, several of these or of (policy, key, cost), or a function of the request.
 PolicyOption: TypeAlias = "str | Policy | Sequence[Any] | Callable[..., Any]"
-# A policy with its key and its cost, either of which may be a function of the request.
-KeyedPolicy: TypeAlias = "tuple[str | Policy, Key, Any]"
+# A policy with its key and its cost, either of which may be a function of the request, and whether the cost was given
+# to this policy.
+KeyedPolicy: TypeAlias = "tuple[str | Policy, Key, Any, bool]"
+
+# How long holds last.
+RESPONSE, HANDLER = "response", "handler"
+
+# The key helpers, and what each is called with.
+_HELPERS: dict[Any, str] = {client_ip: "", user: "", header: '"X-API-Key"', claim: '"sub"', fixed: '"all"'}
 
 # The code of an error in a name, which only the limiter of a layer knows.
 _UNKNOWN = "policy_unknown"
@@ -37,6 +44,7 @@ class DeclaredLimit:
         "cost",
         "enabled",
         "headers",
+        "hold_until",
         "key",
         "meta",
         "methods",
@@ -66,8 +74,8 @@ class DeclaredLimit:
             self.policies = self.policies_of(policy)
             if not self.policies:
                 raise ConfigError("policy is an empty list: give at least one policy")
-            for one, _, _ in self.policies:
-                _check_notation(one)
+            for use in self.policies:
+                _check_notation(use[0])
         skip, on_denied = options.get("skip"), options.get("on_denied")
         refund_when, settle = options.get("refund_when"), options.get("settle")
         self.skip = None if skip is None else with_arity(skip, 1, "skip")
@@ -77,34 +85,59 @@ class DeclaredLimit:
         meta = options.get("meta")
         self.meta = meta if meta is None or isinstance(meta, (str, bytes)) else with_arity(meta, 1, "meta")
         self.headers = Headers(options.get("headers", "both"))
+        self.hold_until = options.get("hold_until", RESPONSE)
+        if self.hold_until not in (RESPONSE, HANDLER):
+            raise ConfigError(f"hold_until is {RESPONSE!r} or {HANDLER!r}, not {shown(self.hold_until)}")
         self.methods = limited_methods(options.get("methods"))
         self.enabled = enabled_option(options.get("enabled")) is not False
         self.per_method = options.get("per_method", False)
         if not isinstance(self.per_method, bool):
             raise ConfigError(f"per_method is True or False, not {shown(self.per_method)}")
 
-    def policies_of(self, given: Any) -> list[KeyedPolicy]:
-        """Each policy with its key and its cost. `given` is one policy or several."""
-        return [self._policy_use(one) for one in (given if isinstance(given, (list, tuple)) else [given])]
+    def policies_of(self, given: Any, *, of_request: bool = False) -> list[KeyedPolicy]:
+        """Each policy with its key and its cost. `given` is one policy or several; of one request a key may be text."""
+        several = given if isinstance(given, (list, tuple)) else [given]
+        return [self._policy_use(one, key_of_request if of_request else key_option) for one in several]
 
-    def _policy_use(self, given: Any) -> KeyedPolicy:
+    def _policy_use(self, given: Any, key_of: Callable[[Any], Key]) -> KeyedPolicy:
         policy, *rest = given if isinstance(given, (list, tuple)) and given else (given,)
+        if isinstance(policy, Key):
+            raise ConfigError(f"{policy!r} is a key, and stands where a policy belongs: write key={policy!r}")
         if not isinstance(policy, (str, Policy)) or len(rest) > 2:
             raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
-        key: Key | None = key_option(rest[0]) if rest and rest[0] is not None else self.key
-        return policy, key or client_ip(), cost_option(rest[1]) if len(rest) > 1 else self.cost
+        key: Key | None = key_of(rest[0]) if rest and rest[0] is not None else self.key
+        names_cost = len(rest) > 1
+        return policy, key or client_ip(), cost_option(rest[1]) if names_cost else self.cost, names_cost
 
 
 def key_option(given: Any) -> Key:
-    """A Key, from what may stand for one: a function of the request, or one text for all requests."""
+    """A Key, from what may stand for one: a function of the request."""
     if isinstance(given, Key):
         return given
     if isinstance(given, str):
-        return Key(shortened(given), lambda _: lambda _: given, plain=True)
+        raise ConfigError(
+            f"key is the text {shortened(given)}, which would be one budget for everybody: write "
+            f"key=fixed({given[:64]!r}) if that is meant; else give a Key such as client_ip() or user(), or a function "
+            "of the request"
+        )
+    _check_helper(given)
     if not callable(given):
-        raise ConfigError(f"key is a function of the request, a Key or one text for all requests, not {shown(given)}")
+        raise ConfigError(f"key is a function of the request or a Key such as client_ip(), not {shown(given)}")
     function = with_arity(given, 1, "key")
     return Key(name_of(given), lambda _: function)
+
+
+def key_of_request(given: Any) -> Key:
+    """The same from a policy function, which may return the key of its request as text."""
+    return Key(shortened(given), lambda _: lambda _: given) if isinstance(given, str) else key_option(given)
+
+
+def _check_helper(given: Any) -> None:
+    """Raises for a key helper that was not called."""
+    for helper, arguments in _HELPERS.items():
+        if given is helper:
+            name = helper.__name__
+            raise ConfigError(f"the key helper {name} has to be called: write key={name}({arguments})")
 
 
 def cost_option(given: Any) -> Any:
@@ -120,6 +153,7 @@ def cost_option(given: Any) -> Any:
 
 def _policy_function(given: Any) -> Callable[..., Any]:
     """A function of the request that returns its policies."""
+    _check_helper(given)
     name, told = name_of(given), 'a limit alone has no policy, write @tg.limit("5/minute") above a view'
     if inspect.isclass(given):
         raise ConfigError(f"{name} is a class, where a policy belongs: {told}")

@@ -6,14 +6,15 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from .._shown import shown
-from .._tidegate import AsyncLimiter, Decision, Headers, PreparedCheck
+from .._tidegate import AsyncLimiter, Decision, Headers, Policy, PreparedCheck
 from .._tracing import TRACED, asked
-from ..errors import ConfigError
-from .admission import DECISION, Admission, admit, refund, settle
+from ..errors import ConfigError, KeyInvalid, StoreError
+from .admission import DECISION, Admission, admit, note_policies, refund, settle
 from .bound_limit import BoundLimit
 from .keys import UNAUTHENTICATED, MissingPeer
 from .lifespan import Message, Receive, Scope, Send
 from .refusal import Refusal
+from .request_key import placed, unusable
 from .steps import run_steps_async
 
 # The key under which a scope carries its exchange.
@@ -68,7 +69,11 @@ class AsgiExchange:
         """Checks the limits. None: the request is admitted, and nothing is left to do after the response."""
         bound = limits[0]
         if bound.prepared is not None and len(limits) == 1 and self.single is None and not self.admissions:
-            decision = await self._decide(bound, bound.prepared)
+            try:
+                decision = await self._decide(bound, bound.prepared)
+            except StoreError as error:
+                note_policies(error, bound, bound.entry)
+                raise
             self.note(decision)
             if decision:
                 self.single = (bound, decision)
@@ -97,14 +102,18 @@ class AsgiExchange:
         limiter = self.limiter
         called: Any = asked(limiter) if TRACED else limiter
         identity = bound.identify(self)
-        if not identity or called is not limiter:
-            # A peer without an address, or a call that is traced: its key function says what follows.
-            entry = bound.entry
-            resolved = entry.resolved
-            decision: Decision = await called.check(resolved.policy, resolved.prefix + entry.key(self), entry.cost)
-            return decision
-        answer = prepared.check_async(limiter, identity)
-        return answer if isinstance(answer, Decision) else await answer
+        # A peer without an address, or a call that is traced: its key function says what follows.
+        entry = bound.entry
+        key = "" if identity and called is limiter else placed(entry, entry.key(self))
+        try:
+            if identity and called is limiter:
+                answer: Any = prepared.check_async(limiter, identity)
+            else:
+                answer = called.check(entry.resolved.policy, key, entry.cost)
+            decision: Decision = answer if isinstance(answer, Decision) else await answer
+        except KeyInvalid as error:
+            raise unusable(error) from None
+        return decision
 
     def use_admissions(self) -> None:
         """Makes an admission of the single Decision, before others join it."""
@@ -112,26 +121,26 @@ class AsgiExchange:
             bound, decision = self.single
             self.single, self.admissions = None, [Admission(decision, bound, None)]
 
-    def announced(self) -> tuple[Headers, Sequence[Decision]]:
+    def announced(self) -> tuple[Headers, Sequence[Policy | Decision]]:
         """What the header fields announce, and which fields there are."""
         if self.single is not None:
             bound, decision = self.single
             return bound.headers, (decision,)
         admissions = self.admissions
         if len(admissions) == 1:
-            return admissions[0].bound.headers, admissions[0].decisions
+            return admissions[0].bound.headers, admissions[0].announced
         headers: Headers = next((one for one in admissions if one.denied), admissions[0]).bound.headers
-        return headers, [decision for admission in admissions for decision in admission.decisions]
+        return headers, [one for admission in admissions for one in admission.announced]
 
     def fields(self) -> list[tuple[bytes, bytes]]:
         """The header fields that announce the limits."""
-        headers, decisions = self.announced()
-        return headers.raw(*decisions)
+        headers, announced = self.announced()
+        return headers.raw(*announced)
 
     def field_texts(self) -> dict[str, str]:
         """The same as text."""
-        headers, decisions = self.announced()
-        return dict(headers.text(*decisions))
+        headers, announced = self.announced()
+        return dict(headers.text(*announced))
 
     def add_fields(self, message: Message) -> None:
         """Adds the header fields to the first message of a response. A refusal may have some of them already."""
@@ -163,7 +172,7 @@ class AsgiExchange:
         return self._send(message)
 
     async def _finish(self, message: Message) -> None:
-        await self.end()
+        await self.end_response()
         await self._send(message)
 
     async def _start(self, message: Message) -> None:
@@ -175,10 +184,16 @@ class AsgiExchange:
         self.add_fields(message)
         await self._send(message)
 
-    async def end(self) -> None:
-        """Gives back what is held, and settles what the work cost."""
+    async def end_handler(self) -> None:
+        """The application has returned: nothing is held any more."""
+        await self.end_response()
         for admission in self.admissions:
             admission.release()
+
+    async def end_response(self) -> None:
+        """Gives back what is held until the end of the response, and settles what the work cost."""
+        for admission in self.admissions:
+            admission.end_response()
             if admission.settles:
                 admission.settles = False
                 self.request = self.request or self.make_request()

@@ -8,7 +8,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from .._tidegate import ClientIp, anonymous, hashed
+from .._shown import shortened, shown
+from .._tidegate import ClientIp, anonymous, hashed, named
 from ..errors import ConfigError, KeyInvalid
 from .functions import with_arity
 
@@ -49,6 +50,10 @@ class RequestAdapter(Protocol):
 
 class MissingPeer(KeyInvalid):
     """A request needs the address of its client, and its server does not know it."""
+
+
+class UnusableKey(KeyInvalid):
+    """The key of a request is text that no limiter takes, as its client made it: too long, or half of a character."""
 
 
 class Key:
@@ -157,6 +162,17 @@ def _with_fallback(
     return Key(name, bind, plain=plain and fallback.plain)
 
 
+def fixed(name: str) -> Key:
+    """One key for all requests: one budget for everybody. `name` is that key, for `peek`, `clear` and the like."""
+    try:
+        usable = bool(name.encode())
+    except (AttributeError, UnicodeError):
+        usable = False
+    if not usable:
+        raise ConfigError(f'fixed takes the key as a text, such as fixed("all"), not {shown(name)}')
+    return Key(f"fixed({shortened(name)})", lambda _: lambda _: name, plain=True)
+
+
 def header(name: str, *, otherwise: Key | None = None) -> Key:
     """The value of a header such as an API key, hashed before it is stored.
 
@@ -181,7 +197,11 @@ def user(*, otherwise: Key | None = None) -> Key:
     """
 
     def read(adapter: RequestAdapter) -> ReadRequest:
-        return lambda request: _user_id(_authenticated("user()", adapter, adapter.user(request), otherwise))
+        def user_key(request: Request) -> str | None:
+            found = _user_id(_authenticated("user()", adapter, adapter.user(request), otherwise))
+            return None if found is None else marked(found)
+
+        return user_key
 
     return _with_fallback("user()", otherwise, read)
 
@@ -202,11 +222,19 @@ def claim(
         def value(request: Request) -> str | None:
             found = _authenticated(f"claim({name!r})", adapter, claims(request), otherwise)
             claimed = None if found is None else found.get(name)
-            return None if claimed is None else str(claimed)
+            return None if claimed is None else marked(str(claimed))
 
         return value
 
     return _with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
+
+
+def marked(name: str) -> str:
+    """The key of a name. It raises for one that is no valid text."""
+    try:
+        return named(name)
+    except KeyInvalid as error:
+        raise UnusableKey(error.message) from None
 
 
 def _authenticated(name: str, adapter: RequestAdapter, found: Any, otherwise: Key | None) -> Any:

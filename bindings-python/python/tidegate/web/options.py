@@ -13,20 +13,23 @@ from .keys import Key
 class LimitOptions(TypedDict, total=False):
     """The options of one limit. Given to a layer, they are the defaults of its limits, except `skip` and `enabled`."""
 
-    # The key of a request: a Key, a function of the request, or one text for all. The client's address by default.
-    key: Key | str | Callable[..., Any] | None
-    # The units that a request consumes, or a function of the request; 1 by default.
+    # The key of a request: a Key or a function of the request. The client's address by default.
+    key: Key | Callable[..., Any] | None
+    # The units that a request consumes, or a function of the request; 1 by default. A function's 0 charges nothing.
     cost: int | Callable[..., Any]
     # A function of the request; true exempts the request. That of a layer applies to each of its limits as well.
     skip: Callable[..., Any] | None
     # A function of a denied request and its Decision that returns the response, or None for the default one.
     on_denied: Callable[..., Any] | None
-    # The header fields of responses: "both", the default, "ietf", "legacy" or "off".
+    # The header fields of responses: "both", the default, "ietf", "ietf-10", "ietf-11", "legacy" or "off".
     headers: str
     # A function of the request and its response; true gives the cost back.
     refund_when: Callable[..., Any] | None
-    # A function of the request and its response that returns the actual cost.
+    # A function of the request and its response that returns the actual cost: one number for the policies that name a
+    # cost (for all of them if none does), numbers by the names of policies, or a list with one for each policy.
     settle: Callable[..., Any] | None
+    # How long a hold lasts: to the end of the "response", the default, or of the "handler", which may run longer.
+    hold_until: str
     # What the journal remembers of a request: a text, or a function of the request.
     meta: str | bytes | Callable[..., Any] | None
     # The HTTP methods that are limited; all of them by default. HEAD counts as GET.

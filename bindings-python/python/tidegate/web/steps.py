@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from .._tidegate import AsyncLimiter, Limiter
@@ -22,8 +22,8 @@ Step: TypeAlias = "tuple[str, Any]"
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def run_steps(steps: Steps[T], limiter: Limiter) -> T:
-    """Runs the steps on the calling thread."""
+def run_steps(steps: Steps[T], limiter: Limiter, wait: Callable[[Any], Any] | None = None) -> T:
+    """Runs the steps on the calling thread. `wait` waits for an awaitable there; without it there may be none."""
     called: Any = asked(limiter) if TRACED else limiter
     try:
         name, given = next(steps)
@@ -33,7 +33,7 @@ def run_steps(steps: Steps[T], limiter: Limiter) -> T:
                 if name == "sleep":
                     time.sleep(given)
                 elif name == "wait":
-                    _refuse_awaitable(given)
+                    result = _refuse_awaitable(given) if wait is None else wait(given)
                 else:
                     result = getattr(called, name)(*given)
             except Exception as error:

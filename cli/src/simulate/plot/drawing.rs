@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::super::report::{PolicyReport, Report, percent};
+use super::super::report::{NamedWorst, PolicyReport, Report, percent};
 use super::super::table;
 use super::super::timeline::{Bucket, Curve};
 use super::super::traffic::moment::trimmed;
@@ -207,9 +207,15 @@ impl PanelCurves {
         let limit = &policy.limits[policy.drawn_limit()];
         let period = limit.period();
         let curve = |of: fn(&Bucket) -> u64| policy.timeline.trailing(period.micros(), report.end, COLUMNS, of);
+        let mut admitted = curve(|bucket| bucket.admitted);
+        if report.keys == 1 {
+            // The worst count of the only key is that of all keys.
+            let worst = &policy.worst[policy.drawn_limit()];
+            admitted.reach(worst.at.saturating_sub(report.start) as f64 / 1e6, worst.units as f64);
+        }
         Self {
             asked: curve(|bucket| bucket.asked),
-            admitted: curve(|bucket| bucket.admitted),
+            admitted,
             going: policy.delay.as_ref().map(|_| curve(|bucket| bucket.going)),
             limit: limit.count() as f64 * report.keys as f64,
             period: spoken(&period.to_string()),
@@ -320,13 +326,19 @@ where
     if !is_limit_drawn {
         left.push_str(&format!("; their limit of {} is above this plot", number(curves.limit as u64)));
     }
-    let worst = &policy.worst[policy.drawn_limit()];
-    let right = format!(
-        "worst for one key: {} in any {}, limit {}",
-        number(worst.units),
-        curves.period,
-        number(worst.limit.count())
-    );
+    if report.keys > 1 && policy.refused_keys > 0 {
+        let verb = if policy.refused_keys == 1 {
+            "key was refused by its own limit"
+        } else {
+            "keys were refused by their own limits"
+        };
+        left.push_str(&format!("; {} {verb}", number(policy.refused_keys as u64)));
+    }
+    let of_limit = |worst: &NamedWorst| {
+        let period = spoken(&worst.limit.period().to_string());
+        format!("{} in any {period}, limit {}", number(worst.units), number(worst.limit.count()))
+    };
+    let right = format!("worst for one key: {}", policy.worst.iter().map(of_limit).collect::<Vec<_>>().join("; "));
     write(area, &left, &style(24.0, palette.muted, HPos::Left), (MARGIN, 44))?;
     write(area, &right, &style(24.0, palette.muted, HPos::Right), (WIDTH as i32 - MARGIN, 44))
 }

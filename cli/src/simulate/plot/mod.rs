@@ -14,6 +14,7 @@ use tiny_skia::Pixmap;
 use super::report::Report;
 use super::table;
 use crate::Failure;
+use crate::terminal::path_text;
 use drawing::{Palette, SCALE};
 use pixels::PixelBackend;
 
@@ -56,7 +57,7 @@ impl PlotFile {
             _ => {
                 return Err(Failure::argument(format!(
                     "--out {}: the extension says what to draw, and this is none of .svg, .png and .html",
-                    path.display()
+                    path_text(path)
                 )));
             }
         };
@@ -64,8 +65,8 @@ impl PlotFile {
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(Failure::argument(format!(
                 "--out {}: there is no folder {}; make it first",
-                path.display(),
-                folder.display()
+                path_text(path),
+                path_text(folder)
             )));
         }
         Ok(Self { path: path.to_owned(), kind, theme })
@@ -82,7 +83,7 @@ impl PlotFile {
             Kind::Png => png(report, self.theme)?,
             Kind::Html => html::page(report, &svg(report, self.theme, false)?, self.theme).into_bytes(),
         };
-        std::fs::write(&self.path, contents).map_err(|error| Failure::unwritable(self.path.display(), &error))
+        std::fs::write(&self.path, contents).map_err(|error| Failure::unwritable(path_text(&self.path), &error))
     }
 }
 

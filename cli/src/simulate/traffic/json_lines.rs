@@ -8,6 +8,7 @@ use super::{field, moment};
 pub(super) const TIME_FIELDS: [&str; 6] = ["time", "timestamp", "ts", "@timestamp", "at", "date"];
 pub(super) const KEY_FIELDS: [&str; 8] =
     ["key", "user", "user_id", "client", "client_ip", "remote_addr", "remote_ip", "ip"];
+const COST_FIELD: &str = "cost";
 
 /// Which fields of a line are read.
 #[derive(Debug, Clone)]
@@ -33,6 +34,7 @@ impl Fields {
             })
         };
         let (time, key) = (chosen(time, &TIME_FIELDS, "--time-field")?, chosen(key, &KEY_FIELDS, "--key-field")?);
+        let cost = cost.or_else(|| value.contains_key(COST_FIELD).then_some(COST_FIELD));
         Ok(Self { time, key, cost: cost.map(str::to_owned) })
     }
 
@@ -97,7 +99,9 @@ mod tests {
     #[test]
     fn the_first_line_names_the_usual_fields() {
         let fields = Fields::of(r#"{"ts": 1, "ip": "a"}"#, None, None, None).expect("fields");
-        assert_eq!((fields.time.as_str(), fields.key.as_str()), ("ts", "ip"));
+        assert_eq!((fields.time.as_str(), fields.key.as_str(), fields.cost), ("ts", "ip", None));
+        let fields = Fields::of(r#"{"at": 1, "key": "a", "cost": 3}"#, None, None, None).expect("fields");
+        assert_eq!(fields.parse(r#"{"at": 1, "key": "a", "cost": 3}"#), Ok((1_000_000, "a".to_owned(), 3)));
         let error = Fields::of(r#"{"ts": 1, "who": "a"}"#, None, None, None).expect_err("no key");
         assert!(error.contains("--key-field") && error.contains("\"who\""), "{error}");
     }

@@ -188,6 +188,15 @@ impl Traffic {
         summary
     }
 
+    /// What is said of callers that the trace does not tell apart.
+    pub(super) fn pooled(&self) -> Option<String> {
+        match &self.source {
+            Source::Pattern(_) => None,
+            Source::Trace(trace) => trace.pooled(),
+            Source::Sorted(_, trace) => trace.pooled(),
+        }
+    }
+
     /// The lines that were skipped, and what was wrong with the first of them.
     pub(super) fn skipped(&self) -> Option<(u64, &str)> {
         match &self.source {

@@ -15,6 +15,7 @@ use super::field::shown;
 use super::timestamps::Columns;
 use super::{Event, Keys, Summary, access_log, json_lines, json_of, moment, value_name};
 use crate::Failure;
+use crate::terminal::path_text;
 
 /// The longest line of a trace: a guard against files that are no traces.
 const MAX_LINE: u64 = 1 << 20;
@@ -62,6 +63,8 @@ pub(in crate::simulate) struct Trace {
     events: u64,
     skipped: u64,
     first_skipped: String,
+    /// Calls whose line names no caller.
+    pooled: u64,
 }
 
 /// Counts the bytes that were read.
@@ -88,7 +91,7 @@ impl Trace {
             let failed = |error: io::Error| {
                 Failure::argument(format!(
                     "the trace {} cannot be read: {error}; name a file, or - for standard input",
-                    options.path.display()
+                    path_text(&options.path)
                 ))
             };
             let file = File::open(&options.path).map_err(failed)?;
@@ -111,6 +114,7 @@ impl Trace {
             events: 0,
             skipped: 0,
             first_skipped: String::new(),
+            pooled: 0,
         })
     }
 
@@ -206,6 +210,8 @@ impl Trace {
                 tidegate::MAX_KEY
             )));
         }
+        // What a log has where it knows no caller.
+        self.pooled += u64::from(matches!(&*key, "" | "-"));
         let key = keys.add(&key).map_err(BadLine::Stop)?;
         Ok(Some(Event { at, key, cost }))
     }
@@ -223,9 +229,10 @@ impl Trace {
             TraceFormat::Timestamps
         };
         let format = options.format.unwrap_or(detected);
-        if format != TraceFormat::JsonLines && (options.time_field.is_some() || options.cost_field.is_some()) {
+        if format == TraceFormat::AccessLog && (options.time_field.is_some() || options.cost_field.is_some()) {
             return Err(stop(format!(
-                "--time-field and --cost-field name fields of JSON lines, and {place} is no JSON: leave them out"
+                "--time-field and --cost-field name fields of JSON lines or columns, and {place} is a line of an access log: leave \
+                 them out"
             )));
         }
         match format {
@@ -245,12 +252,10 @@ impl Trace {
                 }
                 Ok((LineParser::AccessLog { key_field: key_field.to_owned() }, false))
             }
-            TraceFormat::Timestamps if options.key_field.is_some() => Err(stop(format!(
-                "--key-field names a field of an access log or of JSON lines, and {place} is neither: the key is the second \
-                 column, or the one that a first line time,key,cost names"
-            ))),
             TraceFormat::Timestamps => {
-                let (columns, is_header) = Columns::of(line);
+                let named = [&options.time_field, &options.key_field, &options.cost_field].map(|name| name.as_deref());
+                let (columns, is_header) =
+                    Columns::of(line, named).map_err(|error| stop(format!("{place}: {error}")))?;
                 Ok((LineParser::Timestamps(columns), is_header))
             }
         }
@@ -292,6 +297,16 @@ impl Trace {
 
     pub(super) fn skipped(&self) -> Option<(u64, &str)> {
         (self.skipped > 0).then_some((self.skipped, self.first_skipped.as_str()))
+    }
+
+    /// Calls of different callers that have one key all the same.
+    pub(super) fn pooled(&self) -> Option<String> {
+        let has_no_key = matches!(&self.parser, Some(LineParser::Timestamps(columns)) if columns.key.is_none());
+        if has_no_key {
+            return Some("no column is a key: all calls are those of one caller".to_owned());
+        }
+        (self.pooled > 0)
+            .then(|| format!("{} calls name no caller (\"-\" or nothing): all of these are one caller", self.pooled))
     }
 
     pub(super) fn summary(&self) -> Summary {

@@ -5,6 +5,7 @@ mod clock;
 mod finding;
 mod memory;
 mod permissions;
+mod releases;
 mod replication;
 mod version;
 
@@ -101,6 +102,7 @@ impl StoreReport {
     fn of(servers: &StoreServers, file: Option<&PolicyFile>, prefix: &str) -> Self {
         let mut report =
             Self { store: servers.shown().to_owned(), kind: servers.kind(), findings: Vec::new(), was_asked: false };
+        report.findings.extend(transport(servers));
         let shards = match servers.shards() {
             Ok(shards) => shards,
             Err(error) => {
@@ -198,6 +200,20 @@ impl StoreReport {
     }
 }
 
+/// Who can read or redirect what is sent.
+fn transport(servers: &StoreServers) -> Option<Finding> {
+    if !servers.is_readable() {
+        return None;
+    }
+    let message = "keys, and the password, cross the network in plain text";
+    let advice = if servers.follows_any() {
+        "use TLS (rediss…://), and list with follow=… the hosts that servers may name: any of them gets the password"
+    } else {
+        "use TLS: the scheme begins with rediss or valkeys"
+    };
+    Some(Finding::note("transport", message).advice(advice))
+}
+
 fn unreachable(error: &Error) -> Finding {
     Finding::problem("reachable", format!("{error} [{}]", error.code()))
 }
@@ -229,6 +245,7 @@ fn examine(connection: &mut ServerConnection, needs: &Needs<'_>) -> Result<Exami
         ),
     }
     findings.extend(permissions::examine(connection, needs)?);
+    findings.extend(releases::examine(connection, needs.prefix)?);
     examined.clock_ahead = clock::ahead(connection)?;
     findings.extend(examined.clock_ahead.map(clock::examine));
     if needs.is_cluster {

@@ -70,7 +70,9 @@ pub(super) fn examine(connection: &mut ServerConnection, needs: &Needs<'_>) -> R
     let (needed, useful) = needs.commands();
     let all: Vec<&str> = needed.iter().chain(&useful).copied().collect();
     let whoami = connection.ask(&["ACL", "WHOAMI"])?;
-    let user = text(&whoami).or(needs.user).unwrap_or("default").to_owned();
+    // It stands in a line to paste.
+    let is_word = |user: &&str| !user.is_empty() && user.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    let user = text(&whoami).filter(is_word).or(needs.user).unwrap_or("default").to_owned();
     let key = format!("{}doctor", needs.prefix);
     let dry = text(&connection.ask(&["ACL", "DRYRUN", &user, "PING"])?) == Some("OK");
     let permissions = if dry { dry_run(connection, &user, &all, &key)? } else { tried(connection, &all, &key)? };

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 use tidegate::host::{ServerConnection, redis_key};
-use tidegate::{AsyncLimiter, Error, Limiter, Policy};
+use tidegate::{Algorithm, AsyncLimiter, Decision, Error, Limiter, Policy};
 
 use super::costs::{Costs, beside, stated_bytes, with_tables};
 use crate::redis_cost::{RedisCost, name_bytes};
 use crate::reply::Info;
 use crate::store_options::{ChosenStore, StoreOptions};
+use crate::temporary_keys::TemporaryKeys;
 use crate::{Failure, Output};
 
 /// How long each way of calling is measured, and an idle server before.
@@ -73,26 +74,38 @@ pub(super) fn costs(
     let usual_prefix = &options.prefix;
     let options = options.with_temporary_keys("size");
     let limiter = options.limiter(store, output)?;
+    let temporary = TemporaryKeys::of(options.builder(store))?;
+    temporary.ended_by({
+        let limiter = limiter.clone();
+        move || limiter.close()
+    });
     limiter.ping()?;
     let mut primaries = Primaries::of(store, options.timeout)?;
     output.progress("measuring memory …");
     let keys = key_bytes(&limiter, &mut primaries, [&options.prefix, usual_prefix], policies);
-    let result = keys.and_then(|keys| measure(&limiter, &mut primaries, store, &options, policies, keys, output));
-    let cleared = remove(&limiter, policies);
-    let costs = result?;
-    cleared?;
-    Ok(costs)
+    let work = Work { limiter: &limiter, store, options: &options, policies, temporary: &temporary };
+    let costs = keys.and_then(|keys| measure(&work, &mut primaries, keys, output));
+    let removed = temporary.remove();
+    // Why it failed says more than that keys are left.
+    costs.and_then(|costs| removed.map(|()| costs))
+}
+
+/// What is measured.
+struct Work<'a> {
+    limiter: &'a Limiter,
+    store: &'a ChosenStore,
+    options: &'a StoreOptions,
+    policies: &'a [Policy],
+    temporary: &'a TemporaryKeys,
 }
 
 fn measure(
-    limiter: &Limiter,
+    work: &Work<'_>,
     primaries: &mut Primaries,
-    store: &ChosenStore,
-    options: &StoreOptions,
-    policies: &[Policy],
     keys: Option<(f64, f64)>,
     output: &mut Output,
 ) -> Result<Costs, Failure> {
+    let Work { limiter, store, options, policies, temporary } = *work;
     let mut costs = Costs::shipped(policies);
     let mut notes = beside(policies);
     match keys {
@@ -114,6 +127,10 @@ fn measure(
     costs.alone = per_check(primaries, background, || alone(limiter, policies))?;
     output.progress("measuring batches of checks …");
     let shared = options.shared_limiter(store)?;
+    temporary.ended_by({
+        let shared = shared.clone();
+        move || shared.close()
+    });
     costs.folded = per_check(primaries, background, || folded(&shared, policies))?;
     costs.is_measured = true;
     costs.source = format!("measured now on {}: CPU time of the server, also for its sockets", store.shown());
@@ -143,13 +160,22 @@ fn name(number: usize) -> String {
     format!("key {}", number % KEYS)
 }
 
+fn is_held(policy: &Policy) -> bool {
+    policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
+}
+
+/// A check; or where a unit must be held, a charge, which costs as much and needs no end.
+fn spend(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Decision, Error> {
+    if is_held(policy) { limiter.charge(policy, key, 1) } else { limiter.check(policy, key) }
+}
+
 /// Checks one after the other, on as many threads as keep the server busy.
 fn alone(limiter: &Limiter, policies: &[Policy]) -> Result<u64, Failure> {
     let ends = Instant::now() + TIME;
     let mut rounds = 0;
     while Instant::now() < ends {
         for policy in policies {
-            limiter.check(policy, &name(rounds))?;
+            spend(limiter, policy, &name(rounds))?;
         }
         rounds += 1;
     }
@@ -171,7 +197,11 @@ fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64, Failure> {
                     while !ended.load(Ordering::Relaxed) {
                         let key = name(task + rounds * TASKS);
                         for policy in &*policies {
-                            limiter.check(policy, &key).await?;
+                            // As in `spend`.
+                            match is_held(policy) {
+                                true => limiter.charge(policy, &key, 1).await?,
+                                false => limiter.check(policy, &key).await?,
+                            };
                         }
                         rounds += 1;
                     }
@@ -198,13 +228,13 @@ fn key_bytes(
 ) -> Result<Option<(f64, f64)>, Failure> {
     let mut keys = Vec::new();
     for policy in policies {
-        limiter.check(policy, "once")?;
+        spend(limiter, policy, "once")?;
         let room = limiter.peek(policy, "full", 1)?.limits().map(|limit| limit.remaining).min().unwrap_or(0);
         if room > 0 {
             limiter.charge(policy, "full", room)?;
         }
-        let once = primaries.memory_usage(&redis_key(prefix, policy, "once"))?;
-        let full = primaries.memory_usage(&redis_key(prefix, policy, "full"))?;
+        let once = primaries.memory_usage(&redis_key(&prefix.into(), policy, "once"))?;
+        let full = primaries.memory_usage(&redis_key(&prefix.into(), policy, "full"))?;
         let Some(once) = once.or(full) else { return Ok(None) };
         // A window that is in use all the time has a granule for each part of its period, which takes a period to see.
         let stated = RedisCost::of(policy).key.1 as f64;
@@ -213,13 +243,4 @@ fn key_bytes(
         keys.push((once - beyond, (full.unwrap_or(once) - beyond).max(stated)));
     }
     Ok(Some(with_tables(keys.into_iter(), policies.len())))
-}
-
-fn remove(limiter: &Limiter, policies: &[Policy]) -> Result<(), Failure> {
-    for policy in policies {
-        for key in ["once".to_owned(), "full".to_owned()].into_iter().chain((0..KEYS).map(name)) {
-            limiter.clear(policy, &key)?;
-        }
-    }
-    Ok(())
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use tidegate::host;
+use tidegate::host::{self, KeyNames};
 use tidegate::{Decision, Policy, PolicyFile};
 
 use crate::store_options::{ChosenStore, StoreOptions};
@@ -88,7 +88,7 @@ struct Observation {
 impl Top {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let file = self.store.policies.read()?;
-        let store = self.store.chosen(file.as_ref());
+        let (store, names) = (self.store.chosen(file.as_ref()), self.store.names()?);
         if !INTERVALS.contains(&self.interval) {
             return Err(Failure::argument("--interval must be from 100ms to 1h"));
         }
@@ -117,7 +117,8 @@ impl Top {
                 sampler.read(self.sample as usize, &policies, &mut sample);
             }
             let peek = |named: &NamedKey| limiter.as_ref()?.peek(&policy_of(named, &policies)?, &named.key, 1).ok();
-            let (keys, left_out) = self.keys(&mut sample, &policies, published.as_ref(), &store.shown(), peek);
+            let (keys, left_out) =
+                self.keys(&mut sample, &policies, published.as_ref(), (&store.shown(), &names), peek);
             let reading = Observation { at: SystemTime::now(), sample, keys, left_out };
             let page = Page { top: self, store: &store, reading: &reading, published: published.as_ref() };
             page.show(output, readings > 1);
@@ -146,14 +147,14 @@ impl Top {
         sample: &mut Sample,
         policies: &[Policy],
         published: Option<&Published>,
-        store: &str,
+        (store, names_of_keys): (&str, &KeyNames),
         peek: impl Fn(&NamedKey) -> Option<Decision>,
     ) -> (Vec<KeyLine>, usize) {
         let prefix = &self.store.prefix;
         let names = published.into_iter().flat_map(Published::names).filter(|(of_process, _)| of_process == prefix);
         let by_redis_key = |(_, named): (&str, &NamedKey)| {
             let policy = policy_of(named, policies)?;
-            Some((host::redis_key(prefix, &policy, &named.key), named.clone()))
+            Some((host::redis_key(names_of_keys, &policy, &named.key), named.clone()))
         };
         let named: HashMap<Vec<u8>, NamedKey> = names.filter_map(by_redis_key).collect();
         let mut denied: BTreeMap<NamedKey, f64> = published.map(|published| published.denied(None)).unwrap_or_default();

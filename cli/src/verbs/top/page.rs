@@ -11,11 +11,9 @@ use crate::Output;
 use crate::decision_text::when;
 use crate::number_text::number;
 use crate::store_options::ChosenStore;
-use crate::terminal::{BAD, BOLD, DIM, NAME, WARN, escaped, is_interactive, paint, width};
+use crate::terminal::{BAD, BOLD, DIM, NAME, WARN, escaped, is_interactive, paint, screen_rows, width};
 use crate::time_text::{length, moment};
 
-/// The top left corner, and nothing below it.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Lines of policies.
 const POLICIES: usize = 20;
 
@@ -33,10 +31,11 @@ impl Page<'_> {
             return if is_one_of_many { output.line(self.as_json().to_string()) } else { output.json(&self.as_json()) };
         }
         let mut text = String::new();
-        if is_one_of_many && is_interactive() {
-            text.push_str(CLEAR);
+        let screen = (is_one_of_many && is_interactive()).then(screen_rows);
+        if screen.is_some() {
+            output.clear_screen();
         }
-        for line in self.lines() {
+        for line in self.lines(screen) {
             text.push_str(&line);
             text.push('\n');
         }
@@ -46,7 +45,8 @@ impl Page<'_> {
         output.text(&text);
     }
 
-    fn lines(&self) -> Vec<String> {
+    /// At most so many lines as the screen has: more would scroll the first away.
+    fn lines(&self, screen: Option<usize>) -> Vec<String> {
         let mut lines = vec![format!(
             "{}  {} UTC, every {}",
             paint(BOLD, "tidegate top"),
@@ -55,8 +55,18 @@ impl Page<'_> {
         )];
         lines.extend(self.sources());
         lines.push(String::new());
-        lines.extend(self.policy_lines());
-        lines.extend(self.key_lines());
+        let Some(screen) = screen else {
+            lines.extend(self.policy_lines(POLICIES));
+            lines.extend(self.key_lines(usize::MAX));
+            return lines;
+        };
+        let rest = screen.saturating_sub(lines.len() + 1);
+        // Heads, and what was left out, take four.
+        lines.extend(self.policy_lines((rest / 3).clamp(1, POLICIES)));
+        lines.extend(self.key_lines(screen.saturating_sub(lines.len() + 3).max(1)));
+        lines.truncate(screen);
+        // A line that the terminal would break takes two.
+        lines.iter_mut().for_each(|line| *line = cut_line(line, width()));
         lines
     }
 
@@ -119,26 +129,28 @@ impl Page<'_> {
         rates
     }
 
-    fn policy_lines(&self) -> Vec<String> {
+    fn policy_lines(&self, most: usize) -> Vec<String> {
         let rates = self.rates();
         if rates.is_empty() {
             return Vec::new();
         }
-        let widest = 40.min(width() / 2);
-        let mut lines = vec![paint(BOLD, &format!("{:<widest$}  {:>12}  {:>12}", "policy", "allowed/s", "denied/s"))];
-        for (name, rates) in rates.iter().take(POLICIES) {
+        let widest = 40.min(width().saturating_sub(42)).max(10);
+        let head = format!("{:<widest$}  {:>12}  {:>12}  {:>12}", "policy", "allowed/s", "denied/s", "in shadow/s");
+        let mut lines = vec![paint(BOLD, &head)];
+        for (name, rates) in rates.iter().take(most) {
             let denied = format!("{:>12.1}", rates.denied);
             let denied = if rates.denied > 0.0 { paint(WARN, &denied) } else { denied };
-            lines.push(format!("{}  {:>12.1}  {denied}", paint(NAME, &cut(name, widest)), rates.allowed));
+            let name = paint(NAME, &cut(name, widest));
+            lines.push(format!("{name}  {:>12.1}  {denied}  {:>12.1}", rates.allowed, rates.shadow_denied));
         }
-        if rates.len() > POLICIES {
-            lines.push(paint(DIM, &format!("and {} more; --json has all", rates.len() - POLICIES)));
+        if rates.len() > most {
+            lines.push(paint(DIM, &format!("and {} more; --json has all", rates.len() - most)));
         }
         lines.push(String::new());
         lines
     }
 
-    fn key_lines(&self) -> Vec<String> {
+    fn key_lines(&self, most: usize) -> Vec<String> {
         if self.reading.keys.is_empty() {
             return vec!["No key is at its limit, as far as this page sees.".to_owned()];
         }
@@ -150,7 +162,7 @@ impl Page<'_> {
             "key at its limit", "policy", "remaining", "next", "denied/s"
         );
         let mut lines = vec![paint(BOLD, &head)];
-        for line in &self.reading.keys {
+        for line in self.reading.keys.iter().take(most) {
             let key = cut(&line.key, for_key);
             let key = if line.is_named { key } else { paint(DIM, &key) };
             let (remaining, next) = match &line.decision {
@@ -168,8 +180,10 @@ impl Page<'_> {
             let policy = cut(&line.policies.join(" or "), for_policy);
             lines.push(format!("{key}  {}  {remaining:>17}  {next:<13}  {denied:>9}", paint(NAME, &policy)));
         }
-        if self.reading.left_out > 0 {
-            lines.push(paint(DIM, &format!("and {} more; --rows shows more", self.reading.left_out)));
+        let unshown = self.reading.keys.len().saturating_sub(most);
+        if unshown + self.reading.left_out > 0 {
+            let how = if unshown > 0 { "a higher terminal" } else { "--rows" };
+            lines.push(paint(DIM, &format!("and {} more; {how} shows more", unshown + self.reading.left_out)));
         }
         lines
     }
@@ -189,7 +203,12 @@ impl Page<'_> {
             .rates()
             .iter()
             .map(|(name, rates)| {
-                json!({"policy": name, "allowed_per_second": rates.allowed, "denied_per_second": rates.denied})
+                json!({
+                    "policy": name,
+                    "allowed_per_second": rates.allowed,
+                    "denied_per_second": rates.denied,
+                    "shadow_denied_per_second": rates.shadow_denied,
+                })
             })
             .collect();
         json!({
@@ -228,6 +247,20 @@ fn since_1970(at: SystemTime) -> Duration {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// A line of at most so many columns; codes of colours take none.
+fn cut_line(line: &str, columns: usize) -> String {
+    let (mut kept, mut shown, mut in_code) = (String::new(), 0, false);
+    for c in line.chars() {
+        in_code |= c == '\x1b';
+        if in_code || shown < columns {
+            kept.push(c);
+        }
+        shown += usize::from(!in_code);
+        in_code &= c != 'm';
+    }
+    kept
+}
+
 /// A text of exactly so many columns.
 fn cut(text: &str, columns: usize) -> String {
     let text = escaped(text);
@@ -236,4 +269,15 @@ fn cut(text: &str, columns: usize) -> String {
     }
     let kept: String = text.chars().take(columns - 1).collect();
     format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut_line;
+
+    #[test]
+    fn codes_of_colours_take_no_columns() {
+        assert_eq!(cut_line("\x1b[1mtidegate\x1b[0m top", 6), "\x1b[1mtidega\x1b[0m");
+        assert_eq!(cut_line("short", 80), "short");
+    }
 }

@@ -1,7 +1,8 @@
 //! What processes of this machine publish of themselves: the files in the folder that their `TIDEGATE_TOP` names.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 use tidegate::Policy;
 
 use crate::Failure;
+use crate::terminal::path_text;
 
 /// A process whose file is older has ended, or hangs.
 const FRESH: f64 = 5.0;
@@ -21,6 +23,8 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(super) struct Rates {
     pub(super) allowed: f64,
     pub(super) denied: f64,
+    /// What policies that are shadows would have denied. These calls were allowed.
+    pub(super) shadow_denied: f64,
 }
 
 /// A key that a process named.
@@ -38,7 +42,7 @@ struct Snapshot {
     store: String,
     prefix: String,
     notations: BTreeMap<String, String>,
-    policies: BTreeMap<String, (u64, u64)>,
+    policies: BTreeMap<String, [u64; 3]>,
     denied: BTreeMap<NamedKey, u64>,
 }
 
@@ -73,7 +77,7 @@ impl Published {
             Failure::argument(format!(
                 "the folder {} of --names or TIDEGATE_TOP cannot be read ({error}): name the folder that is in TIDEGATE_TOP of \
                  the processes",
-                folder.display()
+                path_text(folder)
             ))
         })?;
         let is_ours = |path: &PathBuf| {
@@ -86,9 +90,11 @@ impl Published {
         paths.truncate(MAX_FILES);
         self.files.retain(|path, _| paths.contains(path));
         for path in paths {
-            // A file that has just gone is no fault.
-            let Ok(found) = fs::metadata(&path) else { continue };
-            let text = if found.len() <= MAX_BYTES { fs::read(&path).ok() } else { None };
+            let text = match read_file(&path) {
+                // A file that has just gone is no fault.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                text => text.ok(),
+            };
             match text.and_then(|text| Snapshot::of(&text)) {
                 Some(snapshot) => self.files.entry(path).or_default().take(snapshot),
                 None => self.unreadable += 1,
@@ -132,7 +138,9 @@ impl Published {
             for policy in file.last.policies.keys() {
                 let of_file = file.policies.get(policy).copied().unwrap_or_default();
                 let sum = rates.entry(policy.clone()).or_default();
-                (sum.allowed, sum.denied) = (sum.allowed + of_file.allowed, sum.denied + of_file.denied);
+                sum.allowed += of_file.allowed;
+                sum.denied += of_file.denied;
+                sum.shadow_denied += of_file.shadow_denied;
             }
         }
         rates
@@ -159,6 +167,26 @@ impl Published {
     }
 }
 
+/// The text of a regular file. A link, a pipe or a device that another user put there is not read, and nothing without an end.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // To open a pipe would wait for its writer.
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    }
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+}
+
 impl ProcessFile {
     fn take(&mut self, snapshot: Snapshot) {
         let elapsed = snapshot.written - self.last.written;
@@ -167,10 +195,10 @@ impl ProcessFile {
         }
         if self.last.written > 0.0 {
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
-            let of = |(name, (allowed, denied)): (&String, &(u64, u64))| {
-                let (before_allowed, before_denied) = self.last.policies.get(name).copied().unwrap_or_default();
-                let rates = Rates { allowed: rate(*allowed, before_allowed), denied: rate(*denied, before_denied) };
-                (name.clone(), rates)
+            let of = |(name, counts): (&String, &[u64; 3])| {
+                let before = self.last.policies.get(name).copied().unwrap_or_default();
+                let [allowed, denied, shadow_denied] = std::array::from_fn(|at| rate(counts[at], before[at]));
+                (name.clone(), Rates { allowed, denied, shadow_denied })
             };
             self.policies = snapshot.policies.iter().map(of).collect();
             let of = |(key, denials): (&NamedKey, &u64)| {
@@ -200,7 +228,7 @@ impl Snapshot {
         };
         for (name, counts) in value.get("policies")?.as_object()? {
             let count = |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or_default();
-            snapshot.policies.insert(name.clone(), (count("allowed"), count("denied")));
+            snapshot.policies.insert(name.clone(), ["allowed", "denied", "shadow_denied"].map(count));
             if let Some(notation) = counts.get("notation").and_then(Value::as_str) {
                 snapshot.notations.insert(name.clone(), notation.to_owned());
             }
@@ -233,12 +261,30 @@ mod tests {
         file.take(snapshot(100.0, 10, 2));
         assert!(file.policies.is_empty() && file.denied.is_empty(), "one version has no rate");
         file.take(snapshot(102.0, 30, 7));
-        assert_eq!(file.policies["login"], Rates { allowed: 10.0, denied: 2.5 });
+        assert_eq!(file.policies["login"], Rates { allowed: 10.0, denied: 2.5, shadow_denied: 0.0 });
         assert_eq!(file.denied.values().copied().collect::<Vec<_>>(), [2.5]);
         file.take(snapshot(102.0, 30, 7));
         assert_eq!(file.policies["login"].allowed, 10.0, "the same version again changes nothing");
         file.take(snapshot(103.0, 30, 7));
         assert!(file.denied.is_empty(), "nothing was denied since");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_regular_files_are_read_and_only_so_much_of_them() {
+        let folder = std::env::temp_dir().join(format!("tidegate-top-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = |name: &str| folder.join(format!("tidegate-{name}.json"));
+        std::os::unix::fs::symlink("/dev/zero", file("link")).expect("a link");
+        assert!(std::process::Command::new("mkfifo").arg(file("pipe")).status().is_ok_and(|status| status.success()));
+        fs::write(file("long"), vec![b' '; MAX_BYTES as usize + 1]).expect("a long file");
+        fs::write(file("right"), "{}").expect("a file");
+        for name in ["link", "pipe", "long"] {
+            assert!(read_file(&file(name)).is_err(), "{name}");
+        }
+        assert_eq!(read_file(&file("right")).expect("its text"), b"{}");
+        assert_eq!(Published::of(&folder).expect("a folder").unreadable, 4);
+        fs::remove_dir_all(folder).expect("the folder goes");
     }
 
     #[test]

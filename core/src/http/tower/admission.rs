@@ -1,15 +1,18 @@
 //! Asks the limits of a request, and does what is left to do when its response is known.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use http::response;
 
+use super::held_units::HeldUnits;
 use super::request_limits::{LimitEntry, RequestLimits};
 use crate::clock::Signal;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::{CheckOptions, Hold, HoldAnswer};
+use crate::plan::Plan;
 
 /// What became of a request.
 pub(super) enum Admission {
@@ -25,16 +28,19 @@ pub(super) struct AdmittedRequest {
     pub(super) decision: Decision,
     /// What was charged, for refunds.
     charged: Option<Decision>,
-    pub(super) holds: Vec<Hold>,
+    pub(super) held: Option<HeldUnits>,
 }
 
 impl RequestLimits {
     /// Asks every limit of a request. A hold comes first: so no other call sees a charge of a request that a hold refuses.
-    pub(super) async fn admit(&self, request: &Parts) -> Result<Admission> {
+    /// `policies` gets the policies of the request, also where no Decision names them.
+    pub(super) async fn admit(&self, request: &Parts, policies: &mut Vec<Arc<Plan>>) -> Result<Admission> {
         if !self.applies_to(request) {
             return Ok(Admission::Unlimited);
         }
-        let (holding, plain): (Vec<_>, Vec<_>) = self.entries(request)?.into_iter().partition(|entry| entry.holds);
+        let entries = self.entries(request)?;
+        policies.extend(entries.iter().map(|entry| Arc::clone(&entry.plan)));
+        let (holding, plain): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.holds);
         if holding.is_empty() && plain.is_empty() {
             return Ok(Admission::Unlimited);
         }
@@ -68,10 +74,10 @@ impl RequestLimits {
         let Some(decision) = whole(&holds, charged.as_ref()) else { return Ok(Admission::Unlimited) };
         let delay = decision.decisions().iter().map(Decision::delay).max().unwrap_or_else(|| decision.delay());
         if delay > Duration::ZERO {
-            let signal = std::sync::Arc::new(Signal::default());
+            let signal = Arc::new(Signal::default());
             signal.wait_async(signal.count(), Some(delay)).await;
         }
-        Ok(Admission::Admitted(Box::new(AdmittedRequest { decision, charged, holds })))
+        Ok(Admission::Admitted(Box::new(AdmittedRequest { decision, charged, held: HeldUnits::of(holds) })))
     }
 
     async fn check(&self, entries: Vec<LimitEntry>, options: CheckOptions) -> Result<Option<Decision>> {
@@ -92,7 +98,7 @@ impl RequestLimits {
         }
     }
 
-    async fn settle_to(&self, decision: &Decision, cost: u64) {
+    pub(super) async fn settle_to(&self, decision: &Decision, cost: u64) {
         // A shadow policy that would have denied was not charged.
         if decision.shadow() {
             return;
@@ -107,9 +113,17 @@ impl RequestLimits {
         let refunds = self.refund_when.as_ref().is_some_and(|when| when(response));
         let actual = if refunds { Some(0) } else { self.settle.as_ref().and_then(|read| read(response)) };
         let Some(actual) = actual else { return };
-        for decision in admitted.holds.iter().map(Hold::decision).chain(&admitted.charged) {
+        for decision in admitted.all_charged() {
             self.settle_to(decision, actual).await;
         }
+    }
+}
+
+impl AdmittedRequest {
+    /// The Decisions that charged something.
+    pub(super) fn all_charged(&self) -> impl Iterator<Item = &Decision> {
+        let holds = self.held.as_ref().map(HeldUnits::holds).unwrap_or_default();
+        holds.iter().map(Hold::decision).chain(&self.charged)
     }
 }
 

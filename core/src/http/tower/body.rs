@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::limiter::Hold;
+use super::held_units::HeldUnits;
+use super::settled_at_end::SettledAtEnd;
 
 pin_project! {
     /// A body that gives holds back after its last byte, or when it is dropped.
@@ -16,7 +17,8 @@ pin_project! {
     pub struct LimitedBody<B> {
         #[pin]
         content: Content<B>,
-        holds: Vec<Hold>,
+        held: Option<HeldUnits>,
+        settled: Option<SettledAtEnd>,
     }
 }
 
@@ -30,12 +32,13 @@ pin_project! {
 }
 
 impl<B> LimitedBody<B> {
-    pub(super) const fn of_service(body: B, holds: Vec<Hold>) -> Self {
-        Self { content: Content::Service { body }, holds }
+    pub(super) const fn of_service(body: B, held: Option<HeldUnits>, settled: Option<SettledAtEnd>) -> Self {
+        Self { content: Content::Service { body }, held, settled }
     }
 
     pub(super) fn of_refusal(bytes: Bytes) -> Self {
-        Self { content: Content::Refusal { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) }, holds: Vec::new() }
+        let content = Content::Refusal { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) };
+        Self { content, held: None, settled: None }
     }
 }
 
@@ -44,13 +47,13 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let Projected { content, holds } = self.project();
+        let Projected { content, held, settled } = self.project();
         match content.project() {
             ProjectedContent::Refusal { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             ProjectedContent::Service { body } => {
                 let polled = body.poll_frame(cx);
                 if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-                    holds.clear();
+                    (*held, *settled) = (None, None);
                 }
                 polled
             }

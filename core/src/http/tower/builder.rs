@@ -57,6 +57,7 @@ impl RateLimitLayerBuilder {
             on_denied: None,
             refund_when: None,
             settle: None,
+            settle_at_end: None,
             place: None,
             enabled: true,
             _places: Vec::new(),
@@ -159,6 +160,14 @@ impl RateLimitLayerBuilder {
     /// The actual cost, once the head of the response is known; `None` leaves what was charged.
     pub fn settle(mut self, read: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
         self.limits.settle = Some(Box::new(read));
+        self
+    }
+
+    /// The actual cost, once the body of the response has ended or the client has gone: the handler leaves a counter in the
+    /// extensions of its response. `None` leaves what was charged, or what [`RateLimitLayerBuilder::settle`] made of it: a request
+    /// is settled once.
+    pub fn settle_at_end(mut self, read: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
+        self.limits.settle_at_end = Some(Box::new(read));
         self
     }
 

@@ -20,14 +20,15 @@
 //! - A refused request gets 429 with the fields of the limits and a problem document, or 503 when the store failed. A gRPC
 //!   request gets the status `RESOURCE_EXHAUSTED` or `UNAVAILABLE`.
 //! - The [`Decision`](crate::Decision) is an extension of the request and of the response.
-//! - Units of a `concurrency` limit are held until the last byte of the response's body was sent. A request that a `leaky-bucket`
-//!   delays waits before it reaches the service.
+//! - Units of a `concurrency` limit are held until the last byte of the response's body was sent; of a websocket as long as its
+//!   handler keeps a copy of [`HeldUnits`]. A request that a `leaky-bucket` delays waits before it reaches the service.
 //! - A notation counts for the layer that it was given to. Where a limiter has two layers with the same notation, each needs
 //!   a name of its own: [`RateLimitLayerBuilder::place`].
 
 mod admission;
 mod body;
 mod builder;
+mod held_units;
 mod layer;
 mod notation_place;
 mod peer;
@@ -35,9 +36,11 @@ mod refusal;
 mod request_key;
 mod request_limits;
 mod service;
+mod settled_at_end;
 
 pub use body::LimitedBody;
 pub use builder::RateLimitLayerBuilder;
+pub use held_units::HeldUnits;
 pub use layer::RateLimitLayer;
 pub use peer::PeerAddress;
 pub use request_key::RequestKey;

@@ -8,7 +8,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::body::LimitedBody;
 use crate::decision::Decision;
-use crate::http::{Headers, MEDIA_TYPE, Refusal, headers};
+use crate::http::{Headers, MEDIA_TYPE, Refusal, headers_of_route};
+use crate::policy::Policy;
 
 /// What gRPC encodes in a message besides control characters.
 const IN_A_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
@@ -23,26 +24,35 @@ const fn grpc_status(status: u16) -> &'static str {
     }
 }
 
-/// Adds the fields of a Decision. Other layers may have announced other policies in lists; what they say in the older fields,
-/// which hold one policy, stays.
-pub(super) fn announce(map: &mut HeaderMap, decision: &Decision, which: Headers) {
-    for (name, value) in headers(decision, which) {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::try_from(value)) else {
-            continue;
-        };
-        if name.as_str().starts_with("ratelimit") {
-            map.append(name, value);
-        } else {
-            map.entry(name).or_insert(value);
+/// The fields of the responses to a request.
+pub(super) struct RouteFields<'a> {
+    /// The policies of the request, in the order in which they are announced.
+    pub(super) policies: Vec<&'a Policy>,
+    pub(super) which: Headers,
+}
+
+impl RouteFields<'_> {
+    /// Adds what the Decisions say. Other layers may have announced other policies in lists; what they say in the older fields,
+    /// which hold one policy, stays.
+    pub(super) fn announce(&self, map: &mut HeaderMap, decisions: &[&Decision]) {
+        for (name, value) in headers_of_route(&self.policies, decisions, self.which) {
+            let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::try_from(value)) else {
+                continue;
+            };
+            if name.as_str().starts_with("ratelimit") {
+                map.append(name, value);
+            } else {
+                map.entry(name).or_insert(value);
+            }
         }
     }
 }
 
 /// The response to a denied request.
-pub(super) fn denied<B>(request: &Parts, decision: &Decision, which: Headers) -> Response<LimitedBody<B>> {
+pub(super) fn denied<B>(request: &Parts, decision: &Decision, fields: &RouteFields<'_>) -> Response<LimitedBody<B>> {
     let refusal = Refusal::of(decision);
     let mut response = refused(request, refusal.status(), refusal.problem());
-    announce(response.headers_mut(), decision, which);
+    fields.announce(response.headers_mut(), &[decision]);
     if is_grpc(request) {
         // A client that may try again waits that long; a negative number says never.
         let pushback =
@@ -55,10 +65,11 @@ pub(super) fn denied<B>(request: &Parts, decision: &Decision, which: Headers) ->
 }
 
 /// The response when the store failed and the policy says `raise`.
-pub(super) fn unavailable<B>(request: &Parts) -> Response<LimitedBody<B>> {
-    let refusal = Refusal::unavailable();
+pub(super) fn unavailable<B>(request: &Parts, fields: &RouteFields<'_>) -> Response<LimitedBody<B>> {
+    let refusal = Refusal::unavailable(&fields.policies);
     let mut response = refused(request, refusal.status(), refusal.problem());
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(refusal.wait.unwrap_or(1)));
+    fields.announce(response.headers_mut(), &[]);
     response
 }
 
@@ -67,10 +78,19 @@ pub(super) fn broken<B>(request: &Parts) -> Response<LimitedBody<B>> {
     refused(request, 500, INTERNAL.to_owned())
 }
 
+/// The same to a request for a websocket, which would be free of its limit.
+pub(super) fn broken_upgrade<B>() -> Response<LimitedBody<B>> {
+    problem_response(500, INTERNAL.to_owned())
+}
+
 fn refused<B>(request: &Parts, status: u16, problem: String) -> Response<LimitedBody<B>> {
     if is_grpc(request) {
         return grpc(status, &problem);
     }
+    problem_response(status, problem)
+}
+
+fn problem_response<B>(status: u16, problem: String) -> Response<LimitedBody<B>> {
     let mut response = Response::new(LimitedBody::of_refusal(Bytes::from(problem)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));

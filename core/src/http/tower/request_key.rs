@@ -8,7 +8,7 @@ use http::HeaderName;
 use http::request::Parts;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::{ClientIp, DEFAULT_IPV6_PREFIX, Peer, Trusted, anonymous, hashed};
+use crate::http::{ClientIp, DEFAULT_IPV6_PREFIX, Peer, Trusted, anonymous, hashed, named};
 
 use super::peer::PeerAddress;
 
@@ -17,7 +17,11 @@ type ReadKey = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 /// Whose budget a request uses: a client address, a header, a claim of a user, or what a function says.
 #[derive(Clone)]
-pub struct RequestKey(Kind);
+pub struct RequestKey {
+    kind: Kind,
+    /// For requests of which it says nothing.
+    otherwise: Option<Arc<RequestKey>>,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -37,7 +41,7 @@ impl RequestKey {
     /// The address of the client, as the server knows it. All IPv6 addresses of a /64 are one client.
     #[must_use]
     pub fn client_ip() -> Self {
-        Self(Kind::ClientIp(ClientIp::default()))
+        Kind::ClientIp(ClientIp::default()).into()
     }
 
     /// The address of the client behind these proxies, from `X-Forwarded-For`: `["10.0.0.0/8"]`, `["loopback"]`. An entry counts
@@ -49,26 +53,53 @@ impl RequestKey {
         Ok(Self::of_client(ClientIp::new(Trusted::parse(proxies)?, DEFAULT_IPV6_PREFIX)?))
     }
 
+    /// The address of the client behind so many proxies, whatever their addresses are; see [`Trusted::hops`].
+    ///
+    /// # Errors
+    /// `config_invalid` for a number that is not from 0 to 100.
+    pub fn client_ip_behind_hops(count: i64) -> Result<Self> {
+        Ok(Self::of_client(ClientIp::new(Trusted::hops(count)?, DEFAULT_IPV6_PREFIX)?))
+    }
+
     /// The address of the client by rules of one's own.
     #[must_use]
     pub const fn of_client(rules: ClientIp) -> Self {
-        Self(Kind::ClientIp(rules))
+        Self { kind: Kind::ClientIp(rules), otherwise: None }
+    }
+
+    /// The same key, and another one for requests of which this one says nothing: `RequestKey::header("X-API-Key")?
+    /// .or(RequestKey::client_ip_behind(["10.0.0.0/8"])?)`. Without it they use the budget of their client address, by the rules
+    /// of the layer's own key where that is an address, else the address that is connected.
+    #[must_use]
+    pub fn or(mut self, otherwise: Self) -> Self {
+        let last =
+            self.otherwise.take().map_or_else(|| otherwise.clone(), |before| (*before).clone().or(otherwise.clone()));
+        self.otherwise = Some(Arc::new(last));
+        self
+    }
+
+    /// The rules for an address, where the key has some.
+    pub(super) fn client(&self) -> Option<&ClientIp> {
+        match &self.kind {
+            Kind::ClientIp(rules) => Some(rules),
+            _ => self.otherwise.as_ref()?.client(),
+        }
     }
 
     /// One budget for all requests.
     #[must_use]
     pub fn fixed(key: impl Into<Cow<'static, str>>) -> Self {
-        Self(Kind::Fixed(key.into()))
+        Kind::Fixed(key.into()).into()
     }
 
     /// A header such as `X-API-Key`. A digest of its value is stored, never the value. A request without it uses the budget of
-    /// its client address.
+    /// its client address: see [`RequestKey::or`].
     ///
     /// # Errors
     /// `config_invalid` for a name that no header can have.
     pub fn header(name: &str) -> Result<Self> {
         let valid = HeaderName::from_bytes(name.as_bytes());
-        valid.map(|name| Self(Kind::Header(name))).map_err(|_| {
+        valid.map(|name| Kind::Header(name).into()).map_err(|_| {
             let shown: String = name.chars().take(80).collect();
             Error::config(format!("{shown:?} is no name of a header: write one such as X-API-Key"))
         })
@@ -82,17 +113,20 @@ impl RequestKey {
         T: Send + Sync + 'static,
         K: Into<String>,
     {
-        Self::from_request(move |parts| parts.extensions.get::<T>().and_then(&read))
+        Self::from_request(move |parts| {
+            let claimed = parts.extensions.get::<T>().and_then(&read)?;
+            Some(named(&claimed.into()).into_owned())
+        })
     }
 
     /// What a function says of the request. A request for which it says nothing uses the budget of its client address.
     pub fn from_request<K: Into<String>>(read: impl Fn(&Parts) -> Option<K> + Send + Sync + 'static) -> Self {
-        Self(Kind::Read(Arc::new(move |parts| read(parts).map(Into::into))))
+        Kind::Read(Arc::new(move |parts| read(parts).map(Into::into))).into()
     }
 
     /// The key of a request.
-    pub(super) fn read(&self, parts: &Parts, peer: &ReadPeer) -> Result<Cow<'static, str>> {
-        let named = match &self.0 {
+    pub(super) fn read(&self, parts: &Parts, peer: &ReadPeer, layer: Option<&ClientIp>) -> Result<Cow<'static, str>> {
+        let named = match &self.kind {
             Kind::ClientIp(rules) => return address(rules, parts, peer).map(Cow::Owned),
             Kind::Fixed(key) => return Ok(key.clone()),
             Kind::Header(name) => parts.headers.get(name).map(|value| hashed(&text(value.as_bytes()))),
@@ -100,8 +134,22 @@ impl RequestKey {
         };
         match named {
             Some(key) => Ok(Cow::Owned(key)),
-            None => address(&ClientIp::default(), parts, peer).map(|address| Cow::Owned(anonymous(&address))),
+            None => match self.otherwise.as_deref() {
+                Some(Self { kind: Kind::ClientIp(rules), .. }) => anonymous_address(rules, parts, peer),
+                Some(otherwise) => otherwise.read(parts, peer, layer),
+                None => anonymous_address(layer.unwrap_or(&ClientIp::default()), parts, peer),
+            },
         }
+    }
+}
+
+fn anonymous_address(rules: &ClientIp, parts: &Parts, peer: &ReadPeer) -> Result<Cow<'static, str>> {
+    address(rules, parts, peer).map(|address| Cow::Owned(anonymous(&address)))
+}
+
+impl From<Kind> for RequestKey {
+    fn from(kind: Kind) -> Self {
+        Self { kind, otherwise: None }
     }
 }
 
@@ -139,7 +187,7 @@ fn address(rules: &ClientIp, parts: &Parts, peer: &ReadPeer) -> Result<String> {
 
 impl fmt::Debug for RequestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.kind {
             Kind::ClientIp(_) => "RequestKey::client_ip",
             Kind::Fixed(_) => "RequestKey::fixed",
             Kind::Header(_) => "RequestKey::header",

@@ -12,8 +12,9 @@ use super::peer::PeerAddress;
 use super::request_key::RequestKey;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::http::Headers;
+use crate::http::{Headers, placed_key};
 use crate::limiter::{AsPolicy, AsyncLimiter, PolicyRef};
+use crate::plan::Plan;
 use crate::policy::Policy;
 
 /// A function of the layer's user.
@@ -67,6 +68,7 @@ pub(super) struct RequestLimits {
     pub(super) on_denied: Option<OnDenied>,
     pub(super) refund_when: Option<Read<response::Parts, bool>>,
     pub(super) settle: Option<Read<response::Parts, Option<u64>>>,
+    pub(super) settle_at_end: Option<Read<response::Parts, Option<u64>>>,
     pub(super) place: Option<String>,
     pub(super) enabled: bool,
     /// Notations are counted here for this layer alone.
@@ -77,6 +79,7 @@ pub(super) struct RequestLimits {
 pub(super) struct LimitEntry {
     pub(super) policy: NamedPolicy,
     pub(super) key: String,
+    pub(super) plan: Arc<Plan>,
     /// Whether units are held while the request is served.
     pub(super) holds: bool,
 }
@@ -108,14 +111,12 @@ impl RequestLimits {
     }
 
     fn entry(&self, policy: NamedPolicy, key: Option<&RequestKey>, request: &Parts) -> Result<LimitEntry> {
-        let key = key.unwrap_or(&self.key).read(request, &*self.peer)?;
+        let key = key.unwrap_or(&self.key).read(request, &*self.peer, self.key.client())?;
         let plan = self.limiter.core.plan(&policy, &key)?;
-        let key = match &self.place {
-            Some(place) if is_in_place(&plan.policy) => format!("{place} {key}"),
-            _ => key.into_owned(),
-        };
+        let place = is_in_place(&plan.policy).then(|| self.place.as_deref().unwrap_or_default());
+        let key = placed_key(place, None, &key);
         let holds = plan.policy.limits().iter().any(|limit| limit.algorithm() == crate::policy::Algorithm::Concurrency);
-        Ok(LimitEntry { policy, key, holds })
+        Ok(LimitEntry { policy, key, plan, holds })
     }
 }
 

@@ -12,8 +12,10 @@ use tower_service::Service;
 
 use super::admission::Admission;
 use super::body::LimitedBody;
-use super::refusal;
+use super::held_units::is_upgrade;
+use super::refusal::{self, RouteFields};
 use super::request_limits::RequestLimits;
+use super::settled_at_end::SettledAtEnd;
 use crate::decision::Decision;
 use crate::error::Error;
 
@@ -70,42 +72,62 @@ where
     S: Service<Request<R>, Response = Response<B>>,
 {
     let (mut head, body) = request.into_parts();
-    let admitted = match limits.admit(&head).await {
+    let mut policies = Vec::new();
+    let admission = limits.admit(&head, &mut policies).await;
+    let fields = RouteFields { policies: policies.iter().map(|plan| &plan.policy).collect(), which: limits.headers };
+    let admitted = match admission {
         Ok(Admission::Unlimited) => None,
         Ok(Admission::Admitted(admitted)) => Some(admitted),
-        Ok(Admission::Denied(decision)) => return Ok(refuse(&limits, &head, *decision)),
-        Err(error) => return Ok(fail(&head, &error)),
+        Ok(Admission::Denied(decision)) => return Ok(refuse(&limits, &head, &fields, *decision)),
+        Err(error) => return Ok(fail(&head, &fields, &error)),
     };
     if let Some(admitted) = &admitted {
         head.extensions.insert(admitted.decision.clone());
+        admitted.held.clone().map(|held| head.extensions.insert(held));
     }
+    let method = head.method.clone();
     let response = inner.call(Request::from_parts(head, body)).await?;
-    let Some(admitted) = admitted else { return Ok(response.map(|body| LimitedBody::of_service(body, Vec::new()))) };
+    let Some(admitted) = admitted else { return Ok(response.map(|body| LimitedBody::of_service(body, None, None))) };
     let (mut head, body) = response.into_parts();
+    let upgrades = is_upgrade(&method, head.status);
+    if upgrades && admitted.held.as_ref().is_some_and(|held| !held.is_kept()) {
+        tracing::error!(
+            target: "tidegate",
+            "a websocket would be free of its concurrency limit, so its request got 500: the handler moves the extension \
+             HeldUnits of the request into what serves the socket"
+        );
+        return Ok(refusal::broken_upgrade());
+    }
     limits.follow_up(&admitted, &head).await;
-    refusal::announce(&mut head.headers, &admitted.decision, limits.headers);
+    let settled = SettledAtEnd::new(&limits, &head, admitted.all_charged().cloned().collect());
+    fields.announce(&mut head.headers, &[&admitted.decision]);
     head.extensions.insert(admitted.decision);
-    Ok(Response::from_parts(head, LimitedBody::of_service(body, admitted.holds)))
+    Ok(Response::from_parts(head, LimitedBody::of_service(body, admitted.held.filter(|_| !upgrades), settled)))
 }
 
-fn refuse<B>(limits: &RequestLimits, request: &Parts, decision: Decision) -> Response<LimitedBody<B>> {
+fn refuse<B>(
+    limits: &RequestLimits,
+    request: &Parts,
+    fields: &RouteFields<'_>,
+    decision: Decision,
+) -> Response<LimitedBody<B>> {
     let given = limits.on_denied.as_ref().and_then(|answer| answer(request, &decision));
     let mut response = match given {
         Some(response) => {
             let mut response = response.map(LimitedBody::of_refusal);
-            refusal::announce(response.headers_mut(), &decision, limits.headers);
+            fields.announce(response.headers_mut(), &[&decision]);
             response
         }
-        None => refusal::denied(request, &decision, limits.headers),
+        None => refusal::denied(request, &decision, fields),
     };
     response.extensions_mut().insert(decision);
     response
 }
 
-fn fail<B>(request: &Parts, error: &Error) -> Response<LimitedBody<B>> {
+fn fail<B>(request: &Parts, fields: &RouteFields<'_>, error: &Error) -> Response<LimitedBody<B>> {
     if error.kind().is_store() {
         tracing::error!(target: "tidegate", %error, "the store failed: the request got 503");
-        return refusal::unavailable(request);
+        return refusal::unavailable(request, fields);
     }
     tracing::error!(target: "tidegate", %error, "the limits of a request could not be asked: it got 500");
     refusal::broken(request)

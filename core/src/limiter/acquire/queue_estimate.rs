@@ -37,19 +37,14 @@ impl QueueEstimate {
         key: &str,
         mut answer: Answer,
     ) -> Decision {
-        let now = answer.now;
         if let Operation::Peek { cost: asked } = self.operation(&plan) {
             for (index, view) in answer.views.iter_mut().enumerate() {
                 view.admits_at = view.admits_at.map(|at| self.admits_at(&plan, index, view, (asked, at)));
             }
         }
         answer.applied = false;
-        let waits = |view: &View| view.admits_at.is_none_or(|at| at > now);
-        if answer.blocked_until <= now && !answer.views.iter().any(waits) {
-            // There is room for all, and the callers ahead are about to take theirs: the queue refused, not a limit.
-            answer.refused = Some(0);
-            answer.views.iter_mut().for_each(|view| view.admits_at = Some(now + 1));
-        }
+        // Where there is room for all, the callers ahead are about to take theirs.
+        answer.yield_to_others();
         decided(limiter, plan, key, &Operation::Peek { cost: self.cost }, answer)
     }
 
@@ -90,10 +85,10 @@ mod tests {
         let plan = plan_of(&Policy::parse(notation).expect("a policy"));
         let views = views.iter().map(|(left, seconds)| {
             let at = NOW + seconds * SECOND;
-            View { left: *left, admits_at: Some(at), resets_at: at, delay: 0 }
+            View { left: *left, admits_at: Some(at), resets_at: at, ..View::default() }
         });
         let answer = Answer { applied: true, now: NOW, views: views.collect::<Views>(), ..Answer::default() };
-        let denied = QueueEstimate::new(1, ahead).denied(LimiterId(0), plan, "k", answer);
+        let denied = QueueEstimate::new(1, ahead).denied(LimiterId::ELSEWHERE, plan, "k", answer);
         assert!(!denied.allowed());
         (denied.retry_after(), denied.limits().map(|limit| limit.exceeded).collect())
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::algorithm::Rule;
 use crate::clock::{ManualClock, Signal};
 use crate::decision::Decision;
 use crate::limiter::LimiterCore;
 
-/// The longest sleep for a `concurrency` limit: another process may give its hold back at any time.
-const MAX_HOLD_SLEEP: Duration = Duration::from_millis(250);
+/// The longest sleep where others wait in other processes: the place in their line is kept for a second. And the shortest.
+const MAX_SLEEP: Duration = Duration::from_millis(400);
+const MIN_SLEEP: Duration = Duration::from_millis(1);
 /// The longest random addition to a sleep, in microseconds.
 const MAX_JITTER: u64 = 5_000;
 
@@ -55,17 +55,15 @@ impl<'a> WaitDeadline<'a> {
         if decision.allowed() || self.is_over() {
             return None;
         }
-        let concurrent = decision.plan().rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)));
         let wait = decision.retry_after()?;
         // The addition is never negative, so that no check is too early: up to a sixteenth of the wait.
         let random = self.core.hold_count.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
         let jitter = random % (wait.as_micros() as u64 / 16 + 1).min(MAX_JITTER);
         match self.left() {
-            // A hold may come back before its ttl; no other limit admits early.
-            Some(left) if concurrent => Some(wait.min(MAX_HOLD_SLEEP).min(left)),
             Some(left) if wait > left => None,
-            _ if concurrent => Some(wait.min(MAX_HOLD_SLEEP)),
-            _ => Some(wait + Duration::from_micros(jitter)),
+            // In memory nothing else waits.
+            _ if self.core.layers.is_none() => Some(wait + Duration::from_micros(jitter)),
+            _ => Some((wait + Duration::from_micros(jitter)).clamp(MIN_SLEEP, MAX_SLEEP)),
         }
     }
 

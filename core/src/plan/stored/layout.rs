@@ -2,8 +2,8 @@
 //!
 //! A value is a header, the fields of all limits and their lists. The compact form stores counts in as few bytes as the
 //! limit's numbers need. The narrow form stores them in one, where that makes a value of one limit small enough for the next
-//! smaller allocation. The full form stores them in seven, and has a field more: the moment at which a block ends.
-//! docs/adr/0002 has the reasons.
+//! smaller allocation. The full form stores them in seven, and ends with an annex, whose length is one field more.
+//! docs/adr/0002 and docs/adr/0028 have the reasons.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::algorithm::Rule;
 use crate::plan::LimitTag;
 
 /// The version in the header of every stored value.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 /// Bytes of a count in the full form.
 const FULL_WIDTH: u8 = 7;
 /// The largest count of the narrow form.
@@ -21,7 +21,7 @@ const SMALL_VALUE: usize = 12;
 /// Bytes of a moment.
 pub(crate) const MOMENT_WIDTH: u8 = 7;
 /// Bytes of a list's length.
-const LENGTH_WIDTH: u8 = 4;
+pub(crate) const LENGTH_WIDTH: u8 = 4;
 
 /// A field of a stored limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Layout {
     }
 }
 
-/// The header of a stored value: a byte `001fnnnn` (version 1, f: full form, n: limits), and for each limit a byte
+/// The header of a stored value: a byte `010fnnnn` (version 2, f: full form, n: limits), and for each limit a byte
 /// `aaaafwww` (algorithm, f: has a fraction, w: bytes of a count), its period, and the count of a bucket. In the narrow form
 /// the count is 255 when it is more.
 pub(super) fn header(tags: &[LimitTag], layouts: &[Layout], form: Form) -> Vec<u8> {
@@ -154,7 +154,7 @@ pub(super) fn format(header: &[u8], layouts: &[Layout], form: Form) -> Vec<u8> {
         }
     }
     if form == Form::Full {
-        format += &format!("I{MOMENT_WIDTH}");
+        format += &format!("I{LENGTH_WIDTH}");
     }
     format.into_bytes()
 }

@@ -10,7 +10,7 @@ use crate::algorithm::Rule;
 use crate::allocation::allocated;
 use crate::policy::Policy;
 
-pub(crate) use layout::{Field, Form, Layout, MOMENT_WIDTH};
+pub(crate) use layout::{Field, Form, LENGTH_WIDTH, Layout, MOMENT_WIDTH, VERSION};
 pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
 
 /// See the module.

@@ -5,6 +5,8 @@ use crate::policy::{Algorithm, MAX_PRECISION, Policy};
 
 /// Headers, fields and moments of one limit, with much to spare.
 const FIELDS: usize = 256;
+/// The annex, of which the script sends no states of other limits.
+const ANNEX: usize = 2_048;
 /// Two chunks of a log (`CHUNK` in `lua/sliding_log.lua`), an entry and the summary.
 const LOG: usize = 2 * 36 * 14 + 64;
 /// A granule of a window: its last instant and its units.
@@ -24,7 +26,7 @@ pub(super) fn max_value(policy: &Policy) -> usize {
         Algorithm::Concurrency => count.saturating_mul(2).clamp(MIN_HOLDS, MAX_HOLDS) as usize * HOLD,
         _ => 0,
     };
-    FIELDS + policy.limits().iter().map(|limit| FIELDS + list(limit.algorithm(), limit.count())).sum::<usize>()
+    ANNEX + policy.limits().iter().map(|limit| FIELDS + list(limit.algorithm(), limit.count())).sum::<usize>()
 }
 
 pub(super) fn max_journal(policy: &Policy) -> usize {

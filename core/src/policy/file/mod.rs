@@ -24,7 +24,7 @@ use self::line_index::LineIndex;
 use self::stores::FileStore;
 use super::period::SECOND;
 use super::{Format, Policy};
-use crate::error::{Error, Result, SourceLocation};
+use crate::error::{Error, Result, SourceLocation, visible};
 
 /// The largest policy file, in bytes: a guard against reading another file by mistake.
 const MAX_FILE_SIZE: usize = 8 << 20;
@@ -64,6 +64,7 @@ impl PolicyFile {
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
+        let name = visible(&name).into_owned();
         if name.contains("://") {
             // Not shown: it may have a password.
             return Err(Error::policy("a policy file is named by its path, and this is a URL"));
@@ -72,9 +73,13 @@ impl PolicyFile {
             Error::policy(format!("{name}: a policy file's name ends in .yaml, .yml, .toml or .json"))
         })?;
         let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|error| Error::policy(format!("{name}: the policy file cannot be read: {error}")))?;
+        // Opening a pipe, or reading a device, could take for ever.
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(Error::policy(format!("{name}: the policy file is no regular file")));
+        }
+        File::open(path).and_then(|file| file.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes)).map_err(
+            |error| Error::policy(format!("{name}: the policy file cannot be read: {error}")).because(&error),
+        )?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
             let position = LineIndex::new(&valid).position(valid.len());

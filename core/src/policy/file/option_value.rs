@@ -103,7 +103,9 @@ fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
 pub(super) fn notation_error(error: &notation::SyntaxError, text: &Text, position: Position) -> FileError {
     let position =
         text.verbatim.map_or(position, |start| Position { column: start.column + error.column(&text.text), ..start });
-    FileError::new(position, error.message(&text.text))
+    // Instead of a notation the variable may hold a secret.
+    let message = if text.from_environment { error.message_without(&text.text) } else { error.message(&text.text) };
+    FileError::new(position, message)
 }
 
 /// The error for a name that is not allowed. `owner` says what has the allowed names.

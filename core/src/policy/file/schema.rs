@@ -68,13 +68,19 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<ParsedFile, Fil
     Ok(ParsedFile { store, policies })
 }
 
-/// A map has no name twice, but the two shapes together, and a list, may.
+/// A map has no name twice, but the two shapes together, and a list, may. And the limits of policies have names.
 fn refuse_duplicates(policies: &[FilePolicy]) -> Result<(), FileError> {
     let mut seen = HashMap::new();
     for found in policies {
-        if let Some(first) = seen.insert(found.policy.name(), found.position) {
+        if let Some(first) = seen.insert(found.policy.name(), found) {
             let key = Key { name: found.policy.name().to_owned(), position: found.position };
-            return Err(duplicate(&key, first));
+            return Err(duplicate(&key, first.position));
+        }
+    }
+    for found in policies {
+        let owner = found.policy.as_limit_name().and_then(|(owner, _)| seen.get(owner));
+        if let Some(clash) = owner.and_then(|owner| found.policy.clash(&owner.policy)) {
+            return Err(FileError::new(found.position, format!("{clash}: give one of them another name")));
         }
     }
     Ok(())

@@ -74,9 +74,12 @@ pub(super) struct Text {
 }
 
 impl Key {
-    /// The name, for an error. That of a URL is never shown: it may hold a password.
+    /// The name, for an error. One with a colon is never shown: YAML may have cut it from a URL with a password.
     pub(super) fn shown(&self) -> String {
-        if may_be_url(&self.name) { "a URL".to_owned() } else { format!("`{}`", clip(&self.name)) }
+        match self.name.contains(':') {
+            true => "`…:…` (not shown: it may be a part of a URL)".to_owned(),
+            false => format!("`{}`", clip(&self.name)),
+        }
     }
 }
 

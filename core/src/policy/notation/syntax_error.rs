@@ -47,6 +47,17 @@ impl SyntaxError {
         lines.join("\n")
     }
 
+    /// The same of a text that is not to be shown.
+    #[cfg(feature = "files")]
+    pub(in crate::policy) fn message_without(&self, text: &str) -> String {
+        let expected = if self.expected.is_empty() { String::new() } else { format!("; expected {}", self.expected) };
+        format!(
+            "the value of an environment variable, which is not shown, makes a notation here that is wrong at its character \
+             {}{expected}",
+            self.column(text) + 1
+        )
+    }
+
     pub(super) fn to_error(&self, text: &str) -> Error {
         Error::policy(self.message(text)).at(SourceLocation { file: None, line: 1, column: self.column(text) + 1 })
     }

@@ -86,7 +86,7 @@ impl Circuit {
     pub(super) fn lost(&self) -> Option<Error> {
         let open = self.open.load();
         let outage = open.as_ref()?;
-        outage.is_of_this_process().then(|| outage.error.clone())
+        outage.is_of_this_process().then(|| outage.error.clone().of_no_run())
     }
 
     /// The store's URL without secrets, and what is known of the store.

@@ -162,7 +162,7 @@ fn later(rule: &Rule, state: &State, view: &View, at: u64, cost: u64) -> View {
         }
     };
     let admits_at = view.admits_at.map(|moment| moment.max(at));
-    View { left, admits_at, resets_at: view.resets_at.max(resets_at), delay: 0 }
+    View { left, admits_at, resets_at: view.resets_at.max(resets_at), more_at: view.more_at.max(at), delay: 0 }
 }
 
 /// For how long the store would repeat a denial, and asking it would change nothing.

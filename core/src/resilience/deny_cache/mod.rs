@@ -104,7 +104,7 @@ impl DenyCache {
     fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Lookup {
         // A partial check is denied exactly when a check of one unit is.
         let cost = entry.operation.cost();
-        if !entry.operation.is_check() || !entry.plan.repeats_denials() {
+        if !entry.operation.is_check() || is_in_line(&entry.operation) || !entry.plan.repeats_denials() {
             return Lookup::Uncached;
         }
         let (now, key) = (self.time(given), TableKeyRef::of(entry.key));
@@ -188,6 +188,11 @@ fn keep(
     true
 }
 
+/// Whether a caller waits, which keeps its place by asking.
+const fn is_in_line(operation: &Operation) -> bool {
+    matches!(operation, Operation::Acquire { waiter: 1.., .. })
+}
+
 /// Whether an operation changes usage or a block.
 const fn changes(operation: &Operation) -> bool {
     matches!(
@@ -195,9 +200,10 @@ const fn changes(operation: &Operation) -> bool {
         Operation::Charge { .. }
             | Operation::Surcharge { .. }
             | Operation::Refund { .. }
+            | Operation::GiveBack { .. }
             | Operation::Block { .. }
             | Operation::Clear
-    )
+    ) || is_in_line(operation)
 }
 
 impl Layer for DenyCache {

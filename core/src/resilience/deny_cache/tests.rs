@@ -17,7 +17,7 @@ const NOW: u64 = 1_800_000_000_000_000;
 
 /// A denial that lasts so many microseconds.
 fn denial(plan: &Plan, micros: u64) -> Answer {
-    let view = View { left: 0, admits_at: Some(NOW + micros), resets_at: NOW + micros, delay: 0 };
+    let view = View { left: 0, admits_at: Some(NOW + micros), resets_at: NOW + micros, ..View::default() };
     let states = plan.rules.iter().map(Rule::fresh).collect();
     Answer { now: NOW, views: std::iter::once(view).collect(), states: Some(Box::new(states)), ..Answer::default() }
 }

@@ -157,15 +157,13 @@ impl Fallback {
 }
 
 /// Whether only the store answers an operation: its caller must know whether it was done.
-const fn is_for_store(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Block { .. }
-            | Operation::Clear
-            | Operation::Journal
-            | Operation::Lease(_)
-            | Operation::GiveBack { .. }
-    )
+fn is_for_store(operation: &Operation) -> bool {
+    match operation {
+        Operation::GiveBack { charge, .. } => charge.generation != 0,
+        operation => {
+            matches!(operation, Operation::Block { .. } | Operation::Clear | Operation::Journal | Operation::Lease(_))
+        }
+    }
 }
 
 /// The answer about a key that was never used.
@@ -194,6 +192,9 @@ impl Layer for Fallback {
     fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
         let result = match result {
             Ok(mut answer) => {
+                if let Some(rare) = answer.rare.as_ref().filter(|rare| !rare.others.is_empty()) {
+                    self.telemetry.other_release(entry.plan, &rare.others);
+                }
                 if let Some(states) = self.take_states(entry, &mut answer) {
                     self.with_usage(|usage| {
                         let at = self.now(now);

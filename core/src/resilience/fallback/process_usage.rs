@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::outage_usage::OutageUsage;
 use super::usage_snapshots::{ResumedUsage, STORE, UsageSnapshots};
-use crate::algorithm::{HoldId, Rule};
+use crate::algorithm::HoldId;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::store::Store;
@@ -95,9 +95,9 @@ impl ProcessUsage {
         let holds = || self.holds(entry);
         self.snapshots.begin_enforcing(entry, now, outage.outage, holds, |resumed| {
             // The states are those of an older version of the policy, maybe: the memory reads them as the store would.
-            let ResumedUsage { plan, states, blocked_until, now } = resumed;
+            let ResumedUsage { plan, states, blocked_until, traces, now } = resumed;
             let stored = Entry { plan, key: entry.key, operation: Operation::Peek { cost: 1 } };
-            outage.memory.put(&stored, states, blocked_until, now);
+            outage.memory.put(&stored, states, (blocked_until, traces), now);
         })
     }
 
@@ -114,15 +114,13 @@ impl ProcessUsage {
     pub(super) fn observe(&self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64) {
         self.observe_usage(entry, answer, states, now);
         match entry.operation {
-            Operation::Check { cost: units, hold, .. }
-                if hold != 0 && answer.applied && has_concurrency(entry.plan) =>
-            {
+            Operation::Check { cost: units, hold, .. } if hold != 0 && answer.applied && entry.plan.is_held => {
                 let held = StoreHold { identity: entry.plan.identity, key: TableKey::of(entry.key), units };
                 self.holds.lock().insert(hold, held);
             }
             // The store does not have it any more.
             Operation::Renew { hold } if !answer.applied => self.forget_hold(hold),
-            Operation::Clear if has_concurrency(entry.plan) => {
+            Operation::Clear if entry.plan.is_held => {
                 let key = TableKeyRef::of(entry.key);
                 self.holds.lock().retain(|_, held| !held.is_of(entry.plan, key));
             }
@@ -153,17 +151,13 @@ impl ProcessUsage {
 
     /// The holds of a key, and their units.
     fn holds(&self, entry: &Entry<'_>) -> SmallVec<[(HoldId, u64); 4]> {
-        if !has_concurrency(entry.plan) {
+        if !entry.plan.is_held {
             return SmallVec::new();
         }
         let holds = self.holds.lock();
         let key = TableKeyRef::of(entry.key);
         holds.iter().filter(|(_, held)| held.is_of(entry.plan, key)).map(|(id, held)| (*id, held.units)).collect()
     }
-}
-
-fn has_concurrency(plan: &Plan) -> bool {
-    plan.rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_)))
 }
 
 /// The memory store never fails.

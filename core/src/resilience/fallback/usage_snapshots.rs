@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::algorithm::{HoldId, Rule};
+use crate::algorithm::{HoldId, Rule, Traces};
 use crate::plan::Plan;
 use crate::resilience::key_table::{KeyTable, TableShard};
 use crate::store::request::{Answer, Entry, States};
@@ -28,6 +28,7 @@ pub(super) struct ResumedUsage<'a> {
     pub(super) states: States,
     /// In the store's time, as `now`.
     pub(super) blocked_until: u64,
+    pub(super) traces: Traces,
     pub(super) now: u64,
 }
 

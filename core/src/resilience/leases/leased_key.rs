@@ -3,13 +3,15 @@
 //! A key is leased when it is asked for often, never when it is asked for now and then. A block holds what the key asks for in
 //! one life, at least doubles while it runs out early, and shrinks with the demand.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::block::{Block, Unspent};
+use super::block::{Block, LeaseCharge, Unspent};
 use super::demand::{Demand, INTERVAL};
 use crate::algorithm::{LeaseTerms, View};
+use crate::allocation::allocated;
 use crate::hash_slab::Hashed;
 use crate::plan::Plan;
 use crate::resilience::key_table::KeyEntry;
@@ -20,6 +22,10 @@ use crate::table_key::{TableKey, TableKeyRef};
 const FIRST_SIZE: u64 = 8;
 /// Blocks that a key has at most: one that is spent, and the next.
 const MAX_BLOCKS: usize = 2;
+/// A clock of the store that jumps ahead by more microseconds ends all leases: the longest life of one.
+pub(super) const MAX_JUMP: i64 = 1_000_000;
+/// Charges of blocks that have ended that a key remembers.
+const MAX_ENDED: usize = 16;
 /// Microseconds until a key whose lease was refused, or failed, asks for another.
 const PAUSE: u64 = 100_000;
 /// A clock that shows a time that much earlier than it did, in microseconds, was set back.
@@ -50,11 +56,8 @@ pub(super) struct LeasedKey {
     request: u64,
     /// No request before that time.
     pause_until: u64,
-    /// When the store was last known to forget the key, by its time, and how many calls that make it forget are under way.
-    cleared_at: u64,
-    clearing: u32,
-    /// Blocks of which it is not known yet whether the store has forgotten them.
-    doubtful: Vec<(Arc<Plan>, Block)>,
+    /// The charges of the last blocks that have ended, the oldest first: checks that spent from them may be settled.
+    ended: VecDeque<LeaseCharge>,
 }
 
 impl Hashed for LeasedKey {
@@ -87,9 +90,7 @@ impl LeasedKey {
             size: 0,
             request: 0,
             pause_until: 0,
-            cleared_at: 0,
-            clearing: 0,
-            doubtful: Vec::new(),
+            ended: VecDeque::new(),
         };
         leased.measure();
         leased
@@ -105,7 +106,8 @@ impl LeasedKey {
 
     fn measure(&mut self) {
         let views = self.blocks.iter().map(|block| block.views.heap_bytes()).sum::<usize>();
-        let heap_bytes = self.key.heap_bytes() + views + Plan::share(&self.plan);
+        let ended = allocated(self.ended.capacity() * size_of::<LeaseCharge>());
+        let heap_bytes = self.key.heap_bytes() + views + ended + Plan::share(&self.plan);
         self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
     }
 
@@ -123,16 +125,18 @@ impl LeasedKey {
         if !self.is_current(plan) {
             self.end(todo);
             self.plan = Arc::clone(plan);
+            self.ended.clear();
             self.measure();
         }
         self.expire(now, todo);
-        let enough = self.left() >= cost;
+        let block = self.block_with(cost);
+        let enough = block.is_some();
         if enough || asks {
             self.demand.add(now, cost);
         }
-        let answer = enough.then(|| {
-            self.take(cost);
-            self.answer(now, cost)
+        let answer = block.map(|block| {
+            self.blocks[block].left -= cost;
+            Answer { block: self.blocks[block].charge.block, ..self.answer(now, cost) }
         });
         if (enough || asks) && self.is_due(now) {
             self.ask(cost, next_request, todo);
@@ -143,8 +147,14 @@ impl LeasedKey {
     /// The answer to a peek, where the units suffice.
     pub(super) fn peek(&mut self, plan: &Arc<Plan>, cost: u64, now: u64, todo: &mut Todo) -> Option<Answer> {
         self.expire(now, todo);
-        let enough = self.is_current(plan) && self.left() >= cost;
+        let enough = self.is_current(plan) && self.block_with(cost).is_some();
         enough.then(|| Answer { granted: 0, ..self.answer(now, cost) })
+    }
+
+    /// Whether the store's clock is further ahead than it was when the units of a block were charged, by more than a lease
+    /// lives: then all of them have left their windows, as far as the store knows.
+    pub(super) fn is_outrun_by(&self, ahead: i64) -> bool {
+        self.blocks.iter().any(|block| ahead > block.ahead() + MAX_JUMP)
     }
 
     /// Whether the blocks are of this version of the policy.
@@ -157,13 +167,19 @@ impl LeasedKey {
         self.blocks.iter().map(|block| block.left).sum()
     }
 
-    /// Takes units of which there are enough.
+    /// The block from which a check of that cost is spent: all of it from one, so that it can go back there.
     #[inline]
-    fn take(&mut self, mut cost: u64) {
-        for block in &mut self.blocks {
-            let taken = cost.min(block.left);
-            block.left -= taken;
-            cost -= taken;
+    fn block_with(&self, cost: u64) -> Option<usize> {
+        self.blocks.iter().position(|block| block.left >= cost)
+    }
+
+    /// Takes units back of a check that was spent from that block: into the block, or to the store when the block has ended.
+    pub(super) fn give_back(&mut self, block: u32, units: u64, now: u64, todo: &mut Todo) {
+        self.expire(now, todo);
+        if let Some(block) = self.blocks.iter_mut().find(|known| known.charge.block == block) {
+            block.left = block.granted.min(block.left + units);
+        } else if let Some(charge) = self.ended.iter().find(|charge| charge.block == block) {
+            todo.unspent.push(charge.unspent(&self.plan, units));
         }
     }
 
@@ -180,6 +196,10 @@ impl LeasedKey {
     #[cold]
     fn end_first(&mut self, todo: &mut Todo) {
         let block = self.blocks.remove(0);
+        if self.ended.len() == MAX_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(block.charge);
         if block.left > 0 {
             // The demand was smaller than this process thought.
             self.size = (block.granted - block.left).max(FIRST_SIZE);
@@ -194,36 +214,6 @@ impl LeasedKey {
             self.end_first(todo);
         }
         self.request = 0;
-    }
-
-    /// The store is about to forget the key, and with it the blocks.
-    pub(super) fn begin_clear(&mut self) {
-        self.end(&mut Todo::default());
-        self.clearing += 1;
-    }
-
-    /// The store has forgotten the key, at that moment of its time; `None` when that is not known.
-    pub(super) fn end_clear(&mut self, at: Option<u64>, todo: &mut Todo) {
-        self.end(&mut Todo::default());
-        self.clearing = self.clearing.saturating_sub(1);
-        match at {
-            Some(at) => self.cleared_at = self.cleared_at.max(at),
-            None => self.doubtful.clear(),
-        }
-        if self.clearing == 0 {
-            for (plan, block) in std::mem::take(&mut self.doubtful) {
-                self.give_back(&plan, block, todo);
-            }
-        }
-    }
-
-    /// Gives a block back that is not wanted any more, unless the store has forgotten it: then its units are other calls' now.
-    pub(super) fn give_back(&mut self, plan: &Arc<Plan>, block: Block, todo: &mut Todo) {
-        if self.clearing > 0 {
-            self.doubtful.push((Arc::clone(plan), block));
-        } else if block.taken_at > self.cleared_at {
-            todo.unspent.push(block.unspent(plan));
-        }
     }
 
     /// Whether more units are to be asked for: the last block is half spent, or half of its time is gone.
@@ -272,7 +262,7 @@ impl LeasedKey {
             self.request = 0;
         }
         if !is_wanted || block.until <= now {
-            self.give_back(plan, block, todo);
+            todo.unspent.push(block.unspent(plan));
             return None;
         }
         let until = block.until;
@@ -286,11 +276,12 @@ impl LeasedKey {
     /// The answer to a check of `cost` that was spent. What the store has and what this process has taken is left.
     fn answer(&self, now: u64, cost: u64) -> Answer {
         let Some(newest) = self.blocks.last() else { return Answer::default() };
-        let (at, left) = (newest.taken_at + (now - newest.received.min(now)), self.left());
+        let (at, left) = (newest.charge.at + (now - newest.received.min(now)), self.left());
         let view = |view: &View| View {
             left: view.left.saturating_add_unsigned(left),
             admits_at: if left >= cost { Some(at) } else { view.admits_at.map(|moment| moment.max(at)) },
             resets_at: view.resets_at.max(at),
+            more_at: view.more_at.max(at),
             delay: 0,
         };
         Answer {

@@ -14,7 +14,7 @@ mod simulation;
 mod tests;
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,14 +29,16 @@ use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::store::call_context::CallContext;
 use crate::store::completion::wake;
-use crate::store::request::{Answer, Entry, Operation};
+use crate::store::request::{Answer, Entry, Operation, Source};
 use crate::store::{Store, submit_then};
 use crate::table_key::{TableKey, TableKeyRef};
 use block::{Block, Unspent};
 use expiry::{BlockEnd, Expiry};
-use leased_key::{LeasedKey, Todo};
+use leased_key::{LeasedKey, MAX_JUMP, Todo};
 use pending_count::PendingCount;
 
+/// Stands for a clock of which nothing is known.
+const NO_CLOCK: i64 = i64::MIN;
 /// The most blocks that `close` gives back.
 const MAX_RETURNED: usize = 4_096;
 
@@ -54,8 +56,8 @@ pub(crate) struct Leases {
     expiry: Expiry,
     /// The number of the last request.
     requests: AtomicU64,
-    /// How often keys were forgotten.
-    clears: AtomicU64,
+    /// How far the store's clock was ahead of this process's when that was noted last; [`NO_CLOCK`] before the first lease.
+    ahead: AtomicI64,
     /// The calls of this layer that have no reply yet.
     pending: Arc<PendingCount>,
     this: Weak<Self>,
@@ -81,7 +83,7 @@ impl Leases {
             keys: PerProcess::new(),
             expiry: Expiry::default(),
             requests: AtomicU64::new(0),
-            clears: AtomicU64::new(0),
+            ahead: AtomicI64::new(NO_CLOCK),
             pending: Arc::default(),
             this: Weak::clone(this),
         })
@@ -110,7 +112,10 @@ impl Leases {
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, its_use: Use) -> Option<Answer> {
         let cost = match (&entry.operation, its_use) {
-            (Operation::Check { cost, hold: 0, .. } | Operation::Take { cost, .. }, Use::Check | Use::Immediate)
+            (
+                Operation::Check { cost, hold: 0, .. } | Operation::Acquire { cost, .. } | Operation::Take { cost, .. },
+                Use::Check | Use::Immediate,
+            )
             | (Operation::Peek { cost }, Use::Peek) => *cost,
             _ => return None,
         };
@@ -155,24 +160,27 @@ impl Leases {
     #[cold]
     fn request(&self, entry: &Entry<'_>, number: u64, terms: LeaseTerms) {
         let (this, plan, key) = (Weak::clone(&self.this), Arc::clone(entry.plan), CompactString::from(entry.key));
-        let (sent, clears) = (self.time(), self.clears.load(Ordering::Acquire));
+        let sent = self.time();
         let entry = Entry { operation: Operation::Lease(terms), ..*entry };
         let pending = Arc::clone(&self.pending);
         pending.begin();
         wake(submit_then(&self.store, &entry, self.context(), move |result| {
             if let Some(this) = this.upgrade() {
                 let times = (sent, this.time());
-                let block = result.ok().and_then(|answer| Block::granted(&plan, terms, &answer, times));
-                this.replied(&plan, &key, (number, clears), block);
+                let block = result.ok().and_then(|answer| Block::granted(&plan, number, terms, &answer, times));
+                this.replied(&plan, &key, number, block);
             }
             pending.end();
             None
         }));
     }
 
-    fn replied(&self, plan: &Arc<Plan>, key: &CompactString, (number, clears): (u64, u64), block: Option<Block>) {
+    fn replied(&self, plan: &Arc<Plan>, key: &CompactString, number: u64, block: Option<Block>) {
         let (now, key_ref) = (self.time(), TableKeyRef::of(key));
         let mut todo = Todo::default();
+        if let Some(block) = &block {
+            self.note_clock(block.ahead(), plan, key_ref);
+        }
         let until = self.with(|table| {
             let hash = table.hash(plan, key_ref);
             let mut shard = table.shard(hash);
@@ -184,12 +192,12 @@ impl Leases {
                     shard.change(index, |leased| leased.refused(number, now));
                     None
                 }
-                // The table had no room for the key. Units that all keys were cleared of must not be taken from later calls.
-                (None, Some(block)) if self.clears.load(Ordering::Acquire) == clears => {
+                // The table had no room for the key, or all keys were forgotten.
+                (None, Some(block)) => {
                     todo.unspent.push(block.unspent(plan));
                     None
                 }
-                (None, _) => None,
+                (None, None) => None,
             }
         });
         if let Some(until) = until {
@@ -202,7 +210,7 @@ impl Leases {
 
     #[cold]
     fn give_back(&self, unspent: &Unspent, key: &str) {
-        let operation = Operation::GiveBack { terms: unspent.terms, taken_at: unspent.taken_at };
+        let operation = Operation::GiveBack { units: unspent.units, charge: Arc::clone(&unspent.charge) };
         let entry = Entry { plan: &unspent.plan, key, operation };
         let pending = Arc::clone(&self.pending);
         pending.begin();
@@ -247,14 +255,36 @@ impl Leases {
 
     /// Forgets all blocks: their keys have moved to another store, or were cleared.
     pub(super) fn forget(&self) {
-        self.clears.fetch_add(1, Ordering::AcqRel);
         self.with(|table| table.each(TableShard::clear));
+    }
+
+    /// Learns how far the store's clock is ahead. When it has jumped further than a lease lives, it no longer counts what was
+    /// leased before: all leases end.
+    fn note_clock(&self, ahead: i64, plan: &Plan, key: TableKeyRef<'_>) {
+        let noted = self.ahead.fetch_max(ahead, Ordering::Relaxed);
+        let outrun = |table: &KeyTable<LeasedKey>| {
+            let hash = table.hash(plan, key);
+            let shard = table.shard(hash);
+            shard.find(hash, |leased| leased.is_of(plan, key)).is_some_and(|at| shard.get(at).is_outrun_by(ahead))
+        };
+        let jumped = noted != NO_CLOCK && ahead > noted.saturating_add(MAX_JUMP);
+        if jumped || plan.lease.is_some() && self.with(outrun) {
+            self.forget();
+        }
+    }
+
+    /// Takes units back of a check that was spent from a block. What the store gets of them, it gets in the background.
+    #[cold]
+    fn take_back(&self, entry: &Entry<'_>, units: u64, block: u32) -> Answer {
+        let now = self.time();
+        self.end(entry, |leased, todo| leased.give_back(block, units, now, todo));
+        Answer { applied: true, now, views: entry.plan.unused_views(now, 1), ..Answer::default() }
     }
 }
 
 /// Whether an operation of this process ends the blocks of its key.
 const fn changes(operation: &Operation) -> bool {
-    matches!(operation, Operation::Charge { .. } | Operation::Block { .. })
+    matches!(operation, Operation::Charge { .. } | Operation::Block { .. } | Operation::Clear)
 }
 
 impl Layer for Leases {
@@ -265,14 +295,17 @@ impl Layer for Leases {
         if entry.plan.lease.is_none() {
             return ControlFlow::Continue(());
         }
+        if let Operation::GiveBack { units, ref charge } = entry.operation
+            && charge.block != 0
+        {
+            return ControlFlow::Break(Ok(self.take_back(entry, units, charge.block)));
+        }
         let its_use = if matches!(entry.operation, Operation::Peek { .. }) { Use::Peek } else { Use::Check };
         if let Some(answer) = self.lookup(entry, its_use) {
             return ControlFlow::Break(Ok(answer));
         }
-        match entry.operation {
-            Operation::Clear => self.end(entry, |leased, _| leased.begin_clear()),
-            _ if changes(&entry.operation) => self.end(entry, LeasedKey::end),
-            _ => {}
+        if changes(&entry.operation) {
+            self.end(entry, LeasedKey::end);
         }
         ControlFlow::Continue(())
     }
@@ -280,15 +313,16 @@ impl Layer for Leases {
     #[inline]
     fn after(&self, entry: &Entry<'_>, _: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
         if entry.plan.lease.is_some() {
-            // Units that were taken while the call was under way.
-            match entry.operation {
-                Operation::Clear => {
-                    let at = result.as_ref().ok().map(|answer| answer.now);
-                    self.end(entry, |leased, todo| leased.end_clear(at, todo));
-                }
-                _ if changes(&entry.operation) => self.end(entry, LeasedKey::end),
-                _ => {}
+            // Units that were taken while the call was under way. What was charged before a clear the store does not take back.
+            if changes(&entry.operation) {
+                self.end(entry, LeasedKey::end);
             }
+        }
+        if let Ok(answer) = &result
+            && self.ahead.load(Ordering::Relaxed) != NO_CLOCK
+            && answer.source == Source::Store
+        {
+            self.note_clock(answer.now.wrapping_sub(self.time()) as i64, entry.plan, TableKeyRef::of(entry.key));
         }
         result
     }

@@ -173,13 +173,18 @@ fn units_of_a_request_that_a_clear_overtakes_go_back_and_others_do_not() {
             (setup.execute(&request), cleared)
         };
         assert!(granted.granted > 0);
+        // Another process charges as much after the clear.
+        setup.pass(10);
+        let charge = Operation::Charge { cost: granted.granted };
+        setup
+            .memory
+            .ask(&Entry { plan: &setup.plan, key: "k", operation: charge }, CallContext::at(Some(setup.clock.micros())))
+            .expect("an answer");
         // The reply to the request comes before that to the clear.
-        wake((request.completion)(Ok(granted)));
-        assert_eq!(setup.count(is_give_back), 0, "it is not known yet which came first");
+        wake((request.completion)(Ok(granted.clone())));
         wake((clear.completion)(Ok(cleared)));
-        assert_eq!(setup.count(is_give_back), usize::from(!lease_first));
         setup.deliver_all();
-        assert_eq!(setup.left(), 1_000);
+        assert_eq!(setup.left(), 1_000 - granted.granted, "what was charged before the clear does not come back");
     }
 }
 
@@ -215,4 +220,39 @@ fn in_an_outage_a_block_is_spent_until_it_ends() {
         setup.pass(1_000);
     }
     assert!((4..100).contains(&leased), "{leased} were spent, and no more than there were");
+}
+
+#[test]
+fn a_clock_of_the_store_that_jumps_further_than_a_lease_lives_ends_all_leases() {
+    for (jump, ends) in [(500_000, false), (1_500_000, true)] {
+        let setup = Setup::leasing(plan("fixed-window 100000/second", "5%"));
+        setup.deliver_all();
+        let mut spent = 0;
+        let is_leased = || {
+            setup.check();
+            setup.count(is_check) == 0
+        };
+        assert!(is_leased(), "a block is spent");
+        // The server has forgotten what was charged before the jump, and says so in the next answer, which is another key's.
+        let other = Operation::Check { cost: 1, hold: 0, meta: None };
+        let entry = Entry { plan: &setup.plan, key: "other", operation: other };
+        let answers = Arc::clone(&setup.answers);
+        let context = CallContext::at(Some(setup.clock.micros()));
+        wake(submit_then(&setup.store, &entry, context, move |result| {
+            answers.lock().extend(result.ok());
+            None
+        }));
+        let message = setup.take(is_check);
+        let mut answer = setup.execute(&message);
+        answer.now += jump;
+        wake((message.completion)(Ok(answer)));
+        while spent < 1_000 && is_leased() {
+            spent += 1;
+        }
+        assert_eq!(
+            spent == 0,
+            ends,
+            "after a jump of {jump} µs {spent} units were spent that the store does not count"
+        );
+    }
 }

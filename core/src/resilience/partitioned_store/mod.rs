@@ -141,7 +141,7 @@ fn has_time(deadline: Instant) -> Result<()> {
 
 /// Refunds what a call has charged that has no time left. No caller waits for it, so it has time of its own.
 fn refund_later(store: &Arc<dyn Store>, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
-    if let Operation::Refund { .. } = entry.operation {
+    if let Operation::GiveBack { .. } = entry.operation {
         wake(submit_then(store, entry, CallContext::until(now, Instant::now() + timeout), |_| None));
     }
 }

@@ -65,9 +65,11 @@ impl PartitionProgress {
         for (number, Part { store, entries: indexes }) in self.parts.iter().enumerate() {
             for &index in indexes {
                 let cost = entries[index].operation.cost();
-                let charged = number < part && self.answers[index].as_ref().is_some_and(|answer| answer.applied);
+                let admitted = self.answers[index].as_ref().filter(|answer| answer.applied && number < part);
+                let charged = admitted.is_some();
                 let repair = |operation| Repair { entry: index, store: *store, operation };
-                repairs.extend(charged.then(|| repair(Operation::Refund { cost })));
+                let undo = |answer: &Answer| repair(answer.undo(entries[index].plan, cost));
+                repairs.extend(admitted.map(undo));
                 repairs.extend((peeks && (charged || number > part)).then(|| repair(Operation::Peek { cost })));
             }
         }

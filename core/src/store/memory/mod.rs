@@ -26,7 +26,7 @@ use super::call_context::CallContext;
 use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, States};
-use crate::algorithm::Rule;
+use crate::algorithm::{Rule, Traces};
 use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::plan::Plan;
@@ -223,12 +223,11 @@ impl Memory {
 
     /// Stores states that are known from elsewhere, in place of what is stored. The time is that of the key: other keys may
     /// have another clock, so nothing is swept by it.
-    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, blocked_until: u64, now: u64) {
+    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, (blocked_until, traces): (u64, Traces), now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
         let mut usage = Usage::new(entry, hash);
-        let (format, ..) = usage.stored_state();
-        usage.restore((format, states.into_iter().collect(), blocked_until));
+        usage.resume(states.into_iter().collect(), blocked_until, traces);
         usage.refresh_expiry(entry.plan, now);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         if let Some(index) = shard.find(hash, entry.plan, key) {

@@ -112,6 +112,25 @@ fn what_is_not_denied_goes_before_a_denial() {
 }
 
 #[test]
+fn a_debt_that_has_denied_no_check_yet_goes_after_what_is_not_denied() {
+    for notation in ["fixed-window 10/day", "sliding-log 10/day", "gcra 10/day", "token-bucket 10/day"] {
+        let store = memory(1_000, usize::MAX);
+        let plan = plan_of(&Policy::parse(notation).expect("a policy"));
+        let in_debt: Vec<String> = (0..50).map(|number| format!("in debt {number}")).collect();
+        for key in &in_debt {
+            let entry = Entry { plan: &plan, key, operation: Operation::Charge { cost: 15 } };
+            store.ask(&entry, CallContext::at(Some(NOW))).expect("an answer");
+        }
+        for number in 0..20_000_u64 {
+            assert!(check(&store, &plan, &format!("flood {number}"), NOW + number));
+        }
+        for key in &in_debt {
+            assert!(!check(&store, &plan, key, NOW + 20_000), "{notation}: {key} was forgotten");
+        }
+    }
+}
+
+#[test]
 fn every_sort_of_state_is_counted_and_nothing_is_left_of_it() {
     // A log of many entries, a window of many granules, holds, several limits, a block and a journal with metadata.
     let mut policies: Vec<Policy> =

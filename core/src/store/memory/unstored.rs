@@ -7,7 +7,7 @@ use crate::store::request::{Answer, Entry, Operation};
 #[inline]
 pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
     match &entry.operation {
-        operation @ (Operation::Check { .. } | Operation::Take { .. }) => {
+        operation if operation.is_check() => {
             let options = entry.plan.policy.options();
             entry.plan.denial_writes
                 || options.journal > 0
@@ -27,11 +27,10 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
 pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
     let cost = entry.operation.cost();
     let applied = match &entry.operation {
-        Operation::Check { .. } | Operation::Take { .. } | Operation::Lease(_) => false,
+        operation if operation.is_check() || matches!(operation, Operation::Lease(_)) => false,
         Operation::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
         Operation::Renew { .. } | Operation::Close { .. } => false,
         _ => true,
     };
-    let attempts = matches!(entry.operation, Operation::Journal).then(Box::default);
-    Answer { applied, now, views: entry.plan.unused_views(now, cost), attempts, ..Answer::default() }
+    Answer { applied, now, views: entry.plan.unused_views(now, cost), ..Answer::default() }
 }

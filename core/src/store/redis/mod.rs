@@ -23,6 +23,7 @@ use super::Store;
 use super::batch_guard::BatchGuard;
 use super::call_context::CallContext;
 use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
+use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
@@ -30,7 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fork::{PerProcess, ProcessValue};
 use crate::histogram::SharedHistogram;
 use crate::log::Log;
-use io::{BlockingCalls, Connector, Engine, EngineCall};
+use io::{BlockingCalls, Caller, Connector, Engine, EngineCall, guarded};
 use protocol::{CallState, PendingCall, Recipient, ServerDirectory, no_answer, timed_out};
 use script::{Grouping, Request};
 
@@ -39,13 +40,13 @@ pub(crate) use io::{EpollSet, ReaderRegistry};
 pub(crate) use protocol::ReplyBuffer;
 pub use scan::{pattern_of_keys, scanned_keys};
 pub(crate) use servers::stored_answer;
-pub use servers::{KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, redis_key};
+pub use servers::{KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, redis_key, stored_limits};
 
 /// See the module.
 struct Redis {
     directory: Arc<ServerDirectory>,
     connector: Arc<Connector>,
-    prefix: Arc<str>,
+    names: KeyNames,
     /// The most requests in one batch.
     max_batch: usize,
     blocking: PerProcess<BlockingCalls>,
@@ -58,7 +59,7 @@ struct Redis {
 /// A store on these servers. Nothing is connected before the first call.
 pub(crate) fn open(
     endpoints: Endpoints,
-    prefix: &str,
+    names: KeyNames,
     timeout: Duration,
     max_batch: usize,
     readers: Arc<PerProcess<ReaderRegistry>>,
@@ -68,8 +69,8 @@ pub(crate) fn open(
     let connector = Arc::new(Connector::new(&endpoints, log)?);
     let directory = Arc::new(ServerDirectory::new(endpoints, timeout).with_batch_sizes(batch_sizes));
     let (blocking, engine) = (PerProcess::new(), PerProcess::new());
-    let (prefix, closed) = (prefix.into(), AtomicBool::new(false));
-    Ok(Arc::new(Redis { directory, connector, prefix, max_batch, blocking, engine, readers, closed }))
+    let closed = AtomicBool::new(false);
+    Ok(Arc::new(Redis { directory, connector, names, max_batch, blocking, engine, readers, closed }))
 }
 
 impl Redis {
@@ -81,7 +82,7 @@ impl Redis {
     }
 
     fn request(&self, entry: &Entry<'_>) -> Request {
-        Request::new(&self.prefix, entry)
+        Request::new(&self.names, entry)
     }
 
     fn slot(&self, request: &Request) -> u16 {
@@ -106,7 +107,7 @@ impl Redis {
         self.check_open()?;
         self.blocking.get_or_try_init(|| {
             let (directory, connector) = (Arc::clone(&self.directory), Arc::clone(&self.connector));
-            Ok(BlockingCalls::new(directory, connector, Arc::clone(&self.prefix)))
+            Ok(BlockingCalls::new(directory, connector, Arc::clone(&self.names.prefix)))
         })
     }
 
@@ -114,7 +115,7 @@ impl Redis {
         self.check_open()?;
         self.engine.get_or_try_init(|| {
             let (directory, connector) = (Arc::clone(&self.directory), Arc::clone(&self.connector));
-            let engine = Engine::start(directory, connector, Arc::clone(&self.prefix), self.max_batch)?;
+            let engine = Engine::start(directory, connector, Arc::clone(&self.names.prefix), self.max_batch)?;
             self.readers.with(ReaderRegistry::default, |readers| engine.register(readers));
             Ok(engine)
         })
@@ -146,11 +147,11 @@ impl Redis {
                 time,
                 slot,
                 state: CallState::by_itself(deadline),
-                recipient: Recipient::All(done),
+                recipient: Recipient::All(Caller::new(done)),
             }),
             None => {
                 let slots = requests.iter().map(|request| self.slot(request)).collect();
-                EngineCall::Transaction { requests, slots, time, deadline, caller: done }
+                EngineCall::Transaction { requests, slots, time, deadline, caller: Caller::new(done) }
             }
         };
         engine.enqueue(call, batch);
@@ -162,7 +163,8 @@ impl Store for Redis {
         let (blocking, request) = (self.blocking()?, self.request(entry));
         let (slot, call) = (self.slot(&request), self.call_state(&entry.operation, self.deadline(&context)));
         self.directory.batch_formed(1);
-        let mut answers = blocking.run(smallvec![request], Grouping::Independent, context.now, slot, call)?;
+        let run = || blocking.run(smallvec![request], Grouping::Independent, context.now, slot, call);
+        let mut answers = guarded(run)?;
         let mut answer = answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))?;
         answer.may_be_old = self.may_read_replica(&entry.operation);
         Ok(answer)
@@ -174,7 +176,8 @@ impl Store for Redis {
         if let Some(slot) = self.common_slot(&requests) {
             let (blocking, call) = (self.blocking()?, CallState::by_itself(deadline));
             self.directory.batch_formed(entries.len());
-            let answers = blocking.run(requests.into(), Grouping::AllOrNothing, context.now, slot, call)?;
+            let run = || blocking.run(requests.into(), Grouping::AllOrNothing, context.now, slot, call);
+            let answers = guarded(run)?;
             return answers.into_iter().collect();
         }
         // Several nodes are asked at the same time, which the engine does.
@@ -210,7 +213,7 @@ impl Store for Redis {
             time: context.now,
             slot,
             state: self.call_state(&entry.operation, self.deadline(&context)),
-            recipient: Recipient::One(make(*states)),
+            recipient: Recipient::One(Caller::new(make(*states))),
         };
         engine.enqueue(EngineCall::Call(call), context.batch);
         None
@@ -229,7 +232,8 @@ impl Store for Redis {
 
     fn ping(&self, context: CallContext<'_>) -> Result<()> {
         let end = Instant::now() + self.directory.timeout();
-        ping::all(&*self.blocking()?, context.deadline.map_or(end, |deadline| deadline.min(end)))
+        let blocking = self.blocking()?;
+        guarded(|| ping::all(&blocking, context.deadline.map_or(end, |deadline| deadline.min(end))))
     }
 
     fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
@@ -243,7 +247,8 @@ impl Store for Redis {
     }
 
     fn clear_all(&self) -> Result<()> {
-        clear_all::clear_all(&*self.blocking()?, self.directory.timeout())
+        let blocking = self.blocking()?;
+        guarded(|| clear_all::clear_all(&blocking, self.directory.timeout()))
     }
 
     fn submit_clear_all(&self, done: PingCompletion) {
@@ -285,7 +290,7 @@ fn on_thread(name: &str, done: PingCompletion, run: impl FnOnce() -> Result<()> 
         }
     };
     let finished = finish.clone();
-    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(move || finished(run())) {
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(move || finished(guarded(run))) {
         finish(Err(io::cannot_start(&error)));
     }
 }

@@ -1,6 +1,7 @@
 //! The servers of a store, for tools that ask them about themselves: commands that are no calls.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,10 @@ use super::protocol::{ServerDirectory, Target, no_answer};
 use super::script::{self, Request};
 use crate::error::Result;
 use crate::log::Log;
-use crate::plan::Plan;
+use crate::plan::{LimitTag, Plan};
 use crate::plan_cache::plan_of;
 use crate::policy::Policy;
+use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, Operation};
 use crate::store::url::{Address, Deployment, Endpoints, StoreUrl};
 
@@ -94,6 +96,29 @@ impl StoreServers {
         self.endpoints().read_replicas
     }
 
+    /// Whether what is sent can be read on its way: it leaves this machine, and not encrypted.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let named: &[Address] = match &self.endpoints().deployment {
+            Deployment::Single(address) => std::slice::from_ref(address),
+            Deployment::Sentinel { sentinels, .. } => sentinels,
+            Deployment::Cluster(seeds) => seeds,
+        };
+        let is_elsewhere = |address: &Address| match address {
+            Address::Tcp(host, _) => {
+                &**host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+            Address::Unix(_) => false,
+        };
+        self.endpoints().certificates.is_none() && named.iter().any(is_elsewhere)
+    }
+
+    /// Whether calls, and the password, may go to any host that a server names.
+    #[must_use]
+    pub fn follows_any(&self) -> bool {
+        self.endpoints().follow.is_none() && !matches!(self.endpoints().deployment, Deployment::Single(_))
+    }
+
     /// The user that logs in, where the URL names one.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
@@ -134,9 +159,9 @@ pub const KEY_DIGEST: usize = script::KEY_DIGEST;
 
 /// The name of the Redis key that holds the usage of a policy and key.
 #[must_use]
-pub fn redis_key(prefix: &str, policy: &Policy, key: &str) -> Vec<u8> {
+pub fn redis_key(names: &KeyNames, policy: &Policy, key: &str) -> Vec<u8> {
     let (plan, operation) = (plan_of(policy), Operation::Peek { cost: 1 });
-    Request::new(prefix, &Entry { plan: &plan, key, operation }).redis_key.as_bytes().to_vec()
+    Request::new(names, &Entry { plan: &plan, key, operation }).redis_key.as_bytes().to_vec()
 }
 
 /// What a stored value says of its key at a moment, as a peek would.
@@ -170,4 +195,13 @@ impl ServerConnection {
         let replies = self.connection.run(&bytes, commands.len(), MAX_REPLY, deadline)?.into_vec();
         if replies.len() == commands.len() { Ok(replies) } else { Err(no_answer(&self.shown)) }
     }
+}
+
+/// The limits that a value in Redis counts, whatever its policy is: those of the release that wrote it, and those of others.
+/// `None` for what is no value of this version.
+#[must_use]
+pub fn stored_limits(value: &[u8]) -> Option<(Vec<String>, Vec<String>)> {
+    let (own, others) = script::limits_of_value(value)?;
+    let names = |tags: Vec<LimitTag>| tags.iter().map(ToString::to_string).collect();
+    Some((names(own), names(others)))
 }

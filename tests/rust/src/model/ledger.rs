@@ -29,6 +29,15 @@ struct HeldUnits {
     units: u128,
 }
 
+/// What is known of a charge of one limit.
+#[derive(Clone, Debug)]
+pub(super) struct ChargedLimit {
+    pub(super) limit: Limit,
+    pub(super) at: u64,
+    /// When the bucket would have been empty again; 0 when that is not known.
+    pub(super) empty_at: u64,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
@@ -271,31 +280,111 @@ impl Ledger {
         self.last = now;
     }
 
-    /// Refunds, newest charges first.
-    pub(super) fn refund(&mut self, now: u64, cost: u64) {
+    /// Gives units back, the oldest first where the algorithm can tell. Returns how many.
+    pub(super) fn refund(&mut self, now: u64, cost: u64) -> u64 {
         let now = self.time(now);
-        let mut left = u128::from(cost);
-        let mut take = |units: &mut u128| {
-            let taken = left.min(*units);
-            *units -= taken;
-            left -= taken;
-        };
         if self.is_bucket() {
-            if let Some(level) = self.level {
-                let mut level = level.at(now, self.rate(), u128::from(self.period()));
-                level.units = level.units.saturating_sub(u128::from(cost));
-                self.level = Some(level);
-            }
-        } else if self.limit.algorithm() == Algorithm::Concurrency {
+            return self.lower(now, cost);
+        }
+        if self.limit.algorithm() == Algorithm::Concurrency {
             let live = |held: &&mut HeldUnits| held.expires > now && held.id == 0;
-            self.held.iter_mut().rev().filter(live).for_each(|held| take(&mut held.units));
+            let taken = take(self.held.iter_mut().filter(live).map(|held| &mut held.units), cost);
             self.held.retain(|held| held.units > 0);
-        } else {
-            let counted: Vec<bool> = self.charges.iter().map(|charge| self.counts(charge, now)).collect();
-            for (charge, _) in self.charges.iter_mut().zip(counted).rev().filter(|(_, counted)| *counted) {
-                take(&mut charge.units);
+            return taken;
+        }
+        let counted: Vec<bool> = self.charges.iter().map(|charge| self.counts(charge, now)).collect();
+        let units = self.charges.iter_mut().zip(counted).filter(|(_, counted)| *counted);
+        let units = units.map(|(charge, _)| &mut charge.units);
+        match self.limit.algorithm() {
+            // A window stays open that its first charge opened.
+            Algorithm::FixedWindow => take(units.rev(), cost),
+            _ => take(units, cost),
+        }
+    }
+
+    fn lower(&mut self, now: u64, units: u64) -> u64 {
+        let Some(level) = self.level else { return 0 };
+        let mut level = level.at(now, self.rate(), u128::from(self.period()));
+        let taken = level.units.min(u128::from(units));
+        level.units -= taken;
+        self.level = Some(level);
+        taken as u64
+    }
+
+    /// Whether its refunds matter to charges before them.
+    pub(super) fn counts_refunds(&self) -> bool {
+        self.is_bucket()
+    }
+
+    /// Gives back what is still counted of a charge. `refunded` units went back to the bucket since; `refunds_since` says that
+    /// refunds without a Decision were made.
+    pub(super) fn give_back(
+        &mut self,
+        now: u64,
+        units: u64,
+        charged: &ChargedLimit,
+        refunded: u64,
+        refunds_since: bool,
+    ) -> u64 {
+        let (at, period, granule) = (charged.at, self.period(), self.granule());
+        let now = if self.limit.algorithm() == Algorithm::SlidingLog { now } else { self.time(now) };
+        if self.is_bucket() {
+            return self.give_back_to_bucket(now, units, charged, refunded);
+        }
+        if self.limit.algorithm() == Algorithm::Concurrency {
+            let own = |held: &&mut HeldUnits| held.expires == at + period && held.id == 0 && held.expires > now;
+            let taken = take(self.held.iter_mut().filter(own).map(|held| &mut held.units), units);
+            self.held.retain(|held| held.units > 0);
+            return taken;
+        }
+        let is_own = |charge: &Charge| match self.limit.algorithm() {
+            Algorithm::SlidingLog => charge.at == at,
+            Algorithm::SlidingWindow => charge.last_instant == last_instant(at, granule),
+            Algorithm::SlidingCounter => charge.at / period == at / period,
+            Algorithm::FixedWindow => {
+                self.charges.iter().any(|first| first.at <= at && first.units > 0 && self.counts(first, now))
+            }
+            _ => window_start(self.limit.period(), charge.at) == window_start(self.limit.period(), at),
+        };
+        let own: Vec<bool> = self.charges.iter().map(|charge| is_own(charge) && self.counts(charge, now)).collect();
+        let parts = self.charges.iter_mut().zip(own).filter(|(_, own)| *own).map(|(charge, _)| &mut charge.units);
+        let taken = take(parts.rev(), units);
+        let in_window = match self.limit.algorithm() {
+            Algorithm::SlidingLog => at + period > now,
+            Algorithm::SlidingWindow => last_instant(at, granule) + period > now,
+            Algorithm::SlidingCounter => now / period >= at / period && now / period - at / period < 2,
+            _ => false,
+        };
+        if refunds_since && in_window { taken + self.refund(now, units - taken) } else { taken }
+    }
+
+    fn give_back_to_bucket(&mut self, now: u64, units: u64, charged: &ChargedLimit, refunded: u64) -> u64 {
+        let (rate, period) = (self.rate(), u128::from(self.period()));
+        let drained = |time: u64| u128::from(time) * rate / period;
+        let steps = u128::from(self.steps());
+        // The script counts exactly up to here, and gives back nothing beyond.
+        let exact = |time: u64| u128::from(time) * steps <= 1 << 51;
+        let until = charged.empty_at.saturating_sub(u64::from(self.steps() > 1));
+        let (ahead, elapsed) = (until.saturating_sub(now), now.saturating_sub(charged.at));
+        if !exact(elapsed) {
+            return 0;
+        }
+        let waiting = if exact(ahead) { (drained(ahead) as u64).saturating_sub(refunded) } else { 0 };
+        let own = units.saturating_sub(u64::try_from(drained(elapsed)).unwrap_or(u64::MAX));
+        if waiting >= own {
+            return self.lower(now, units.min(waiting));
+        }
+        let taken = self.lower(now, own);
+        // The part of a unit that has drained since stays charged.
+        if let Some(level) = self.level.as_mut().filter(|level| level.at < now) {
+            let rest = (u128::from(elapsed) * rate % period).div_ceil(rate) as u64;
+            let at = now.min(level.at + rest);
+            level.at = at;
+            if at == now {
+                level.part = 0;
             }
         }
+        taken
     }
 
     /// Makes a hold last another ttl, unless it has expired.
@@ -312,6 +401,17 @@ impl Ledger {
     pub(super) fn release(&mut self, id: u64) {
         self.held.retain(|held| held.id != id);
     }
+}
+
+/// Takes so many units, in that order. Returns how many there were.
+fn take<'a>(parts: impl Iterator<Item = &'a mut u128>, units: u64) -> u64 {
+    let mut left = u128::from(units);
+    for part in parts {
+        let taken = left.min(*part);
+        *part -= taken;
+        left -= taken;
+    }
+    units - left as u64
 }
 
 /// See [`Ledger::steps`].

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use tidegate::{Algorithm, Policy};
 
 use crate::decision_values::DecisionValues;
-use ledger::Ledger;
+use ledger::{ChargedLimit, Ledger};
 use usage::{Usage, is_tighter};
 
 /// An attempt in a journal.
@@ -37,10 +37,30 @@ struct RenewedHold {
     due: u128,
 }
 
+/// What a settle needs of a check.
+#[derive(Clone, Debug, Default)]
+pub struct Receipt {
+    limits: Vec<ChargedLimit>,
+    /// How often units had gone back to the key then.
+    refunds: usize,
+}
+
+/// Units that went back to a key.
+#[derive(Clone, Debug)]
+struct Refund {
+    at: u64,
+    by_decision: bool,
+    to_buckets: u64,
+}
+
 /// A limiter whose clock the test moves.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     now: u64,
+    /// All units that ever went back to a key, and when it was last cleared while something counted.
+    refunds: BTreeMap<(String, String), Vec<Refund>>,
+    cleared: BTreeMap<(String, String), u64>,
+    receipt: Receipt,
     usages: BTreeMap<(String, String), Usage>,
     journals: BTreeMap<(String, String), Vec<JournalEntry>>,
     renewed: Vec<RenewedHold>,
@@ -137,6 +157,7 @@ impl Model {
         }
         let answer = usage.answer(policy, self.now, 1, granted > 0, granted, &refusing);
         if granted > 0 {
+            self.keep_receipt(policy, key, &usage);
             self.keep(policy, key, usage);
         } else {
             self.keep_if_changed(policy, key, usage, &before);
@@ -165,6 +186,7 @@ impl Model {
         }
         let answer = usage.answer(policy, self.now, cost, admitted, if admitted { cost } else { 0 }, &refusing);
         if admitted {
+            self.keep_receipt(policy, key, &usage);
             self.keep(policy, key, usage);
         } else {
             self.keep_if_changed(policy, key, usage, &before);
@@ -185,23 +207,64 @@ impl Model {
         let mut usage = self.usage(policy, key);
         usage.charge(self.now, cost, 0);
         self.keep(policy, key, usage);
+        self.record(policy, key, true, cost, None);
     }
 
-    /// Gives back.
+    /// Gives back, the oldest units first.
     pub fn refund(&mut self, policy: &Policy, key: &str, cost: u64) {
+        let now = self.now;
+        self.give_back(policy, key, false, |ledger| ledger.refund(now, cost));
+    }
+
+    fn give_back(&mut self, policy: &Policy, key: &str, by_decision: bool, back: impl Fn(&mut Ledger) -> u64) {
         let mut usage = self.usage(policy, key);
-        usage.refund(self.now, cost);
+        let to_buckets = usage.give_back(self.now, back);
+        let refund = Refund { at: self.now, by_decision, to_buckets };
+        self.refunds.entry(Self::usage_key(policy, key)).or_default().push(refund);
         self.keep(policy, key, usage);
     }
 
-    /// Charges or refunds the difference between the actual cost and the charged one.
-    pub fn settle(&mut self, policy: &Policy, key: &str, charged: u64, actual: u64) {
+    /// What a settle needs of the last check that was admitted.
+    #[must_use]
+    pub fn receipt(&self) -> Receipt {
+        self.receipt.clone()
+    }
+
+    fn keep_receipt(&mut self, policy: &Policy, key: &str, usage: &Usage) {
+        let refunds = self.refunds.get(&Self::usage_key(policy, key)).map_or(0, Vec::len);
+        self.receipt = Receipt { limits: usage.charged(self.now), refunds };
+    }
+
+    /// Charges the difference between the actual cost and the charged one, or gives back what is still counted of the charge.
+    pub fn settle(&mut self, policy: &Policy, key: &str, charged: u64, actual: u64, receipt: &Receipt) {
+        let (now, usage_key) = (self.now, Self::usage_key(policy, key));
         if actual > charged {
             let mut usage = self.usage(policy, key);
-            usage.surcharge(self.now, actual - charged);
+            usage.surcharge(now, actual - charged);
             self.keep(policy, key, usage);
         } else if actual < charged {
-            self.refund(policy, key, charged - actual);
+            let at = receipt.limits.first().map_or(0, |limit| limit.at);
+            if self.cleared.get(&usage_key).is_some_and(|cleared| *cleared >= at) {
+                return;
+            }
+            let refunds = self.refunds.get(&usage_key).cloned().unwrap_or_default();
+            let refunded = refunds.iter().skip(receipt.refunds).map(|refund| refund.to_buckets).sum();
+            let refunds_since = refunds.iter().any(|refund| !refund.by_decision && refund.at >= at);
+            self.give_back(policy, key, true, |ledger| {
+                let Some(charged_limit) = receipt.limits.iter().find(|charged| ledger.is_same(&charged.limit)) else {
+                    return 0;
+                };
+                let (count, was) = (ledger.limit.count().max(1), charged_limit.limit.count().max(1));
+                let known = ChargedLimit {
+                    empty_at: if count == was { charged_limit.empty_at } else { 0 },
+                    ..charged_limit.clone()
+                };
+                // A bucket that drains slower now may have drained more than is known.
+                if ledger.counts_refunds() && count < was {
+                    return 0;
+                }
+                ledger.give_back(now, charged - actual, &known, refunded, refunds_since)
+            });
         }
     }
 
@@ -214,6 +277,9 @@ impl Model {
 
     /// Removes the usage and the block.
     pub fn clear(&mut self, policy: &Policy, key: &str) {
+        if self.usage(policy, key).ledgers.iter().any(|ledger| ledger.counts_until() > self.now) {
+            self.cleared.insert(Self::usage_key(policy, key), self.now);
+        }
         self.usages.remove(&Self::usage_key(policy, key));
     }
 

@@ -2,20 +2,22 @@
 
 use tidegate::Policy;
 
-use super::ledger::Ledger;
+use super::ledger::{ChargedLimit, Ledger};
 use crate::decision_values::{DecisionValues, LimitValues};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     pub(super) ledgers: Vec<Ledger>,
+    /// Of limits that another version of the policy has.
+    pub(super) others: Vec<Ledger>,
     pub(super) blocked_until: u64,
 }
 
 impl Usage {
     /// As another version of the policy reads it: each limit takes the ledger of the first limit that is the same.
     pub(super) fn read_by(&self, policy: &Policy, now: u64) -> Self {
-        let mut old: Vec<Ledger> = self.ledgers.clone();
+        let mut old: Vec<Ledger> = self.ledgers.iter().chain(&self.others).cloned().collect();
         let ledgers = policy.limits().iter().map(|limit| {
             let same = old.iter().position(|ledger| ledger.is_same(limit));
             same.map_or_else(
@@ -27,13 +29,15 @@ impl Usage {
                 },
             )
         });
-        Self { ledgers: ledgers.collect(), blocked_until: self.blocked_until }
+        let ledgers = ledgers.collect();
+        old.retain(|ledger| ledger.counts_until() > now);
+        Self { ledgers, others: old, blocked_until: self.blocked_until }
     }
 
     /// The positions of the buckets with `initial` that the next call starts: those that were never used, or all of them
     /// when the key has expired. It expires when nothing has counted for as long as the slowest such bucket takes to fill.
     pub(super) fn unstarted(&self, now: u64) -> Vec<usize> {
-        let idle = self.ledgers.iter().map(Ledger::counts_until).fold(self.blocked_until, u64::max);
+        let idle = self.ledgers.iter().chain(&self.others).map(Ledger::counts_until).fold(self.blocked_until, u64::max);
         let fills: Vec<Option<u64>> = self.ledgers.iter().map(Ledger::fills).collect();
         let forgotten = idle + fills.iter().flatten().max().unwrap_or(&0) <= now;
         let begins = |index: &usize| fills[*index].is_some() && (forgotten || self.ledgers[*index].is_blank());
@@ -59,6 +63,7 @@ impl Usage {
             .iter()
             .filter(|ledger| ledger.limit.initial().is_some_and(|initial| initial < ledger.capacity()));
         self.blocked_until <= now
+            && self.others.iter().all(|ledger| ledger.counts_until() <= now)
             && self.ledgers.iter().all(|ledger| ledger.counts_until() <= now)
             && buckets.count() == self.unstarted(now).len()
     }
@@ -92,14 +97,25 @@ impl Usage {
         }
     }
 
-    pub(super) fn refund(&mut self, now: u64, cost: u64) {
+    /// Gives units back by `back`, which gets each limit. Returns the most that went back to a bucket.
+    pub(super) fn give_back(&mut self, now: u64, back: impl Fn(&mut Ledger) -> u64) -> u64 {
         let unstarted = self.unstarted(now);
+        let mut to_buckets = 0;
         for (index, ledger) in self.ledgers.iter_mut().enumerate() {
             // Nothing was charged to a bucket that no call has started.
             if !unstarted.contains(&index) {
-                ledger.refund(now, cost);
+                let units = back(ledger);
+                to_buckets = if ledger.counts_refunds() { units.max(to_buckets) } else { to_buckets };
             }
         }
+        to_buckets
+    }
+
+    /// What has to be known of a charge that was just made.
+    pub(super) fn charged(&self, now: u64) -> Vec<ChargedLimit> {
+        let of =
+            |ledger: &Ledger| ChargedLimit { limit: ledger.limit.clone(), at: now, empty_at: ledger.resets_at(now) };
+        self.ledgers.iter().map(of).collect()
     }
 
     /// Changes the state as a denial does.
@@ -165,7 +181,7 @@ impl Usage {
             remaining: if blocked > 0 { 0 } else { binding.remaining },
             retry_after: if admitted || shadow { Some(0) } else { wait },
             next_after: if policy.options().shadow { Some(0) } else { wait },
-            reset_after: binding.reset_after,
+            reset_after: binding.reset_after.max(blocked),
             delay: if admitted { delay.unwrap_or(0) } else { 0 },
             limits,
             decisions: Vec::new(),

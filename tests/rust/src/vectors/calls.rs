@@ -49,7 +49,10 @@ impl Run {
                     let found = decided(&decision);
                     if let Some(label) = step.get("as").and_then(Value::as_str) {
                         let charged = said.granted;
-                        self.named.insert(label.to_owned(), NamedDecision { decision, charged, policy: name, key });
+                        self.named.insert(
+                            label.to_owned(),
+                            NamedDecision { decision, charged, receipt: self.model.receipt(), policy: name, key },
+                        );
                     }
                     Ok((found, Some(said.json())))
                 }
@@ -61,7 +64,10 @@ impl Run {
                     let found = decided(&decision);
                     if let Some(label) = step.get("as").and_then(Value::as_str) {
                         let charged = said.granted;
-                        self.named.insert(label.to_owned(), NamedDecision { decision, charged, policy: name, key });
+                        self.named.insert(
+                            label.to_owned(),
+                            NamedDecision { decision, charged, receipt: self.model.receipt(), policy: name, key },
+                        );
                     }
                     Ok((found, Some(said.json())))
                 }
@@ -153,7 +159,8 @@ impl Run {
                 let result = self.limiter.settle(&named.decision, actual);
                 if result.is_ok() {
                     let (policy, key, charged) = (self.policy(&named.policy)?, named.key.clone(), named.charged);
-                    self.model.settle(&policy, &key, charged, actual);
+                    let receipt = named.receipt.clone();
+                    self.model.settle(&policy, &key, charged, actual, &receipt);
                 }
                 Ok(Some(result.map(|()| (json!({}), None))))
             }

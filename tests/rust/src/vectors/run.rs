@@ -12,7 +12,7 @@ use tidegate::{Builder, Decision, Error, Hold, ManualClock, Policy, PolicyFile};
 use super::{Case, Mismatch, Variant};
 use crate::any_limiter::{AnyLimiter, fresh_prefix};
 use crate::decision_values::includes;
-use crate::model::Model;
+use crate::model::{Model, Receipt};
 
 /// 2024-01-01T00:00:00Z: a Monday, and the first moment of an hour, a day, a week, a month and a year.
 const START: u64 = 1_704_067_200_000_000;
@@ -51,6 +51,7 @@ impl Drop for TemporaryFile {
 pub(super) struct NamedDecision {
     pub(super) decision: Decision,
     pub(super) charged: u64,
+    pub(super) receipt: Receipt,
     pub(super) policy: String,
     pub(super) key: String,
 }

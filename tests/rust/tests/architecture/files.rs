@@ -10,7 +10,7 @@ const NOT_OURS: [&str; 8] =
     [".git", "target", "node_modules", ".cache", "dist", "__pycache__", "bindings-node/binding", ".github"];
 /// Generated from the compiled module.
 const GENERATED: [&str; 1] = ["bindings-python/python/tidegate/_tidegate.pyi"];
-const LONGEST: usize = 350;
+const LONGEST: usize = 500;
 
 pub(crate) fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).expect("the repository")
@@ -54,7 +54,7 @@ pub(crate) fn under(folder: &str, endings: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn no_source_file_is_longer_than_350_lines() {
+fn no_source_file_is_longer_than_500_lines() {
     let mut long = Violations::new();
     for file in under("", &[".rs", ".lua", ".py", ".ts", ".mjs", ".c", ".sh"]) {
         let lines = read(&file).lines().count();
@@ -62,5 +62,5 @@ fn no_source_file_is_longer_than_350_lines() {
             long.entry(area(&file)).or_default().push(format!("{file}: {lines} lines"));
         }
     }
-    hold("a file has at most 350 lines", long);
+    hold("a file has at most 500 lines", long);
 }

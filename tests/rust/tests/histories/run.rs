@@ -9,12 +9,8 @@ use tidegate_tests::call_records::{
 };
 use tidegate_tests::history_check::{ClockReadings, Report, check};
 use tidegate_tests::random::Random;
+use tidegate_tests::setting::setting;
 use tidegate_tests::wait::{SetOnDrop, wait_until};
-
-/// What a test number says, if it is set.
-pub(crate) fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 pub(crate) fn schedule(run: &str) -> Schedule {
     Schedule {

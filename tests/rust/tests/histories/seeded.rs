@@ -40,8 +40,8 @@ const FAULTS: [(&str, Mutation); 9] = [
     (
         "a refund is lost",
         &[(
-            "    for _, limit in ipairs(instruction.limits) do limit.refund(value, limit.first, now, instruction.cost, limit) end\n",
-            "",
+            "      return limit.refund(value, limit.first, now, instruction.cost, limit)\n",
+            "      return instruction.cost\n",
         )],
     ),
     (

@@ -131,7 +131,7 @@ fn history(seed: u64, wrong: Wrong) -> Report {
 #[test]
 fn what_happened_is_explained() {
     let (mut uncertain, mut undecided) = (0, 0);
-    let number = super::run::setting("TIDEGATE_HISTORIES").unwrap_or(150);
+    let number = tidegate_tests::setting::setting("TIDEGATE_HISTORIES").unwrap_or(150);
     for seed in 0..number {
         let report = history(seed, Wrong::Nothing);
         uncertain += report.uncertain;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tidegate::{Algorithm, CheckOptions, Decision, Hold, HoldAnswer, Limiter, ManualClock, Policy, Source};
 use tidegate_tests::decision_values::DecisionValues;
-use tidegate_tests::model::Model;
+use tidegate_tests::model::{Model, Receipt};
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::strategies::{self, Action};
@@ -48,7 +48,7 @@ struct Both {
     /// Holds, their numbers in the model, and the policy they were taken with.
     holds: Vec<(Hold, u64, Policy)>,
     /// The last check, and what it charged.
-    last: Option<(Decision, u64)>,
+    last: Option<(Decision, u64, Receipt)>,
 }
 
 impl Both {
@@ -87,6 +87,7 @@ impl Both {
     fn call(&mut self, action: &Action) -> Option<(DecisionValues, DecisionValues)> {
         let (limiter, model, policy) = (&self.limiter, &mut self.model, &self.policy);
         match action {
+            other if !other.fits(policy) => {}
             Action::Check(cost) => {
                 let options = CheckOptions { cost: *cost, ..CheckOptions::default() };
                 let decision = limiter.check_with(policy, "key", &options).expect("a check");
@@ -98,7 +99,7 @@ impl Both {
                     found = expected.clone();
                 }
                 let charged = if found.allowed && !found.shadow { *cost } else { 0 };
-                self.last = Some((decision, charged));
+                self.last = Some((decision, charged, model.receipt()));
                 return Some((found, expected));
             }
             Action::Take(cost) => {
@@ -111,7 +112,7 @@ impl Both {
                 {
                     found = expected.clone();
                 }
-                self.last = Some((decision, expected.granted));
+                self.last = Some((decision, expected.granted, model.receipt()));
                 return Some((found, expected));
             }
             Action::Peek(cost) => {
@@ -127,9 +128,9 @@ impl Both {
                 model.refund(policy, "key", *cost);
             }
             Action::Settle(actual) => {
-                if let Some((decision, charged)) = self.last.take() {
+                if let Some((decision, charged, receipt)) = self.last.take() {
                     limiter.settle(&decision, *actual).expect("a settle");
-                    model.settle(policy, "key", charged, *actual);
+                    model.settle(policy, "key", charged, *actual, &receipt);
                 }
             }
             Action::Block(length) => {
@@ -295,9 +296,9 @@ fn the_wait_of_a_debt_is_the_stores() {
         assert_eq!(by_fallback.retry_after(), by_store.retry_after(), "{notation}");
         let wait = by_store.retry_after().expect("a time").as_micros() as u64;
         both.pass(wait - 1);
-        assert!(!both.limiter.check(&both.policy, "key").expect("a check").allowed(), "{notation}: too early");
+        assert!(!both.limiter.peek(&both.policy, "key", 1).expect("a peek").allowed(), "{notation}: too early");
         both.pass(1);
-        assert!(both.limiter.check(&both.policy, "key").expect("a check").allowed(), "{notation}: in time");
+        assert!(both.limiter.peek(&both.policy, "key", 1).expect("a peek").allowed(), "{notation}: in time");
     }
 }
 
@@ -332,7 +333,7 @@ fn a_debt_outlives_an_outage_in_which_it_was_made() {
     for notation in ["sliding-counter 10/20s", "sliding-log 10/20s", "gcra 10/20s", "concurrency 10 ttl 20s"] {
         let both = Both::new(&Policy::parse(notation).expect("a policy"), false);
         let peek = || both.limiter.peek(&both.policy, "key", 1).expect("a peek");
-        both.limiter.check(&both.policy, "key").expect("a check");
+        both.limiter.charge(&both.policy, "key", 1).expect("a charge");
         both.lose_the_store();
         both.limiter.charge(&both.policy, "key", 15).expect("a charge");
         let first = peek();

@@ -197,7 +197,6 @@ fn policies_that_must_count_always_call_the_store() {
     let policies = [
         with(Options { count_denied: true, ..Options::default() }),
         with(Options { journal: 9, ..Options::default() }),
-        Policy::parse("concurrency 1").expect("a policy"),
     ];
     for (index, policy) in policies.iter().enumerate() {
         let policy = policy.clone().named(format!("counts {index}")).expect("a name");

@@ -194,7 +194,7 @@ fn what_nothing_keeps_is_never_lost() {
         let shadow = Policy::new(limits, options).expect("a policy").named("shadow").expect("a name");
         let holds: Vec<Hold> = (0..3)
             .map(|_| case.limiter.hold(&shadow, "k", 1).expect("an answer").held().expect("it denies nothing"))
-            .chain([case.hold("5/hour")])
+            .chain([case.hold("concurrency 5; 5/hour")])
             .collect();
         assert!(holds[2].decision().shadow(), "there was no room for the third");
         (0..9).for_each(|_| case.clock.advance(INTERVAL));

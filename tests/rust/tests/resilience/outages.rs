@@ -27,7 +27,6 @@ fn every_algorithm_continues_from_the_last_known_usage() {
             "leaky-bucket 10/day",
             sliding_counter.as_str(),
             "10/day; 20/week",
-            "concurrency 10 ttl 1d",
         ];
         for tasks in [false, true] {
             let prefix = format!("known{tasks}");

@@ -14,6 +14,7 @@ use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::Servers;
+use tidegate_tests::setting::setting;
 use tidegate_tests::wait::{SetOnDrop, wait_until};
 
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -153,9 +154,8 @@ fn until(what: &str, holds: impl FnMut() -> bool) {
 
 /// Checks from threads and tasks during one fault after the other, for half of the time that was set.
 fn soak(url: &str, losses: &Losses, kinds: u64, mut inject: impl FnMut(u64, &mut Random) -> &'static str) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    let end = Instant::now() + Duration::from_secs(number("TIDEGATE_SOAK").unwrap_or(20)) / 2;
+    let seed = setting("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let end = Instant::now() + Duration::from_secs(setting("TIDEGATE_SOAK").unwrap_or(20)) / 2;
     println!("seed {seed}");
     let (mut random, mut faults) = (Random::new(seed), ShuffledFaults { kinds, left: Vec::new() });
     let limiter = Limiter::builder().store(url).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);

@@ -42,7 +42,6 @@ fn check_all_over_slots_refunds_what_a_lost_race_charged() {
         "token-bucket 40/year",
         "leaky-bucket 40/year",
         "calendar-window 40/year",
-        "concurrency 40 ttl 1h",
     ];
     let limiter = builder(cluster.url()).build().expect("a limiter");
     wait_out_the_end_of_an_hour();

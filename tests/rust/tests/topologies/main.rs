@@ -3,6 +3,7 @@
 mod check_all;
 mod clearing;
 mod cluster;
+mod followed;
 mod moving_slots;
 mod over_slots;
 mod sentinel;

@@ -36,7 +36,7 @@ async fn check_all_keys(cluster: &Servers, limiter: &AsyncLimiter, policy: &'sta
 async fn checks_of_many_slots_are_few_calls() {
     let cluster = Servers::start(Kind::Cluster);
     let limiter = tasks(&cluster);
-    for policy in ["1000/hour", "gcra 1000/hour; sliding-counter 1000/day", "concurrency 1000 ttl 1h; 1000/hour"] {
+    for policy in ["1000/hour", "gcra 1000/hour; sliding-counter 1000/day", "fixed-window 1000/hour; 1000/day"] {
         for round in 1..=3 {
             let calls = check_all_keys(&cluster, &limiter, policy, round).await;
             // Redis 6 has no scripts over several slots: there each check is a call.

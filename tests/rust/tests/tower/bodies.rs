@@ -8,7 +8,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
-use tidegate::http::tower::{RateLimitLayer, RateLimitLayerBuilder, RequestKey};
+use tidegate::http::tower::{HeldUnits, RateLimitLayer, RateLimitLayerBuilder, RequestKey};
 use tidegate::{AsyncLimiter, Limiter};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -116,4 +116,53 @@ async fn the_applications_own_answer_is_sent() {
     let refused = send(&app, request()).await;
     assert_eq!((refused.status().as_u16(), super::field(&refused, "retry-after")), (420, "3600"));
     assert_eq!(text(refused).await, "p is full");
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_holds_its_unit_as_long_as_its_handler_does() {
+    type Kept = std::sync::Arc<std::sync::Mutex<Option<HeldUnits>>>;
+    let limiter = limiter("concurrency 1");
+    let kept = Kept::default();
+    let socket = |keeps: bool| {
+        let kept = kept.clone();
+        move |axum::Extension(held): axum::Extension<HeldUnits>| async move {
+            if keeps {
+                *kept.lock().expect("no panic") = Some(held);
+            }
+            StatusCode::SWITCHING_PROTOCOLS
+        }
+    };
+    let app = |keeps: bool, place: &str| {
+        Router::new().route("/", get(socket(keeps))).layer(layer(&limiter).place(place).build().expect("a layer"))
+    };
+    let careless = app(false, "careless");
+    assert_eq!((status(&careless).await, left(&limiter).await), (500, 1), "it would be free of the limit");
+    let keeping = app(true, "keeping");
+    assert_eq!((status(&keeping).await, left(&limiter).await), (101, 0));
+    assert_eq!(status(&keeping).await, 429);
+    *kept.lock().expect("no panic") = None;
+    assert_eq!((left(&limiter).await, status(&keeping).await), (1, 101));
+}
+
+#[tokio::test]
+async fn a_request_may_be_settled_when_its_body_has_ended() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    type Tokens = Arc<AtomicU64>;
+
+    let limiter = limiter("fixed-window 100/hour");
+    let tokens = Tokens::default();
+    let view = {
+        let tokens = tokens.clone();
+        move || async move { (axum::Extension(tokens), "text") }
+    };
+    let layer = layer(&limiter).settle_at_end(|head| Some(head.extensions.get::<Tokens>()?.load(Ordering::SeqCst)));
+    let app = Router::new().route("/", get(view)).layer(layer.build().expect("a layer"));
+    let response = send(&app, request()).await;
+    assert_eq!(left(&limiter).await, 99);
+    tokens.store(30, Ordering::SeqCst);
+    assert_eq!(text(response).await, "text");
+    while left(&limiter).await != 70 {
+        tokio::task::yield_now().await;
+    }
 }

@@ -103,3 +103,32 @@ async fn headers_claims_and_functions() {
     let by_path = layer("path", RequestKey::from_request(|request| Some(request.uri.path().to_owned())));
     assert_eq!((status(&by_path).await, status(&by_path).await), (200, 429));
 }
+
+#[tokio::test]
+async fn without_its_header_a_key_is_the_layers_own_client_address() {
+    let limiter = limiter();
+    let from = |address: &'static str| {
+        let mut request = request();
+        request.headers_mut().insert("x-forwarded-for", HeaderValue::from_static(address));
+        request
+    };
+    let proxies = || RequestKey::client_ip_behind_hops(1).expect("a number");
+    let header = || RequestKey::header("x-api-key").expect("a name");
+    let of_the_layer = RateLimitLayer::builder(&limiter).place("a").key(proxies());
+    let of_the_layer = of_the_layer.policy_with_key("fixed-window 1/hour", header());
+    let of_the_key =
+        RateLimitLayer::builder(&limiter).place("b").policy("fixed-window 1/hour").key(header().or(proxies()));
+    // Where no proxy is trusted, a client says nothing about itself.
+    let of_neither = RateLimitLayer::builder(&limiter).place("c").policy("fixed-window 1/hour").key(header());
+    for (builder, expected) in
+        [(of_the_layer, [200, 200, 429]), (of_the_key, [200, 200, 429]), (of_neither, [200, 429, 429])]
+    {
+        let app = app(builder.build().expect("a layer"), "10.0.0.1");
+        let mut statuses = Vec::new();
+        for client in ["198.51.100.1", "198.51.100.2", "198.51.100.2"] {
+            statuses.push(send(&app, from(client)).await.status().as_u16());
+        }
+        assert_eq!(statuses, expected);
+    }
+    assert!(RequestKey::client_ip_behind_hops(-1).is_err());
+}

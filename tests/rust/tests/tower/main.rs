@@ -1,11 +1,13 @@
 //! The layer of tower: in axum routers, on real axum and tonic servers, in memory and on a real Redis.
 
 mod bodies;
+mod fields;
 mod grpc;
 mod keys;
 mod limits;
 mod options;
 mod served;
+mod websockets;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -28,6 +28,8 @@ fn errors_have_a_location() {
             1,
             "unknown name `polices`; did you mean `policies`?\na policy file has policies, limits, store",
         ),
+        // What YAML makes of `u:SE:CRET: /x@h`, a URL without a scheme.
+        ("u:SE:CRET: /x@h", 1, 1, "unknown name `…:…` (not shown: it may be a part of a URL)\n"),
         ("policies: {}\nstore: 5", 2, 8, "`store` must be a URL"),
         ("policies: {}\nstore: []", 2, 8, "`store` must be a URL"),
         ("policies: {}\nstore: ''", 2, 8, "`store` must be a URL"),
@@ -84,7 +86,7 @@ fn errors_have_a_location() {
         ("policies: {a: 'é ${MISSING}/s'}", 1, 18, "MISSING is not set"),
         ("policies: {a: '${COUNT'}", 1, 16, "no `}`"),
         ("policies: {a: '${COUNT-5}'}", 1, 16, "name of an environment variable"),
-        ("policies: {a: '${COUNT}/${WORD}'}", 1, 15, "unknown unit"),
+        ("policies: {a: '${COUNT}/${WORD}'}", 1, 15, "wrong at its character 3"),
     ] {
         let message = fails(text, Format::Yaml, line, column);
         assert!(message.contains(words), "{text}\n{message}");
@@ -138,4 +140,12 @@ fn no_error_repeats_a_password() {
         let error = read(text, Format::Yaml).expect_err(text);
         assert!(!error.message().contains("hunter2"), "{error}");
     }
+}
+
+#[test]
+fn the_value_of_a_variable_does_not_stand_in_the_error_of_its_notation() {
+    let lookup = |_: &str| Some("hunter2-is-a-secret".to_owned());
+    let text = "policies: {login: \"${LIMIT}\"}";
+    let error = PolicyFile::parse_with(text, Format::Yaml, Some("t"), &lookup).expect_err("no notation");
+    assert!(!error.message().contains("hunter2") && error.message().contains("wrong at its character 1"), "{error}");
 }

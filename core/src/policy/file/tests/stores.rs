@@ -44,7 +44,7 @@ fn a_wrong_shape_has_a_location_and_no_secret() {
     for (text, column, words) in [
         ("{}", 8, "`store` must be a URL"),
         ("{rolout: {from: redis://:hunter2@a}}", 9, "did you mean `rollout`?"),
-        ("{redis://:hunter2@a: 5}", 9, "unknown name a URL"),
+        ("{redis://:hunter2@a: 5}", 9, "unknown name `…:…` (not shown"),
         ("{shards: []}", 17, "`shards` must be a list of URLs"),
         ("{shards: redis://:hunter2@a}", 17, "`shards` must be a list of URLs"),
         ("{shards: [redis://:hunter2@a, 5]}", 38, "a shard must be a URL"),

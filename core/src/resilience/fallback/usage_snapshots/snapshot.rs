@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{ResumedUsage, STORE};
-use crate::algorithm::State;
+use crate::algorithm::{State, Traces};
 use crate::allocation::spilled;
 use crate::hash_slab::Hashed;
-use crate::plan::Plan;
+use crate::plan::{Plan, StoredLimit};
 use crate::resilience::key_table::KeyEntry;
 use crate::store::request::{Answer, Entry, Operation, States};
 use crate::table_key::{TableKey, TableKeyRef};
@@ -20,6 +20,7 @@ pub(super) struct Snapshot {
     plan: Arc<Plan>,
     states: States,
     blocked_until: u64,
+    traces: Traces,
     /// When the answer was given that showed the usage.
     seen: u64,
     /// How far the store's time is ahead of this process's. A reply takes a while, so the store is ahead by that or more:
@@ -42,9 +43,10 @@ impl Snapshot {
         outage: u64,
     ) -> Self {
         let ahead = answer.now.wrapping_sub(now) as i64;
-        let (plan, blocked_until, seen) = (Arc::clone(plan), answer.blocked_until, answer.now);
+        let (plan, blocked_until, traces, seen) = (Arc::clone(plan), answer.blocked_until, answer.traces(), answer.now);
         let until = until(answer, ahead);
-        let mut new = Self { key, hash, heap_bytes: 0, plan, states, blocked_until, seen, ahead, until, outage };
+        let mut new =
+            Self { key, hash, heap_bytes: 0, plan, states, blocked_until, traces, seen, ahead, until, outage };
         new.measure();
         new
     }
@@ -84,6 +86,7 @@ impl Snapshot {
         }
         (self.seen, self.ahead, self.outage) = (answer.now, ahead, outage);
         (self.blocked_until, self.until) = (answer.blocked_until, until(answer, ahead));
+        self.traces = answer.traces();
         self.measure();
     }
 
@@ -93,11 +96,14 @@ impl Snapshot {
     fn is_still_stored(&self, entry: &Entry<'_>, answer: &Answer, states: &States, outage: u64) -> bool {
         let wrote = match entry.operation {
             Operation::Peek { .. } => false,
-            Operation::Check { .. } | Operation::Take { .. } => answer.applied || entry.plan.denial_writes,
+            ref operation if operation.is_check() => answer.applied || entry.plan.denial_writes,
             _ => true,
         };
-        let converted =
-            || -> States { entry.plan.converted(&self.plan.format.tags, self.states.iter().cloned(), answer.now) };
+        let converted = || -> States {
+            let stored = self.plan.format.tags.iter().zip(&self.states);
+            let mut stored = stored.map(|(tag, state)| StoredLimit::new(tag, state, answer.now)).collect();
+            entry.plan.converted(&mut stored, answer.now)
+        };
         !wrote && self.outage == outage && converted() == *states
     }
 
@@ -128,13 +134,14 @@ impl Snapshot {
     /// What the key goes on from.
     pub(super) fn resumed(&self, now: u64) -> ResumedUsage<'_> {
         let (states, now) = (self.states.clone(), self.store_time(now));
-        ResumedUsage { plan: &self.plan, states, blocked_until: self.blocked_until, now }
+        ResumedUsage { plan: &self.plan, states, blocked_until: self.blocked_until, traces: self.traces, now }
     }
 }
 
 /// Until when the usage that an answer shows is of use, in the time of this process.
 fn until(answer: &Answer, ahead: i64) -> u64 {
-    let until = answer.views.iter().fold(answer.blocked_until, |until, view| until.max(view.resets_at));
+    let ends = answer.blocked_until.max(answer.traces().until);
+    let until = answer.views.iter().fold(ends, |until, view| until.max(view.resets_at));
     until.saturating_add_signed(ahead.saturating_neg())
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Usage;
 use crate::algorithm::Rule;
-use crate::plan::Plan;
+use crate::plan::{Plan, StoredLimit};
 use crate::store::request::States;
 
 impl Usage {
@@ -19,7 +19,15 @@ impl Usage {
     #[cold]
     fn convert(&mut self, plan: &Plan, now: u64) {
         if self.format.tags != plan.format.tags {
-            self.states = plan.converted(&self.format.tags, self.states.iter().cloned(), now);
+            let own = self.format.tags.iter().zip(&self.states);
+            let own = own.map(|(tag, state)| StoredLimit::new(tag, state, now));
+            let others = self.annex().map(|annex| annex.others.clone()).unwrap_or_default();
+            let mut stored: Vec<StoredLimit> = own.chain(others).collect();
+            self.states = plan.converted(&mut stored, now);
+            let others = StoredLimit::kept(stored, now);
+            if self.rare.is_some() || !others.is_empty() {
+                self.change_annex(|annex| annex.others = others);
+            }
         }
         self.format = Arc::clone(&plan.format);
     }
@@ -42,7 +50,7 @@ impl Usage {
     /// begin anew.
     pub(in crate::store::memory) fn read_as(&mut self, plan: &Plan, now: u64) {
         self.convert_if_other(plan, now);
-        if plan.grace > 0 && self.expiry(plan) <= now {
+        if plan.grace > 0 && self.meaning_ends(plan) <= now {
             for (rule, state) in plan.rules.iter().zip(&mut self.states) {
                 if rule.grace() > 0 {
                     *state = rule.fresh();

@@ -32,15 +32,20 @@ impl Journal {
 }
 
 impl Usage {
-    /// Adds a check to the journal, if its policy keeps one.
+    /// Adds a check or a charge to the journal, if its policy keeps one.
     pub(in crate::store::memory) fn record_attempt(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
         let most = entry.plan.policy.options().journal as usize;
-        let (Operation::Check { cost, meta, .. } | Operation::Take { cost, meta }) = &entry.operation else { return };
         if most == 0 {
             return;
         }
+        let meta = match &entry.operation {
+            Operation::Check { meta, .. } | Operation::Acquire { meta, .. } | Operation::Take { meta, .. } => {
+                meta.as_deref()
+            }
+            _ => None,
+        };
         let journal = self.rare.get_or_insert_default().journal.get_or_insert_default();
-        let attempt = Attempt { at: now, allowed, cost: *cost, meta: meta.as_deref().map(<[u8]>::to_vec) };
+        let attempt = Attempt { at: now, allowed, cost: entry.operation.named_cost(), meta: meta.map(<[u8]>::to_vec) };
         journal.meta_bytes += meta_bytes(&attempt);
         journal.attempts.push_back(attempt);
         let surplus = journal.attempts.len().saturating_sub(most);

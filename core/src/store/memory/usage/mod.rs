@@ -1,17 +1,19 @@
 //! What is stored of one policy and key.
 
+mod annex;
 mod conversion;
 mod journal;
 mod operations;
 
 use std::sync::Arc;
 
-use crate::algorithm::{Rule, State};
+use crate::algorithm::{Rule, State, Traces};
 use crate::allocation::allocated;
 use crate::one_or_many::OneOrMany;
 use crate::plan::{Plan, StateFormat};
 use crate::store::request::{Answer, Entry};
 use crate::table_key::{TableKey, TableKeyRef};
+use annex::UsageAnnex;
 use journal::Journal;
 
 /// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes.
@@ -34,18 +36,23 @@ type UsageStates = OneOrMany<State>;
 /// What only few usages have.
 #[derive(Default)]
 struct RareState {
-    blocked_until: u64,
+    annex: UsageAnnex,
     journal: Option<Journal>,
 }
 
 impl RareState {
     fn bytes(&self) -> usize {
-        allocated(size_of::<Self>()) + self.journal.as_ref().map_or(0, Journal::heap_bytes)
+        allocated(size_of::<Self>()) + self.annex.heap_bytes() + self.journal.as_ref().map_or(0, Journal::heap_bytes)
     }
 }
 
-/// The parts of a usage that a call may change: format, states, and the end of a block.
-pub(super) type StoredState = (Arc<StateFormat>, UsageStates, u64);
+/// The parts of a usage that a call may change.
+#[derive(Clone)]
+pub(super) struct StoredState {
+    pub(super) format: Arc<StateFormat>,
+    pub(super) states: UsageStates,
+    annex: UsageAnnex,
+}
 
 impl Usage {
     pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {
@@ -79,21 +86,6 @@ impl Usage {
         states + self.rare.as_ref().map_or(0, |rare| rare.bytes())
     }
 
-    #[inline]
-    fn blocked_until(&self) -> u64 {
-        self.rare.as_ref().map_or(0, |rare| rare.blocked_until)
-    }
-
-    fn block(&mut self, until: u64) {
-        if until == self.blocked_until() {
-            return;
-        }
-        self.rare.get_or_insert_default().blocked_until = until;
-        if until == 0 && self.journal().is_none() {
-            self.rare = None;
-        }
-    }
-
     /// When the key is not denied any more, if it is.
     pub(super) fn denial_ends(&self) -> u64 {
         self.denies_until.max(self.blocked_until())
@@ -125,24 +117,43 @@ impl Usage {
         self.denies_until = moments.fold(self.blocked_until(), u64::max);
     }
 
+    /// Remembers until when a debt denies every check, also before one was made.
+    fn remember_debt(&mut self, plan: &Plan, now: u64) {
+        let views = plan.rules.iter().zip(&self.states).map(|(rule, state)| rule.view(state, now, 1, 0));
+        let ends = views.filter(|view| view.left < 0).filter_map(|view| view.admits_at).max();
+        self.denies_until = self.denies_until.max(ends.unwrap_or(0));
+    }
+
     /// Called after a change: states that no longer matter are cleared, as Redis drops the key.
     pub(super) fn refresh_expiry(&mut self, plan: &Plan, now: u64) {
-        self.expires_at = self.expiry(plan);
+        self.expires_at = self.meaning_ends(plan).max(self.annex().map_or(0, |annex| annex.traces.until));
         if self.expires_at <= now {
             self.clear_states(&plan.rules);
         }
     }
 
-    fn expiry(&self, plan: &Plan) -> u64 {
-        let states = plan.rules.iter().zip(&self.states);
-        let ends = states.map(|(rule, state)| rule.ends(state)).fold(self.blocked_until(), u64::max);
+    /// When the states mean the same as no states.
+    fn states_end(&self, plan: &Plan) -> u64 {
+        plan.rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).max().unwrap_or(0)
+    }
+
+    /// When nothing counts any more of what was charged before, also beside later charges.
+    fn charges_end(&self, plan: &Plan) -> u64 {
+        plan.rules.iter().zip(&self.states).map(|(rule, state)| rule.charges_end(state)).max().unwrap_or(0)
+    }
+
+    /// When the key reads as unused.
+    fn meaning_ends(&self, plan: &Plan) -> u64 {
+        let ends = self.annex().map_or(0, UsageAnnex::ends).max(self.states_end(plan));
         if ends == 0 { 0 } else { ends + plan.grace }
     }
 
     #[cold]
     pub(super) fn clear_states(&mut self, rules: &[Rule]) {
         self.states = rules.iter().map(Rule::fresh).collect();
-        self.block(0);
+        if self.rare.is_some() {
+            self.change_annex(|annex| *annex = UsageAnnex::default());
+        }
         self.expires_at = 0;
     }
 
@@ -151,13 +162,24 @@ impl Usage {
     }
 
     pub(super) fn stored_state(&self) -> StoredState {
-        (Arc::clone(&self.format), self.states.clone(), self.blocked_until())
+        let annex = self.annex().cloned().unwrap_or_default();
+        StoredState { format: Arc::clone(&self.format), states: self.states.clone(), annex }
+    }
+
+    /// Goes on from states that are known from elsewhere.
+    pub(super) fn resume(&mut self, states: UsageStates, blocked_until: u64, traces: Traces) {
+        self.states = states;
+        self.block(blocked_until);
+        if traces != Traces::default() {
+            self.change_annex(|annex| annex.traces = traces);
+        }
     }
 
     pub(super) fn restore(&mut self, state: StoredState) {
-        let blocked_until;
-        (self.format, self.states, blocked_until) = state;
-        self.block(blocked_until);
+        (self.format, self.states) = (state.format, state.states);
+        if self.rare.is_some() || state.annex != UsageAnnex::default() {
+            self.change_annex(|annex| *annex = state.annex);
+        }
     }
 
     pub(super) fn is_live(&self, now: u64) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Usage;
-use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State};
+use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State, Traces};
 use crate::one_or_many::OneOrMany;
 use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, Operation};
@@ -50,7 +50,7 @@ impl Usage {
     /// Returns the answer, and whether the usage has changed.
     fn apply_as_stored(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         match &entry.operation {
-            Operation::Check { .. } | Operation::Take { .. } => {
+            operation if operation.is_check() => {
                 let granted = self.try_charge(entry, now);
                 let admits = granted > 0;
                 let charges = !admits && entry.plan.policy.options().count_denied;
@@ -59,9 +59,7 @@ impl Usage {
                 if changed {
                     self.refresh_expiry(entry.plan, now);
                 }
-                if entry.plan.policy.options().journal > 0 {
-                    self.record_attempt(entry, now, admits);
-                }
+                self.record_attempt(entry, now, admits);
                 let mut answer = self.answer(entry, now, admits, granted);
                 answer.refused = refused;
                 if !admits {
@@ -89,9 +87,12 @@ impl Usage {
                     self.refresh_expiry(entry.plan, now);
                 }
                 let mut answer = self.answer(entry, now, applied, operation.consumes());
+                if changed && answer.views.iter().any(|view| view.left < 0) {
+                    self.remember_debt(entry.plan, now);
+                }
                 if matches!(operation, Operation::Journal) {
                     let attempts = self.journal().map(|journal| journal.newest(now, entry.plan.journal_life()));
-                    answer.attempts = Some(Box::new(attempts.unwrap_or_default()));
+                    answer.rare.get_or_insert_default().attempts = attempts.unwrap_or_default();
                 }
                 (answer, changed)
             }
@@ -122,6 +123,11 @@ impl Usage {
         let units = plan.rules.iter().zip(&self.states).map(leasable).fold(terms.units, u64::min);
         if units > 0 {
             self.block(0);
+            self.change_annex(|annex| {
+                if annex.generation == 0 {
+                    annex.generation = now;
+                }
+            });
             for (rule, state) in plan.rules.iter().zip(&mut self.states) {
                 rule.charge_lease(state, now, LeaseTerms { units, ..terms });
             }
@@ -133,10 +139,10 @@ impl Usage {
     pub(in crate::store::memory) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
-            Operation::Charge { cost } => (cost, 0),
+            Operation::Acquire { cost, .. } | Operation::Charge { cost } => (cost, 0),
             _ => return,
         };
-        if matches!(entry.operation, Operation::Check { .. }) && self.blocked_until() <= now {
+        if entry.operation.is_check() && self.blocked_until() <= now {
             self.block(0);
         }
         for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
@@ -149,7 +155,7 @@ impl Usage {
         let plan = entry.plan;
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
-            Operation::Take { cost, .. } => (cost, 0),
+            Operation::Acquire { cost, .. } | Operation::Take { cost, .. } => (cost, 0),
             _ => return false,
         };
         if !plan.denial_writes {
@@ -176,14 +182,20 @@ impl Usage {
     fn modify(&mut self, operation: &Operation, entry: &Entry<'_>, now: u64) -> bool {
         let rules = entry.plan.rules.iter().zip(&mut self.states);
         match *operation {
-            Operation::Charge { .. } => self.charge(entry, now),
+            Operation::Charge { .. } => {
+                self.charge(entry, now);
+                self.record_attempt(entry, now, true);
+            }
             Operation::Surcharge { cost } => {
                 let rates = entry.plan.rules.iter().any(|rule| !rule.holds());
                 rules
                     .filter(|(rule, _)| !(rates && rule.holds()))
                     .for_each(|(rule, state)| rule.charge(state, now, cost, 0));
             }
-            Operation::Refund { cost } => rules.for_each(|(rule, state)| rule.refund(state, now, cost)),
+            Operation::Refund { cost } => {
+                let refund = |rule: &Rule, state: &mut State, _, _: &Traces| rule.refund(state, now, cost);
+                self.refund(entry.plan, now, false, refund);
+            }
             Operation::Block { micros } => {
                 self.block(if micros == 0 { 0 } else { (now + micros).min(MAX_SAFE_INTEGER) })
             }
@@ -194,14 +206,27 @@ impl Usage {
                 return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
             }
             Operation::Clear => {
-                rules.for_each(|(rule, state)| *state = rule.fresh());
-                self.block(0);
+                let (ends, mut traces) = (self.charges_end(entry.plan), self.traces(now));
+                traces.clear(now, ends);
+                self.clear_states(&entry.plan.rules);
+                if traces != Traces::default() {
+                    self.change_annex(|annex| annex.traces = traces);
+                }
+                self.denies_until = 0;
             }
-            Operation::GiveBack { terms, taken_at } => {
-                rules.for_each(|(rule, state)| rule.give_back(state, now, taken_at, terms));
+            Operation::GiveBack { units, ref charge } => {
+                let generation = self.annex().map_or(0, |annex| annex.generation);
+                let forgotten = charge.generation != 0 && charge.generation != generation;
+                if forgotten || self.traces(now).cleared_at >= charge.at {
+                    return false;
+                }
+                self.refund(entry.plan, now, true, |rule, state, index, traces| {
+                    charge.of_limit(index, units, traces).map_or(0, |charge| rule.give_back(state, now, &charge))
+                });
             }
             Operation::Journal
             | Operation::Check { .. }
+            | Operation::Acquire { .. }
             | Operation::Take { .. }
             | Operation::Peek { .. }
             | Operation::Lease(_) => {}
@@ -209,10 +234,36 @@ impl Usage {
         true
     }
 
+    /// Gives units back, and leaves the traces that other charges need.
+    fn refund(
+        &mut self,
+        plan: &Plan,
+        now: u64,
+        by_decision: bool,
+        refund: impl Fn(&Rule, &mut State, usize, &Traces) -> u64,
+    ) {
+        let (ends, mut traces) = (self.charges_end(plan), self.traces(now));
+        let (mut sliding, mut to_buckets) = (0, 0);
+        for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
+            let units = refund(rule, state, index, &traces);
+            if rule.counts_refunds() {
+                let most = if rule.meter().is_some() { &mut to_buckets } else { &mut sliding };
+                *most = units.max(*most);
+            }
+        }
+        if sliding + to_buckets > 0 {
+            traces.refund(now, ends, to_buckets, by_decision);
+        }
+        if self.rare.is_some() || traces != Traces::default() {
+            self.change_annex(|annex| annex.traces = traces);
+        }
+    }
+
     pub(in crate::store::memory) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: u64) -> Answer {
         let cost = entry.operation.cost();
         let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
         let views = entry.plan.rules.iter().zip(&self.states).map(view).collect();
-        Answer { applied, granted: charged, now, blocked_until: self.blocked_until(), views, ..Answer::default() }
+        let (blocked_until, rare) = (self.blocked_until(), self.rare_answer(now));
+        Answer { applied, granted: charged, now, blocked_until, views, rare, ..Answer::default() }
     }
 }

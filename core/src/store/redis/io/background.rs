@@ -97,7 +97,7 @@ impl Drop for Engine {
 impl Flush for EngineShared {
     /// Sends what can be sent from this thread: that spares the way to the engine's.
     fn flush(&self) {
-        self.handover.serve(|driver, queue| driver.serve(queue));
+        self.handover.serve(|driver, queue| driver.guarded(false, |driver| driver.serve(queue)));
     }
 }
 
@@ -110,7 +110,8 @@ impl PolledEngine for EngineShared {
     fn poll_replies(&self) {
         let mut completed = std::mem::take(&mut *self.completed.lock());
         // The thread that has the driver may wait for a lock of this one. What is left unread is reported once more.
-        let done = self.handover.try_with_machine(|driver| driver.read_polled(&mut completed));
+        let done =
+            self.handover.try_with_machine(|driver| driver.guarded(false, |driver| driver.read_polled(&mut completed)));
         complete_all(&mut completed);
         *self.completed.lock() = completed;
         if done == Some(false) {
@@ -127,7 +128,9 @@ impl EngineShared {
         poll_fn(|cx| {
             self.handover.poll(cx, |cx, driver, queue| {
                 loop {
-                    let state = driver.lock().poll(cx, queue, timer.as_mut(), &mut completed);
+                    let state = driver
+                        .lock()
+                        .guarded(DriverState::Busy, |driver| driver.poll(cx, queue, timer.as_mut(), &mut completed));
                     // The callers are told before more is done, and without the lock: they may call again.
                     complete_all(&mut completed);
                     match state {
@@ -146,5 +149,5 @@ impl EngineShared {
 }
 
 pub(crate) fn cannot_start(error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::StoreUnavailable, format!("the thread for Redis cannot be started: {error}"))
+    Error::new(ErrorKind::StoreUnavailable, format!("the thread for Redis cannot be started: {error}")).because(error)
 }

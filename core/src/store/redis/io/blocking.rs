@@ -22,6 +22,9 @@ use crate::store::redis::script::{Batch, Grouping, Requests};
 use crate::store::request::Answer;
 use crate::store::url::Address;
 
+/// From so many pools on, beside those of primaries, those of servers are dropped that the topology does not name.
+const MAX_OTHERS: usize = 64;
+
 /// See the module.
 pub(crate) struct BlockingCalls {
     directory: Arc<ServerDirectory>,
@@ -146,7 +149,12 @@ impl BlockingCalls {
             return Arc::clone(pool);
         }
         let new = |(address, target): &(Address, Target)| self.new_pool(address, *target);
-        Arc::clone(known.others.lock().entry((address, target)).or_insert_with_key(new))
+        let mut others = known.others.lock();
+        if others.len() >= MAX_OTHERS {
+            // Servers may send calls on to ever new addresses.
+            others.retain(|(address, _), _| known.topology.has_replica(address));
+        }
+        Arc::clone(others.entry((address, target)).or_insert_with_key(new))
     }
 
     fn new_pool(&self, address: &Address, target: Target) -> Arc<Pool> {
@@ -234,7 +242,7 @@ impl BlockingCalls {
         let pool = |address: &Address| old(address).unwrap_or_else(|| self.new_pool(address, Target::Primary));
         let primaries = topology.shards().iter().map(|shard| pool(&shard.primary)).collect();
         let mut others = before.map(|known| known.others.lock().clone()).unwrap_or_default();
-        others.retain(|(address, _), _| topology.shards().iter().any(|shard| shard.replicas.contains(address)));
+        others.retain(|(address, _), _| topology.has_replica(address));
         let known = Arc::new(KnownServers { topology, primaries, others: Mutex::new(others) });
         self.known.store(Some(Arc::clone(&known)));
         known

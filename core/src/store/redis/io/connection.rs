@@ -1,5 +1,6 @@
 //! A connection for one exchange at a time, each of which ends in time. Every connection begins as one.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use super::tls::{Session, TlsConfig};
 use crate::error::Result as StoreResult;
 use crate::log::{Log, WarningKind};
 use crate::store::redis::protocol::{
-    Exchange, ExpectedRole, Failure, Handshake, MAX_SHORT_REPLY, ReplyBuffer, Server, closed_by_server, out_of_step,
+    Exchange, ExpectedRole, Failure, Handshake, MAX_SHORT_REPLY, ReplyBuffer, Server, closed_by_server, malformed,
+    not_followed, out_of_step,
 };
 use crate::store::url::{Address, Endpoints};
 
@@ -68,6 +70,9 @@ impl Connector {
     }
 
     fn open_and_ask(&self, server: &Server, asks: bool, deadline: Instant) -> Result<BlockingConnection, Failure> {
+        if !server.is_followed {
+            return Err(not_followed(&server.shown));
+        }
         let login = server.login.current().map_err(Failure::of_call)?;
         let mut connection = self.connect(server, deadline).map_err(|error| server.failure(&error, false))?;
         let mut handshake = Handshake::new(&login, server.role);
@@ -76,7 +81,7 @@ impl Connector {
         }
         let mut exchange = Exchange::new(&handshake.commands, handshake.reply_count(), MAX_SHORT_REPLY);
         let done = connection.run(&mut exchange, deadline);
-        done.map_err(|interrupted| server.failure(&interrupted.error, false))?;
+        done.map_err(|interrupted| server.failure(&connection.not_plain(interrupted.error), false))?;
         let replies = exchange.into_replies();
         handshake.check(&replies, &login, server.role, &server.shown)?;
         if asks {
@@ -88,7 +93,7 @@ impl Connector {
         Ok(connection)
     }
 
-    fn note_eviction(&self, server: &Server, policy: Option<&str>) {
+    fn note_eviction(&self, server: &Server, policy: Option<Cow<'_, str>>) {
         let mut asked = self.asked.lock();
         if asked.len() < MAX_ASKED {
             asked.insert(server.address.clone());
@@ -124,10 +129,26 @@ impl BlockingConnection {
         while tls.is_handshaking() {
             flush(tls, &self.socket, deadline)?;
             if tls.is_handshaking() {
-                receive(tls, &self.socket, deadline)?;
+                receive(tls, &self.socket, deadline).map_err(not_tls)?;
             }
         }
         flush(tls, &self.socket, deadline)
+    }
+
+    /// A server of TLS refuses a greeting in plain text, and the end of the connection may overtake the words in which it does.
+    fn not_plain(&self, error: io::Error) -> io::Error {
+        match error.kind() {
+            kind @ (io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+                if self.tls.is_none() =>
+            {
+                io::Error::new(
+                    kind,
+                    "it ended the connection before it answered; where it speaks TLS, begin the store URL with rediss:// in the \
+                     place of redis://",
+                )
+            }
+            _ => error,
+        }
     }
 
     /// Whether it can still be used, as far as can be told without a command. Bytes that answer no command are a bad sign,
@@ -204,6 +225,22 @@ impl BlockingConnection {
     /// Marks it as used now.
     pub(crate) const fn touch(&mut self, now: Instant) {
         self.used = now;
+    }
+}
+
+/// A server that ends the connection in the middle of the handshake hardly speaks TLS. One that is silent may wait for the end of a
+/// line: so does a Redis without TLS.
+fn not_tls(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => malformed(
+            "it ended the connection instead of speaking TLS: begin the store URL with redis:// in the place of rediss://, or give \
+             the port of TLS",
+        ),
+        io::ErrorKind::TimedOut => io::Error::new(
+            io::ErrorKind::TimedOut,
+            "where it does not speak TLS, begin the store URL with redis:// in the place of rediss://, or give the port of TLS",
+        ),
+        _ => error,
     }
 }
 

@@ -13,8 +13,9 @@ use tokio::time::Sleep;
 
 use super::connection::{BlockingConnection, Connector};
 use super::discover::discover;
-use super::engine_call::{CallQueue, EngineCall, EngineCallers, closed, interrupted};
+use super::engine_call::{CallQueue, EngineCall, EngineCallers, closed, complete_all, interrupted};
 use super::epoll_set::ReplyReader;
+use super::panics::caught;
 use super::stream::Stream;
 use crate::store::redis::protocol::{Action, Completed, ConnectionId, Failure, MAX_BATCH_DELAY, Router, Topology};
 
@@ -56,6 +57,21 @@ impl Driver {
             alarm: None,
             worked: false,
         }
+    }
+
+    /// Runs a step. When it panics, every call gets an error, and the driver begins anew: `otherwise` is its result then.
+    pub(super) fn guarded<R>(&mut self, otherwise: R, step: impl FnOnce(&mut Self) -> R) -> R {
+        caught(|| step(self)).unwrap_or_else(|| {
+            let router = self.router.renewed();
+            let mut broken = std::mem::replace(&mut self.router, router);
+            (self.connections, self.connecting, self.discovering) = Default::default();
+            self.calls.clear();
+            let mut completed = Vec::new();
+            broken.take_completions(&mut completed);
+            complete_all(&mut completed);
+            caught(|| drop(broken));
+            otherwise
+        })
     }
 
     /// Gives the calls that were taken from the queue to the router; says whether there were any.
@@ -304,3 +320,6 @@ fn write(
         Err(error) => router.handle_disconnected(id, &error, now),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::epoll_set::ReplyReader;
+use super::panics::Caller;
 use crate::error::{Error, ErrorKind};
-use crate::store::completion::{BatchCompletion, Completion, WakeSet, WakeTarget};
+use crate::store::completion::{WakeSet, WakeTarget};
 use crate::store::redis::protocol::{Callers, Completed, PendingCall, Recipient};
 use crate::store::redis::script::Request;
+use crate::store::request::Answer;
 
 /// Calls on their way to the router.
 #[derive(Default)]
@@ -18,12 +20,12 @@ pub(crate) struct CallQueue {
     pub(super) reader_change: Option<ReplyReader>,
 }
 
-/// The callers of the engine, known by what is called with their answers.
+/// The callers of the engine.
 pub(crate) struct EngineCallers;
 
 impl Callers for EngineCallers {
-    type One = Completion;
-    type All = BatchCompletion;
+    type One = Caller<Answer>;
+    type All = Caller<Vec<Answer>>;
 }
 
 /// A call for the engine.
@@ -34,16 +36,17 @@ pub(crate) enum EngineCall {
         slots: Vec<u16>,
         time: Option<u64>,
         deadline: Instant,
-        caller: BatchCompletion,
+        caller: Caller<Vec<Answer>>,
     },
 }
 
 impl EngineCall {
     pub(super) fn fail(self, error: &Error) -> WakeTarget {
         match self {
-            Self::Call(PendingCall { recipient: Recipient::One(complete), .. }) => complete(Err(error.clone())),
-            Self::Call(PendingCall { recipient: Recipient::All(complete), .. })
-            | Self::Transaction { caller: complete, .. } => complete(Err(error.clone())),
+            Self::Call(PendingCall { recipient: Recipient::One(caller), .. }) => caller.complete(Err(error.clone())),
+            Self::Call(PendingCall { recipient: Recipient::All(caller), .. }) | Self::Transaction { caller, .. } => {
+                caller.complete(Err(error.clone()))
+            }
             // A group belongs to a transaction, which the router makes.
             Self::Call(PendingCall { recipient: Recipient::Group { .. }, .. }) => None,
         }
@@ -58,8 +61,8 @@ pub(super) fn complete_all(completed: &mut Vec<Completed<EngineCallers>>) {
     let mut wakes = WakeSet::default();
     completed.drain(..).for_each(|completed| {
         wakes.add(match completed {
-            Completed::One(complete, answer) => complete(answer),
-            Completed::All(complete, answers) => complete(answers),
+            Completed::One(caller, answer) => caller.complete(answer),
+            Completed::All(caller, answers) => caller.complete(answers),
         });
     });
 }

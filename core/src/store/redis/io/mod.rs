@@ -12,6 +12,7 @@ mod epoll_set;
 mod handover;
 mod host_loop;
 mod name_lookup;
+mod panics;
 #[cfg(target_os = "linux")]
 mod polled_socket;
 mod pool;
@@ -27,3 +28,4 @@ pub(super) use connection::Connector;
 pub(super) use engine_call::EngineCall;
 pub(crate) use epoll_set::EpollSet;
 pub(crate) use host_loop::ReaderRegistry;
+pub(super) use panics::{Caller, guarded};

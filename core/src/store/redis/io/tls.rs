@@ -7,7 +7,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+};
 
 use crate::error::{Error, Result};
 use crate::log::{Log, WarningKind};
@@ -69,7 +72,7 @@ impl Session {
 
     /// Decrypts what was read.
     pub(crate) fn decrypt(&mut self) -> io::Result<()> {
-        self.0.process_new_packets().map(drop).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        self.0.process_new_packets().map(drop).map_err(|error| explained(&error))
     }
 
     /// Whether there is data to take, or what was read is wrong.
@@ -92,6 +95,36 @@ impl Session {
     pub(crate) fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.0.writer().write(data)
     }
+}
+
+/// A sentence that says what to do about it, where that is known.
+fn explained(error: &rustls::Error) -> io::Error {
+    let certificate = |what: &str| format!("its certificate is {what}");
+    let why = match error {
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_),
+        ) => {
+            certificate("signed by itself or by an unknown authority: name the file of its authority with ssl_ca_certs")
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => certificate("for another name than the host of the store URL: name the host as the certificate does"),
+        rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            certificate("out of date: renew it, or correct the clock of this machine")
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "it does not speak TLS there: begin the store URL with redis:// in the place of rediss://, or give the port of TLS".to_owned()
+        }
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnknownCA
+            | AlertDescription::CertificateUnknown,
+        ) => "it accepts no client without a certificate that it knows: name yours with ssl_certfile and ssl_keyfile"
+            .to_owned(),
+        other => format!("TLS failed: {other}"),
+    };
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {

@@ -9,8 +9,10 @@ use crate::store::url::Address;
 
 /// How long a call waits before it is sent again to servers that could not serve it.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(5);
-/// On every attempt whose number this divides a redirected call waits a little before it is sent again.
-const REDIRECTS_WITHOUT_PAUSE: u8 = 4;
+/// How often servers may send a call on. Where slots are being moved it is once or twice.
+const MAX_REDIRECTS: u32 = 16;
+/// From this redirect on a call waits at every second one, each time twice as long: the servers may come to agree.
+const REDIRECTS_WITHOUT_PAUSE: u32 = 4;
 
 /// See the module.
 #[derive(Debug, Clone, Copy)]
@@ -25,8 +27,12 @@ pub(crate) struct CallState {
     may_read_replica: bool,
     /// Whether it was turned away as a member of a batch: it is sent by itself from then on.
     pub(crate) alone: bool,
-    /// How often a server did not serve it.
-    attempts: u8,
+    /// Whether a server did not serve it.
+    was_tried: bool,
+    /// How often servers sent it on.
+    redirects: u32,
+    /// How long it waits before it is sent again, if it waits.
+    pause: Duration,
 }
 
 /// Why a server did not serve a call. Only after `Failed` may the call have run.
@@ -77,7 +83,9 @@ impl CallState {
             target: Target::Primary,
             may_read_replica,
             alone: false,
-            attempts: 0,
+            was_tried: false,
+            redirects: 0,
+            pause: RETRY_PAUSE,
         }
     }
 
@@ -88,12 +96,12 @@ impl CallState {
 
     /// Whether its first attempt may go to a replica.
     pub(crate) const fn prefers_replica(&self) -> bool {
-        self.may_read_replica && self.attempts == 0
+        self.may_read_replica && !self.was_tried
     }
 
     /// Whether a server has already had it.
     pub(crate) const fn was_tried(&self) -> bool {
-        self.attempts > 0
+        self.was_tried
     }
 
     /// The next attempt goes to such a server. A silent replica leaves time for the primary.
@@ -107,7 +115,7 @@ impl CallState {
 
     /// When the call goes on after a pause; `None` when that is too late for it.
     pub(crate) fn pause(&self, now: Instant) -> Option<Instant> {
-        let until = now + RETRY_PAUSE;
+        let until = now + self.pause;
         (self.deadline > until + RETRY_PAUSE).then_some(until)
     }
 
@@ -115,7 +123,7 @@ impl CallState {
     pub(crate) fn after(&mut self, obstacle: Obstacle, several: bool, shown: &str) -> Consequence {
         let from = self.target;
         self.target = Target::Primary;
-        self.attempts = self.attempts.saturating_add(1);
+        (self.was_tried, self.pause) = (true, RETRY_PAUSE);
         let next = |next| Consequence { next, topology_is_stale: false, moved: None, reconnect: false };
         let stale = |next| Consequence { next, topology_is_stale: true, moved: None, reconnect: false };
         match obstacle {
@@ -126,14 +134,26 @@ impl CallState {
             Obstacle::Failed(failure) if failure.may_have_run => stale(NextStep::Fail(failure)),
             Obstacle::Failed(failure) => stale(NextStep::RouteAfterDiscovery(failure)),
             Obstacle::Moved(slot, address) => {
-                let pauses = self.attempts.is_multiple_of(REDIRECTS_WITHOUT_PAUSE);
-                let uncovered = || NextStep::RouteAfterPause(failure::uncovered(shown, slot));
-                let step = if pauses { uncovered() } else { NextStep::Route };
+                let step = self.redirected(NextStep::Route, shown);
                 Consequence { moved: Some((slot, address)), ..stale(step) }
             }
-            Obstacle::Ask(address) => next(NextStep::Ask(address)),
+            Obstacle::Ask(address) => next(self.redirected(NextStep::Ask(address), shown)),
             Obstacle::Split(error) => next(NextStep::RouteAfterPause(error)),
             Obstacle::WrongServer(error) => Consequence { reconnect: true, ..stale(NextStep::RouteAfterPause(error)) },
+        }
+    }
+
+    /// What follows from a redirect: `step`, unless there were so many that the servers do not agree who serves the call.
+    fn redirected(&mut self, step: NextStep, shown: &str) -> NextStep {
+        self.redirects += 1;
+        let late = self.redirects.checked_sub(REDIRECTS_WITHOUT_PAUSE);
+        match late {
+            _ if self.redirects > MAX_REDIRECTS => NextStep::Fail(Failure::of_call(failure::redirected(shown))),
+            Some(late) if late.is_multiple_of(2) => {
+                self.pause = RETRY_PAUSE * 2_u32.pow(late / 2);
+                NextStep::RouteAfterPause(failure::redirected(shown))
+            }
+            _ => step,
         }
     }
 }
@@ -174,11 +194,21 @@ mod tests {
     }
 
     #[test]
-    fn every_fourth_redirect_pauses() {
-        let mut call = call(false);
-        let moved = || Obstacle::Moved(1, Address::Tcp("h".into(), 1));
-        let pauses: Vec<bool> =
-            (0..8).map(|_| matches!(call.after(moved(), true, "s").next, NextStep::RouteAfterPause(_))).collect();
-        assert_eq!(pauses, [false, false, false, true, false, false, false, true]);
+    fn a_call_is_sent_on_sixteen_times_and_waits_longer_each_time() {
+        let address = || Address::Tcp("h".into(), 1);
+        for obstacle in [Obstacle::Moved(1, address()), Obstacle::Ask(address())] {
+            let (mut call, mut pauses, mut sent) = (call(false), Vec::new(), 0);
+            let error = loop {
+                match call.after(obstacle.clone(), true, "s").next {
+                    NextStep::Fail(failure) => break failure.error,
+                    NextStep::RouteAfterPause(_) => pauses.push(call.pause.as_millis()),
+                    _ => {}
+                }
+                sent += 1;
+                assert!(sent < 1_000, "it never ends");
+            };
+            assert_eq!((sent, pauses), (16, vec![5, 10, 20, 40, 80, 160, 320]));
+            assert!(error.message().contains("from one to another"), "{error}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Finds out which server serves what: from the nodes of a cluster, or from sentinels. A driver sends the questions.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,11 +8,10 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use super::failure::{self, Failure};
-use super::handshake::text;
-use super::redirect::host_or;
 use super::server_directory::{Server, ServerDirectory, Target};
 use super::topology::{Shard, Topology};
-use crate::error::{Error, ErrorKind};
+use super::topology_reply::{cluster_topology, sentinel_topology};
+use crate::error::ErrorKind;
 use crate::store::url::{Address, Deployment};
 
 /// Nodes of a cluster that are asked at the same time.
@@ -205,16 +204,11 @@ pub(crate) fn single(directory: &ServerDirectory) -> Option<Topology> {
 
 /// Known primaries first, then those of the URL, then replicas.
 fn cluster_nodes(known: Option<&Topology>, seeds: &[Address]) -> Vec<Address> {
-    let mut nodes: Vec<Address> = Vec::new();
     let shards = known.map(Topology::shards).unwrap_or_default();
     let primaries = shards.iter().map(|shard| &shard.primary);
     let replicas = shards.iter().flat_map(|shard| &shard.replicas);
-    for node in primaries.chain(seeds).chain(replicas) {
-        if !nodes.contains(node) {
-            nodes.push(node.clone());
-        }
-    }
-    nodes
+    let mut seen = HashSet::new();
+    primaries.chain(seeds).chain(replicas).filter(|node| seen.insert(*node)).cloned().collect()
 }
 
 /// The replies, unless the first is an error. A sentinel that does not know the name answers with one: that is an answer.
@@ -224,114 +218,5 @@ fn accepted(replies: SmallVec<[Value; 1]>, shown: &str) -> ProbeReply {
             Err(Failure::of_server(failure::refused(shown, error)))
         }
         _ => Ok(replies),
-    }
-}
-
-/// The reply to CLUSTER SLOTS.
-fn cluster_topology(reply: &Value, here: &Address) -> Result<Topology, Failure> {
-    let malformed =
-        || Failure::of_server(Error::new(ErrorKind::StoreRejected, format!("{here} sent no list of slots")));
-    let Value::Array(ranges) = reply else { return Err(malformed()) };
-    let node = |value: &Value| match value {
-        Value::Array(items) => match &items[..] {
-            [host, Value::Int(port), ..] => {
-                Some(Address::Tcp(host_or(text(host).unwrap_or_default(), here)?, u16::try_from(*port).ok()?))
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    let mut shards = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        let Value::Array(items) = range else { return Err(malformed()) };
-        let [Value::Int(first), Value::Int(last), primary, replicas @ ..] = &items[..] else { return Err(malformed()) };
-        let primary = node(primary).ok_or_else(malformed)?;
-        let shard = Shard { primary, replicas: replicas.iter().filter_map(node).collect() };
-        shards.push((*first as usize, *last as usize, shard));
-    }
-    if shards.is_empty() {
-        return Err(Failure::of_server(Error::new(
-            ErrorKind::StoreUnavailable,
-            format!("{here} is a node of a cluster without slots: it has not been put together yet"),
-        )));
-    }
-    Ok(Topology::of_slots(shards))
-}
-
-/// A field of a sentinel's flat list.
-fn field<'a>(items: &'a Value, name: &str) -> Option<&'a str> {
-    match items {
-        Value::Array(items) => {
-            items.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name)).and_then(|pair| text(&pair[1]))
-        }
-        Value::Map(pairs) => pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value)),
-        _ => None,
-    }
-}
-
-fn listed(items: &Value, here: &Address) -> Option<Address> {
-    Some(Address::Tcp(host_or(field(items, "ip")?, here)?, field(items, "port")?.parse().ok()?))
-}
-
-/// The reply to SENTINEL GET-MASTER-ADDR-BY-NAME: a host and a port, or nothing.
-fn named(reply: &Value, here: &Address) -> Option<Address> {
-    let Value::Array(items) = reply else { return None };
-    let [host, port] = &items[..] else { return None };
-    Some(Address::Tcp(host_or(text(host)?, here)?, text(port)?.parse().ok()?))
-}
-
-/// The replies to SENTINEL MASTER, GET-MASTER-ADDR-BY-NAME, REPLICAS and MASTERS: when the last failover was, and which servers
-/// there are since. Between the promotion of a replica and the end of the failover, MASTER shows the new epoch with the old
-/// address; the address alone is new.
-fn sentinel_topology(replies: &[Value], name: &str, here: &Address) -> Result<(u64, Topology), Failure> {
-    let [primary, address, replicas, all] = replies else {
-        return Err(Failure::of_server(failure::no_answer(&here.to_string())));
-    };
-    let Some(address) = named(address, here) else {
-        let names: Vec<&str> = match all {
-            Value::Array(all) => all.iter().filter_map(|items| field(items, "name")).collect(),
-            _ => Vec::new(),
-        };
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        return Err(Failure::of_server(Error::config(format!(
-            "the sentinel {here} knows no primary called {name:?}: it knows {names}"
-        ))));
-    };
-    let epoch = field(primary, "config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    let healthy = |items: &&Value| !field(items, "flags").unwrap_or_default().contains("down");
-    let replicas = match replicas {
-        Value::Array(replicas) => replicas.iter().filter(healthy).filter_map(|items| listed(items, here)).collect(),
-        _ => Vec::new(),
-    };
-    Ok((epoch, Topology::of_one(Shard { primary: address, replicas })))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn texts(items: &[&str]) -> Value {
-        Value::Array(items.iter().map(|item| Value::BulkString(item.as_bytes().to_vec())).collect())
-    }
-
-    #[test]
-    fn during_a_failover_the_primary_is_the_promoted_replica() {
-        let here = Address::Tcp("10.0.0.9".into(), 26_379);
-        let state = |ip: &str, flags: &str| {
-            texts(&["name", "m", "ip", ip, "port", "6379", "flags", flags, "config-epoch", "7"])
-        };
-        let replies = [
-            state("10.0.0.1", "reconf_slaves"),
-            texts(&["10.0.0.2", "6379"]),
-            Value::Array(vec![state("10.0.0.2", "slave"), state("10.0.0.3", "slave,s_down")]),
-            Value::Array(vec![state("10.0.0.1", "master")]),
-        ];
-        let (epoch, found) = sentinel_topology(&replies, "m", &here).expect("a topology");
-        let promoted = Address::Tcp("10.0.0.2".into(), 6_379);
-        let [shard] = found.shards() else { panic!("one shard") };
-        assert_eq!((epoch, &shard.primary, &shard.replicas), (7, &promoted, &vec![promoted.clone()]));
-        let unknown = [Value::Nil, Value::Nil, Value::Nil, replies[3].clone()];
-        let failure = sentinel_topology(&unknown, "other", &here).expect_err("no such primary");
-        assert!(failure.error.message().ends_with("it knows m"), "{}", failure.error.message());
     }
 }

@@ -20,32 +20,47 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// The call certainly did not run, and no other server would run it.
-    pub(crate) const fn of_call(error: Error) -> Self {
-        Self { error, may_have_run: false, server_failed: false }
+    pub(crate) fn of_call(error: Error) -> Self {
+        Self { error: not_run(error), may_have_run: false, server_failed: false }
     }
 
     /// The call certainly did not run; another server may serve it.
-    pub(crate) const fn of_server(error: Error) -> Self {
-        Self { error, may_have_run: false, server_failed: true }
+    pub(crate) fn of_server(error: Error) -> Self {
+        Self { error: not_run(error), may_have_run: false, server_failed: true }
     }
 
     /// `sent` says whether the whole command was sent, so that the server may have run it.
-    pub(crate) fn of_io(error: &io::Error, sent: bool, shown: &str, timeout: Duration) -> Self {
-        let error = match error.kind() {
-            io::ErrorKind::TimedOut => timed_out(shown, timeout),
-            _ if sent => lost(shown, error),
-            _ => unreachable(shown, error),
+    pub(crate) fn of_io(source: &io::Error, sent: bool, shown: &str, timeout: Duration) -> Self {
+        let error = match source.kind() {
+            io::ErrorKind::TimedOut => late(shown, timeout, source.get_ref().map(ToString::to_string)),
+            _ if sent => lost(shown, source),
+            _ => unreachable(shown, source),
         };
+        let error = if sent { error } else { not_run(error) }.because(source);
         Self { error, may_have_run: sent, server_failed: true }
     }
 }
 
+/// Of a call without an answer in time it is not said whether it was sent.
+fn not_run(error: Error) -> Error {
+    if error.kind() == ErrorKind::StoreTimeout { error } else { error.of_no_run() }
+}
+
 /// The server did not answer in time.
 pub(crate) fn timed_out(shown: &str, timeout: Duration) -> Error {
-    Error::new(ErrorKind::StoreTimeout, format!("{shown} did not answer within {} ms", timeout.as_millis()))
+    late(shown, timeout, None)
+}
+
+fn late(shown: &str, timeout: Duration, why: Option<String>) -> Error {
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    Error::new(ErrorKind::StoreTimeout, format!("{shown} did not answer within {} ms{why}", timeout.as_millis()))
 }
 
 fn unreachable(shown: &str, error: &io::Error) -> Error {
+    // What was received says what to do.
+    if error.kind() == io::ErrorKind::InvalidData {
+        return Error::new(ErrorKind::StoreUnavailable, format!("{shown} cannot be used: {}", reason(error)));
+    }
     Error::new(
         ErrorKind::StoreUnavailable,
         format!("{shown} cannot be reached: {}: check that the server runs and that the URL is right", reason(error)),
@@ -63,6 +78,16 @@ fn lost(shown: &str, error: &io::Error) -> Error {
 /// The reply holds no answer to this call.
 pub(crate) fn no_answer(shown: &str) -> Error {
     Error::new(ErrorKind::StoreRejected, format!("{shown} answered without an answer"))
+}
+
+/// The store URL does not let calls go to that server.
+pub(crate) fn not_followed(shown: &str) -> Failure {
+    Failure::of_server(Error::new(
+        ErrorKind::StoreRejected,
+        format!(
+            "{shown} was named by another server, and follow of the store URL does not list it: add its host or network"
+        ),
+    ))
 }
 
 /// The bytes of the server are no reply that was expected.
@@ -104,5 +129,16 @@ pub(crate) fn uncovered(shown: &str, slot: u16) -> Error {
     Error::new(
         ErrorKind::StoreUnavailable,
         format!("no node of {shown} serves the slot {slot}: the cluster is not whole"),
+    )
+}
+
+/// The servers do not agree about which of them serves a call.
+pub(crate) fn redirected(shown: &str) -> Error {
+    Error::new(
+        ErrorKind::StoreUnavailable,
+        format!(
+            "the nodes of {shown} send a call from one to another and none serves it: `redis-cli --cluster check` finds slots \
+             that they do not agree about"
+        ),
     )
 }

@@ -1,9 +1,11 @@
 //! The first commands on a connection: they log in, and find out what the server is.
 
+use std::borrow::Cow;
+
 use redis::Value;
 
 use super::failure::{self, Failure};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, visible};
 use crate::store::url::Login;
 
 /// What the server must say it is.
@@ -79,11 +81,11 @@ impl Handshake {
     }
 
     /// The `maxmemory-policy` of a server that may evict keys of limits, as it answered.
-    pub(crate) fn eviction<'a>(&self, replies: &'a [Value]) -> Option<&'a str> {
+    pub(crate) fn eviction<'a>(&self, replies: &'a [Value]) -> Option<Cow<'a, str>> {
         let asked = self.steps.iter().position(|step| *step == Step::Memory)?;
         let lines = text(replies.get(asked)?)?.lines();
         let policy = lines.filter_map(|line| line.strip_prefix("maxmemory_policy:")).next()?;
-        (policy != "noeviction").then_some(policy)
+        (policy != "noeviction").then(|| visible(policy))
     }
 
     fn add(&mut self, step: Step, cmd: &redis::Cmd) {

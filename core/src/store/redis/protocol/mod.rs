@@ -11,6 +11,7 @@ mod failure;
 mod handshake;
 mod in_flight;
 mod in_step;
+mod named_address;
 mod pending_call;
 mod pipeline;
 mod redirect;
@@ -19,6 +20,7 @@ mod router;
 mod schedule;
 mod server_directory;
 mod topology;
+mod topology_reply;
 mod transaction;
 
 pub(super) use batching::MAX_BATCH_DELAY;
@@ -27,7 +29,9 @@ pub(super) use connection::ConnectionId;
 pub(super) use discovery::{Discovery, Probe, ProbeReply};
 pub(super) use effects::Action;
 pub(super) use exchange::Exchange;
-pub(super) use failure::{Failure, closed_by_server, no_answer, out_of_step, refused, timed_out, uncovered};
+pub(super) use failure::{
+    Failure, closed_by_server, malformed, no_answer, not_followed, out_of_step, refused, timed_out, uncovered,
+};
 pub(super) use handshake::{ExpectedRole, Handshake};
 pub(super) use in_step::{MAX_SHORT_REPLY, is_in_step, write_question};
 pub(super) use pending_call::{Callers, Completed, PendingCall, Recipient};

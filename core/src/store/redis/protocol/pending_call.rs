@@ -1,9 +1,9 @@
 //! A call on its way to a server, and what its caller gets.
 
 use super::call::CallState;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::redis::script::{Grouping, Requests};
-use crate::store::request::Answer;
+use crate::store::request::{Answer, Operation};
 
 /// What a driver knows its callers by.
 pub(crate) trait Callers {
@@ -22,6 +22,23 @@ pub(crate) struct PendingCall<C: Callers> {
     pub(crate) slot: u16,
     pub(crate) state: CallState,
     pub(crate) recipient: Recipient<C>,
+}
+
+impl<C: Callers> PendingCall<C> {
+    /// Whether it may be sent over the connection of that number, or over none. Units of a lease go back only over the one that
+    /// brought the grant: the server behind another one may have lost the charge.
+    pub(crate) fn may_use(&self, connection: Option<u64>) -> bool {
+        self.requests.iter().all(|request| match &request.operation {
+            Operation::GiveBack { charge, .. } => charge.connection == 0 || Some(charge.connection) == connection,
+            _ => true,
+        })
+    }
+}
+
+/// The error of a call whose connection is gone.
+pub(crate) fn connection_is_gone() -> Error {
+    let message = "the connection over which units were leased is gone: they stay charged";
+    Error::new(ErrorKind::StoreUnavailable, message).of_no_run()
 }
 
 /// Who gets the answers.

@@ -1,12 +1,12 @@
 //! What a reply means for the way of its call: it is the answer, the script is missing, or the call belongs elsewhere.
 
-use std::sync::Arc;
-
 use redis::{ServerError, Value};
 
 use super::call::Obstacle;
 use super::failure::{self, Failure};
+use super::named_address::address_of;
 use super::server_directory::Server;
+use super::topology::SLOTS;
 use crate::store::redis::script::Batch;
 use crate::store::url::Address;
 
@@ -92,7 +92,7 @@ fn concerns_one(error: &ServerError) -> bool {
 /// `MOVED slot host:port` or `ASK slot host:port`.
 fn redirect(error: &ServerError, here: &Address) -> Option<Obstacle> {
     let mut words = error.details().unwrap_or_default().split(' ');
-    let slot = words.next().and_then(|slot| slot.parse().ok());
+    let slot = words.next().and_then(|slot| slot.parse().ok()).filter(|slot| usize::from(*slot) < SLOTS);
     let address = address(words.next()?, here)?;
     match (error.code(), slot) {
         ("MOVED", Some(slot)) => Some(Obstacle::Moved(slot, address)),
@@ -104,21 +104,12 @@ fn redirect(error: &ServerError, here: &Address) -> Option<Obstacle> {
 /// `host:port`. A node that does not know its own name leaves the host out and means the one it was reached at.
 fn address(text: &str, here: &Address) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some(Address::Tcp(host_or(host, here)?, port.parse().ok()?))
-}
-
-/// The host that a node gave, or the one it was reached at when it gave none.
-pub(crate) fn host_or(host: &str, here: &Address) -> Option<Arc<str>> {
-    match here {
-        _ if !matches!(host, "" | "?") => Some(host.into()),
-        Address::Tcp(host, _) => Some(Arc::clone(host)),
-        Address::Unix(_) => None,
-    }
+    address_of(host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?, here)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use smallvec::smallvec;
@@ -140,6 +131,7 @@ mod tests {
             role: ExpectedRole::Single,
             shown: "here:1".to_owned(),
             timeout: Duration::from_secs(1),
+            is_followed: true,
         }
     }
 
@@ -147,7 +139,7 @@ mod tests {
     fn batch() -> Batch {
         let plan = crate::plan::Plan::of(&crate::policy::Policy::parse("5/minute").expect("a policy"));
         let entry = Entry { plan: &plan, key: "k", operation: Operation::Charge { cost: 1 } };
-        Batch::new("tg".into(), None, Grouping::Independent, smallvec![Request::new("tg", &entry)])
+        Batch::new("tg".into(), None, Grouping::Independent, smallvec![Request::new(&"tg".into(), &entry)])
     }
 
     #[test]
@@ -163,6 +155,17 @@ mod tests {
         moved("-MOVED 7 10.0.0.1:7001\r\n", 7, at("10.0.0.1", 7001));
         moved("-MOVED 7 :7001\r\n", 7, at("here", 7001));
         assert!(matches!(meaning("-ASK 7 ::1:7001\r\n", true), NotServed(Ask(to)) if to == at("::1", 7001)));
+        for text in [
+            "MOVED 7 a:0",
+            "MOVED 7 a:65536",
+            "MOVED 7 a:-1",
+            "MOVED 7",
+            "MOVED 16384 a:1",
+            "MOVED -1 a:1",
+            "ASK 7 a\x1b[2J:1",
+        ] {
+            assert!(matches!(meaning(&format!("-{text}\r\n"), true), NotServed(Failed(_))), "{text}");
+        }
         assert!(matches!(meaning("-NOSCRIPT No matching script\r\n", false), UnknownScript));
         assert!(matches!(meaning("-TRYAGAIN Multiple keys\r\n", true), NotServed(Split(_))));
         assert!(matches!(meaning("-LOADING Redis is loading\r\n", false), NotServed(Failed(_))));

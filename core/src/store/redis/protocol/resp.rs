@@ -2,6 +2,8 @@
 
 use redis::Value;
 
+use crate::error::visible;
+
 /// The first size of a buffer.
 const INITIAL_CAPACITY: usize = 8 * 1_024;
 /// The largest capacity that an empty buffer keeps.
@@ -10,6 +12,8 @@ const KEPT_CAPACITY: usize = 1_024 * 1_024;
 const MAX_STRING: i64 = 512 * 1_024 * 1_024;
 /// The fewest bytes of an item of a list.
 const MIN_ITEM: usize = 3;
+/// The longest text of an error, in characters. Servers say less; it goes into logs.
+const MAX_ERROR: usize = 1_000;
 /// The script's replies nest twice, a list of cluster slots four times.
 const MAX_DEPTH: usize = 16;
 
@@ -29,6 +33,11 @@ pub(crate) struct ReplyBuffer {
 pub(crate) struct Malformed(pub(crate) &'static str);
 
 const NOT_RESP: Malformed = Malformed("it does not speak the protocol of Redis");
+/// How a server of TLS refuses bytes that are not encrypted.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+const TLS: Malformed = Malformed(
+    "it speaks TLS there: begin the store URL with rediss:// in the place of redis://, or give the port without TLS",
+);
 const TOO_LONG: Malformed = Malformed("its reply is longer than any answer to the call");
 
 impl ReplyBuffer {
@@ -89,6 +98,9 @@ impl ReplyBuffer {
     fn is_whole(&mut self, max: usize) -> Result<bool, Malformed> {
         let end = self.start.saturating_add(max);
         while self.missing > 0 {
+            if self.buffer[self.start..self.filled].starts_with(&TLS_ALERT) {
+                return Err(TLS);
+            }
             let mut decoder = Decoder { frame: &self.buffer[..self.filled], at: self.scanned };
             let Some((kind, line)) = decoder.line()? else {
                 return if self.filled > end { Err(TOO_LONG) } else { Ok(false) };
@@ -158,7 +170,6 @@ impl<'a> Decoder<'a> {
         if depth > MAX_DEPTH {
             return Err(NOT_RESP);
         }
-        let from = self.at;
         let (kind, line) = self.line()?.ok_or(NOT_RESP)?;
         Ok(match kind {
             b':' => Value::Int(number(line)?),
@@ -184,11 +195,8 @@ impl<'a> Decoder<'a> {
             }
             b'+' if line == b"OK" => Value::Okay,
             b'+' => Value::SimpleString(String::from_utf8_lossy(line).into_owned()),
-            b'-' => error_reply(&self.frame[from..self.at])?,
-            b'!' => {
-                self.bytes(line)?;
-                error_reply(&self.frame[from..self.at])?
-            }
+            b'-' => error_reply(line)?,
+            b'!' => error_reply(self.bytes(line)?.ok_or(NOT_RESP)?)?,
             b'=' => Value::BulkString(self.bytes(line)?.and_then(|bytes| bytes.get(4..)).ok_or(NOT_RESP)?.to_vec()),
             b'_' => Value::Nil,
             b'#' => Value::Boolean(line == b"t"),
@@ -215,9 +223,10 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// An error reply. Only the client library can construct one, from its text.
-fn error_reply(frame: &[u8]) -> Result<Value, Malformed> {
-    redis::parse_redis_value(frame).map_err(|_| NOT_RESP)
+/// An error reply. Only the client library can construct one, from its text. The text reaches terminals and logs.
+fn error_reply(text: &[u8]) -> Result<Value, Malformed> {
+    let text: String = visible(String::from_utf8_lossy(text).trim_end()).chars().take(MAX_ERROR).collect();
+    redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).map_err(|_| NOT_RESP)
 }
 
 fn number(line: &[u8]) -> Result<i64, Malformed> {
@@ -283,6 +292,23 @@ mod tests {
         );
         assert_eq!(whole[8], Value::Boolean(true));
         assert!(matches!(&whole[12], Value::ServerError(error) if error.code() == "MOVED"));
+    }
+
+    #[test]
+    fn an_error_reply_is_one_line_of_visible_text() {
+        let long = format!("-ERR {}\r\n", "x".repeat(30_000));
+        for text in [
+            "-ERR \x1b[2J\x1b]0;owned\x07 \u{9b}31m\u{202e}\r\n",
+            "!21\r\nERR a\nroot logged in\n\r\n",
+            &long,
+            "-\r\n",
+            "!0\r\n\r\n",
+        ] {
+            let values = read(std::iter::once(text.as_bytes().to_vec()));
+            let [Value::ServerError(error)] = &values[..] else { panic!("{values:?}") };
+            let shown = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            assert!(shown.len() < 1_100 && !shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Server {
     pub(crate) shown: String,
     /// How long a call may take, for messages and for attempts to connect.
     pub(crate) timeout: Duration,
+    /// Whether the store URL lets calls, and the password, go there.
+    pub(crate) is_followed: bool,
 }
 
 impl Server {
@@ -104,7 +106,8 @@ impl ServerDirectory {
             Deployment::Single(_) => self.endpoints.shown.clone(),
             _ => format!("{address} of {}", self.endpoints.shown),
         };
-        Server { address, login: Arc::clone(&self.login), role, shown, timeout: self.timeout }
+        let is_followed = self.endpoints.may_follow(&address);
+        Server { address, login: Arc::clone(&self.login), role, shown, timeout: self.timeout, is_followed }
     }
 
     pub(crate) fn sentinel(&self, address: Address) -> Server {
@@ -114,6 +117,7 @@ impl ServerDirectory {
             login: Arc::clone(&self.sentinel_login),
             role: ExpectedRole::Sentinel,
             timeout: self.timeout,
+            is_followed: true,
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Which server serves which slot.
 
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
 use crate::store::url::Address;
 
 /// Hash slots of a cluster.
@@ -27,25 +30,30 @@ impl Topology {
         Self { shards: vec![shard], slots: Vec::new() }
     }
 
-    pub(crate) fn of_slots(shards: impl IntoIterator<Item = (usize, usize, Shard)>) -> Self {
+    /// At most as many ranges as there are slots.
+    pub(crate) fn of_slots(shards: impl IntoIterator<Item = (RangeInclusive<u16>, Shard)>) -> Self {
         let mut topology = Self { shards: Vec::new(), slots: vec![UNASSIGNED; SLOTS] };
-        for (first, last, shard) in shards {
-            let index = topology.index_of(shard);
-            topology.slots[first.min(SLOTS)..(last + 1).min(SLOTS)].fill(index);
+        let mut known = HashMap::new();
+        for (range, shard) in shards {
+            let index = *known.entry(shard.primary.clone()).or_insert_with(|| {
+                topology.shards.push(shard);
+                (topology.shards.len() - 1) as u16
+            });
+            for slot in range {
+                if let Some(owner) = topology.slots.get_mut(usize::from(slot)) {
+                    *owner = index;
+                }
+            }
         }
         topology
     }
 
-    fn index_of(&mut self, shard: Shard) -> u16 {
-        let known = self.shards.iter().position(|other| other.primary == shard.primary);
-        known.unwrap_or_else(|| {
-            self.shards.push(shard);
-            self.shards.len() - 1
-        }) as u16
-    }
-
     pub(crate) fn shards(&self) -> &[Shard] {
         &self.shards
+    }
+
+    pub(crate) fn has_replica(&self, address: &Address) -> bool {
+        self.shards.iter().any(|shard| shard.replicas.contains(address))
     }
 
     /// The index of the shard that serves a slot, if any does.
@@ -57,12 +65,18 @@ impl Topology {
         }
     }
 
-    /// Takes over a redirect: that primary serves the slot now.
+    /// Takes over a redirect: that primary serves the slot now. Servers that name ever new primaries are not followed for ever.
     pub(crate) fn move_slot(&mut self, slot: u16, primary: Address) {
-        let index = self.index_of(Shard { primary, replicas: Vec::new() });
-        if let Some(owner) = self.slots.get_mut(usize::from(slot)) {
-            *owner = index;
-        }
+        let known = self.shards.iter().position(|shard| shard.primary == primary);
+        let Some(owner) =
+            self.slots.get_mut(usize::from(slot)).filter(|_| known.is_some() || self.shards.len() < SLOTS)
+        else {
+            return;
+        };
+        *owner = known.unwrap_or_else(|| {
+            self.shards.push(Shard { primary, replicas: Vec::new() });
+            self.shards.len() - 1
+        }) as u16;
     }
 }
 
@@ -106,13 +120,15 @@ mod tests {
     #[test]
     fn a_slot_moves_alone() {
         let shard = |port| Shard { primary: address(port), replicas: vec![address(port + 100)] };
-        let mut topology = Topology::of_slots([(0, 99, shard(1)), (100, 16_382, shard(2)), (200, 200, shard(1))]);
+        let mut topology = Topology::of_slots([(0..=99, shard(1)), (100..=16_382, shard(2)), (200..=200, shard(1))]);
         assert_eq!([0, 100, 200, 16_382].map(|slot| topology.shard_index(slot)), [Some(0), Some(1), Some(0), Some(1)]);
         assert_eq!(topology.shard_index(16_383), None);
         topology.move_slot(100, address(3));
         topology.move_slot(0, address(2));
         assert_eq!([0, 1, 100, 101].map(|slot| topology.shard_index(slot)), [Some(1), Some(0), Some(2), Some(1)]);
         assert_eq!(topology.shards().len(), 3);
+        (0..=u16::MAX).for_each(|port| topology.move_slot(7, address(port)));
+        assert_eq!(topology.shards().len(), SLOTS);
         assert_eq!(Topology::of_one(shard(1)).shard_index(9_000), Some(0));
     }
 }

@@ -161,7 +161,7 @@ impl CrossSlotTransaction {
         let undo = |((group, reply), admitted): ((&Group, &Reply), &bool)| match reply {
             Some(Ok(answers)) if *admitted => {
                 let charged = group.requests.iter().zip(answers).filter(|(_, answer)| answer.applied);
-                let undo: Vec<Request> = charged.map(|(request, answer)| request.undo(answer.now)).collect();
+                let undo: Vec<Request> = charged.map(|(request, answer)| request.undo(answer)).collect();
                 (!undo.is_empty()).then_some(undo)
             }
             _ => None,

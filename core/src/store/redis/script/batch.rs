@@ -128,7 +128,8 @@ impl Batch {
     /// Whether `lua/fast_path.lua` can serve the call.
     pub(super) fn is_for_fast_path(&self) -> bool {
         let request = &self.requests[0];
-        let plain_check = matches!(request.operation, Operation::Check { hold: 0, .. });
+        let plain_check =
+            matches!(request.operation, Operation::Check { hold: 0, .. } | Operation::Acquire { waiter: 0, .. });
         self.is_uniform()
             && self.grouping == Grouping::Independent
             && plain_check
@@ -240,9 +241,7 @@ fn arranged(requests: &[Request]) -> (SmallVec<[u16; 1]>, SmallVec<[Members; 1]>
     for (index, request) in requests.iter().enumerate() {
         let is_same = |other: &u16| {
             let other = &requests[usize::from(*other)];
-            Arc::ptr_eq(&other.plan, &request.plan)
-                && other.operation == request.operation
-                && other.charged_at == request.charged_at
+            Arc::ptr_eq(&other.plan, &request.plan) && other.operation == request.operation
         };
         let mut newest = instructions.iter().enumerate().rev().take(COMPARED_INSTRUCTIONS);
         let instruction = newest.find(|(_, other)| is_same(other)).map(|(at, _)| at);

@@ -14,7 +14,6 @@ const RENEW: u8 = 6;
 const CLOSE: u8 = 7;
 const CLEAR: u8 = 8;
 const JOURNAL: u8 = 9;
-const UNDO: u8 = 10;
 const TAKE: u8 = 11;
 const SURCHARGE: u8 = 12;
 const LEASE: u8 = 13;
@@ -28,7 +27,7 @@ const OPERATION_HEAD: usize = 12;
 
 /// The bytes of an instruction.
 pub(super) fn size(request: &Request) -> usize {
-    let (policy, meta) = (&request.plan.stored.script_arguments, request.operation.metadata().len());
+    let (policy, meta) = (&request.plan.stored.script_arguments, trailer_size(&request.operation));
     let of_plan = policy.compact_form.len() + policy.limits.len() + policy.slow_path.len();
     OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + meta
 }
@@ -39,16 +38,17 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     let block_for = options.block_for.map_or(0, Period::micros);
     let (operation, block, hold) = match &request.operation {
         Operation::Check { hold, .. } => (CHECK, block_for, *hold),
+        Operation::Acquire { waiter, .. } => (CHECK, block_for, *waiter),
         Operation::Take { .. } => (TAKE, block_for, 0),
         Operation::Peek { .. } => (PEEK, 0, 0),
         Operation::Charge { .. } => (CHARGE, 0, 0),
         Operation::Surcharge { .. } => (SURCHARGE, 0, 0),
-        Operation::Refund { .. } => request.charged_at.map_or((REFUND, 0, 0), |at| (UNDO, at, 0)),
+        Operation::Refund { .. } => (REFUND, 0, 0),
         Operation::Block { micros } => (BLOCK, *micros, 0),
         Operation::Renew { hold } => (RENEW, 0, *hold),
         Operation::Close { hold } => (CLOSE, 0, *hold),
         Operation::Lease(terms) => (LEASE, 0, terms.life),
-        Operation::GiveBack { terms, taken_at } => (GIVE_BACK, *taken_at, terms.life),
+        Operation::GiveBack { charge, .. } => (GIVE_BACK, charge.at, charge.life),
         Operation::Clear => (CLEAR, 0, 0),
         Operation::Journal => (JOURNAL, 0, 0),
     };
@@ -56,7 +56,8 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
         | u8::from(options.count_denied) << 1
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
-        | u8::from(hold > 0) << 4;
+        | u8::from(hold > 0) << 4
+        | u8::from(matches!(request.operation, Operation::Acquire { .. })) << 5;
     let policy = &plan.stored.script_arguments;
     let push_double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
@@ -70,5 +71,20 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     push_double(out, plan.journal_life() / 1_000 + 500);
     push_double(out, plan.grace);
     out.extend_from_slice(&policy.slow_path);
-    out.extend_from_slice(request.operation.metadata());
+    match &request.operation {
+        Operation::GiveBack { charge, .. } => {
+            [charge.generation, charge.refunded].into_iter().for_each(|number| push_double(out, number));
+            let limits = charge.limits.iter();
+            limits.for_each(|empty_at| out.extend_from_slice(&empty_at.map_or(-1.0, |at| at as f64).to_le_bytes()));
+        }
+        operation => out.extend_from_slice(operation.metadata()),
+    }
+}
+
+/// The bytes behind what the plan holds: metadata, or what is known of a charge.
+fn trailer_size(operation: &Operation) -> usize {
+    match operation {
+        Operation::GiveBack { charge, .. } => (2 + charge.limits.len()) * size_of::<f64>(),
+        operation => operation.metadata().len(),
+    }
 }

@@ -3,6 +3,7 @@
 //! `request.rs` is one entry under its Redis key, `batch.rs` encodes requests as one call with `instruction.rs`, `reply.rs`
 //! decodes the reply with `stored_value.rs`. `lua/` is the script itself: the rules of `algorithm/` again, file by file.
 
+mod annex;
 mod batch;
 mod command;
 mod inlined_rules;
@@ -13,6 +14,7 @@ mod stored_value;
 
 use std::sync::LazyLock;
 
+pub(crate) use annex::limits_of as limits_of_value;
 pub(crate) use batch::{Batch, Grouping, Requests};
 pub(crate) use reply::{answer_of_value, rejected};
 pub(crate) use request::{KEY_DIGEST, Request};

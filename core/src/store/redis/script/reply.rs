@@ -157,8 +157,10 @@ pub(crate) fn answer_of_value(plan: &Plan, value: &[u8], now: u64) -> Option<Ans
         return None;
     }
     let context = ViewContext { now, cost: 1, charged: 0 };
-    let (views, blocked_until) = stored_value::read(plan, value, context, &mut States::default())?;
-    Some(Answer { applied: true, now, blocked_until, views, source: Source::Store, ..Answer::default() })
+    let (views, annex) = stored_value::read(plan, value, context, &mut States::default())?;
+    let blocked_until = annex.blocked_until;
+    let rare = annex.into_rare_answer(now);
+    Some(Answer { applied: true, now, blocked_until, views, rare, source: Source::Store, ..Answer::default() })
 }
 
 /// The answer to one request. `applied` is false when it was refused; `charged` says whether an admitted one stays charged.
@@ -169,12 +171,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
         (Operation::Journal, Value::Array(items)) => {
             // The list expires as a whole; each attempt has its own time.
             let live = |attempt: &Attempt| attempt.at + request.plan.journal_life() > now;
-            answer.attempts = Some(Box::new(items.iter().filter_map(attempt).filter(live).collect()));
-            Ok(answer)
-        }
-        (Operation::Clear, Value::BulkString(_)) => {
-            answer.views = request.plan.unused_views(now, 1);
-            answer.states = Some(Box::new(request.plan.rules.iter().map(Rule::fresh).collect()));
+            answer.rare.get_or_insert_default().attempts = items.iter().filter_map(attempt).filter(live).collect();
             Ok(answer)
         }
         (operation, Value::BulkString(mut bytes)) => {
@@ -187,9 +184,14 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
             };
             let context = ViewContext { now, cost: operation.cost(), charged: answer.granted };
             let mut states = Box::default();
-            (answer.views, answer.blocked_until) = stored_value::read(&request.plan, &bytes, context, &mut states)
+            let (views, annex) = stored_value::read(&request.plan, &bytes, context, &mut states)
                 .ok_or_else(|| garbled("a state that cannot be read"))?;
+            (answer.views, answer.blocked_until) = (views, annex.blocked_until);
+            answer.rare = annex.into_rare_answer(now);
             answer.states = Some(states);
+            if let (Operation::Acquire { .. }, false) = (operation, applied) {
+                answer.yield_to_others();
+            }
             Ok(answer)
         }
         (_, other) => Err(garbled(shape(&other))),

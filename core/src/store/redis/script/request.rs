@@ -5,7 +5,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::plan::Plan;
-use crate::store::request::{Entry, Operation};
+use crate::store::key_names::KeyNames;
+use crate::store::request::{Answer, Entry, Operation};
 
 /// Bytes of the digest that follows the prefix in the name of a key.
 pub(crate) const KEY_DIGEST: usize = 12;
@@ -15,14 +16,14 @@ pub(crate) const KEY_DIGEST: usize = 12;
 pub(crate) struct RedisKey(SmallVec<[u8; 24]>);
 
 impl RedisKey {
-    pub(crate) fn new(prefix: &str, policy: &str, key: &str) -> Self {
-        let mut hasher = blake3::Hasher::new();
+    pub(crate) fn new(names: &KeyNames, policy: &str, key: &str) -> Self {
+        let mut hasher = names.hasher();
         // The length keeps ("a", "bc") and ("ab", "c") apart.
         hasher.update(&(policy.len() as u32).to_le_bytes()).update(policy.as_bytes()).update(key.as_bytes());
         let digest = hasher.finalize();
         // Braces would change the hash slot, so bytes that are braces are left out.
         let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(KEY_DIGEST);
-        Self(prefix.bytes().chain(bytes.copied()).collect())
+        Self(names.prefix.bytes().chain(bytes.copied()).collect())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -41,24 +42,20 @@ pub(crate) struct Request {
     pub(crate) plan: Arc<Plan>,
     pub(crate) redis_key: RedisKey,
     pub(crate) operation: Operation,
-    /// Of a refund that undoes a charge: the moment of the charge. It gives back those units and no others.
-    pub(crate) charged_at: Option<u64>,
 }
 
 impl Request {
-    pub(crate) fn new(prefix: &str, entry: &Entry<'_>) -> Self {
+    pub(crate) fn new(names: &KeyNames, entry: &Entry<'_>) -> Self {
         Self {
             plan: Arc::clone(entry.plan),
-            redis_key: RedisKey::new(prefix, entry.plan.policy.name(), entry.key),
+            redis_key: RedisKey::new(names, entry.plan.policy.name(), entry.key),
             operation: entry.operation.clone(),
-            charged_at: None,
         }
     }
 
-    /// The request that undoes this check, which was admitted at that moment.
-    pub(crate) fn undo(&self, at: u64) -> Self {
-        let operation = Operation::Refund { cost: self.operation.cost() };
-        Self { operation, charged_at: Some(at), ..self.clone() }
+    /// The request that undoes this check, which was admitted.
+    pub(crate) fn undo(&self, answer: &Answer) -> Self {
+        Self { operation: answer.undo(&self.plan, self.operation.cost()), ..self.clone() }
     }
 
     /// The most bytes that the item of this request in a reply has.

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
+use super::annex::Annex;
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State, StoredHold, View, left};
-use crate::plan::{Field, Form, MOMENT_WIDTH, Plan};
+use crate::plan::{Field, Form, LENGTH_WIDTH, MOMENT_WIDTH, Plan};
 use crate::store::request::{States, Views};
 
-/// Bytes that the script appends for each `sliding-log`: units used, when the cost is admitted, when the log ends, each as a
-/// double. Its entries stay on the server.
-const LOG_SUMMARY: usize = 24;
+/// Bytes that the script appends for each `sliding-log`: units used, when the cost is admitted, when the log ends, when one more
+/// is admitted, each as a double. Its entries stay on the server.
+const LOG_SUMMARY: usize = 32;
 
 /// What of a call the views of its limits depend on.
 #[derive(Debug, Clone, Copy)]
@@ -21,18 +22,18 @@ pub(super) struct ViewContext {
     pub(super) charged: u64,
 }
 
-/// What the limits of `plan` say according to a stored value, and when a block ends (0: none).
+/// What the limits of `plan` say according to a stored value, and what it has beside their states.
 ///
 /// The states go to `states`; that of a `sliding-log` is the one that its summary allows to know, because only the server
 /// has the log. `None` when the bytes are no value of this plan, or of no state that its rules can have: the script never
 /// sends such, but another program may have written them.
-pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut States) -> Option<(Views, u64)> {
+pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut States) -> Option<(Views, Annex)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
     let (value, mut summaries) = bytes.split_at_checked(bytes.len().checked_sub(logs * LOG_SUMMARY)?)?;
     let view = |rule: &Rule, state: &State| rule.view(state, context.now, context.cost, context.charged);
     if value.is_empty() {
         states.extend(plan.rules.iter().map(Rule::fresh));
-        return Some((plan.unused_views(context.now, context.cost), 0));
+        return Some((plan.unused_views(context.now, context.cost), Annex::default()));
     }
     let narrow = |value: &'_ [u8]| plan.stored.narrow_header.as_ref().is_some_and(|header| value.starts_with(header));
     let (form, header) = match value {
@@ -50,10 +51,9 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
         }
         numbers.push(slots);
     }
-    let blocked = if form == Form::Full { number(&mut fields, MOMENT_WIDTH)? } else { 0 };
-    if blocked > MAX_SAFE_INTEGER {
-        return None;
-    }
+    let annex_length = if form == Form::Full { number(&mut fields, LENGTH_WIDTH)? as usize } else { 0 };
+    let (mut fields, annex) = fields.split_at_checked(fields.len().checked_sub(annex_length)?)?;
+    let annex = Annex::read(annex)?;
     let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
         let layout = &plan.stored.layouts[index];
@@ -72,7 +72,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
                 let (summary, rest) = summaries.split_at_checked(LOG_SUMMARY)?;
                 summaries = rest;
                 let summary = LogSummary::read(summary)?;
-                let LogSummary { used, release, ends } = summary;
+                let LogSummary { used, release, ends, .. } = summary;
                 let state = State::SlidingLog(Box::new(rule.state_of_summary(used, context.cost, release, ends)));
                 states.push(Some(state).filter(is_possible)?);
                 summary.view(rule.count, context)
@@ -88,7 +88,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
     if !fields.is_empty() {
         return None;
     }
-    Some((views.into_iter().collect(), blocked))
+    Some((views.into_iter().collect(), annex))
 }
 
 /// Removes a little-endian number of `width` bytes from the front.
@@ -142,6 +142,7 @@ struct LogSummary {
     used: u64,
     release: u64,
     ends: u64,
+    more: u64,
 }
 
 impl LogSummary {
@@ -150,7 +151,7 @@ impl LogSummary {
         let possible = 0.0..=MAX_SAFE_INTEGER as f64;
         let mut next =
             || doubles.next().flatten().filter(|double| possible.contains(double)).map(|double| double as u64);
-        Some(Self { used: next()?, release: next()?, ends: next()? })
+        Some(Self { used: next()?, release: next()?, ends: next()?, more: next()? })
     }
 
     fn view(&self, count: u64, context: ViewContext) -> View {
@@ -162,6 +163,7 @@ impl LogSummary {
             Some(self.release)
         };
         let resets_at = if self.used == 0 { context.now } else { self.ends };
-        View { left: left(count, self.used), admits_at, resets_at, delay: 0 }
+        let more_at = if self.used == 0 { context.now } else { self.more };
+        View { left: left(count, self.used), admits_at, resets_at, more_at, delay: 0 }
     }
 }

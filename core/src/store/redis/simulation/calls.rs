@@ -32,7 +32,7 @@ impl Calls {
     fn request(&mut self, operation: Operation) -> Request {
         self.keys += 1;
         let key = self.keys.to_string();
-        Request::new("tg", &Entry { plan: &self.plan, key: &key, operation })
+        Request::new(&"tg".into(), &Entry { plan: &self.plan, key: &key, operation })
     }
 
     fn slot(&self, request: &Request) -> u16 {

@@ -7,7 +7,7 @@ use crate::store::redis::script::is_for_several_slots;
 /// The operation codes of the script: see `script`.
 const CHECK: u8 = 1;
 const PEEK: u8 = 2;
-const REFUNDS: [u8; 2] = [4, 10];
+const REFUNDS: [u8; 2] = [4, 14];
 
 /// Bytes before the first instruction.
 const HEAD: usize = 18;

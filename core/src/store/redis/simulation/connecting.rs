@@ -1,5 +1,7 @@
 //! How simulated connections begin and end.
 
+use std::sync::Arc;
+
 use super::network::Connection;
 use super::servers::Servers;
 use super::world::World;
@@ -16,7 +18,8 @@ impl World {
         if state.down || state.unreachable_until > self.now {
             return self.connect_fails(index);
         }
-        let greeted = super::host::greet(&attempt.server, &self.servers, server);
+        let expected = Arc::clone(&attempt.server);
+        let greeted = self.greet(&expected, server);
         let now = self.instant(self.now);
         match greeted {
             Err(failure) => self.router.handle_connect_failed(id, failure, now),

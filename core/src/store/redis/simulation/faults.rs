@@ -7,7 +7,7 @@ impl World {
     pub(super) fn fault(&mut self) {
         let server = self.some_server();
         let until = self.now + self.random.between(1_000, 800_000);
-        match self.random.below(13) {
+        match self.random.below(14) {
             0 => self.cut(None),
             1 => self.half_open(),
             2 => self.servers.servers[server].paused_until = until,
@@ -23,6 +23,7 @@ impl World {
             9 => self.fail_over(server),
             10 => self.move_slots(),
             11 => self.faulty_proxy_until = until,
+            12 => (self.lying_until, self.ledger.believes_lies) = (until, true),
             _ => self.migrate_slots(),
         }
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::lies::lie_much;
 use super::network::Connection;
-use super::servers::{GROUP, Layout, Servers, address, server_at};
+use super::servers::{GROUP, Layout, address, server_at};
 use super::world::{Asked, Attempt, Event, World};
 use crate::store::redis::protocol::{
     Action, Callers, Completed, Failure, Handshake, Server, ServerDirectory, closed_by_server,
@@ -32,19 +33,23 @@ pub(super) fn directory(layout: Layout, read_replicas: bool, timeout: Duration) 
         },
     };
     let shown = "redis://simulated".to_owned();
-    let endpoints = Endpoints { deployment, login: Login::default(), certificates: None, read_replicas, shown };
+    let endpoints =
+        Endpoints { deployment, login: Login::default(), certificates: None, follow: None, read_replicas, shown };
     Arc::new(ServerDirectory::new(endpoints, timeout))
 }
 
-/// The handshake with a server.
-pub(super) fn greet(expected: &Server, servers: &Servers, server: usize) -> Result<(), Failure> {
-    let handshake = Handshake::new(&expected.login, expected.role);
-    let mut replies = vec![servers.hello(server)];
-    replies.resize(handshake.reply_count(), Value::Okay);
-    handshake.check(&replies, &expected.login, expected.role, &expected.shown)
-}
-
 impl World {
+    /// The handshake with a server.
+    pub(super) fn greet(&mut self, expected: &Server, server: usize) -> Result<(), Failure> {
+        let handshake = Handshake::new(&expected.login, expected.role);
+        let mut replies = vec![self.servers.hello(server)];
+        replies.resize(handshake.reply_count(), Value::Okay);
+        if self.is_lying() {
+            replies.iter_mut().for_each(|reply| lie_much(reply, &mut self.random));
+        }
+        handshake.check(&replies, &expected.login, expected.role, &expected.shown)
+    }
+
     /// Does all that can be done now, unless the host is busy.
     pub(super) fn drive(&mut self) {
         if self.busy_until > self.now {
@@ -211,7 +216,7 @@ impl World {
         if number != self.discoveries || self.discovery.is_none() {
             return;
         }
-        let asked = &self.asked[asked];
+        let asked = self.asked[asked].clone();
         assert_eq!(asked.discovery, number);
         let server = server_at(&asked.server.address);
         let state = self.servers.state(server);
@@ -221,7 +226,13 @@ impl World {
         } else if state.unreachable_until > self.now || state.paused_until > self.now {
             Err(fails(std::io::ErrorKind::TimedOut))
         } else {
-            greet(&asked.server, &self.servers, server).map(|()| self.servers.topology().into())
+            self.greet(&asked.server, server).map(|()| {
+                let mut replies = self.servers.topology();
+                if self.is_lying() {
+                    replies.iter_mut().for_each(|reply| lie_much(reply, &mut self.random));
+                }
+                replies.into()
+            })
         };
         let (probe, now) = (asked.number, self.instant(self.now));
         if let Some(discovery) = &mut self.discovery {

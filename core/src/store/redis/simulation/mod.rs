@@ -2,7 +2,8 @@
 //!
 //! A schedule is a store with one server, a cluster, or sentinels; callers; and faults: connections that are cut in the middle
 //! of a reply or that die silently, replies that trickle, servers that pause, vanish, load, restart empty or forget the script,
-//! failovers, slots that move, a topology that is old, a host that does not read, a proxy that corrupts replies. The invariants are those of ADR 11;
+//! failovers, slots that move, a topology that is old, a host that does not read, a proxy that corrupts replies,
+//! servers that lie in any field. The invariants are those of ADR 11;
 //! `ledger.rs` holds what servers ran against what callers were told.
 //!
 //! `TIDEGATE_SCHEDULES` says how many schedules to run, `TIDEGATE_SCHEDULE` which one. A seed that failed once is kept in
@@ -15,6 +16,7 @@ mod corruption;
 mod faults;
 mod host;
 mod ledger;
+mod lies;
 mod network;
 mod random;
 mod servers;

@@ -9,9 +9,10 @@ use super::calls::Calls;
 use super::commands::take_command;
 use super::host::SimulatedCallers;
 use super::ledger::Ledger;
+use super::lies::lying_reply;
 use super::network::Connection;
 use super::random::Random;
-use super::servers::{GROUP, Layout, Servers};
+use super::servers::{GROUP, Layout, Servers, address};
 use crate::store::redis::protocol::{ConnectionId, Discovery, Router, Server as ServerAddress};
 
 /// Something that happens at a moment.
@@ -46,6 +47,7 @@ pub(super) struct Attempt {
 }
 
 /// A question about the topology that is under way.
+#[derive(Clone)]
 pub(super) struct Asked {
     pub(super) discovery: u64,
     pub(super) number: usize,
@@ -74,6 +76,8 @@ pub(super) struct World {
     pub(super) busy_until: u64,
     /// Replies are corrupted until then.
     pub(super) faulty_proxy_until: u64,
+    /// Servers lie until then.
+    pub(super) lying_until: u64,
     /// The bounds of the delay of a packet.
     min_delay: u64,
     pub(super) max_delay: u64,
@@ -110,6 +114,7 @@ impl World {
             sequence: 0,
             busy_until: 0,
             faulty_proxy_until: 0,
+            lying_until: 0,
             min_delay: 20,
             max_delay,
             wakes_at: None,
@@ -153,7 +158,7 @@ impl World {
         if self.servers.layout != Layout::Single {
             self.close_half_open();
         }
-        (self.busy_until, self.faulty_proxy_until, self.max_delay) = (0, 0, 500);
+        (self.busy_until, self.faulty_proxy_until, self.lying_until, self.max_delay) = (0, 0, 0, 500);
         // What is left of the faults ends within this time, but for connections that died silently: calls find out about those.
         for _ in 0..6 {
             self.schedule(self.now + 2_500_000, Event::Call);
@@ -236,6 +241,11 @@ impl World {
         }
     }
 
+    /// Whether a server that is asked now lies.
+    pub(super) fn is_lying(&mut self) -> bool {
+        self.lying_until > self.now && self.random.chance(500)
+    }
+
     /// Packets to a server that is unreachable are sent again once it is reachable.
     fn is_delayed(&mut self, index: usize, event: Event) -> bool {
         let reachable = self.servers.servers[self.connections[index].server].unreachable_until;
@@ -299,6 +309,11 @@ impl World {
             let session = &mut self.connections[index].session;
             let now = self.now;
             let reply = self.servers.run(server, session, &command.words(), now, &mut self.ledger, &mut self.random);
+            let reply = if self.is_lying() {
+                lying_reply(reply, &address(server).to_string(), &mut self.random)
+            } else {
+                reply
+            };
             self.reply(index, reply);
         }
     }

@@ -18,8 +18,9 @@ pub(super) fn read([ca, cert, key, required]: [Option<String>; 4]) -> Result<Cer
     let file = |what: &str, path: Option<String>| {
         path.map(|path| {
             // The path is not shown: a part of a password may follow it.
-            std::fs::read(&path)
-                .map_err(|error| Error::config(format!("the file that {what} names cannot be read: {error}")))
+            std::fs::read(&path).map_err(|error| {
+                Error::config(format!("the file that {what} names cannot be read: {error}")).because(&error)
+            })
         })
         .transpose()
     };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::certificates::Certificates;
+use super::followed_hosts::FollowedHosts;
 use super::password_file::PasswordFile;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -16,10 +17,30 @@ pub(crate) struct Endpoints {
     pub(crate) login: Login,
     /// Given when connections are encrypted.
     pub(crate) certificates: Option<Certificates>,
+    /// The hosts that servers may name; `None` for all.
+    pub(crate) follow: Option<FollowedHosts>,
     /// Whether a peek may be answered by a replica.
     pub(crate) read_replicas: bool,
     /// The URL without user, password and files.
     pub(crate) shown: String,
+}
+
+impl Endpoints {
+    /// Whether a connection to this address may be made, and get the password.
+    pub(crate) fn may_follow(&self, address: &Address) -> bool {
+        let named: &[Address] = match &self.deployment {
+            Deployment::Single(_) => return true,
+            Deployment::Sentinel { sentinels, .. } => sentinels,
+            Deployment::Cluster(seeds) => seeds,
+        };
+        match (&self.follow, address) {
+            (None, _) | (_, Address::Unix(_)) => true,
+            (Some(follow), Address::Tcp(host, _)) => {
+                let of_the_url = |named: &Address| matches!(named, Address::Tcp(other, _) if other == host);
+                named.iter().any(of_the_url) || follow.contains(host)
+            }
+        }
+    }
 }
 
 /// How the server is found that serves a key.

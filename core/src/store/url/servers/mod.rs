@@ -3,6 +3,7 @@
 #[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 mod certificates;
 mod endpoints;
+mod followed_hosts;
 mod parse;
 mod password_file;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use url::Url;
 
 use super::certificates::{self, Certificates};
 use super::endpoints::{Address, Deployment, Endpoints, Login};
+use super::followed_hosts::FollowedHosts;
 use super::password_file::PasswordFile;
 use crate::error::{Error, Result};
 use crate::store::url::escaping::ADVICE;
@@ -122,7 +123,7 @@ fn address(url: &Url, port: u16) -> Address {
 
 fn single(address: Address, login: Login, certificates: Option<Certificates>, shown: String) -> Endpoints {
     let deployment = Deployment::Single(address);
-    Endpoints { deployment, login, certificates, read_replicas: false, shown }
+    Endpoints { deployment, login, certificates, follow: None, read_replicas: false, shown }
 }
 
 pub(super) fn tcp(text: &str, tls: bool) -> Result<Endpoints> {
@@ -199,10 +200,14 @@ fn replicas(read_from: Option<&str>) -> Result<bool> {
     }
 }
 
+fn followed(follow: Option<String>) -> Result<Option<FollowedHosts>> {
+    follow.map(|follow| FollowedHosts::parse(&follow)).transpose()
+}
+
 pub(super) fn sentinel(text: &str, tls: bool) -> Result<Endpoints> {
     let (url, sentinels) = several(text, SENTINEL_PORT)?;
-    let names = ["read_from", "sentinel_username", "sentinel_password", "sentinel_password_file"];
-    let ([read_from, user, password, file], connection, files) = encrypted_options(&url, names)?;
+    let names = ["read_from", "sentinel_username", "sentinel_password", "sentinel_password_file", "follow"];
+    let ([read_from, user, password, file, follow], connection, files) = encrypted_options(&url, names)?;
     let (password, password_file) = password_of([names[2], names[3]], password, file)?;
     let mut path = url.path().trim_start_matches('/').splitn(2, '/');
     let (name, database) = (decoded(path.next().unwrap_or_default()), path.next().unwrap_or_default());
@@ -226,6 +231,7 @@ pub(super) fn sentinel(text: &str, tls: bool) -> Result<Endpoints> {
         deployment: Deployment::Sentinel { sentinels, name, login: sentinel_login },
         login,
         certificates,
+        follow: followed(follow)?,
         read_replicas: replicas(read_from.as_deref())?,
         shown,
     })
@@ -233,7 +239,7 @@ pub(super) fn sentinel(text: &str, tls: bool) -> Result<Endpoints> {
 
 pub(super) fn cluster(text: &str, tls: bool) -> Result<Endpoints> {
     let (url, seeds) = several(text, REDIS_PORT)?;
-    let ([read_from], connection, files) = encrypted_options(&url, ["read_from"])?;
+    let ([read_from, follow], connection, files) = encrypted_options(&url, ["read_from", "follow"])?;
     if !matches!(url.path(), "" | "/" | "/0") {
         return Err(Error::config(format!(
             "a cluster has no databases, but the store URL of {}:// names one: leave it out",
@@ -245,6 +251,7 @@ pub(super) fn cluster(text: &str, tls: bool) -> Result<Endpoints> {
         deployment: Deployment::Cluster(seeds),
         login: login(&url, None, connection)?,
         certificates: certificates_if(tls, files)?,
+        follow: followed(follow)?,
         read_replicas: replicas(read_from.as_deref())?,
     })
 }

@@ -85,6 +85,7 @@ impl<C: Callers> ServerPipeline<C> {
         {
             effects.actions.push_back(Action::Close(connection.id));
             self.silent_since = None;
+            self.fail_bound_calls(effects);
             self.connect_if_needed(now, effects);
         }
     }

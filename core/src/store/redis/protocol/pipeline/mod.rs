@@ -20,7 +20,7 @@ use super::effects::{Action, Effects, Returned};
 use super::failure::{self, Failure};
 use super::in_flight::{BatchKind, InFlight, ScriptCall};
 use super::in_step::{self, MAX_SHORT_REPLY};
-use super::pending_call::{Callers, PendingCall};
+use super::pending_call::{Callers, PendingCall, connection_is_gone};
 use super::redirect::ReplyMeaning;
 use super::server_directory::{Server, ServerDirectory, Target};
 use crate::error::Error;
@@ -115,6 +115,9 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Takes a call. One that has waited elsewhere goes first.
     pub(crate) fn push(&mut self, call: PendingCall<C>, now: Instant, effects: &mut Effects<C>) {
+        if !call.may_use(self.connection_number()) {
+            return effects.completions.fail(call.recipient, &connection_is_gone());
+        }
         let first = call.state.was_tried();
         self.enqueue(call, first);
         self.connect_if_needed(now, effects);
@@ -122,6 +125,9 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Takes a call that another node sent here with ASK.
     pub(crate) fn push_asking(&mut self, call: PendingCall<C>, now: Instant, effects: &mut Effects<C>) {
+        if !call.may_use(self.connection_number()) {
+            return effects.completions.fail(call.recipient, &connection_is_gone());
+        }
         self.wake_at(call.state.attempt_deadline);
         self.waiting += 1;
         self.asking.push_back(call);
@@ -150,6 +156,25 @@ impl<C: Callers> ServerPipeline<C> {
                 self.asking.push_front(call);
             } else {
                 self.enqueue(call, true);
+            }
+        }
+    }
+
+    /// The number of the connection that is open.
+    fn connection_number(&self) -> Option<u64> {
+        self.connection.as_ref().map(|connection| connection.id.number)
+    }
+
+    /// Fails the calls that wait and may not use another connection than the one that is gone.
+    fn fail_bound_calls(&mut self, effects: &mut Effects<C>) {
+        let queues = self.queues.values_mut().map(|queue| &mut queue.waiting).chain([&mut self.asking]);
+        for waiting in queues {
+            let (free, bound): (VecDeque<_>, VecDeque<_>) =
+                std::mem::take(waiting).into_iter().partition(|call| call.may_use(None));
+            *waiting = free;
+            for call in bound {
+                self.waiting -= 1;
+                effects.completions.fail(call.recipient, &connection_is_gone());
             }
         }
     }
@@ -234,6 +259,7 @@ impl<C: Callers> ServerPipeline<C> {
                 self.give_back(call, Obstacle::Failed(failure.clone()), effects);
             }
         }
+        self.fail_bound_calls(effects);
     }
 
     fn handle_reply(&mut self, reply: Value, now: Instant, effects: &mut Effects<C>) {
@@ -281,7 +307,7 @@ impl<C: Callers> ServerPipeline<C> {
                 if batch.batch.is_over_slots() {
                     self.send_elsewhere(&mut batch, &reply);
                 }
-                give_out(batch, reply, effects);
+                give_out(batch, reply, self.connection_number(), effects);
             }
             ReplyMeaning::NotServed(obstacle) => {
                 let several = batch.members.len() > 1;
@@ -323,14 +349,15 @@ impl<C: Callers> ServerPipeline<C> {
     }
 }
 
-fn give_out<C: Callers>(batch: ScriptCall<C>, reply: Value, effects: &mut Effects<C>) {
+fn give_out<C: Callers>(batch: ScriptCall<C>, reply: Value, connection: Option<u64>, effects: &mut Effects<C>) {
     let recipients = batch.members.into_iter().map(super::in_flight::BatchMember::into_recipient);
     match batch.batch.answers(reply) {
         Err(error) => recipients
             .filter_map(|(_, recipient)| recipient)
             .for_each(|recipient| effects.completions.fail(recipient, &error)),
         Ok(answers) => {
-            let mut answers = answers.into_iter();
+            let answers = answers.into_iter();
+            let mut answers = answers.map(|answer| answer.map(|answer| answer.over_connection(connection)));
             for (count, recipient) in recipients {
                 match recipient {
                     Some(recipient) => effects.completions.answer(recipient, &mut answers, count),

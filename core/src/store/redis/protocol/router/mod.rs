@@ -23,6 +23,10 @@ use super::topology::Topology;
 use crate::error::{Error, ErrorKind};
 use crate::store::url::Address;
 
+/// From so many pipelines on those are ended for which no call waits and which the topology does not name: servers may send
+/// calls on to ever new addresses.
+const MAX_KEPT_PIPELINES: usize = 64;
+
 /// See the module.
 pub(crate) struct Router<C: Callers> {
     directory: Arc<ServerDirectory>,
@@ -65,6 +69,11 @@ impl<C: Callers> Router<C> {
             router.adopt(topology);
         }
         router
+    }
+
+    /// One for the same servers that knows nothing yet.
+    pub(crate) fn renewed(&self) -> Self {
+        Self::new(Arc::clone(&self.directory), Arc::clone(&self.options.prefix), self.options.max_batch)
     }
 
     /// Takes a call.
@@ -239,13 +248,20 @@ impl<C: Callers> Router<C> {
     }
 
     fn adopt(&mut self, topology: Topology) {
+        self.primaries = vec![None; topology.shards().len()];
+        self.topology = Some(topology);
+        self.retire_unnamed();
+    }
+
+    /// A connection to a server that left ends once no call waits for it.
+    fn retire_unnamed(&mut self) {
+        let Some(topology) = &self.topology else { return };
         let is_named = |pipeline: &ServerPipeline<C>| {
             topology.shards().iter().any(|shard| match pipeline.target {
                 Target::Primary => shard.primary == *pipeline.address(),
                 Target::Replica => shard.replicas.contains(pipeline.address()),
             })
         };
-        // A connection to a server that left ends once no call waits for it.
         for slot in &mut self.pipelines {
             if slot.as_ref().is_some_and(|pipeline| pipeline.is_idle() && !is_named(pipeline))
                 && let Some(pipeline) = slot.take()
@@ -253,8 +269,6 @@ impl<C: Callers> Router<C> {
                 pipeline.retire(&mut self.effects);
             }
         }
-        self.primaries = vec![None; topology.shards().len()];
-        self.topology = Some(topology);
     }
 
     /// The index of the pipeline to a server, made now where there is none.
@@ -262,6 +276,9 @@ impl<C: Callers> Router<C> {
         let is = |pipeline: &ServerPipeline<C>| pipeline.target == target && pipeline.address() == address;
         if let Some(index) = self.pipelines.iter().position(|slot| slot.as_ref().is_some_and(is)) {
             return index;
+        }
+        if self.pipelines.len() >= MAX_KEPT_PIPELINES && !self.pipelines.iter().any(Option::is_none) {
+            self.retire_unnamed();
         }
         let index = self.pipelines.iter().position(Option::is_none).unwrap_or_else(|| {
             self.pipelines.push(None);

@@ -40,9 +40,11 @@ if algorithm == 2 then
   if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
-    local used = value[first + 1] - cost
-    if used <= 0 then value[first], used = 0, 0 end
-    value[first + 1] = used
+    local used = value[first + 1]
+    local units = cost < used and cost or used
+    value[first + 1] = used - units
+    if used == units then value[first] = 0 end
+    return units
   end
   local function ends(value, first, limit)
     return value[first + 1] == 0 and 0 or end_of(value[first], limit.period, limit.x, limit.y)

@@ -38,21 +38,18 @@ if algorithm == 9 then
     return ends(value, first, limit)
   end
   if check_only then return admits, charge end
-  local function refund(value, first, now, cost, limit)
+  -- Of holds without an id, the first to expire first; with `of` only of those that expire then.
+  local function refund(value, first, now, cost, limit, of)
     value[first] = drop_expired(value, first, now, limit)
-    local list = value[limit.list]
-    local position = #list - WIDTH + 1
-    while cost > 0 and position > 0 do
+    local list, left, parts = value[limit.list], cost, {}
+    for position = 1, #list, WIDTH do
       local expires, id, units = hold(list, position)
-      if id == 0 then
-        local taken = units < cost and units or cost
-        local rest = taken < units and pack('<I7I7I7', expires, 0, units - taken) or ''
-        list = sub(list, 1, position - 1) .. rest .. sub(list, position + WIDTH)
-        cost, value[first + 1] = cost - taken, value[first + 1] - taken
-      end
-      position = position - WIDTH
+      local taken = (id > 0 or of and of ~= expires) and 0 or units < left and units or left
+      left, units = left - taken, units - taken
+      if units > 0 then parts[#parts + 1] = pack('<I7I7I7', expires, id, units) end
     end
-    value[limit.list] = list
+    value[limit.list], value[first + 1] = table.concat(parts), value[first + 1] - (cost - left)
+    return cost - left
   end
   -- Removes a live hold and returns its units. Without one nothing changes, and it returns nil.
   local function close(value, first, now, limit, id)

@@ -5,12 +5,14 @@
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
 --                list), count, period, x, y, z
 --   '<H'        the length of what follows, up to the metadata
---   '<ddHdd'    block in µs (of operations 10 and 14: the moment of the charge), hold (of 13 and 14: the life), length of the journal, its TTL, grace period
+--   '<ddHdd'    block in µs (of operation 14: the moment of the charge), hold (of 13 and 14: the life), length of the journal,
+--               its TTL, grace period
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
---   then the metadata, to the end.
--- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold. head.lua and fast_path.lua read the first parts too.
+--   then the metadata, to the end; of operation 14 '<dd', the generation (0: any) and the units that had gone back to buckets at
+--   the charge, and '<d' for each limit: when its bucket would have been empty again (0: not known, -1: it was not charged).
+-- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line. head.lua and fast_path.lua read the first parts too.
 local rules = {}
 local function read_instruction(s, at)
   local operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format
@@ -22,6 +24,7 @@ local function read_instruction(s, at)
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == 11 or operation >= 13) and 1 or cost,
     shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
+    waits = floor(flags / 32) % 2 == 1,
   }
   local limits, lists = {}, {}
   for i = 1, n do
@@ -37,7 +40,7 @@ local function read_instruction(s, at)
       algorithm = algorithm, first = first, list = list, length = length,
       count = count, period = period, x = x, y = y, z = z,
       admits = rule[1], charge = rule[2], refund = rule[3], ends = rule[4],
-      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8], used = rule[9], raise = rule[10],
+      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8], used = rule[9], raise = rule[10], give_back = rule[11],
     }
     limits[i] = limit
     if list > 0 then lists[#lists + 1] = limit end

@@ -104,8 +104,9 @@ if algorithm >= 6 and algorithm <= 8 then
   if check_only then return admits, charge end
   function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
-    local units = value[first + 1] - cost
-    value[first + 1] = units > 0 and units or 0
+    local units = cost < value[first + 1] and cost or value[first + 1]
+    value[first + 1] = value[first + 1] - units
+    return units
   end
   -- Brings a meter, which is at `now`, to a level that takes at least `life` to drain.
   function raise(value, first, now, life, limit)

@@ -1,12 +1,35 @@
 -- The operations on a decoded value, by their number: 1 check, 2 peek, 3 charge, 4 refund, 5 block, 6 renew, 7 close, 8 clear,
--- 9 journal, 10 undo, 11 take: a check of as many units as there are, 12 surcharge: what work has cost beyond its check, 13
--- lease: units that are spent later, 14 give back what was not spent of a lease. Clear and journal do not read the value: see
--- slow_path.lua.
-local CHECK, PEEK, CLEAR, JOURNAL, TAKE, LEASE = 1, 2, 8, 9, 11, 13
+-- 9 journal, 11 take: a check of as many units as there are, 12 surcharge: what work has cost beyond its check, 13 lease: units
+-- that are spent later, 14 give back units of one charge. Clear and journal are in slow_path.lua.
+local CHECK, PEEK, CHARGE, CLEAR, JOURNAL, TAKE, LEASE = 1, 2, 3, 8, 9, 11, 13
+
+-- Gives units back by a function for each limit, which returns how many, and leaves the traces that other charges need.
+local function returned(instruction, value, by_decision, back)
+  local ends, of_windows, of_buckets = charges_end(value, instruction), 0, 0
+  for index, limit in ipairs(instruction.limits) do
+    local units, algorithm = back(limit, index), limit.algorithm
+    if algorithm >= 6 and algorithm <= 8 then
+      if units > of_buckets then of_buckets = units end
+    elseif algorithm >= 3 and algorithm <= 5 and units > of_windows then
+      of_windows = units
+    end
+  end
+  if of_buckets == 0 and (of_windows == 0 or by_decision) then return end
+  local traces = value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0, ends = 0 }
+  value.traces = traces
+  if ends > traces.ends then traces.ends = ends end
+  if not by_decision then traces.refunded_at = now end
+  if of_buckets > 0 then
+    if traces.refunded == 0 then traces.since = now end
+    traces.refunded = math.min(traces.refunded + of_buckets, MAX)
+  end
+  -- All had ended before.
+  if traces.ends <= now then value.traces = nil end
+end
 
 -- Each changes the value and returns whether it applied.
 local operations = {
-  [3] = function(instruction, value) -- charge
+  [CHARGE] = function(instruction, value)
     for _, limit in ipairs(instruction.limits) do
       limit.admits(value, limit.first, now, instruction.cost, limit)
       limit.charge(value, limit.first, now, instruction.cost, limit)
@@ -25,7 +48,9 @@ local operations = {
     return true
   end,
   [4] = function(instruction, value) -- refund
-    for _, limit in ipairs(instruction.limits) do limit.refund(value, limit.first, now, instruction.cost, limit) end
+    returned(instruction, value, false, function(limit)
+      return limit.refund(value, limit.first, now, instruction.cost, limit)
+    end)
     return true
   end,
   [5] = function(instruction, value) -- block for so long; 0 ends a block
@@ -46,21 +71,65 @@ local operations = {
     end
     return found
   end,
-  [10] = function(instruction, value) -- undo a charge of that moment
-    for _, limit in ipairs(instruction.limits) do
-      undo[limit.algorithm](value, limit.first, now, instruction.cost, limit, instruction.block)
-    end
-    return true
-  end,
-  [14] = function(instruction, value) -- give back; block: when the lease was charged, hold: its life
-    for _, limit in ipairs(instruction.limits) do
-      local charged_at = instruction.block
-      if limit.algorithm == 3 or limit.raise then charged_at = charged_at + instruction.hold end
-      undo[limit.algorithm](value, limit.first, now, instruction.cost, limit, charged_at)
-    end
+  [14] = function(instruction, value) -- give back; block: when the units were charged, hold: the life of a lease
+    local generation, known = unpack_('<dd', instruction.text, instruction.meta)
+    local charged_at, traces = instruction.block, value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0 }
+    if generation > 0 and generation ~= value.generation or traces.cleared >= charged_at then return false end
+    local refunded = traces.refunded - (traces.since <= charged_at and known or 0)
+    local charge = {
+      at = charged_at, life = instruction.hold,
+      refunded = refunded > 0 and refunded or 0, refunds_since = traces.refunded_at >= charged_at,
+    }
+    returned(instruction, value, true, function(limit, index)
+      charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 8 + 8 * index)
+      -- A limit that was not charged.
+      if charge.empty_at < 0 then return 0 end
+      local give_back = limit.give_back or undo[limit.algorithm]
+      return give_back(value, limit.first, now, instruction.cost, limit, charge)
+    end)
     return true
   end,
 }
+
+-- The line of those who wait for a key in `acquire`, over all processes. A caller that was overtaken this often is served before
+-- every caller behind it.
+local MAX_OVERTAKEN, MAX_LINE = 4, 64
+
+-- Whether the caller of that number, 0 for one that has not waited, is behind one that must be served first.
+local function must_yield(value, waiter)
+  for _, other in ipairs(value.line or {}) do
+    if other.id == waiter then return false end
+    if other.overtaken >= MAX_OVERTAKEN then return true end
+  end
+  return false
+end
+
+-- A caller is served: it has overtaken those ahead of it.
+local function leave_line(value, waiter)
+  local line = value.line
+  if not line then return end
+  for i, other in ipairs(line) do
+    if other.id == waiter then
+      table.remove(line, i)
+      break
+    end
+    if other.overtaken < 255 then other.overtaken = other.overtaken + 1 end
+  end
+  if #line == 0 then value.line = nil end
+end
+
+-- A caller goes on waiting.
+local function join_line(value, waiter)
+  local line = value.line or {}
+  value.line = line
+  for _, other in ipairs(line) do
+    if other.id == waiter then
+      other.seen = now
+      return
+    end
+  end
+  if #line < MAX_LINE then line[#line + 1] = { id = waiter, overtaken = 0, seen = now } end
+end
 
 -- What a refusal changes: nothing, unless the policy says so. `s` is the stored value. Returns the value to store, if any.
 local function refuse(instruction, s, blocked)
@@ -74,6 +143,10 @@ local function refuse(instruction, s, blocked)
     elseif limit.start and not blocked and limit.start(value, limit.first, now, limit) then
       changed = true
     end
+  end
+  if instruction.waits and instruction.hold > 0 then
+    join_line(value, instruction.hold)
+    changed = true
   end
   if instruction.block > 0 and not blocked then
     value.blocked_until, changed = now + instruction.block, true
@@ -108,6 +181,7 @@ local function lease(instruction, value)
   end
   if most < 1 then return false, nil, 0, 0 end
   if value.blocked_until then value.blocked_until = 0 end
+  value.generation = value.generation or call_number + 1
   for _, limit in ipairs(instruction.limits) do
     limit.charge(value, limit.first, now, most, limit, 0, now + life)
   end
@@ -132,7 +206,8 @@ local function run(instruction, value, s, defer_refusal)
     cost = left(instruction, value, cost)
     if cost < 1 then cost = 1 end
   end
-  local admitted, mask = not blocked, 0
+  local hold = instruction.hold
+  local admitted, mask = not blocked and not (instruction.waits and must_yield(value, hold)), 0
   local ask_all = operation ~= PEEK and (defer_refusal or instruction.count_denied)
   for i = 1, #limits do
     local limit = limits[i]
@@ -144,9 +219,13 @@ local function run(instruction, value, s, defer_refusal)
   if operation == PEEK then return admitted, nil, 0 end
   if not admitted then return false, not defer_refusal and refuse(instruction, s, blocked) or nil, mask, 0 end
   if value.blocked_until then value.blocked_until = 0 end
+  if instruction.waits then
+    leave_line(value, hold)
+    hold = 0
+  end
   for i = 1, #limits do
     local limit = limits[i]
-    limit.charge(value, limit.first, now, cost, limit, instruction.hold)
+    limit.charge(value, limit.first, now, cost, limit, hold)
   end
   return true, value, 0, cost
 end

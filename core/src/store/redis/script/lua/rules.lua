@@ -4,10 +4,11 @@ local byte = string.byte
 local companions
 
 -- The functions of an algorithm's rule: admits, charge, refund, ends, and what only some have: start, summary, renew, close,
--- used, raise.
+-- used, raise, give_back.
 --   admits  brings the fields to the time `now` and says whether `cost` is admitted; it comes before charge
 --   charge  charges `cost`, and returns what `ends` would
---   refund  gives `cost` back
+--   refund  gives `cost` back, the oldest units first, and returns how many units that were
+--   give_back  gives back what is still counted of a charge, and returns how many units that were; see undo.lua
 --   ends    the moment from which on the fields mean the same as those of an unused key; 0 when they already do
 -- `value` is a decoded value, `first` the slot of the limit's first field. `limit` has the limit's numbers: count, period,
 -- and x, y, z, which the file of the algorithm explains; limit.list is the slot of its list.

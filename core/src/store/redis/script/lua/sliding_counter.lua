@@ -38,14 +38,12 @@ if algorithm == 5 then
   if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
-    local current, previous = value[first + 2] - cost, value[first + 1]
-    if current < 0 then
-      previous = previous + current
-      if previous < 0 then previous = 0 end
-      current = 0
-    end
-    value[first + 1], value[first + 2] = previous, current
-    if previous == 0 and current == 0 then value[first] = 0 end
+    local previous, current = value[first + 1], value[first + 2]
+    local older = cost < previous and cost or previous
+    local newer = cost - older < current and cost - older or current
+    value[first + 1], value[first + 2] = previous - older, current - newer
+    if older == previous and newer == current then value[first] = 0 end
+    return older + newer
   end
   local function ends(value, first, limit)
     return counted_until(value[first], value[first + 1], value[first + 2], limit.period)

@@ -83,14 +83,14 @@ if algorithm == 3 then
     if from == to then return end
     value[limit].head = to
     companions.deferred[#companions.deferred + 1] = function()
-      while from < to do
+      -- The newest first: a damaged value may name many more chunks than there are.
+      repeat
         local fields = {}
         while from < to and #fields < 1000 do
-          fields[#fields + 1] = limit.chunks .. from
-          from = from + 1
+          to = to - 1
+          fields[#fields + 1] = limit.chunks .. to
         end
-        call('HDEL', companions.log, values(fields))
-      end
+      until call('HDEL', companions.log, values(fields)) == 0 or from >= to
     end
   end
   -- `as_of`: the units count as those of that later moment do. Entries have an order, so what follows is not earlier.
@@ -117,39 +117,64 @@ if algorithm == 3 then
   end
   local function refund(value, first, now, cost, limit)
     local total = trim(value, first, now, limit)
-    drop_chunks(value, first, limit)
     local base = value[first + 2]
-    local left = between(base, total) - cost
-    if left < 0 then left = 0 end
-    local list = value[limit.list]
-    while list ~= '' do
-      local moment = entry(list, #list / 14 - 1)
-      list = sub(list, 1, #list - 14)
-      if list == '' and value[first + 1] > value[first] then
-        value[first + 1] = value[first + 1] - 1
-        list = chunk(limit, value[first + 1])
-      end
-      local before = 0
-      if list ~= '' then
-        local _, sum = entry(list, #list / 14 - 1)
-        before = between(base, sum)
-      end
-      if before < left then
-        value[limit.list] = list .. pack('<I7I7', moment, (base + left) % WRAP)
-        return
-      end
-      if before == left and left > 0 then
-        value[limit.list] = list
-        return
-      end
+    local units = between(base, total)
+    if cost >= units then
+      value[first] = value[first + 1]
+      drop_chunks(value, first, limit)
+      value[first], value[first + 1], value[first + 2], value[limit.list] = 0, 0, 0, ''
+      return units
     end
-    value[first], value[first + 1], value[first + 2], value[limit.list] = 0, 0, 0, ''
+    local _, _, at, i = find(value, first, limit, function(_, sum) return between(base, sum) > cost end)
+    value[first], value[first + 2] = at, (base + cost) % WRAP
+    if at == value[first + 1] and i > 0 then value[limit.list] = sub(value[limit.list], i * 14 + 1) end
+    drop_chunks(value, first, limit)
+    return cost
+  end
+  -- The entries of a body, from the one at `from` on less `units`.
+  local function lowered(body, from, units)
+    local parts = { sub(body, 1, from * 14) }
+    for i = from, #body / 14 - 1 do
+      local moment, total = entry(body, i)
+      parts[#parts + 1] = pack('<I7I7', moment, (total - units) % WRAP)
+    end
+    return table.concat(parts)
+  end
+  -- Running totals follow an entry that becomes smaller, so the chunks after it are written anew: few of them.
+  local MAX_LOWERED = 16
+  local function give_back(value, first, now, cost, limit, charge)
+    trim(value, first, now, limit)
+    local at_moment, tail = charge.at + charge.life, value[first + 1]
+    if at_moment + limit.period <= now then return 0 end
+    local moment, before, at, i = find(value, first, limit, function(moment) return moment >= at_moment end)
+    local own = 0
+    if moment == at_moment and tail - at <= MAX_LOWERED then
+      local _, total = entry(at < tail and chunk(limit, at) or value[limit.list], i)
+      own = between(before, total)
+      if own > cost then own = cost end
+    end
+    if own > 0 then
+      drop_chunks(value, first, limit)
+      for index = at, tail - 1 do
+        call('HSET', companions.log, limit.chunks .. index, lowered(chunk(limit, index), index == at and i or 0, own))
+      end
+      local list = lowered(value[limit.list], at == tail and i or 0, own)
+      if at == tail then
+        local _, total = entry(list, i)
+        if total == before then list = sub(list, 1, i * 14) .. sub(list, i * 14 + 15) end
+      end
+      value[limit.list] = list
+      if list == '' and value[first] == tail then value[first], value[first + 1], value[first + 2] = 0, 0, 0 end
+    end
+    if charge.refunds_since and own < cost then own = own + refund(value, first, now, cost - own, limit) end
+    return own
   end
   local function ends(value, first, limit)
     local touched = last(value, first, limit)
     return touched == 0 and 0 or touched + limit.period
   end
-  -- What a Decision needs and the value does not contain: the units used, when the cost is admitted, when the log ends.
+  -- What a Decision needs and the value does not contain: the units used, when the cost is admitted, when the log ends, when
+  -- one unit more is admitted.
   local function summary(value, first, now, cost, limit)
     local total = trim(value, first, now, limit)
     local base = value[first + 2]
@@ -158,11 +183,14 @@ if algorithm == 3 then
       local wanted = used + cost - limit.count
       release = (find(value, first, limit, function(_, sum) return between(base, sum) >= wanted end) or 0) + limit.period
     end
-    return pack('<ddd', used, release, used == 0 and 0 or ends(value, first, limit))
+    if used == 0 then return pack('<dddd', 0, release, 0, 0) end
+    local over = used > limit.count and used - limit.count or 0
+    local oldest = find(value, first, limit, function(_, sum) return between(base, sum) > over end) or 0
+    return pack('<dddd', used, release, ends(value, first, limit), oldest + limit.period)
   end
   local function used(value, first, limit)
     local _, total = last(value, first, limit)
     return between(value[first + 2], total)
   end
-  return admits, charge, refund, ends, nil, summary, nil, nil, used
+  return admits, charge, refund, ends, nil, summary, nil, nil, used, nil, give_back
 end

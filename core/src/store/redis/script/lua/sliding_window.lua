@@ -47,25 +47,22 @@ if algorithm == 4 then
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     advance_to(value, first, now, limit)
-    if cost >= value[first + 2] then
+    local units = cost < value[first + 2] and cost or value[first + 2]
+    if units == value[first + 2] then
       value[first], value[first + 1], value[first + 2], value[limit.list] = 0, 0, 0, ''
-      return
+      return units
     end
-    value[first + 2] = value[first + 2] - cost
-    if cost <= value[first + 1] then
-      value[first + 1] = value[first + 1] - cost
-      return
+    local left, list = units, value[limit.list]
+    while left > 0 and list ~= '' do
+      local last, granule = unpack_('<I7I7', list)
+      list = sub(list, 15)
+      if granule > left then
+        list, granule = pack('<I7I7', last, granule - left) .. list, left
+      end
+      left = left - granule
     end
-    cost = cost - value[first + 1]
-    value[first + 1] = 0
-    local list = value[limit.list]
-    while cost > 0 do
-      local last, units = unpack_('<I7I7', list, #list - 13)
-      list = sub(list, 1, #list - 14)
-      if units > cost then list = list .. pack('<I7I7', last, units - cost) end
-      cost = cost - units
-    end
-    value[limit.list] = list
+    value[first + 1], value[first + 2], value[limit.list] = value[first + 1] - left, value[first + 2] - units, list
+    return units
   end
   return admits, charge, refund, ends
 end

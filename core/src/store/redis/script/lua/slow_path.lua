@@ -39,11 +39,24 @@ end
 -- The value as the caller reads it: in the form of this policy, with the summary of a log, which only the script can read.
 local function item_of(instruction, s)
   local value = read(s, instruction)
-  if value.converted then s = write(value, instruction) end
+  if value.converted or value.others then s = write(value, instruction, true) end
   for _, limit in ipairs(instruction.limits) do
     if limit.summary then s = s .. limit.summary(value, limit.first, now, instruction.asked, limit) end
   end
   return s
+end
+
+-- The value of a key that is cleared: its moment, for as long as something is counted that was charged before. Returns the value, its
+-- instruction, and when it ends; nothing when no trace is needed.
+local function cleared(value, instruction)
+  local ends = value and charges_end(value, instruction) or 0
+  if value and value.traces and value.traces.ends > ends then ends = value.traces.ends end
+  if ends <= now then return nil, nil, 0 end
+  local traces = { cleared = now, refunded_at = 0, since = 0, refunded = 0, ends = ends }
+  local fresh = { unpack_(instruction.format, instruction.unused) }
+  for _, limit in ipairs(instruction.lists) do fresh[limit.list] = '' end
+  fresh.traces = traces
+  return fresh, instruction, ends
 end
 
 -- Runs the entries of one key, `n` instructions of the program from `at` on: the value is read once and written once.
@@ -57,12 +70,11 @@ local function serve_key(index, entry, n, program, at)
     if failure then
       reply[slot] = failure
     elseif operation == CLEAR then
-      local answer = pcall_('DEL', key, stride == 3 and companions.log or key)
-      if type(answer) == 'table' then
-        reply[slot] = answer
-      else
-        s, value, changed, reply[slot] = '', nil, false, ''
-      end
+      if stride == 3 then call('DEL', companions.log) end
+      -- What cannot be read is forgotten too.
+      value, last, ends = cleared(s ~= '' and read(s, instruction) or nil, instruction)
+      s, changed = value and write(value, instruction) or '', true
+      reply[slot] = instruction.has_summaries and item_of(instruction, s) or s
     elseif operation == JOURNAL then
       reply[slot] = call('LRANGE', companions.journal, 0, -1)
     else
@@ -72,7 +84,7 @@ local function serve_key(index, entry, n, program, at)
       if not value then
         reply[slot] = { err = 'TIDEGATE the key ' .. reason }
       else
-        local converted = value.converted
+        local converted = value.converted or value.others
         local admitted, changed_value, mask, granted = run(instruction, value, s)
         if changed_value then
           s = write(changed_value, instruction)
@@ -80,7 +92,9 @@ local function serve_key(index, entry, n, program, at)
           if changed_value ~= value then value = nil end
         end
         if not admitted then refused[#refused + 1] = entry + i + mask end
-        if instruction.journal > 0 and (operation == CHECK or operation == TAKE) then add_to_journal(instruction, admitted) end
+        if instruction.journal > 0 and (operation == CHECK or operation == TAKE or operation == CHARGE) then
+          add_to_journal(instruction, admitted)
+        end
         local item = (instruction.has_summaries or converted) and item_of(instruction, s) or s
         reply[slot] = (operation == TAKE or operation == LEASE) and item .. pack('<d', granted) or item
       end
@@ -91,6 +105,18 @@ local function serve_key(index, entry, n, program, at)
     if failure then
       for i = 1, n do reply[entry + i] = failure end
     end
+  end
+end
+
+-- Why a key could not be served: a command on it failed, which raises a table, or its bytes are of no state that a rule can have.
+local function failure_of(why) return { err = type(why) == 'table' and why.err or 'TIDEGATE the key holds a broken state' } end
+
+-- The same, where each key fails alone.
+local function try_key(index, entry, n, program, at)
+  companions.deferred = {}
+  local fine, why = pcall(serve_key, index, entry, n, program, at)
+  if not fine then
+    for i = 1, n do reply[entry + i] = failure_of(why) end
   end
 end
 

@@ -3,30 +3,120 @@
 -- The fields of each algorithm. M: a moment of 7 bytes; C: a count, as wide as the tag says; L: the length of a list.
 local FIELDS = { 'MC', 'MC', 'MMML', 'MCCL', 'MCC', 'MC', 'MC', 'MC', 'MCL' }
 
--- The tags of a header, the format of what follows it and its position, and whether it is of the full form. Nil when it is
--- no header.
-local function read_tags(s)
-  local full, position, tags, format = floor(byte(s, 1) / 16) % 2 == 1, 2, {}, { '<' }
-  for i = 1, byte(s, 1) % 16 do
-    local tag_byte, period = byte(s, position, position + 1)
-    if not period then return nil end
-    local algorithm, width, length = floor(tag_byte / 16), tag_byte % 8, period == 255 and 8 or 1
-    local fields = FIELDS[algorithm]
-    if not fields then return nil end
-    if floor(tag_byte / 8) % 2 == 1 then fields = fields .. 'C' end
-    local tag = { id = algorithm .. sub(s, position + 1, position + length), fields = fields, first = #format }
-    tags[i] = tag
-    position = position + 1 + length
-    if algorithm >= 6 and algorithm <= 8 then
-      if #s < position + width - 1 then return nil end
-      tag.count = unpack_('<I' .. width, s, position)
-      position = position + width
-    end
-    for field in fields:gmatch('.') do
-      format[#format + 1] = 'I' .. (field == 'M' and 7 or field == 'L' and 4 or full and 7 or width)
+-- The bytes of an item in the list of each algorithm that has one.
+local ITEM = { nil, nil, 14, 14, nil, nil, nil, nil, 21 }
+-- The µs of the units of periods, by their numbers.
+local UNITS = { 1000, 1000000, 60000000, 3600000000, 86400000000, 604800000000, 2592000000000, 31104000000000 }
+
+-- The bytes of a period, and its µs; of a concurrency limit there are none.
+local function read_period(s, position)
+  local code = byte(s, position)
+  if code == 253 then
+    local length, micros = read_period(s, position + 5)
+    return length + 5, micros
+  elseif code == 255 then
+    local low, high = unpack_('<I6B', s, position + 1)
+    return 8, low + high % 16 * 2 ^ 48
+  end
+  local unit = UNITS[floor(code / 31) + 1]
+  return 1, unit and unit * (code % 31 + 1)
+end
+
+-- A tag, the format of the fields that follow it where a count has 7 bytes, and the position behind it.
+local function read_tag(s, position)
+  local tag_byte = byte(s, position)
+  local algorithm, width = floor(tag_byte / 16), tag_byte % 8
+  local length, micros = read_period(s, position + 1)
+  local fields = FIELDS[algorithm]
+  if floor(tag_byte / 8) % 2 == 1 then fields = fields .. 'C' end
+  local tag = { algorithm = algorithm, id = algorithm .. sub(s, position + 1, position + length), fields = fields, micros = micros }
+  local after = position + 1 + length
+  if algorithm >= 6 and algorithm <= 8 then
+    tag.count = unpack_('<I' .. width, s, after)
+    after = after + width
+  end
+  tag.text, tag.width = sub(s, position, after - 1), width
+  return tag, after
+end
+
+-- The format of the fields of a tag, where a count has that many bytes.
+local function format_of(tag, width)
+  return (tag.fields:gsub('.', function(field) return 'I' .. (field == 'M' and 7 or field == 'L' and 4 or width) end))
+end
+
+-- The states of limits behind their tags: `numbers` has the fields, and the lists follow at `position`. Returns where they end.
+local function read_states(tags, numbers, s, position)
+  local slot = 1
+  for _, tag in ipairs(tags) do
+    tag.values = { values(numbers, slot, slot + #tag.fields - 1) }
+    slot = slot + #tag.fields
+    if tag.fields:sub(-1) == 'L' then
+      local length = tag.values[#tag.values]
+      tag.list = sub(s, position, position + length - 1)
+      if #tag.list < length or length % ITEM[tag.algorithm] > 0 then error('list') end
+      position = position + length
     end
   end
-  return tags, format, position, full
+  return position
+end
+
+-- A caller in the line that has not asked for so many µs is not waiting any more.
+local PATIENCE = 1000000
+
+-- The annex: its sections by their kinds, as docs/adr/0028 lists them. A kind that is not known stays as it is.
+local function read_annex(value, s)
+  local position = 1
+  while position <= #s do
+    local kind, length, at = unpack_('<BH', s, position)
+    local after = at + length
+    local content = sub(s, at, after - 1)
+    if #content < length then error('annex') end
+    if kind == 1 then
+      value.blocked_until, value.block_level = unpack_('<I7B', content)
+    elseif kind == 2 then
+      local cleared, refunded_at, since, refunded, ends = unpack_('<I7I7I7I7I7', content)
+      if ends > now then
+        value.traces = { cleared = cleared, refunded_at = refunded_at, since = since, refunded = refunded, ends = ends }
+      end
+    elseif kind == 3 then
+      value.generation = unpack_('<I7', content)
+    elseif kind == 6 then
+      for at = 1, length, 15 do
+        local id, overtaken, seen = unpack_('<I7BI7', content, at)
+        if seen + PATIENCE > now then
+          value.line = value.line or {}
+          value.line[#value.line + 1] = { id = id, overtaken = overtaken, seen = seen }
+        end
+      end
+    elseif kind == 4 then
+      value.others = value.others or {}
+      value.others[#value.others + 1] = { ends = unpack_('<I7', content), text = content }
+    else
+      value.unknown = (value.unknown or '') .. sub(s, position, after - 1)
+    end
+    position = after
+  end
+end
+
+local function section(kind, content) return pack('<BH', kind, #content) .. content end
+
+-- The annex of a value; empty when there is none. A caller gets of limits of another release only their tags: `brief`.
+local function annex_of(value, brief)
+  local s, traces = value.unknown or '', value.traces
+  if (value.blocked_until or 0) > 0 then s = s .. section(1, pack('<I7B', value.blocked_until, value.block_level or 0)) end
+  if traces then
+    s = s .. section(2, pack('<I7I7I7I7I7', traces.cleared, traces.refunded_at, traces.since, traces.refunded, traces.ends))
+  end
+  if value.generation then s = s .. section(3, pack('<I7', value.generation)) end
+  if value.line then
+    local parts = {}
+    for i, waiter in ipairs(value.line) do parts[i] = pack('<I7BI7', waiter.id, waiter.overtaken, waiter.seen) end
+    s = s .. section(6, table.concat(parts))
+  end
+  for _, other in ipairs(value.others or {}) do
+    if other.ends > now then s = s .. section(4, brief and sub(other.text, 1, select(2, read_tag(other.text, 8)) - 1) or other.text) end
+  end
+  return s
 end
 
 -- Converts the state of a bucket that had `old_count` in its period, which has `count` now. What had drained by then counts
@@ -48,58 +138,144 @@ local function rescale(value, limit, old_count, count, since, units, fraction)
   if limit.x > 1 then value[limit.first + 2] = fraction end
 end
 
--- Reads a value that another version of the policy wrote. What was used stays used for each limit whose algorithm and period
--- are the same; the others start unused. Returns nil and the reason when it is no value of Tidegate.
-local function convert(s, instruction)
-  if floor(byte(s, 1) / 32) ~= 1 then return nil, 'is no state of this version of Tidegate' end
-  local tags, format, position, full = read_tags(s)
-  if not tags then return nil, 'holds a broken state' end
-  local own_tags = read_tags(instruction.header)
-  if full then format[#format + 1] = 'I7' end
-  local fits, fields = pcall(function() return { unpack_(table.concat(format), s, position) } end)
-  if not fits then return nil, 'holds a broken state' end
-  position = fields[#format]
-  for _, tag in ipairs(tags) do
-    if tag.fields:sub(-1) == 'L' then
-      local length = fields[tag.first + #tag.fields - 1]
-      tag.list = sub(s, position, position + length - 1)
-      position = position + length
+-- Whether a state means the same as no state.
+local function is_unused(tag)
+  local numbers, algorithm = tag.values, tag.algorithm
+  if algorithm == 3 then return tag.list == '' and numbers[1] == numbers[2] end
+  if algorithm == 4 then return numbers[3] == 0 end
+  if algorithm == 5 then return numbers[2] == 0 and numbers[3] == 0 end
+  -- A bucket that does not start full has started.
+  if algorithm == 6 then return numbers[1] == 0 end
+  return numbers[2] == 0
+end
+
+-- Until when a state is kept of a limit that this version does not have: not before it ends.
+local function kept_until(tag)
+  if tag.count then return math.min(tag.values[1] + ceil(tag.values[2] * (tag.micros / tag.count)), MAX) end
+  if tag.algorithm == 9 then return (unpack_('<I7', tag.list, #tag.list - 20)) end
+  return now + 2 * tag.micros
+end
+
+-- The states of limits that this version does not have, those that are kept longest, at most as many as a policy may have.
+-- Limits of one algorithm and period are told apart by their order alone: they stay together, or none does.
+local function kept(stored)
+  local ends, others = {}, {}
+  for _, tag in ipairs(stored) do
+    if not is_unused(tag) then ends[tag.id] = math.max(ends[tag.id] or 0, tag.ends or kept_until(tag)) end
+  end
+  for place, tag in ipairs(stored) do
+    local list, last = tag.list, ends[tag.id]
+    if last then
+      if list then tag.values[#tag.values] = #list end
+      local text = pack('<I7', last) .. tag.text .. pack('<' .. format_of(tag, 7), values(tag.values)) .. (list or '')
+      others[#others + 1] = { ends = last, place = place, text = text }
     end
   end
+  table.sort(others, function(a, b) return a.ends > b.ends or a.ends == b.ends and a.place < b.place end)
+  while #others > 15 do others[#others] = nil end
+  return #others > 0 and others or nil
+end
+
+-- Reads a value that another version of the policy wrote, or version 1 of the format. What was used stays used for each limit
+-- whose algorithm and period are the same; the others start unused, and what is left stays until it ends. Returns nil and the
+-- reason when it is no value of Tidegate.
+local function convert(s, instruction)
+  local version, full = floor(byte(s, 1) / 32), floor(byte(s, 1) / 16) % 2 == 1
+  if version < 1 or version > 2 then return nil, 'is no state of this version of Tidegate' end
+  local stored, position, format = {}, 2, '<'
+  for i = 1, byte(s, 1) % 16 do
+    stored[i], position = read_tag(s, position)
+    format = format .. format_of(stored[i], full and 7 or stored[i].width)
+  end
+  if full then format = format .. (version == 1 and 'I7' or 'I4') end
+  local numbers = { unpack_(format, s, position) }
+  position = read_states(stored, numbers, s, numbers[#numbers])
   local value = { unpack_(instruction.format, instruction.unused) }
-  for index, limit in ipairs(instruction.limits) do
+  value.converted = true
+  if full and version == 1 then value.blocked_until = numbers[#numbers - 1] end
+  if full and version == 2 then
+    local annex = numbers[#numbers - 1]
+    read_annex(value, sub(s, position, position + annex - 1))
+    position = position + annex
+  end
+  if position ~= #s + 1 then error('length') end
+  for _, other in ipairs(value.others or {}) do
+    if other.ends > now then
+      local tag, at = read_tag(other.text, 8)
+      local own = { unpack_('<' .. format_of(tag, 7), other.text, at) }
+      read_states({ tag }, own, other.text, own[#own])
+      tag.ends = other.ends
+      stored[#stored + 1] = tag
+    end
+  end
+  local at = 2
+  for _, limit in ipairs(instruction.limits) do
+    local own
+    own, at = read_tag(instruction.header, at)
     if limit.list > 0 then value[limit.list] = '' end
-    for i, tag in ipairs(tags) do
-      if tag.id == limit.id then
-        local count, first = own_tags[index].count, tag.first
-        if tag.count ~= count then
-          local fraction = #tag.fields == 3 and fields[first + 2] or 0
-          rescale(value, limit, tag.count, count, fields[first], fields[first + 1], fraction)
+    for i, tag in ipairs(stored) do
+      if tag.id == own.id then
+        if tag.count ~= own.count then
+          rescale(value, limit, tag.count, own.count, tag.values[1], tag.values[2], tag.values[3] or 0)
         else
-          for field = 0, limit.fields - 1 do value[limit.first + field] = fields[first + field] end
+          for field = 1, limit.fields do value[limit.first + field - 1] = tag.values[field] end
           if limit.list > 0 then value[limit.list] = tag.list end
         end
-        table.remove(tags, i)
+        table.remove(stored, i)
         break
       end
     end
   end
-  value.converted, value.blocked_until = true, full and fields[#format - 1] or 0
+  value.others = kept(stored)
   return value
 end
 
--- From this moment on the key reads as unused; 0 when it already does.
-local function ends_of(value, instruction)
-  local ends = value.blocked_until or 0
+-- From this moment on the states of the limits mean the same as no states.
+local function states_end(value, instruction)
+  local ends = 0
   for _, limit in ipairs(instruction.limits) do
     local limit_ends = limit.ends(value, limit.first, limit)
     if limit_ends > ends then ends = limit_ends end
+  end
+  return ends
+end
+
+-- From this moment on nothing counts of what was charged before, also beside later charges: a sliding counter weighs whole windows.
+local function charges_end(value, instruction)
+  local ends = states_end(value, instruction)
+  for _, limit in ipairs(instruction.limits) do
+    if limit.algorithm == 5 then
+      local p, touched, previous, current = limit.period, values(value, limit.first, limit.first + 2)
+      local windows = current > 0 and 2 or previous > 0 and 1 or 0
+      local limit_ends = windows > 0 and touched - touched % p + windows * p or 0
+      if limit_ends > ends then ends = limit_ends end
+    end
+  end
+  return ends
+end
+
+-- From this moment on the key reads as unused; 0 when it already does.
+local function meaning_ends(value, instruction)
+  local ends = states_end(value, instruction)
+  if (value.blocked_until or 0) > ends then ends = value.blocked_until end
+  for _, other in ipairs(value.others or {}) do
+    if other.ends > ends then ends = other.ends end
   end
   -- Without the grace period a bucket that does not start full would start again.
   return ends > 0 and ends + instruction.grace or 0
 end
 
--- A decoded value in the compact or the narrow form of the policy at hand, or nil when it has another form.
+-- The same for the traces too: then the key is gone.
+local function ends_of(value, instruction)
+  local ends = meaning_ends(value, instruction)
+  if value.traces and value.traces.ends > ends then ends = value.traces.ends end
+  for _, waiter in ipairs(value.line or {}) do
+    if waiter.seen + PATIENCE > ends then ends = waiter.seen + PATIENCE end
+  end
+  return ends
+end
+
+-- A decoded value in a form of the policy at hand, or nil when it has another one.
 local function decode(s, instruction)
   if s == '' then s = instruction.unused end
   local narrow, value = instruction.narrow_header, nil
@@ -108,22 +284,38 @@ local function decode(s, instruction)
     value[1] = instruction.header
     return value
   end
-  if #s < #instruction.unused then return nil end
-  value = { unpack_(instruction.format, s) }
-  if value[1] ~= instruction.header then return nil end
+  local annex, full = 0, sub(s, 1, #instruction.full_header) == instruction.full_header
+  if full then
+    local slot = instruction.slots + 1
+    value = { unpack_(instruction.full_format, s) }
+    annex = value[slot]
+    value[1], value[slot], value[slot + 1] = instruction.header, value[slot + 1], nil
+  else
+    if #s < #instruction.unused then return nil end
+    value = { unpack_(instruction.format, s) }
+    if value[1] ~= instruction.header then return nil end
+  end
+  local length = value[instruction.slots + 1] - 1 + annex
+  for _, limit in ipairs(instruction.lists) do
+    if value[limit.length] % ITEM[limit.algorithm] > 0 then error('list') end
+    length = length + value[limit.length]
+  end
+  if length ~= #s then error('length') end
   split_lists(value, s, instruction.lists, instruction.slots)
+  if #instruction.lists == 0 then value[instruction.slots + 1] = nil end
+  if full then read_annex(value, sub(s, #s - annex + 1)) end
   return value
 end
 
 -- A decoded value in whatever form. `converted` says that its stored form is not the one of this policy. Returns nil and the
 -- reason when it is no value of Tidegate.
-local function read(s, instruction)
+local function read_unchecked(s, instruction)
   local value, reason = decode(s, instruction), nil
   if value and instruction.grace == 0 then return value end
   if not value then value, reason = convert(s, instruction) end
   if value and instruction.grace > 0 then
     -- Buckets that do not start full have not started when all is over, grace period included.
-    if ends_of(value, instruction) <= now then
+    if meaning_ends(value, instruction) <= now then
       for _, limit in ipairs(instruction.limits) do
         for slot = limit.first, limit.start and limit.first + limit.fields - 1 or 0 do value[slot] = 0 end
       end
@@ -133,9 +325,17 @@ local function read(s, instruction)
   return value, reason
 end
 
+-- The same where the bytes may be any.
+local function read(s, instruction)
+  local fine, value, reason = pcall(read_unchecked, s, instruction)
+  if not fine then return nil, 'holds a broken state' end
+  return value, reason
+end
+
 -- In the narrow form or else the compact one when every number fits and no block is stored, else in the full form.
-local function write(value, instruction)
-  local full = value.blocked_until ~= nil and value.blocked_until > 0
+local function write(value, instruction, brief)
+  local annex = annex_of(value, brief)
+  local full = annex ~= ''
   local narrow = server_time and instruction.narrow_header
   for _, limit in ipairs(instruction.limits) do
     for slot = limit.first + 1, limit.first + limit.counts do
@@ -146,12 +346,12 @@ local function write(value, instruction)
   if narrow and not full then return pack(instruction.narrow_format, narrow, values(value, 2, instruction.slots)) end
   if not full then return encode(value, instruction.format, instruction.slots, instruction.lists) end
   for _, limit in ipairs(instruction.lists) do value[limit.length] = #value[limit.list] end
-  -- The block goes to the slot after the fields, which is the slot of the first list.
+  -- The length of the annex goes to the slot after the fields, which is the slot of the first list.
   local slot = instruction.slots + 1
   local header, list = value[1], value[slot]
-  value[1], value[slot] = instruction.full_header, value.blocked_until or 0
+  value[1], value[slot] = instruction.full_header, #annex
   local s = pack(instruction.full_format, values(value, 1, slot))
   value[1], value[slot] = header, list
   for _, limit in ipairs(instruction.lists) do s = s .. value[limit.list] end
-  return s
+  return s .. annex
 end

@@ -18,6 +18,6 @@ if algorithm == 6 then
     return admits(value, first, now, cost, limit)
   end, charge, function(value, first, now, cost, limit)
     -- Nothing was charged to a bucket that has not started: a refund must not fill it.
-    if value[first] > 0 then refund(value, first, now, cost, limit) end
+    return value[first] > 0 and refund(value, first, now, cost, limit) or 0
   end, full_at, start, nil, nil, nil, nil, raise
 end

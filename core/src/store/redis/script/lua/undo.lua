@@ -1,101 +1,93 @@
--- How each algorithm takes back what was charged at `charged_at`: exactly that, or less when some of it has gone since. The
--- units of other calls are not touched, while a refund takes the newest units, whichever call charged them.
-local function undo_window(value, first, now, cost, limit, charged_at)
-  if value[first] <= charged_at then limit.refund(value, first, now, cost, limit) end
+-- How each algorithm gives back what is still counted of a charge, and nothing else; docs/adr/0028 has the reasons. `charge` has
+-- the moment (`at`), for how long after it the units of a lease could be spent (`life`), when the bucket would have been empty again
+-- (`empty_at`, 0: not known), how many units went back to buckets since (`refunded`), and whether a refund without a Decision was
+-- made since, which took the oldest units (`refunds_since`). Each returns how many units went back.
+
+local function undo_window(value, first, now, cost, limit, charge)
+  return value[first] <= charge.at and limit.refund(value, first, now, cost, limit) or 0
 end
 
-local function undo_calendar_window(value, first, now, cost, limit, charged_at)
+local function undo_calendar_window(value, first, now, cost, limit, charge)
   local charged = { 0, 0 }
-  limit.admits(charged, 1, charged_at, 0, limit)
-  if charged[1] == value[first] then limit.refund(value, first, now, cost, limit) end
+  limit.admits(charged, 1, charge.at, 0, limit)
+  return charged[1] == value[first] and limit.refund(value, first, now, cost, limit) or 0
 end
 
-local function undo_sliding_log(value, first, now, cost, limit, charged_at)
-  limit.admits(value, first, now, 0, limit)
-  local list, before = value[limit.list], value[first] == value[first + 1] and value[first + 2]
-  for i = 1, #list, 14 do
-    local moment, total = unpack_('<I7I7', list, i)
-    -- The units of the first entry are not known when there are chunks before it: then nothing is taken back.
-    if moment == charged_at and before then
-      local parts, units = { sub(list, 1, i - 1) }, (total - before) % (MAX + 1)
-      if cost > units then cost = units end
-      for j = i, #list, 14 do
-        moment, total = unpack_('<I7I7', list, j)
-        total = (total - cost) % (MAX + 1)
-        if j > i or total ~= before then parts[#parts + 1] = pack('<I7I7', moment, total) end
-      end
-      value[limit.list] = table.concat(parts)
-      if value[limit.list] == '' then value[first], value[first + 1], value[first + 2] = 0, 0, 0 end
-      return
-    end
-    before = total
-  end
+-- Takes the oldest units in place of those that refunds have taken.
+local function with_oldest(own, value, first, now, cost, limit, charge)
+  if charge.refunds_since and own < cost then own = own + limit.refund(value, first, now, cost - own, limit) end
+  return own
 end
 
-local function undo_sliding_window(value, first, now, cost, limit, charged_at)
+local function undo_sliding_window(value, first, now, cost, limit, charge)
   limit.admits(value, first, now, 0, limit)
-  local last = charged_at - charged_at % limit.x + limit.x - 1
+  local last, own = charge.at - charge.at % limit.x + limit.x - 1, 0
+  if last + limit.period <= now then return 0 end
   if value[first] - value[first] % limit.x + limit.x - 1 == last then
-    if cost > value[first + 1] then cost = value[first + 1] end
-    value[first + 1], value[first + 2] = value[first + 1] - cost, value[first + 2] - cost
-    return
-  end
-  local list = value[limit.list]
-  for i = 1, #list, 14 do
-    local granule, units = unpack_('<I7I7', list, i)
-    if granule == last then
-      if cost > units then cost = units end
-      local rest = units > cost and pack('<I7I7', last, units - cost) or ''
-      value[limit.list], value[first + 2] = sub(list, 1, i - 1) .. rest .. sub(list, i + 14), value[first + 2] - cost
-      return
+    own = cost < value[first + 1] and cost or value[first + 1]
+    value[first + 1] = value[first + 1] - own
+  else
+    local list = value[limit.list]
+    for i = 1, #list, 14 do
+      local granule, units = unpack_('<I7I7', list, i)
+      if granule == last then
+        own = cost < units and cost or units
+        local rest = units > own and pack('<I7I7', last, units - own) or ''
+        value[limit.list] = sub(list, 1, i - 1) .. rest .. sub(list, i + 14)
+        break
+      end
     end
   end
+  value[first + 2] = value[first + 2] - own
+  return with_oldest(own, value, first, now, cost, limit, charge)
 end
 
-local function undo_sliding_counter(value, first, now, cost, limit, charged_at)
+local function undo_sliding_counter(value, first, now, cost, limit, charge)
   limit.admits(value, first, now, 0, limit)
-  local windows = floor(value[first] / limit.period) - floor(charged_at / limit.period)
-  if windows == 0 or windows == 1 then
-    local slot = first + 2 - windows
-    value[slot] = value[slot] > cost and value[slot] - cost or 0
+  local windows = floor(value[first] / limit.period) - floor(charge.at / limit.period)
+  if windows ~= 0 and windows ~= 1 then return 0 end
+  local slot = first + 2 - windows
+  local own = cost < value[slot] and cost or value[slot]
+  value[slot] = value[slot] - own
+  return with_oldest(own, value, first, now, cost, limit, charge)
+end
+
+local function undo_bucket(value, first, now, cost, limit, charge)
+  if limit.start and value[first] == 0 then return 0 end
+  limit.admits(value, first, now, 0, limit)
+  -- Up to 2^51 doubles round a quotient as it is rounded exactly.
+  local function passed(time)
+    local parts = time > 0 and time * limit.x or 0
+    if parts > 2251799813685248 then return nil end
+    local units = floor(parts / limit.period)
+    return units, parts - units * limit.period
   end
-end
-
-local function undo_bucket(value, first, now, cost, limit, charged_at)
-  limit.admits(value, first, now, 0, limit)
-  -- Without the charge the bucket might have been empty since then. The whole units that drain in that time may be those of
-  -- the charge, and what is left may have come that much later, but not later than now. Up to 2^51 doubles round a quotient as
-  -- it is rounded exactly.
-  local parts = now > charged_at and (now - charged_at) * limit.x or 0
-  if parts > 2251799813685248 then return end
-  local gone = floor(parts / limit.period)
-  local units = value[first + 1] - (cost > gone and cost - gone or 0)
-  value[first + 1] = units > 0 and units or 0
+  local waiting = passed(charge.empty_at - (limit.x > 1 and 1 or 0) - now) or 0
+  waiting = waiting > charge.refunded and waiting - charge.refunded or 0
+  local gone, rest = passed(now - charge.at - charge.life)
+  if not gone then return 0 end
+  local own = cost > gone and cost - gone or 0
+  if waiting >= own then return limit.refund(value, first, now, cost < waiting and cost or waiting, limit) end
+  -- Without the charge the bucket might have been empty since then. What is left may have come later by the part of a unit that
+  -- has drained, but not later than now.
+  local units = limit.refund(value, first, now, own, limit)
   if value[first] < now then
-    local since = value[first] + ceil((parts - gone * limit.period) / limit.x)
+    local since = value[first] + ceil(rest / limit.x)
     if since >= now then
       since = now
       if limit.x > 1 then value[first + 2] = 0 end
     end
     value[first] = since
   end
+  return units
 end
 
-local function undo_concurrency(value, first, now, cost, limit, charged_at)
-  local list = value[limit.list]
-  for i = #list - 20, 1, -21 do
-    local expires, id, units = unpack_('<I7I7I7', list, i)
-    if expires == charged_at + limit.period and id == 0 and expires > now then
-      local taken = units < cost and units or cost
-      local rest = units > taken and pack('<I7I7I7', expires, 0, units - taken) or ''
-      value[limit.list], value[first + 1] = sub(list, 1, i - 1) .. rest .. sub(list, i + 21), value[first + 1] - taken
-      return
-    end
-  end
+local function undo_concurrency(value, first, now, cost, limit, charge)
+  return limit.refund(value, first, now, cost, limit, charge.at + limit.period)
 end
 
--- By the number of the algorithm.
+-- By the number of the algorithm. A sliding log has its own, since its older entries are in chunks.
 local undo = {
-  undo_window, undo_calendar_window, undo_sliding_log, undo_sliding_window, undo_sliding_counter,
+  undo_window, undo_calendar_window, nil, undo_sliding_window, undo_sliding_counter,
   undo_bucket, undo_bucket, undo_bucket, undo_concurrency,
 }

@@ -1,0 +1,98 @@
+//! What a call has consumed, and how it goes back: exactly what is still counted of it. docs/adr/0028 has the reasons.
+
+use super::{Rule, State};
+
+/// What is known of a charge of one limit when its units go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LimitCharge {
+    /// The units that go back, at most.
+    pub(crate) units: u64,
+    /// When they were charged, by the time of the store …
+    pub(crate) at: u64,
+    /// … and for how long after that they could be spent, of a lease.
+    pub(crate) life: u64,
+    /// When the bucket would have been empty again; 0 when that is not known.
+    pub(crate) empty_at: u64,
+    /// Units that were given back to the bucket since.
+    pub(crate) refunded: u64,
+    /// Whether a refund without a Decision was made since: it took the oldest units, which may be these.
+    pub(crate) refunds_since: bool,
+}
+
+impl LimitCharge {
+    /// The units that refunds without a Decision have taken of the charge, where only `own` are left of it.
+    pub(super) fn taken_by_refunds(&self, own: u64) -> u64 {
+        if self.refunds_since { self.units - own } else { 0 }
+    }
+}
+
+impl Rule {
+    /// Gives back what is still counted of a charge, and returns how many units that were.
+    pub(crate) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        match (self, state) {
+            (Self::FixedWindow(rule), State::FixedWindow(state)) => rule.give_back(state, now, charge),
+            (Self::CalendarWindow(rule), State::CalendarWindow(state)) => rule.give_back(state, now, charge),
+            (Self::SlidingLog(rule), State::SlidingLog(state)) => rule.give_back(state, now, charge),
+            (Self::SlidingWindow(rule), State::SlidingWindow(state)) => rule.give_back(state, now, charge),
+            (Self::SlidingCounter(rule), State::SlidingCounter(state)) => rule.give_back(state, now, charge),
+            (Self::TokenBucket(rule), State::TokenBucket(state)) => rule.give_back(state, now, charge),
+            (Self::Gcra(meter), State::Gcra(state)) => meter.give_back(state, now, charge),
+            (Self::LeakyBucket(rule), State::LeakyBucket(state)) => rule.give_back(state, now, charge),
+            (Self::Concurrency(rule), State::Concurrency(state)) => rule.give_back(state, now, charge),
+            _ => 0,
+        }
+    }
+
+    /// Whether a charge of this limit has to know which units went back after it.
+    pub(crate) const fn counts_refunds(&self) -> bool {
+        !matches!(self, Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::Concurrency(_))
+    }
+}
+
+/// Of a key: what charges have to know that were made before the last clear, or before units went back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Traces {
+    /// When the key was last cleared.
+    pub(crate) cleared_at: u64,
+    /// When units last went back without a Decision.
+    pub(crate) refunded_at: u64,
+    /// Since when the units are counted that went back to buckets …
+    pub(crate) counted_since: u64,
+    /// … and how many they are.
+    pub(crate) refunded: u64,
+    /// When all has ended that was charged before: from then on there are no traces.
+    pub(crate) until: u64,
+}
+
+impl Traces {
+    /// Those that matter at `now`.
+    pub(crate) fn at(self, now: u64) -> Self {
+        if self.until > now { self } else { Self::default() }
+    }
+
+    /// A clear, of a key whose charges end at `ends`.
+    pub(crate) fn clear(&mut self, now: u64, ends: u64) {
+        let until = self.until.max(ends);
+        *self = if until > now { Self { cleared_at: now, until, ..Self::default() } } else { Self::default() };
+    }
+
+    /// Units went back, of a key whose charges ended at `ends`: so many to buckets, by a Decision or without.
+    pub(crate) fn refund(&mut self, now: u64, ends: u64, to_buckets: u64, by_decision: bool) {
+        if to_buckets == 0 && by_decision {
+            return;
+        }
+        self.until = self.until.max(ends);
+        if !by_decision {
+            self.refunded_at = now;
+        }
+        if to_buckets > 0 {
+            self.counted_since = if self.refunded == 0 { now } else { self.counted_since };
+            self.refunded = (self.refunded + to_buckets).min(super::MAX_SAFE_INTEGER);
+        }
+    }
+
+    /// The units that went back since a charge at `at`, which knew of `known`.
+    pub(crate) fn refunded_since(&self, at: u64, known: u64) -> u64 {
+        self.refunded.saturating_sub(if self.counted_since <= at { known } else { 0 })
+    }
+}

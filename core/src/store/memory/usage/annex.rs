@@ -1,0 +1,72 @@
+//! What a key has beside the states of its limits. Few keys have any of it.
+
+use super::Usage;
+use crate::algorithm::Traces;
+use crate::plan::StoredLimit;
+use crate::store::request::RareAnswer;
+
+/// See the module. docs/adr/0028 has the meaning of each part.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::store::memory) struct UsageAnnex {
+    pub(super) blocked_until: u64,
+    pub(super) traces: Traces,
+    /// Of leases; 0 before the first one.
+    pub(super) generation: u64,
+    /// Limits that another version of the policy counts.
+    pub(super) others: Vec<StoredLimit>,
+}
+
+impl UsageAnnex {
+    /// The bytes that it has allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        StoredLimit::heap_bytes(&self.others)
+    }
+
+    /// When the block and the limits of other versions end.
+    pub(super) fn ends(&self) -> u64 {
+        self.others.iter().map(|other| other.until).fold(self.blocked_until, u64::max)
+    }
+}
+
+impl Usage {
+    pub(super) fn annex(&self) -> Option<&UsageAnnex> {
+        self.rare.as_ref().map(|rare| &rare.annex)
+    }
+
+    pub(super) fn change_annex<R>(&mut self, change: impl FnOnce(&mut UsageAnnex) -> R) -> R {
+        let rare = self.rare.get_or_insert_default();
+        let result = change(&mut rare.annex);
+        if rare.annex == UsageAnnex::default() && rare.journal.is_none() {
+            self.rare = None;
+        }
+        result
+    }
+
+    pub(super) fn traces(&self, now: u64) -> Traces {
+        self.annex().map(|annex| annex.traces.at(now)).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn blocked_until(&self) -> u64 {
+        self.annex().map_or(0, |annex| annex.blocked_until)
+    }
+
+    pub(super) fn block(&mut self, until: u64) {
+        if until != self.blocked_until() {
+            self.change_annex(|annex| annex.blocked_until = until);
+        }
+    }
+
+    /// What an answer says of it.
+    pub(super) fn rare_answer(&self, now: u64) -> Option<Box<RareAnswer>> {
+        let annex = self.annex()?;
+        let live = annex.others.iter().filter(|other| other.until > now);
+        let rare = RareAnswer {
+            traces: annex.traces.at(now),
+            generation: annex.generation,
+            others: live.map(|other| other.tag.clone()).collect(),
+            ..RareAnswer::default()
+        };
+        (rare != RareAnswer::default()).then(|| Box::new(rare))
+    }
+}

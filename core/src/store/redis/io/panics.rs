@@ -1,0 +1,46 @@
+//! No panic crosses from here into a host: a caller whose call met one gets an error. See docs/adr/0029.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::completion::{WakeTarget, wake};
+
+/// What a call does on its caller's thread. What it shared with other calls is behind locks that a panic releases.
+pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught(run).unwrap_or_else(|| Err(broken()))
+}
+
+/// What `run` returns, unless it panics.
+pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(run)).ok()
+}
+
+fn broken() -> Error {
+    Error::new(
+        ErrorKind::StoreRejected,
+        "Tidegate failed while it worked on this call, and whether the call was counted is not known: that is a defect; please \
+         report it, with the panic on the standard error",
+    )
+}
+
+/// A caller of the engine. It is told in any case, also when what has its call is dropped by a panic.
+pub(crate) struct Caller<T>(Option<Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>>);
+
+impl<T> Caller<T> {
+    pub(crate) fn new(complete: Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>) -> Self {
+        Self(Some(complete))
+    }
+
+    pub(super) fn complete(mut self, result: Result<T>) -> WakeTarget {
+        let complete = self.0.take()?;
+        caught(|| complete(result)).flatten()
+    }
+}
+
+impl<T> Drop for Caller<T> {
+    fn drop(&mut self) {
+        if let Some(complete) = self.0.take() {
+            caught(|| wake(complete(Err(broken()))));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
+
+use crate::algorithm::{MAX_SAFE_INTEGER, Traces};
+use crate::plan::{LENGTH_WIDTH, LimitTag, MOMENT_WIDTH, VERSION};
+use crate::store::request::RareAnswer;
+
+/// The kinds of sections. Others are of a later version.
+const BLOCK: u8 = 1;
+const TRACES: u8 = 2;
+const GENERATION: u8 = 3;
+const OTHER_LIMIT: u8 = 4;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Annex {
+    pub(super) blocked_until: u64,
+    traces: Traces,
+    generation: u64,
+    /// The script sends of such a limit its tag alone.
+    others: Vec<LimitTag>,
+}
+
+impl Annex {
+    /// `None` for bytes that are no annex.
+    pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
+        let mut annex = Self::default();
+        while let Some((kind, rest)) = bytes.split_first() {
+            let (length, rest) = rest.split_first_chunk()?;
+            let (content, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+            bytes = rest;
+            let mut moments = content.chunks(MOMENT_WIDTH.into()).map(moment);
+            let mut next = || moments.next().flatten();
+            match *kind {
+                BLOCK => annex.blocked_until = next()?,
+                TRACES => {
+                    annex.traces = Traces {
+                        cleared_at: next()?,
+                        refunded_at: next()?,
+                        counted_since: next()?,
+                        refunded: next()?,
+                        until: next()?,
+                    };
+                }
+                GENERATION => annex.generation = next()?,
+                OTHER_LIMIT => annex.others.push(LimitTag::read(&mut content.get(MOMENT_WIDTH.into()..)?)?),
+                _ => {}
+            }
+        }
+        Some(annex)
+    }
+
+    /// What an answer says of it.
+    pub(super) fn into_rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
+        let Self { traces, generation, others, .. } = self;
+        let rare = RareAnswer { traces: traces.at(now), generation, others, ..RareAnswer::default() };
+        (rare != RareAnswer::default()).then(|| Box::new(rare))
+    }
+}
+
+/// The limits that a stored value counts, of the release that wrote it and of others, whatever its policy is. `None` for what is
+/// no value of this version.
+pub(crate) fn limits_of(value: &[u8]) -> Option<(Vec<LimitTag>, Vec<LimitTag>)> {
+    let (head, mut rest) = value.split_first()?;
+    if head >> 5 != VERSION {
+        return None;
+    }
+    let tags: Vec<LimitTag> = (0..head & 15).map(|_| LimitTag::read(&mut rest)).collect::<Option<_>>()?;
+    if head >> 4 & 1 == 0 {
+        return Some((tags, Vec::new()));
+    }
+    // The length of the annex follows the fields; it is the last number of four bytes that says how much is left behind the lists.
+    let fields: usize = tags.iter().map(LimitTag::full_size).sum();
+    let length: &[u8; LENGTH_WIDTH as usize] = rest.get(fields..)?.first_chunk()?;
+    let annex = rest.len().checked_sub(u32::from_le_bytes(*length) as usize)?;
+    Some((tags, Annex::read(&rest[annex..])?.others))
+}
+
+/// A number of seven bytes.
+fn moment(bytes: &[u8]) -> Option<u64> {
+    let bytes: &[u8; MOMENT_WIDTH as usize] = bytes.try_into().ok()?;
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    Some(u64::from_le_bytes(wide)).filter(|number| *number <= MAX_SAFE_INTEGER)
+}
