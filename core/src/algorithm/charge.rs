@@ -13,16 +13,29 @@ pub(crate) struct LimitCharge {
     pub(crate) life: u64,
     /// When the bucket would have been empty again; 0 when that is not known.
     pub(crate) empty_at: u64,
-    /// Units that were given back to the bucket since.
+    /// Units that went back since: to a bucket in any way, to a sliding kind by refunds without a Decision.
     pub(crate) refunded: u64,
     /// Whether a refund without a Decision was made since: it took the oldest units, which may be these.
     pub(crate) refunds_since: bool,
+    /// Whether the check is undone, which let nobody use its units. What refunds took of them was meant for units of others.
+    pub(crate) is_undone: bool,
 }
 
 impl LimitCharge {
-    /// The units that refunds without a Decision have taken of the charge, where only `own` are left of it.
-    pub(super) fn taken_by_refunds(&self, own: u64) -> u64 {
-        if self.refunds_since { self.units - own } else { 0 }
+    /// The most units that refunds have taken of it.
+    pub(super) fn taken_by_refunds(&self) -> u64 {
+        if self.refunds_since { self.refunded.min(self.units) } else { 0 }
+    }
+
+    /// The units that are certainly left of it, where `counted` are in its entry, granule or window. Refunds take the oldest
+    /// units, so they have taken none of these while there are `older` ones.
+    pub(super) fn left_of(&self, counted: u64, older: bool) -> u64 {
+        counted.min(if older { self.units } else { self.units - self.taken_by_refunds() })
+    }
+
+    /// The units of others that go back in place of those that refunds have taken, where `own` go back.
+    pub(super) fn in_place(&self, own: u64) -> u64 {
+        if self.is_undone && self.refunds_since { self.units - own } else { 0 }
     }
 }
 
@@ -43,9 +56,13 @@ impl Rule {
         }
     }
 
-    /// Whether a charge of this limit has to know which units went back after it.
-    pub(crate) const fn counts_refunds(&self) -> bool {
-        !matches!(self, Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::Concurrency(_))
+    /// Whether a charge of this limit has to know that units went back after it, by a Decision or without.
+    pub(crate) const fn counts_refunds(&self, by_decision: bool) -> bool {
+        match self {
+            Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) => true,
+            Self::SlidingLog(_) | Self::SlidingWindow(_) | Self::SlidingCounter(_) => !by_decision,
+            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::Concurrency(_) => false,
+        }
     }
 }
 
@@ -56,7 +73,7 @@ pub(crate) struct Traces {
     pub(crate) cleared_at: u64,
     /// When units last went back without a Decision.
     pub(crate) refunded_at: u64,
-    /// Since when the units are counted that went back to buckets …
+    /// Since when the units are counted that went back …
     pub(crate) counted_since: u64,
     /// … and how many they are.
     pub(crate) refunded: u64,
@@ -70,25 +87,21 @@ impl Traces {
         if self.until > now { self } else { Self::default() }
     }
 
-    /// A clear, of a key whose charges end at `ends`.
+    /// A clear, of a key whose charges end at `ends`. A second one at the same moment is told from the first.
     pub(crate) fn clear(&mut self, now: u64, ends: u64) {
         let until = self.until.max(ends);
-        *self = if until > now { Self { cleared_at: now, until, ..Self::default() } } else { Self::default() };
+        let cleared_at = now.max(self.cleared_at + 1);
+        *self = if until > now { Self { cleared_at, until, ..Self::default() } } else { Self::default() };
     }
 
-    /// Units went back, of a key whose charges ended at `ends`: so many to buckets, by a Decision or without.
-    pub(crate) fn refund(&mut self, now: u64, ends: u64, to_buckets: u64, by_decision: bool) {
-        if to_buckets == 0 && by_decision {
-            return;
-        }
+    /// So many units went back that charges have to know of, of a key whose charges ended at `ends`.
+    pub(crate) fn refund(&mut self, now: u64, ends: u64, units: u64, by_decision: bool) {
         self.until = self.until.max(ends);
         if !by_decision {
             self.refunded_at = now;
         }
-        if to_buckets > 0 {
-            self.counted_since = if self.refunded == 0 { now } else { self.counted_since };
-            self.refunded = (self.refunded + to_buckets).min(super::MAX_SAFE_INTEGER);
-        }
+        self.counted_since = if self.refunded == 0 { now } else { self.counted_since };
+        self.refunded = (self.refunded + units).min(super::MAX_SAFE_INTEGER);
     }
 
     /// The units that went back since a charge at `at`, which knew of `known`.

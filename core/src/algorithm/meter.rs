@@ -155,7 +155,8 @@ impl Meter {
         *state = self.state_at(state, now);
         let waiting = self.waiting(now, charge);
         let Some((gone, rest)) = self.passed(now.saturating_sub(charge.at + charge.life)) else { return 0 };
-        let own = charge.units.saturating_sub(gone);
+        let taken = if charge.is_undone { 0 } else { charge.taken_by_refunds() };
+        let own = charge.units.saturating_sub(gone.saturating_add(taken));
         if waiting >= own {
             return self.refund(state, now, charge.units.min(waiting));
         }

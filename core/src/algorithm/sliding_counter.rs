@@ -40,10 +40,16 @@ impl Rule {
 
     #[inline]
     fn estimate(&self, state: &State) -> u64 {
+        self.weighted(state) + state.current
+    }
+
+    /// The units of the previous window, as if they were spread evenly over it.
+    #[inline]
+    fn weighted(&self, state: &State) -> u64 {
         let left = self.period - state.touched % self.period;
         let weighted = u128::from(state.previous) * u128::from(left) / u128::from(self.period);
         // Not above `previous`, so it fits.
-        weighted as u64 + state.current
+        weighted as u64
     }
 
     pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
@@ -61,9 +67,15 @@ impl Rule {
         state.current = (state.current + cost).min(MAX_SAFE_INTEGER);
     }
 
+    /// The counters at `now` for units that go back: those of a previous window that weighs nothing any more are gone.
+    fn counted_at(&self, state: &State, now: u64) -> State {
+        let state = self.state_at(state, now);
+        State { previous: if self.weighted(&state) == 0 { 0 } else { state.previous }, ..state }
+    }
+
     /// Gives back the units of the previous window first.
     pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
-        *state = self.state_at(state, now);
+        *state = self.counted_at(state, now);
         let older = cost.min(state.previous);
         let newer = (cost - older).min(state.current);
         (state.previous, state.current) = (state.previous - older, state.current - newer);
@@ -75,15 +87,15 @@ impl Rule {
 
     /// Gives back units of a charge, from the window that it was made in.
     pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
-        *state = self.state_at(state, now);
-        let counted = match (state.touched / self.period).checked_sub(charge.at / self.period) {
-            Some(0) => &mut state.current,
-            Some(1) => &mut state.previous,
+        *state = self.counted_at(state, now);
+        let (counted, older) = match (state.touched / self.period).checked_sub(charge.at / self.period) {
+            Some(0) => (&mut state.current, state.previous > 0),
+            Some(1) => (&mut state.previous, false),
             _ => return 0,
         };
-        let own = charge.units.min(*counted);
+        let own = charge.left_of(*counted, older);
         *counted -= own;
-        match charge.taken_by_refunds(own) {
+        match charge.in_place(own) {
             0 => own,
             oldest => own + self.refund(state, now, oldest),
         }

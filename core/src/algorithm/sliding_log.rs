@@ -100,7 +100,7 @@ impl Rule {
         let first = state.entries.partition_point(|&(at, _)| at < moment);
         let before = if first == 0 { state.base } else { state.entries[first - 1].1 };
         let own = match state.entries.get(first) {
-            Some(&(at, total)) if at == moment => charge.units.min(between(before, total)),
+            Some(&(at, total)) if at == moment => charge.left_of(between(before, total), before != state.base),
             _ => 0,
         };
         if own > 0 {
@@ -111,7 +111,7 @@ impl Rule {
                 state.entries.remove(first);
             }
         }
-        match charge.taken_by_refunds(own) {
+        match charge.in_place(own) {
             0 => own,
             oldest => own + self.refund(state, now, oldest),
         }

@@ -128,17 +128,17 @@ impl Rule {
         }
         let mut own = 0;
         if self.last_instant(state.touched) == last {
-            own = charge.units.min(state.newest);
+            own = charge.left_of(state.newest, !state.older.is_empty());
             state.newest -= own;
         } else if let Some(index) = state.older.iter().position(|&(granule, _)| granule == last) {
-            own = charge.units.min(state.older[index].1);
+            own = charge.left_of(state.older[index].1, index > 0);
             state.older[index].1 -= own;
             if state.older[index].1 == 0 {
                 state.older.remove(index);
             }
         }
         state.total -= own;
-        match charge.taken_by_refunds(own) {
+        match charge.in_place(own) {
             0 => own,
             oldest => own + self.refund(state, now, oldest),
         }

@@ -168,11 +168,19 @@ pub struct ChargedUnits {
     pub policy_changed: bool,
 }
 
+/// A mark tells fewer clears than this that were made at the moment of the charge.
+const CLEARS: u64 = 4;
+
 /// What a host has to keep of a Decision, beside what it says, so that it can be settled.
 #[must_use]
 pub fn charge_mark(decision: &Decision) -> f64 {
-    let Charge { block, refunded, .. } = decision.answer().charge();
-    if block > 0 { -f64::from(block) } else { refunded as f64 }
+    let Charge { at, block, refunded, cleared_at, .. } = decision.answer().charge();
+    if block > 0 {
+        return -f64::from(block);
+    }
+    // Clears of earlier moments need not be known.
+    let clears = if cleared_at == 0 { 0 } else { (cleared_at + 1).saturating_sub(at).min(CLEARS - 1) };
+    (refunded.min(MAX_SAFE_INTEGER / CLEARS) * CLEARS + clears) as f64
 }
 
 impl ChargedUnits {
@@ -188,7 +196,9 @@ impl ChargedUnits {
                 (Some(_), true) => None,
             }
         });
-        let (block, refunded) = if self.mark < 0.0 { (-self.mark as u32, 0) } else { (0, self.mark as u64) };
-        Charge { at: self.at, block, refunded, limits: limits.collect(), ..Charge::default() }
+        let (block, mark) = if self.mark < 0.0 { (-self.mark as u32, 0) } else { (0, self.mark as u64) };
+        let (refunded, clears) = (mark / CLEARS, mark % CLEARS);
+        let cleared_at = if clears > 0 { self.at + clears - 1 } else { 0 };
+        Charge { at: self.at, block, refunded, cleared_at, limits: limits.collect(), ..Charge::default() }
     }
 }

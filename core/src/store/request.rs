@@ -115,8 +115,11 @@ pub(crate) struct Charge {
     pub(crate) connection: u64,
     /// The block of this process from which the units were spent; 0 when the store was asked.
     pub(crate) block: u32,
-    /// The units that had gone back to buckets then.
+    /// The units that had gone back then, as [`Traces`] count them, and the last clear that was known then.
     pub(crate) refunded: u64,
+    pub(crate) cleared_at: u64,
+    /// Whether it is the undo of a check: nobody used its units.
+    pub(crate) is_undone: bool,
     /// For each limit of the policy that was charged: when its bucket would have been empty again, 0 when that is not known.
     pub(crate) limits: SmallVec<[Option<u64>; 2]>,
 }
@@ -137,7 +140,13 @@ impl Charge {
             empty_at,
             refunded: traces.refunded_since(self.at, self.refunded),
             refunds_since: traces.refunded_at >= self.at,
+            is_undone: self.is_undone,
         })
+    }
+
+    /// Whether the key was cleared since.
+    pub(crate) fn was_cleared(&self, traces: &Traces) -> bool {
+        traces.cleared_at >= self.at && traces.cleared_at != self.cleared_at
     }
 }
 
@@ -277,14 +286,14 @@ impl Answer {
 
     /// What undoes the check that it admitted.
     pub(crate) fn undo(&self, plan: &Plan, cost: u64) -> Operation {
-        let charge = Arc::new(Charge { limits: self.charged_limits(plan), ..self.charge() });
+        let charge = Arc::new(Charge { limits: self.charged_limits(plan), is_undone: true, ..self.charge() });
         Operation::GiveBack { units: cost, charge }
     }
 
     /// What it says of its charge, but for the limits.
     pub(crate) fn charge(&self) -> Charge {
-        let refunded = self.traces().refunded;
-        Charge { at: self.now, block: self.block, refunded, ..Charge::default() }
+        let Traces { refunded, cleared_at, .. } = self.traces();
+        Charge { at: self.now, block: self.block, refunded, cleared_at, ..Charge::default() }
     }
 
     /// Of each limit, when its bucket is empty again.

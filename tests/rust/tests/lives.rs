@@ -181,34 +181,65 @@ impl Life<'_> {
         self.lines.push(format!("{} settled {granted} to {actual}", self.now));
     }
 
-    /// Gives units of a charge back without its Decision, while they count: what only sliding kinds can tell from others.
+    /// Gives units back without a Decision: the oldest that count. Several limits do not count the same ones, and windows that are
+    /// fixed cannot tell.
     fn refund(&mut self) {
-        let tells = |limit: &Limit| matches!(limit.algorithm(), Algorithm::SlidingLog | Algorithm::SlidingWindow);
-        let shortest = self.policy.limits().iter().map(|limit| limit.period().micros()).min().unwrap_or(0);
-        if !self.policy.limits().iter().all(tells) {
+        let [limit] = self.policy.limits() else { return };
+        if matches!(limit.algorithm(), Algorithm::FixedWindow | Algorithm::CalendarWindow) {
             return;
         }
-        let (now, used) = (self.now, &self.used);
-        let counts = |charge: &&mut Charge| {
-            let Used { at, units } = used[charge.used];
-            !charge.settled && at + shortest > now && units == charge.decision.granted()
-        };
-        let Some(charge) = self.charges.iter_mut().find(counts) else { return };
-        // Its Decision is not settled any more: that would give the units back twice.
-        charge.settled = true;
-        let (place, units) = (charge.used, self.random.below(charge.decision.granted()) + 1);
+        let (limit, units) = (limit.clone(), self.random.below(5) + 1);
         self.answer(|limiter| limiter.refund(&self.policy, &self.key, units));
-        self.used[place].units -= units;
-        self.lines.push(format!("{now} refunded {units}"));
+        self.forget_oldest(&limit, units);
+        self.lines.push(format!("{} refunded {units}", self.now));
+    }
+
+    /// The oldest units that still count were not used.
+    fn forget_oldest(&mut self, limit: &Limit, mut units: u64) {
+        let (now, period) = (self.now, limit.period().micros());
+        let granule = period / u64::from(limit.precision());
+        let mut order: Vec<usize> = (0..self.used.len()).collect();
+        order.sort_by_key(|place| self.used[*place].at);
+        let drained = if limit.algorithm().has_burst() { self.drained(limit, now, &order) } else { Vec::new() };
+        for (index, place) in order.into_iter().enumerate() {
+            let Used { at, units: own } = self.used[place];
+            let counted = match limit.algorithm() {
+                Algorithm::SlidingLog if at + period <= now => 0,
+                Algorithm::SlidingWindow if (at / granule + 1) * granule - 1 + period <= now => 0,
+                Algorithm::SlidingCounter if at / period < now / period && !self.weighs(at / period, period) => 0,
+                _ => drained.get(index).map_or(own, |drained| own - drained),
+            };
+            let taken = units.min(counted);
+            self.used[place].units -= taken;
+            units -= taken;
+        }
+    }
+
+    /// Whether a counter weighs what was used in a window that is over.
+    fn weighs(&self, window: u64, period: u64) -> bool {
+        let left = period.saturating_sub(self.now - (window + 1) * period);
+        let units: u64 = self.used.iter().filter(|used| used.at / period == window).map(|used| used.units).sum();
+        u128::from(units) * u128::from(left) >= u128::from(period)
+    }
+
+    /// How many whole units of each have drained from a bucket, first in, first out.
+    fn drained(&self, limit: &Limit, now: u64, order: &[usize]) -> Vec<u64> {
+        let (rate, unit) = (u128::from(limit.count()), u128::from(limit.period().micros()));
+        let mut empty_at = 0;
+        let drained = order.iter().map(|place| {
+            let Used { at, units } = self.used[*place];
+            // In parts of a microsecond.
+            let begins = (u128::from(at) * rate).max(empty_at);
+            empty_at = begins + u128::from(units) * unit;
+            ((u128::from(now) * rate).saturating_sub(begins) / unit).min(u128::from(units)) as u64
+        });
+        drained.collect()
     }
 
     fn clear(&mut self) {
         self.answer(|limiter| limiter.clear(&self.policy, &self.key));
-        // Nothing that was used before counts any more. The next moment is a later one: a charge of the same moment would count as
-        // one from before.
+        // Nothing that was used before counts any more.
         self.used.iter_mut().for_each(|used| used.units = 0);
-        self.now += 1;
-        self.clock.set(Duration::from_micros(self.now));
         self.lines.push("cleared".to_owned());
     }
 

@@ -150,6 +150,15 @@ impl Ledger {
         }
     }
 
+    /// Whether a charge counts at a moment and weighs something: a counter weighs less and less of its previous window.
+    fn weighs(&self, charge: &Charge, moment: u64) -> bool {
+        let (period, window) = (self.period(), charge.at / self.period());
+        let is_previous = self.limit.algorithm() == Algorithm::SlidingCounter && window < moment / period;
+        let of_window = self.charges.iter().filter(|other| other.at / period == window).map(|other| other.units);
+        let left = u128::from(period - moment % period);
+        self.counts(charge, moment) && !(is_previous && of_window.sum::<u128>() * left < u128::from(period))
+    }
+
     /// Units that count at a moment, when nothing was charged after `last`.
     fn used(&self, moment: u64) -> u128 {
         let period = self.period();
@@ -292,7 +301,7 @@ impl Ledger {
             self.held.retain(|held| held.units > 0);
             return taken;
         }
-        let counted: Vec<bool> = self.charges.iter().map(|charge| self.counts(charge, now)).collect();
+        let counted: Vec<bool> = self.charges.iter().map(|charge| self.weighs(charge, now)).collect();
         let units = self.charges.iter_mut().zip(counted).filter(|(_, counted)| *counted);
         let units = units.map(|(charge, _)| &mut charge.units);
         match self.limit.algorithm() {
@@ -311,25 +320,21 @@ impl Ledger {
         taken as u64
     }
 
-    /// Whether its refunds matter to charges before them.
-    pub(super) fn counts_refunds(&self) -> bool {
-        self.is_bucket()
+    /// Whether what goes back matters to charges before it.
+    pub(super) fn counts_refunds(&self, by_decision: bool) -> bool {
+        let slides = |algorithm| {
+            [Algorithm::SlidingLog, Algorithm::SlidingWindow, Algorithm::SlidingCounter].contains(&algorithm)
+        };
+        self.is_bucket() || !by_decision && slides(self.limit.algorithm())
     }
 
-    /// Gives back what is still counted of a charge. `refunded` units went back to the bucket since; `refunds_since` says that
-    /// refunds without a Decision were made.
-    pub(super) fn give_back(
-        &mut self,
-        now: u64,
-        units: u64,
-        charged: &ChargedLimit,
-        refunded: u64,
-        refunds_since: bool,
-    ) -> u64 {
+    /// Gives back what is still counted of a charge, and certainly of it. `refunded` units went back since; `taken` is the most
+    /// that refunds without a Decision can have taken of the charge.
+    pub(super) fn give_back(&mut self, now: u64, units: u64, charged: &ChargedLimit, refunded: u64, taken: u64) -> u64 {
         let (at, period, granule) = (charged.at, self.period(), self.granule());
         let now = if self.limit.algorithm() == Algorithm::SlidingLog { now } else { self.time(now) };
         if self.is_bucket() {
-            return self.give_back_to_bucket(now, units, charged, refunded);
+            return self.give_back_to_bucket(now, units, charged, refunded, taken);
         }
         if self.limit.algorithm() == Algorithm::Concurrency {
             let own = |held: &&mut HeldUnits| held.expires == at + period && held.id == 0 && held.expires > now;
@@ -346,19 +351,17 @@ impl Ledger {
             }
             _ => window_start(self.limit.period(), charge.at) == window_start(self.limit.period(), at),
         };
-        let own: Vec<bool> = self.charges.iter().map(|charge| is_own(charge) && self.counts(charge, now)).collect();
+        let own: Vec<bool> = self.charges.iter().map(|charge| is_own(charge) && self.weighs(charge, now)).collect();
+        // Refunds take the oldest units: they have left this charge alone while there are units before its entry, granule or window.
+        let tells = self.counts_refunds(false);
+        let first = own.iter().position(|own| *own).unwrap_or(0);
+        let is_older = |charge: &Charge| charge.units > 0 && !is_own(charge) && self.weighs(charge, now);
+        let taken = if !tells || self.charges[..first].iter().any(is_older) { 0 } else { taken.min(units) };
         let parts = self.charges.iter_mut().zip(own).filter(|(_, own)| *own).map(|(charge, _)| &mut charge.units);
-        let taken = take(parts.rev(), units);
-        let in_window = match self.limit.algorithm() {
-            Algorithm::SlidingLog => at + period > now,
-            Algorithm::SlidingWindow => last_instant(at, granule) + period > now,
-            Algorithm::SlidingCounter => now / period >= at / period && now / period - at / period < 2,
-            _ => false,
-        };
-        if refunds_since && in_window { taken + self.refund(now, units - taken) } else { taken }
+        take(parts.rev(), units - taken)
     }
 
-    fn give_back_to_bucket(&mut self, now: u64, units: u64, charged: &ChargedLimit, refunded: u64) -> u64 {
+    fn give_back_to_bucket(&mut self, now: u64, units: u64, charged: &ChargedLimit, refunded: u64, taken: u64) -> u64 {
         let (rate, period) = (self.rate(), u128::from(self.period()));
         let drained = |time: u64| u128::from(time) * rate / period;
         let steps = u128::from(self.steps());
@@ -370,7 +373,7 @@ impl Ledger {
             return 0;
         }
         let waiting = if exact(ahead) { (drained(ahead) as u64).saturating_sub(refunded) } else { 0 };
-        let own = units.saturating_sub(u64::try_from(drained(elapsed)).unwrap_or(u64::MAX));
+        let own = units.saturating_sub(taken).saturating_sub(u64::try_from(drained(elapsed)).unwrap_or(u64::MAX));
         if waiting >= own {
             return self.lower(now, units.min(waiting));
         }

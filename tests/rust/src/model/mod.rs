@@ -41,25 +41,25 @@ struct RenewedHold {
 #[derive(Clone, Debug, Default)]
 pub struct Receipt {
     limits: Vec<ChargedLimit>,
-    /// How often units had gone back to the key then.
+    /// How often units had gone back to the key then, and how often it had been cleared.
     refunds: usize,
+    clears: usize,
 }
 
 /// Units that went back to a key.
 #[derive(Clone, Debug)]
 struct Refund {
-    at: u64,
     by_decision: bool,
-    to_buckets: u64,
+    units: u64,
 }
 
 /// A limiter whose clock the test moves.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     now: u64,
-    /// All units that ever went back to a key, and when it was last cleared while something counted.
+    /// All units that ever went back to a key, and how often it was cleared.
     refunds: BTreeMap<(String, String), Vec<Refund>>,
-    cleared: BTreeMap<(String, String), u64>,
+    clears: BTreeMap<(String, String), usize>,
     receipt: Receipt,
     usages: BTreeMap<(String, String), Usage>,
     journals: BTreeMap<(String, String), Vec<JournalEntry>>,
@@ -218,8 +218,7 @@ impl Model {
 
     fn give_back(&mut self, policy: &Policy, key: &str, by_decision: bool, back: impl Fn(&mut Ledger) -> u64) {
         let mut usage = self.usage(policy, key);
-        let to_buckets = usage.give_back(self.now, back);
-        let refund = Refund { at: self.now, by_decision, to_buckets };
+        let refund = Refund { by_decision, units: usage.give_back(self.now, by_decision, back) };
         self.refunds.entry(Self::usage_key(policy, key)).or_default().push(refund);
         self.keep(policy, key, usage);
     }
@@ -231,8 +230,10 @@ impl Model {
     }
 
     fn keep_receipt(&mut self, policy: &Policy, key: &str, usage: &Usage) {
-        let refunds = self.refunds.get(&Self::usage_key(policy, key)).map_or(0, Vec::len);
-        self.receipt = Receipt { limits: usage.charged(self.now), refunds };
+        let usage_key = Self::usage_key(policy, key);
+        let refunds = self.refunds.get(&usage_key).map_or(0, Vec::len);
+        let clears = self.clears.get(&usage_key).copied().unwrap_or(0);
+        self.receipt = Receipt { limits: usage.charged(self.now), refunds, clears };
     }
 
     /// Charges the difference between the actual cost and the charged one, or gives back what is still counted of the charge.
@@ -243,13 +244,13 @@ impl Model {
             usage.surcharge(now, actual - charged);
             self.keep(policy, key, usage);
         } else if actual < charged {
-            let at = receipt.limits.first().map_or(0, |limit| limit.at);
-            if self.cleared.get(&usage_key).is_some_and(|cleared| *cleared >= at) {
+            if self.clears.get(&usage_key).copied().unwrap_or(0) > receipt.clears {
                 return;
             }
-            let refunds = self.refunds.get(&usage_key).cloned().unwrap_or_default();
-            let refunded = refunds.iter().skip(receipt.refunds).map(|refund| refund.to_buckets).sum();
-            let refunds_since = refunds.iter().any(|refund| !refund.by_decision && refund.at >= at);
+            let since = self.refunds.get(&usage_key).into_iter().flatten().skip(receipt.refunds);
+            let since: Vec<Refund> = since.cloned().collect();
+            let refunded = since.iter().map(|refund| refund.units).sum();
+            let taken = if since.iter().all(|refund| refund.by_decision) { 0 } else { refunded };
             self.give_back(policy, key, true, |ledger| {
                 let Some(charged_limit) = receipt.limits.iter().find(|charged| ledger.is_same(&charged.limit)) else {
                     return 0;
@@ -260,10 +261,10 @@ impl Model {
                     ..charged_limit.clone()
                 };
                 // A bucket that drains slower now may have drained more than is known.
-                if ledger.counts_refunds() && count < was {
+                if ledger.counts_refunds(true) && count < was {
                     return 0;
                 }
-                ledger.give_back(now, charged - actual, &known, refunded, refunds_since)
+                ledger.give_back(now, charged - actual, &known, refunded, taken)
             });
         }
     }
@@ -277,9 +278,7 @@ impl Model {
 
     /// Removes the usage and the block.
     pub fn clear(&mut self, policy: &Policy, key: &str) {
-        if self.usage(policy, key).ledgers.iter().any(|ledger| ledger.counts_until() > self.now) {
-            self.cleared.insert(Self::usage_key(policy, key), self.now);
-        }
+        *self.clears.entry(Self::usage_key(policy, key)).or_default() += 1;
         self.usages.remove(&Self::usage_key(policy, key));
     }
 

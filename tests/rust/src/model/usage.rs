@@ -97,18 +97,18 @@ impl Usage {
         }
     }
 
-    /// Gives units back by `back`, which gets each limit. Returns the most that went back to a bucket.
-    pub(super) fn give_back(&mut self, now: u64, back: impl Fn(&mut Ledger) -> u64) -> u64 {
+    /// Gives units back by `back`, which gets each limit. Returns the most that went back where it matters to other charges.
+    pub(super) fn give_back(&mut self, now: u64, by_decision: bool, back: impl Fn(&mut Ledger) -> u64) -> u64 {
         let unstarted = self.unstarted(now);
-        let mut to_buckets = 0;
+        let mut most = 0;
         for (index, ledger) in self.ledgers.iter_mut().enumerate() {
             // Nothing was charged to a bucket that no call has started.
             if !unstarted.contains(&index) {
                 let units = back(ledger);
-                to_buckets = if ledger.counts_refunds() { units.max(to_buckets) } else { to_buckets };
+                most = if ledger.counts_refunds(by_decision) { units.max(most) } else { most };
             }
         }
-        to_buckets
+        most
     }
 
     /// What has to be known of a charge that was just made.

@@ -217,7 +217,7 @@ impl Usage {
             Operation::GiveBack { units, ref charge } => {
                 let generation = self.annex().map_or(0, |annex| annex.generation);
                 let forgotten = charge.generation != 0 && charge.generation != generation;
-                if forgotten || self.traces(now).cleared_at >= charge.at {
+                if forgotten || charge.was_cleared(&self.traces(now)) {
                     return false;
                 }
                 self.refund(entry.plan, now, true, |rule, state, index, traces| {
@@ -243,16 +243,13 @@ impl Usage {
         refund: impl Fn(&Rule, &mut State, usize, &Traces) -> u64,
     ) {
         let (ends, mut traces) = (self.charges_end(plan), self.traces(now));
-        let (mut sliding, mut to_buckets) = (0, 0);
+        let mut counted = 0;
         for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
             let units = refund(rule, state, index, &traces);
-            if rule.counts_refunds() {
-                let most = if rule.meter().is_some() { &mut to_buckets } else { &mut sliding };
-                *most = units.max(*most);
-            }
+            counted = if rule.counts_refunds(by_decision) { units.max(counted) } else { counted };
         }
-        if sliding + to_buckets > 0 {
-            traces.refund(now, ends, to_buckets, by_decision);
+        if counted > 0 {
+            traces.refund(now, ends, counted, by_decision);
         }
         if self.rare.is_some() || traces != Traces::default() {
             self.change_annex(|annex| annex.traces = traces);

@@ -57,7 +57,8 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4
-        | u8::from(matches!(request.operation, Operation::Acquire { .. })) << 5;
+        | u8::from(matches!(request.operation, Operation::Acquire { .. })) << 5
+        | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_undone)) << 6;
     let policy = &plan.stored.script_arguments;
     let push_double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
@@ -73,7 +74,8 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(&policy.slow_path);
     match &request.operation {
         Operation::GiveBack { charge, .. } => {
-            [charge.generation, charge.refunded].into_iter().for_each(|number| push_double(out, number));
+            let known = [charge.generation, charge.refunded, charge.cleared_at];
+            known.into_iter().for_each(|number| push_double(out, number));
             let limits = charge.limits.iter();
             limits.for_each(|empty_at| out.extend_from_slice(&empty_at.map_or(-1.0, |at| at as f64).to_le_bytes()));
         }
@@ -84,7 +86,7 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
 /// The bytes behind what the plan holds: metadata, or what is known of a charge.
 fn trailer_size(operation: &Operation) -> usize {
     match operation {
-        Operation::GiveBack { charge, .. } => (2 + charge.limits.len()) * size_of::<f64>(),
+        Operation::GiveBack { charge, .. } => (3 + charge.limits.len()) * size_of::<f64>(),
         operation => operation.metadata().len(),
     }
 }

@@ -10,9 +10,11 @@
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
---   then the metadata, to the end; of operation 14 '<dd', the generation (0: any) and the units that had gone back to buckets at
---   the charge, and '<d' for each limit: when its bucket would have been empty again (0: not known, -1: it was not charged).
--- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line. head.lua and fast_path.lua read the first parts too.
+--   then the metadata, to the end; of operation 14 '<ddd', the generation (0: any), the units that had gone back at the charge and
+--   the last clear that was known then, and '<d' for each limit: when its bucket would have been empty again (0: not known,
+--   -1: it was not charged).
+-- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
+-- check. head.lua and fast_path.lua read the first parts too.
 local rules = {}
 local function read_instruction(s, at)
   local operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format
@@ -24,7 +26,7 @@ local function read_instruction(s, at)
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == 11 or operation >= 13) and 1 or cost,
     shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
-    waits = floor(flags / 32) % 2 == 1,
+    waits = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1,
   }
   local limits, lists = {}, {}
   for i = 1, n do

@@ -3,26 +3,22 @@
 -- that are spent later, 14 give back units of one charge. Clear and journal are in slow_path.lua.
 local CHECK, PEEK, CHARGE, CLEAR, JOURNAL, TAKE, LEASE = 1, 2, 3, 8, 9, 11, 13
 
--- Gives units back by a function for each limit, which returns how many, and leaves the traces that other charges need.
+-- Gives units back by a function for each limit, which returns how many, and leaves the traces that other charges need: of
+-- buckets, and of sliding kinds where no Decision says whose units went back.
 local function returned(instruction, value, by_decision, back)
-  local ends, of_windows, of_buckets = charges_end(value, instruction), 0, 0
+  local ends, counted = charges_end(value, instruction), 0
   for index, limit in ipairs(instruction.limits) do
     local units, algorithm = back(limit, index), limit.algorithm
-    if algorithm >= 6 and algorithm <= 8 then
-      if units > of_buckets then of_buckets = units end
-    elseif algorithm >= 3 and algorithm <= 5 and units > of_windows then
-      of_windows = units
-    end
+    local counts = algorithm >= 6 and algorithm <= 8 or algorithm >= 3 and algorithm <= 5 and not by_decision
+    if counts and units > counted then counted = units end
   end
-  if of_buckets == 0 and (of_windows == 0 or by_decision) then return end
+  if counted == 0 then return end
   local traces = value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0, ends = 0 }
   value.traces = traces
   if ends > traces.ends then traces.ends = ends end
   if not by_decision then traces.refunded_at = now end
-  if of_buckets > 0 then
-    if traces.refunded == 0 then traces.since = now end
-    traces.refunded = math.min(traces.refunded + of_buckets, MAX)
-  end
+  if traces.refunded == 0 then traces.since = now end
+  traces.refunded = math.min(traces.refunded + counted, MAX)
   -- All had ended before.
   if traces.ends <= now then value.traces = nil end
 end
@@ -72,16 +68,17 @@ local operations = {
     return found
   end,
   [14] = function(instruction, value) -- give back; block: when the units were charged, hold: the life of a lease
-    local generation, known = unpack_('<dd', instruction.text, instruction.meta)
+    local generation, known, known_clear = unpack_('<ddd', instruction.text, instruction.meta)
     local charged_at, traces = instruction.block, value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0 }
-    if generation > 0 and generation ~= value.generation or traces.cleared >= charged_at then return false end
+    if generation > 0 and generation ~= value.generation then return false end
+    if traces.cleared >= charged_at and traces.cleared ~= known_clear then return false end
     local refunded = traces.refunded - (traces.since <= charged_at and known or 0)
     local charge = {
-      at = charged_at, life = instruction.hold,
+      at = charged_at, life = instruction.hold, undone = instruction.undone, left_of = left_of,
       refunded = refunded > 0 and refunded or 0, refunds_since = traces.refunded_at >= charged_at,
     }
     returned(instruction, value, true, function(limit, index)
-      charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 8 + 8 * index)
+      charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 16 + 8 * index)
       -- A limit that was not charged.
       if charge.empty_at < 0 then return 0 end
       local give_back = limit.give_back or undo[limit.algorithm]

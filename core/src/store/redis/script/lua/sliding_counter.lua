@@ -38,7 +38,9 @@ if algorithm == 5 then
   if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
-    local previous, current = value[first + 1], value[first + 2]
+    local p, previous, current = limit.period, value[first + 1], value[first + 2]
+    -- Units that weigh nothing any more are gone.
+    if scaled(previous, p - value[first] % p, p) == 0 then previous = 0 end
     local older = cost < previous and cost or previous
     local newer = cost - older < current and cost - older or current
     value[first + 1], value[first + 2] = previous - older, current - newer

@@ -150,8 +150,7 @@ if algorithm == 3 then
     local own = 0
     if moment == at_moment and tail - at <= MAX_LOWERED then
       local _, total = entry(at < tail and chunk(limit, at) or value[limit.list], i)
-      own = between(before, total)
-      if own > cost then own = cost end
+      own = charge.left_of(cost, between(before, total), before ~= value[first + 2], charge)
     end
     if own > 0 then
       drop_chunks(value, first, limit)
@@ -166,7 +165,7 @@ if algorithm == 3 then
       value[limit.list] = list
       if list == '' and value[first] == tail then value[first], value[first + 1], value[first + 2] = 0, 0, 0 end
     end
-    if charge.refunds_since and own < cost then own = own + refund(value, first, now, cost - own, limit) end
+    if charge.undone and charge.refunds_since and own < cost then own = own + refund(value, first, now, cost - own, limit) end
     return own
   end
   local function ends(value, first, limit)

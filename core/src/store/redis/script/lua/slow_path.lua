@@ -46,13 +46,14 @@ local function item_of(instruction, s)
   return s
 end
 
--- The value of a key that is cleared: its moment, for as long as something is counted that was charged before. Returns the value, its
--- instruction, and when it ends; nothing when no trace is needed.
+-- The value of a key that is cleared: its moment, for as long as something is counted that was charged before. A second clear at
+-- the same moment is told from the first. Returns the value, its instruction, and when it ends; nothing when no trace is needed.
 local function cleared(value, instruction)
   local ends = value and charges_end(value, instruction) or 0
   if value and value.traces and value.traces.ends > ends then ends = value.traces.ends end
   if ends <= now then return nil, nil, 0 end
-  local traces = { cleared = now, refunded_at = 0, since = 0, refunded = 0, ends = ends }
+  local last = value.traces and value.traces.cleared or 0
+  local traces = { cleared = last < now and now or last + 1, refunded_at = 0, since = 0, refunded = 0, ends = ends }
   local fresh = { unpack_(instruction.format, instruction.unused) }
   for _, limit in ipairs(instruction.lists) do fresh[limit.list] = '' end
   fresh.traces = traces

@@ -13,9 +13,23 @@ local function undo_calendar_window(value, first, now, cost, limit, charge)
   return charged[1] == value[first] and limit.refund(value, first, now, cost, limit) or 0
 end
 
--- Takes the oldest units in place of those that refunds have taken.
+-- The most units that refunds have taken of a charge.
+local function taken_by_refunds(cost, charge)
+  return charge.refunds_since and (charge.refunded < cost and charge.refunded or cost) or 0
+end
+
+-- The units that are certainly left of a charge, where `counted` are in its entry, granule or window. Refunds take the oldest
+-- units, so they have taken none of these while there are `older` ones.
+local function left_of(cost, counted, older, charge)
+  local left = older and cost or cost - taken_by_refunds(cost, charge)
+  return counted < left and counted or left
+end
+
+-- Of a check that is undone, takes the oldest units in place of those that refunds have taken.
 local function with_oldest(own, value, first, now, cost, limit, charge)
-  if charge.refunds_since and own < cost then own = own + limit.refund(value, first, now, cost - own, limit) end
+  if charge.undone and charge.refunds_since and own < cost then
+    own = own + limit.refund(value, first, now, cost - own, limit)
+  end
   return own
 end
 
@@ -24,14 +38,14 @@ local function undo_sliding_window(value, first, now, cost, limit, charge)
   local last, own = charge.at - charge.at % limit.x + limit.x - 1, 0
   if last + limit.period <= now then return 0 end
   if value[first] - value[first] % limit.x + limit.x - 1 == last then
-    own = cost < value[first + 1] and cost or value[first + 1]
+    own = left_of(cost, value[first + 1], value[limit.list] ~= '', charge)
     value[first + 1] = value[first + 1] - own
   else
     local list = value[limit.list]
     for i = 1, #list, 14 do
       local granule, units = unpack_('<I7I7', list, i)
       if granule == last then
-        own = cost < units and cost or units
+        own = left_of(cost, units, i > 1, charge)
         local rest = units > own and pack('<I7I7', last, units - own) or ''
         value[limit.list] = sub(list, 1, i - 1) .. rest .. sub(list, i + 14)
         break
@@ -46,8 +60,10 @@ local function undo_sliding_counter(value, first, now, cost, limit, charge)
   limit.admits(value, first, now, 0, limit)
   local windows = floor(value[first] / limit.period) - floor(charge.at / limit.period)
   if windows ~= 0 and windows ~= 1 then return 0 end
+  -- Units of a previous window that weigh nothing any more are gone.
+  if limit.used(value, first, limit) == value[first + 2] then value[first + 1] = 0 end
   local slot = first + 2 - windows
-  local own = cost < value[slot] and cost or value[slot]
+  local own = left_of(cost, value[slot], windows == 0 and value[first + 1] > 0, charge)
   value[slot] = value[slot] - own
   return with_oldest(own, value, first, now, cost, limit, charge)
 end
@@ -66,6 +82,7 @@ local function undo_bucket(value, first, now, cost, limit, charge)
   waiting = waiting > charge.refunded and waiting - charge.refunded or 0
   local gone, rest = passed(now - charge.at - charge.life)
   if not gone then return 0 end
+  if not charge.undone then gone = gone + taken_by_refunds(cost, charge) end
   local own = cost > gone and cost - gone or 0
   if waiting >= own then return limit.refund(value, first, now, cost < waiting and cost or waiting, limit) end
   -- Without the charge the bucket might have been empty since then. What is left may have come later by the part of a unit that
