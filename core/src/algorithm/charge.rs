@@ -5,8 +5,10 @@ use super::{Rule, State};
 /// What is known of a charge of one limit when its units go back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LimitCharge {
-    /// The units that go back, at most.
+    /// The units that go back, at most …
     pub(crate) units: u64,
+    /// … and all that were charged; 0 when that is not known.
+    pub(crate) charged: u64,
     /// When they were charged, by the time of the store …
     pub(crate) at: u64,
     /// … and for how long after that they could be spent, of a lease.

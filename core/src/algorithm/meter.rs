@@ -155,10 +155,12 @@ impl Meter {
         *state = self.state_at(state, now);
         let waiting = self.waiting(now, charge);
         let Some((gone, rest)) = self.passed(now.saturating_sub(charge.at + charge.life)) else { return 0 };
-        let taken = if charge.is_undone { 0 } else { charge.taken_by_refunds() };
-        let own = charge.units.saturating_sub(gone.saturating_add(taken));
+        // Refunds have left it alone while as much waits as it charged: they took what stood ahead.
+        let taken = charge.charged.max(charge.units).saturating_sub(waiting).min(charge.taken_by_refunds());
+        let units = charge.units - if charge.is_undone { 0 } else { taken };
+        let own = units.saturating_sub(gone);
         if waiting >= own {
-            return self.refund(state, now, charge.units.min(waiting));
+            return self.refund(state, now, units.min(waiting));
         }
         // Without the charge the meter might have been empty since then. What is left may have come later by the part of a unit
         // that has drained, but not later than now.

@@ -311,6 +311,15 @@ impl Rule {
         dispatch!(self, state, |rule, state| rule.ends(state))
     }
 
+    /// Until when a charge from before a clear could be taken for a later one. A window that opens now begins at the moment of a
+    /// charge that was made now.
+    pub(crate) fn clear_matters_until(&self, state: &State, now: u64) -> u64 {
+        match (self, state) {
+            (Self::FixedWindow(rule), State::FixedWindow(state)) if rule.ends(state) > now => now + rule.period,
+            _ => self.charges_end(state),
+        }
+    }
+
     /// The moment from which on nothing of what was charged counts, also beside later charges; 0 when nothing was charged.
     pub(crate) fn charges_end(&self, state: &State) -> u64 {
         match (self, state) {

@@ -199,6 +199,7 @@ impl ChargedUnits {
         let (block, mark) = if self.mark < 0.0 { (-self.mark as u32, 0) } else { (0, self.mark as u64) };
         let (refunded, clears) = (mark / CLEARS, mark % CLEARS);
         let cleared_at = if clears > 0 { self.at + clears - 1 } else { 0 };
-        Charge { at: self.at, block, refunded, cleared_at, limits: limits.collect(), ..Charge::default() }
+        let (at, units) = (self.at, self.units);
+        Charge { at, units, block, refunded, cleared_at, limits: limits.collect(), ..Charge::default() }
     }
 }

@@ -115,6 +115,8 @@ pub(crate) struct Charge {
     pub(crate) connection: u64,
     /// The block of this process from which the units were spent; 0 when the store was asked.
     pub(crate) block: u32,
+    /// The units that it charged; 0 when that is not known.
+    pub(crate) units: u64,
     /// The units that had gone back then, as [`Traces`] count them, and the last clear that was known then.
     pub(crate) refunded: u64,
     pub(crate) cleared_at: u64,
@@ -135,6 +137,7 @@ impl Charge {
         let empty_at = self.limits.get(index).copied().flatten()?;
         Some(LimitCharge {
             units,
+            charged: self.units,
             at: self.at,
             life: self.life,
             empty_at,
@@ -293,7 +296,7 @@ impl Answer {
     /// What it says of its charge, but for the limits.
     pub(crate) fn charge(&self) -> Charge {
         let Traces { refunded, cleared_at, .. } = self.traces();
-        Charge { at: self.now, block: self.block, refunded, cleared_at, ..Charge::default() }
+        Charge { at: self.now, units: self.granted, block: self.block, refunded, cleared_at, ..Charge::default() }
     }
 
     /// Of each limit, when its bucket is empty again.

@@ -34,6 +34,8 @@ struct HeldUnits {
 pub(super) struct ChargedLimit {
     pub(super) limit: Limit,
     pub(super) at: u64,
+    /// The units that were charged.
+    pub(super) units: u64,
     /// When the bucket would have been empty again; 0 when that is not known.
     pub(super) empty_at: u64,
 }
@@ -373,7 +375,9 @@ impl Ledger {
             return 0;
         }
         let waiting = if exact(ahead) { (drained(ahead) as u64).saturating_sub(refunded) } else { 0 };
-        let own = units.saturating_sub(taken).saturating_sub(u64::try_from(drained(elapsed)).unwrap_or(u64::MAX));
+        // What stands ahead goes first: while all that was charged waits, refunds have taken none of it.
+        let units = units.saturating_sub(taken.min(charged.units.saturating_sub(waiting)));
+        let own = units.saturating_sub(u64::try_from(drained(elapsed)).unwrap_or(u64::MAX));
         if waiting >= own {
             return self.lower(now, units.min(waiting));
         }

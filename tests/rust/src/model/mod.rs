@@ -157,7 +157,7 @@ impl Model {
         }
         let answer = usage.answer(policy, self.now, 1, granted > 0, granted, &refusing);
         if granted > 0 {
-            self.keep_receipt(policy, key, &usage);
+            self.keep_receipt(policy, key, &usage, granted);
             self.keep(policy, key, usage);
         } else {
             self.keep_if_changed(policy, key, usage, &before);
@@ -186,7 +186,7 @@ impl Model {
         }
         let answer = usage.answer(policy, self.now, cost, admitted, if admitted { cost } else { 0 }, &refusing);
         if admitted {
-            self.keep_receipt(policy, key, &usage);
+            self.keep_receipt(policy, key, &usage, cost);
             self.keep(policy, key, usage);
         } else {
             self.keep_if_changed(policy, key, usage, &before);
@@ -229,11 +229,11 @@ impl Model {
         self.receipt.clone()
     }
 
-    fn keep_receipt(&mut self, policy: &Policy, key: &str, usage: &Usage) {
+    fn keep_receipt(&mut self, policy: &Policy, key: &str, usage: &Usage, units: u64) {
         let usage_key = Self::usage_key(policy, key);
         let refunds = self.refunds.get(&usage_key).map_or(0, Vec::len);
         let clears = self.clears.get(&usage_key).copied().unwrap_or(0);
-        self.receipt = Receipt { limits: usage.charged(self.now), refunds, clears };
+        self.receipt = Receipt { limits: usage.charged(self.now, units), refunds, clears };
     }
 
     /// Charges the difference between the actual cost and the charged one, or gives back what is still counted of the charge.

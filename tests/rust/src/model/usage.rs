@@ -112,9 +112,13 @@ impl Usage {
     }
 
     /// What has to be known of a charge that was just made.
-    pub(super) fn charged(&self, now: u64) -> Vec<ChargedLimit> {
-        let of =
-            |ledger: &Ledger| ChargedLimit { limit: ledger.limit.clone(), at: now, empty_at: ledger.resets_at(now) };
+    pub(super) fn charged(&self, now: u64, units: u64) -> Vec<ChargedLimit> {
+        let of = |ledger: &Ledger| ChargedLimit {
+            limit: ledger.limit.clone(),
+            at: now,
+            units,
+            empty_at: ledger.resets_at(now),
+        };
         self.ledgers.iter().map(of).collect()
     }
 

@@ -206,7 +206,8 @@ impl Usage {
                 return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
             }
             Operation::Clear => {
-                let (ends, mut traces) = (self.charges_end(entry.plan), self.traces(now));
+                let ends = rules.map(|(rule, state)| rule.clear_matters_until(state, now)).max().unwrap_or(0);
+                let mut traces = self.traces(now);
                 traces.clear(now, ends);
                 self.clear_states(&entry.plan.rules);
                 if traces != Traces::default() {

@@ -74,7 +74,7 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(&policy.slow_path);
     match &request.operation {
         Operation::GiveBack { charge, .. } => {
-            let known = [charge.generation, charge.refunded, charge.cleared_at];
+            let known = [charge.generation, charge.refunded, charge.cleared_at, charge.units];
             known.into_iter().for_each(|number| push_double(out, number));
             let limits = charge.limits.iter();
             limits.for_each(|empty_at| out.extend_from_slice(&empty_at.map_or(-1.0, |at| at as f64).to_le_bytes()));
@@ -86,7 +86,7 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
 /// The bytes behind what the plan holds: metadata, or what is known of a charge.
 fn trailer_size(operation: &Operation) -> usize {
     match operation {
-        Operation::GiveBack { charge, .. } => (3 + charge.limits.len()) * size_of::<f64>(),
+        Operation::GiveBack { charge, .. } => (4 + charge.limits.len()) * size_of::<f64>(),
         operation => operation.metadata().len(),
     }
 }

@@ -10,9 +10,9 @@
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
---   then the metadata, to the end; of operation 14 '<ddd', the generation (0: any), the units that had gone back at the charge and
---   the last clear that was known then, and '<d' for each limit: when its bucket would have been empty again (0: not known,
---   -1: it was not charged).
+--   then the metadata, to the end; of operation 14 '<dddd', the generation (0: any), the units that had gone back at the charge,
+--   the last clear that was known then and the units charged, and '<d' for each limit: when its bucket would have been empty again
+--   (0: not known, -1: it was not charged).
 -- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
 -- check. head.lua and fast_path.lua read the first parts too.
 local rules = {}

@@ -68,17 +68,17 @@ local operations = {
     return found
   end,
   [14] = function(instruction, value) -- give back; block: when the units were charged, hold: the life of a lease
-    local generation, known, known_clear = unpack_('<ddd', instruction.text, instruction.meta)
+    local generation, known, known_clear, charged = unpack_('<dddd', instruction.text, instruction.meta)
     local charged_at, traces = instruction.block, value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0 }
     if generation > 0 and generation ~= value.generation then return false end
     if traces.cleared >= charged_at and traces.cleared ~= known_clear then return false end
     local refunded = traces.refunded - (traces.since <= charged_at and known or 0)
     local charge = {
-      at = charged_at, life = instruction.hold, undone = instruction.undone, left_of = left_of,
+      at = charged_at, charged = charged, life = instruction.hold, undone = instruction.undone, left_of = left_of,
       refunded = refunded > 0 and refunded or 0, refunds_since = traces.refunded_at >= charged_at,
     }
     returned(instruction, value, true, function(limit, index)
-      charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 16 + 8 * index)
+      charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 24 + 8 * index)
       -- A limit that was not charged.
       if charge.empty_at < 0 then return 0 end
       local give_back = limit.give_back or undo[limit.algorithm]

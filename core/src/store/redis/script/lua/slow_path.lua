@@ -50,6 +50,10 @@ end
 -- the same moment is told from the first. Returns the value, its instruction, and when it ends; nothing when no trace is needed.
 local function cleared(value, instruction)
   local ends = value and charges_end(value, instruction) or 0
+  -- A window that opens now begins at the moment of a charge that was made now.
+  for _, limit in ipairs(ends > now and instruction.limits or {}) do
+    if limit.algorithm == 1 and limit.ends(value, limit.first, limit) > now then ends = math.max(ends, now + limit.period) end
+  end
   if value and value.traces and value.traces.ends > ends then ends = value.traces.ends end
   if ends <= now then return nil, nil, 0 end
   local last = value.traces and value.traces.cleared or 0

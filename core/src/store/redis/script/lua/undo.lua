@@ -1,7 +1,8 @@
 -- How each algorithm gives back what is still counted of a charge, and nothing else; docs/adr/0028 has the reasons. `charge` has
--- the moment (`at`), for how long after it the units of a lease could be spent (`life`), when the bucket would have been empty again
--- (`empty_at`, 0: not known), how many units went back to buckets since (`refunded`), and whether a refund without a Decision was
--- made since, which took the oldest units (`refunds_since`). Each returns how many units went back.
+-- the moment (`at`), all units that were charged then (`charged`, 0: not known), for how long after it the units of a lease could
+-- be spent (`life`), when the bucket would have been empty again (`empty_at`, 0: not known), how many units went back since
+-- (`refunded`), whether a refund without a Decision was made since, which took the oldest units (`refunds_since`), and whether a
+-- check is undone, whose units nobody used (`undone`). Each returns how many units went back.
 
 local function undo_window(value, first, now, cost, limit, charge)
   return value[first] <= charge.at and limit.refund(value, first, now, cost, limit) or 0
@@ -82,7 +83,9 @@ local function undo_bucket(value, first, now, cost, limit, charge)
   waiting = waiting > charge.refunded and waiting - charge.refunded or 0
   local gone, rest = passed(now - charge.at - charge.life)
   if not gone then return 0 end
-  if not charge.undone then gone = gone + taken_by_refunds(cost, charge) end
+  -- Refunds have left it alone while as much waits as it charged: they took what stood ahead.
+  local taken = math.min(math.max(charge.charged, cost) - waiting, taken_by_refunds(cost, charge))
+  if taken > 0 and not charge.undone then cost = cost - taken end
   local own = cost > gone and cost - gone or 0
   if waiting >= own then return limit.refund(value, first, now, cost < waiting and cost or waiting, limit) end
   -- Without the charge the bucket might have been empty since then. What is left may have come later by the part of a unit that
