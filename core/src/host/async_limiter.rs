@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{BatchGuard, Call, CompletionQueue, Outcome, ReplyPoller};
+use super::{BatchGuard, CompletionQueue, Outcome, ReplyPoller};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, AsyncLimiter, ChargedUnits, decided, difference, valid_actual};
+use crate::limiter::{AsPolicy, AsyncLimiter, Call, ChargedUnits, difference, valid_actual};
 use crate::plan::Plan;
 use crate::store::call_context::CallContext;
 use crate::store::completion::WakeTarget;
@@ -60,7 +60,7 @@ impl HostAsyncLimiter for AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
-        let (plan, operation) = match self.core.planned(&policy, key, |plan| call.operation(plan)) {
+        let (plan, operation) = match self.core.planned(&policy, key, call) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
@@ -83,7 +83,7 @@ impl HostAsyncLimiter for AsyncLimiter {
         let charge = || Arc::new(charged.charge(&plan));
         let Some(operation) = difference(charged.units, actual, charge) else { return Some(Ok(())) };
         if charged.source == Source::Fallback {
-            self.core.settle_in_fallback(&plan, key, &operation);
+            self.core.settle_in_fallback(&plan, key, operation);
             return Some(Ok(()));
         }
         self.post_operation((plan, operation), key, ticket, queue, None).map(|answer| answer.map(drop))
@@ -114,31 +114,19 @@ impl AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
-        let refunds = matches!(operation, Operation::Refund { .. } | Operation::GiveBack { .. });
         let entry = Entry { plan: &plan, key, operation };
         let context = CallContext { batch, ..self.core.context() };
         let answer = submit(&self.core.store, &entry, context, || {
-            let (limiter, decisions) = (self.core.id, Arc::clone(&self.core.decisions));
-            let (core, queue) = (refunds.then(|| Arc::clone(&self.core)), Arc::clone(queue));
+            let (answers, queue) = (Arc::clone(&self.core.answers), Arc::clone(queue));
             move |OwnedEntry { plan, key, operation }, answer: Result<_>| -> WakeTarget {
-                if let Some(core) = core {
-                    core.given_back(&plan, &key);
-                }
-                let decision = answer.map(|answer| {
-                    decisions.count(&plan, &key, &operation, &answer);
-                    Outcome::Decision(decided(limiter, plan, key, &operation, answer))
-                });
-                queue.deliver(ticket, decision);
+                queue.deliver(ticket, answers.decided(plan, &key, &operation, answer).map(Outcome::Decision));
                 Some(queue)
             }
         })?;
         if let Some(batch) = batch {
             batch.skip();
         }
-        if refunds {
-            self.core.given_back(&plan, key);
-        }
         let operation = entry.operation;
-        Some(answer.map(|answer| self.core.decided(plan, key, &operation, answer)))
+        Some(self.core.answers.decided(plan, key, &operation, answer))
     }
 }

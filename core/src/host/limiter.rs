@@ -1,9 +1,8 @@
 //! Calls on the thread of the caller.
 
-use super::Call;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, CheckOptions, Limiter, give_nothing_back, valid_cost};
+use crate::limiter::{AsPolicy, Call, CheckOptions, Limiter, give_nothing_back, valid_cost};
 use crate::store::request::{Entry, Operation};
 
 /// What hosts call of a [`Limiter`].
@@ -25,12 +24,7 @@ pub trait HostLimiter {
 
 impl HostLimiter for Limiter {
     fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(&policy, key, |plan| call.operation(plan))?;
-        let decision = self.run(plan, key, operation)?;
-        if matches!(call, Call::Refund(_)) {
-            self.core.given_back(decision.plan(), key);
-        }
-        Ok(decision)
+        Self::call(self, &policy, key, call)
     }
 
     #[inline]
@@ -38,17 +32,14 @@ impl HostLimiter for Limiter {
         if let Call::Check(CheckOptions { cost, meta: None, partial: false }) = call {
             return try_immediate_check(self, &policy, key, *cost);
         }
-        let (plan, operation) = match self.core.planned(&policy, key, |plan| call.operation(plan)) {
+        let (plan, operation) = match self.core.planned(&policy, key, call) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
         let entry = Entry { plan: &plan, key, operation };
         let answer = self.core.store.try_immediate(&entry, self.core.context())?;
         let operation = entry.operation;
-        if matches!(operation, Operation::Refund { .. }) {
-            self.core.given_back(&plan, key);
-        }
-        Some(answer.map(|answer| self.core.decided(plan, key, &operation, answer)))
+        Some(self.core.answers.decided(plan, key, &operation, answer))
     }
 
     fn waits(&self) -> bool {
@@ -68,6 +59,6 @@ fn try_immediate_check(limiter: &Limiter, policy: &impl AsPolicy, key: &str, cos
         let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
         limiter.core.store.try_immediate(&entry, limiter.core.context())?
     };
-    limiter.core.count_answer(&plan, key, &result);
+    limiter.core.answers.count(&plan, key, &result);
     Some(result.map(|answer| Decision::new(limiter.core.id, plan, key, cost, answer)))
 }

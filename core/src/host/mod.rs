@@ -2,7 +2,6 @@
 //! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public surface.
 
 mod async_limiter;
-mod call;
 mod completion_queue;
 mod limiter;
 mod parts;
@@ -12,12 +11,11 @@ mod servers;
 mod tasks;
 
 pub use crate::fork::generation as process_generation;
-pub use crate::limiter::{ChargedUnits, charge_mark};
+pub use crate::limiter::{Call, ChargedUnits, charge_mark};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
 pub use async_limiter::HostAsyncLimiter;
-pub use call::Call;
 pub use completion_queue::{CompletionQueue, Outcome};
 pub use limiter::HostLimiter;
 pub use parts::Parts;

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::acquire::{Joined, QueueEstimate, WaitDeadline};
+use super::acquire::{Acquire, Step};
 use super::answer_channel::{awaited, gone, sent};
 use super::builder::Builder;
+use super::call::Call;
 use super::check_all::CheckEntry;
 use super::hold::{AskedHold, Hold, HoldAnswer};
-use super::operations::{
-    CheckOptions, attempt, block_operation, check_operation, decided, valid_cost, whole_operation,
-};
+use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::AsPolicy;
 use super::settle::{ActualCosts, Settling};
 use super::{LimiterCore, check_all};
@@ -64,14 +63,15 @@ impl AsyncLimiter {
         }
     }
 
-    async fn decide(&self, policy: &(impl AsPolicy + ?Sized), key: &str, operation: Operation) -> Result<Decision> {
-        self.run(self.core.plan(policy, key)?, key, operation).await
+    /// Makes a call.
+    async fn call(&self, policy: &(impl AsPolicy + ?Sized), key: &str, call: &Call) -> Result<Decision> {
+        let (plan, operation) = self.core.planned(policy, key, call)?;
+        self.run(plan, key, operation).await
     }
 
-    /// `decide` for a plan that was found.
     async fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
-        let answer = self.answer(&plan, key, operation.clone()).await?;
-        Ok(self.core.decided(plan, key, &operation, answer))
+        let answer = self.answer(&plan, key, operation.clone()).await;
+        self.core.answers.decided(plan, key, &operation, answer)
     }
 
     /// The policy that a call would apply.
@@ -115,8 +115,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// As [`AsyncLimiter::check`].
     pub async fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(&policy, key, |plan| check_operation(options, plan))?;
-        self.run(plan, key, operation).await
+        self.call(&policy, key, &Call::Check(options.clone())).await
     }
 
     /// Asks without consuming.
@@ -127,7 +126,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// The future can be dropped at any time: a peek changes nothing.
     pub async fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Operation::Peek { cost: valid_cost(cost)? }).await
+        self.call(&policy, key, &Call::Peek(cost)).await
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -138,7 +137,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// As [`AsyncLimiter::check`].
     pub async fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Operation::Charge { cost: valid_cost(cost)? }).await
+        self.call(&policy, key, &Call::Charge(cost)).await
     }
 
     /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
@@ -150,9 +149,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// The units go back once it was polled, also when the future is dropped before the answer.
     pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? }).await?;
-        self.core.given_back(decision.plan(), key);
-        Ok(decision)
+        self.call(&policy, key, &Call::Refund(cost)).await
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
@@ -186,14 +183,7 @@ impl AsyncLimiter {
     async fn settle_entries(&self, decision: &Decision, actual: ActualCosts<'_>) -> Result<()> {
         let mut settling = Settling::begin(&self.core, decision, actual)?;
         while let Some((decision, plan, operation)) = settling.next(&self.core) {
-            if self.core.settled_in_fallback(decision, &plan, &operation) {
-                continue;
-            }
-            if let Err(error) = self.answer(&plan, decision.key(), operation).await {
-                settling.failed(&error);
-                return Err(error);
-            }
-            self.core.given_back(decision.plan(), decision.key());
+            settling.settled(self.run(plan, decision.key(), operation).await)?;
         }
         Ok(())
     }
@@ -249,52 +239,22 @@ impl AsyncLimiter {
     ) -> Result<Decision> {
         let plan = self.core.plan(&policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
-        self.wait(&plan, key, &operation, timeout).await
-    }
-
-    async fn wait(
-        &self,
-        plan: &Arc<Plan>,
-        key: &str,
-        operation: &Operation,
-        timeout: Option<Duration>,
-    ) -> Result<Decision> {
-        let deadline = WaitDeadline::new(&self.core, timeout);
-        let position = match self.core.wait_queues.join(plan, key, operation.cost())? {
-            Joined::Position(position) => position,
-            Joined::Full(ahead) => return self.too_late(plan, key, operation, ahead).await,
-        };
-        let signal = position.signal();
-        deadline.listen(signal);
-        let mut waiter = 0;
+        let mut acquire = Acquire::begin(&self.core, &plan, key, &operation, timeout)?;
         loop {
-            let count = signal.count();
-            if let Some(ahead) = position.units_ahead() {
-                if deadline.is_over() {
-                    return self.too_late(plan, key, operation, ahead).await;
+            match acquire.step()? {
+                Step::Ask(operation) => {
+                    if let Some(decision) = acquire.answered(self.answer(&plan, key, operation).await?) {
+                        return Ok(decision);
+                    }
                 }
-                signal.wait_async(count, deadline.sleep(None)).await;
-            } else {
-                let answer = self.answer(plan, key, attempt(operation, waiter)).await?;
-                waiter = if waiter == 0 { self.core.hold_id() } else { waiter };
-                let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
-                let Some(pause) = deadline.pause(&decision) else { return Ok(self.core.counted(decision)) };
-                signal.wait_async(count, deadline.sleep(Some(pause))).await;
+                Step::Sleep { signal, count, longest } => signal.wait_async(count, longest).await,
             }
-            self.core.open()?;
         }
-    }
-
-    /// The denial of a caller behind others that want so many units.
-    async fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
-        let estimate = QueueEstimate::new(operation.cost(), ahead);
-        let answer = self.answer(plan, key, estimate.operation(plan)).await?;
-        Ok(self.core.counted(estimate.denied(self.core.id, Arc::clone(plan), key, answer)))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
-        self.core.plan(&policy, key).map_or(0, |plan| self.core.wait_queues.waiting(&plan, key))
+        self.core.plan(&policy, key).map_or(0, |plan| self.core.answers.wait_queues.waiting(&plan, key))
     }
 
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
@@ -340,7 +300,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// The key is blocked once it was polled, also when the future is dropped before the answer.
     pub async fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
-        self.decide(&policy, key, block_operation(length)?).await.map(drop)
+        self.call(&policy, key, &Call::Block(length)).await.map(drop)
     }
 
     /// Ends a block.
@@ -351,9 +311,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// As [`AsyncLimiter::block`]: the block ends.
     pub async fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Operation::Block { micros: 0 }).await?;
-        self.core.given_back(decision.plan(), key);
-        Ok(())
+        self.call(&policy, key, &Call::Unblock).await.map(drop)
     }
 
     /// Forgets a key's usage and ends its block. Its journal stays.
@@ -364,9 +322,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// As [`AsyncLimiter::block`]: the usage is forgotten.
     pub async fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Operation::Clear).await?;
-        self.core.given_back(decision.plan(), key);
-        Ok(())
+        self.call(&policy, key, &Call::Clear).await.map(drop)
     }
 
     /// The newest attempts, newest first, of a policy with a `journal`.

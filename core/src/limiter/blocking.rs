@@ -4,13 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{Joined, QueueEstimate, WaitDeadline};
+use super::acquire::{Acquire, Step};
 use super::builder::Builder;
+use super::call::Call;
 use super::check_all::CheckEntry;
 use super::hold::{Hold, HoldAnswer};
-use super::operations::{
-    CheckOptions, attempt, block_operation, check_operation, decided, give_nothing_back, valid_cost, whole_operation,
-};
+use super::operations::{CheckOptions, give_nothing_back, valid_cost, whole_operation};
 use super::policy_ref::AsPolicy;
 use super::settle::{ActualCosts, Settling};
 use super::{LimiterCore, check_all};
@@ -62,25 +61,21 @@ impl Limiter {
         self.core.store.ask(&Entry { plan, key, operation }, self.core.context())
     }
 
-    pub(crate) fn decide(
-        &self,
-        policy: &(impl AsPolicy + ?Sized),
-        key: &str,
-        operation: Operation,
-    ) -> Result<Decision> {
-        self.run(self.core.plan(policy, key)?, key, operation)
+    /// Makes a call.
+    pub(crate) fn call(&self, policy: &(impl AsPolicy + ?Sized), key: &str, call: &Call) -> Result<Decision> {
+        let (plan, operation) = self.core.planned(policy, key, call)?;
+        self.run(plan, key, operation)
     }
 
-    /// `decide` for a plan that was found.
     #[inline]
-    pub(crate) fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
+    fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
         let entry = Entry { plan: &plan, key, operation };
-        let answer = self.core.store.ask(&entry, self.core.context())?;
+        let answer = self.core.store.ask(&entry, self.core.context());
         let Entry { operation, .. } = entry;
-        Ok(self.core.decided(plan, key, &operation, answer))
+        self.core.answers.decided(plan, key, &operation, answer)
     }
 
-    /// `decide` for a plain check. Entry and answer move as little as can be: to copy what was just written stalls the CPU.
+    /// A plain check. Entry and answer move as little as can be: to copy what was just written stalls the CPU.
     #[inline]
     fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
         let (plan, decided_key) = (self.core.plan(policy, key)?, compact_str::CompactString::from(key));
@@ -88,7 +83,7 @@ impl Limiter {
         let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
         let answer = self.core.store.ask(&entry, self.core.context());
         drop(entry);
-        self.core.count_answer(&plan, key, &answer);
+        self.core.answers.count(&plan, key, &answer);
         answer.map(|answer| Decision::new(self.core.id, plan, decided_key, cost, answer))
     }
 
@@ -125,8 +120,7 @@ impl Limiter {
     /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy that
     /// has a `concurrency` or a `leaky-bucket` limit.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(&policy, key, |plan| check_operation(options, plan))?;
-        self.run(plan, key, operation)
+        self.call(&policy, key, &Call::Check(options.clone()))
     }
 
     /// Asks without consuming.
@@ -134,7 +128,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Operation::Peek { cost: valid_cost(cost)? })
+        self.call(&policy, key, &Call::Peek(cost))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -142,7 +136,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.decide(&policy, key, Operation::Charge { cost: valid_cost(cost)? })
+        self.call(&policy, key, &Call::Charge(cost))
     }
 
     /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
@@ -151,9 +145,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        let decision = self.decide(&policy, key, Operation::Refund { cost: valid_cost(cost)? })?;
-        self.core.given_back(decision.plan(), key);
-        Ok(decision)
+        self.call(&policy, key, &Call::Refund(cost))
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
@@ -180,14 +172,7 @@ impl Limiter {
     fn settle_entries(&self, decision: &Decision, actual: ActualCosts<'_>) -> Result<()> {
         let mut settling = Settling::begin(&self.core, decision, actual)?;
         while let Some((decision, plan, operation)) = settling.next(&self.core) {
-            if self.core.settled_in_fallback(decision, &plan, &operation) {
-                continue;
-            }
-            if let Err(error) = self.answer(&plan, decision.key(), operation) {
-                settling.failed(&error);
-                return Err(error);
-            }
-            self.core.given_back(decision.plan(), decision.key());
+            settling.settled(self.run(plan, decision.key(), operation))?;
         }
         Ok(())
     }
@@ -225,46 +210,22 @@ impl Limiter {
     ) -> Result<Decision> {
         let plan = self.core.plan(&policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
-        self.wait(&plan, key, &operation, timeout)
-    }
-
-    fn wait(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, timeout: Option<Duration>) -> Result<Decision> {
-        let deadline = WaitDeadline::new(&self.core, timeout);
-        let position = match self.core.wait_queues.join(plan, key, operation.cost())? {
-            Joined::Position(position) => position,
-            Joined::Full(ahead) => return self.too_late(plan, key, operation, ahead),
-        };
-        let signal = position.signal();
-        deadline.listen(signal);
-        let mut waiter = 0;
+        let mut acquire = Acquire::begin(&self.core, &plan, key, &operation, timeout)?;
         loop {
-            let count = signal.count();
-            if let Some(ahead) = position.units_ahead() {
-                if deadline.is_over() {
-                    return self.too_late(plan, key, operation, ahead);
+            match acquire.step()? {
+                Step::Ask(operation) => {
+                    if let Some(decision) = acquire.answered(self.answer(&plan, key, operation)?) {
+                        return Ok(decision);
+                    }
                 }
-                signal.wait(count, deadline.sleep(None));
-            } else {
-                let answer = self.answer(plan, key, attempt(operation, waiter))?;
-                waiter = if waiter == 0 { self.core.hold_id() } else { waiter };
-                let decision = decided(self.core.id, Arc::clone(plan), key, operation, answer);
-                let Some(pause) = deadline.pause(&decision) else { return Ok(self.core.counted(decision)) };
-                signal.wait(count, deadline.sleep(Some(pause)));
+                Step::Sleep { signal, count, longest } => signal.wait(count, longest),
             }
-            self.core.open()?;
         }
-    }
-
-    /// The denial of a caller behind others that want so many units.
-    fn too_late(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, ahead: u64) -> Result<Decision> {
-        let estimate = QueueEstimate::new(operation.cost(), ahead);
-        let answer = self.answer(plan, key, estimate.operation(plan))?;
-        Ok(self.core.counted(estimate.denied(self.core.id, Arc::clone(plan), key, answer)))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
-        self.core.plan(&policy, key).map_or(0, |plan| self.core.wait_queues.waiting(&plan, key))
+        self.core.plan(&policy, key).map_or(0, |plan| self.core.answers.wait_queues.waiting(&plan, key))
     }
 
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
@@ -297,7 +258,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`], and `config_invalid` for no time or more than 10 years.
     pub fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
-        self.decide(&policy, key, block_operation(length)?).map(drop)
+        self.call(&policy, key, &Call::Block(length)).map(drop)
     }
 
     /// Ends a block.
@@ -305,9 +266,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Operation::Block { micros: 0 })?;
-        self.core.given_back(decision.plan(), key);
-        Ok(())
+        self.call(&policy, key, &Call::Unblock).map(drop)
     }
 
     /// Forgets a key's usage and ends its block. Its journal stays.
@@ -315,9 +274,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        let decision = self.decide(&policy, key, Operation::Clear)?;
-        self.core.given_back(decision.plan(), key);
-        Ok(())
+        self.call(&policy, key, &Call::Clear).map(drop)
     }
 
     /// The newest attempts, newest first, of a policy with a `journal`.

@@ -11,6 +11,7 @@ use super::acquire::WaitQueues;
 use super::asynchronous::AsyncLimiter;
 use super::blocking::Limiter;
 use super::builder::Builder;
+use super::call::Answers;
 use super::hold_renewer::HoldRenewer;
 use super::policies::Policies;
 use super::publisher;
@@ -20,6 +21,7 @@ use crate::fork::{self, ForkListener, PerProcess};
 use crate::histogram::SharedHistogram;
 use crate::log::Log;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
+use crate::stats::DecisionCounts;
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
 use crate::store::memory::{ForgottenDenials, Memory};
@@ -178,6 +180,9 @@ impl Builder {
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let (shared_id, publishes) = (self.shared_id(&self.names()?), self.publishes);
+        let id = LimiterId::of_digest(if layers.is_none() { seed } else { shared_id });
+        let wait_queues = WaitQueues::new(self.wait_bounds);
+        let answers = Arc::new(Answers { limiter: id, decisions: DecisionCounts::default(), wait_queues });
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(
@@ -188,9 +193,8 @@ impl Builder {
             uses_store_of_file: self.uses_store_of_file,
             source: self.source,
             reloading: Mutex::new(()),
-            id: LimiterId::of_digest(if layers.is_none() { seed } else { shared_id }),
-            decisions: Arc::default(),
-            wait_queues: WaitQueues::new(self.wait_bounds),
+            id,
+            answers,
             hold_renewer: HoldRenewer::default(),
             log,
             closed: AtomicBool::new(false),
@@ -202,7 +206,7 @@ impl Builder {
             forgotten_denials,
             readers,
         });
-        core.policies.each(|plan| core.decisions.begin(plan));
+        core.policies.each(|plan| core.answers.decisions.begin(plan));
         let listener: Weak<dyn ForkListener> = Arc::<LimiterCore>::downgrade(&core);
         fork::listen(&listener);
         if publishes {

@@ -87,7 +87,7 @@ pub(super) fn decided_all(core: &LimiterCore, resolved: CheckAllEntries, answers
     let decisions = resolved.into_iter().zip(answers).map(|((plan, key, operation), answer)| {
         let cost = operation.cost();
         let granted = if all_admitted && answer.applied { cost } else { 0 };
-        core.decisions.count_check(&plan, &key, &answer);
+        core.answers.decisions.count_check(&plan, &key, &answer);
         Decision::new(core.id, plan, &key, cost, Answer { granted, ..answer })
     });
     Decision::of_all(decisions.collect())

@@ -90,9 +90,10 @@ impl Drop for Hold {
         let (plan, key) = (&self.core.policies.current(self.decision.plan()), self.decision.key());
         // When the store cannot be reached, the ttl gives the units back.
         if self.blocking {
-            let entry = Entry { plan, key, operation: Operation::Close { hold: self.id } };
-            drop(self.core.store.ask(&entry, self.core.context()));
-            self.core.given_back(plan, key);
+            let operation = Operation::Close { hold: self.id };
+            let entry = Entry { plan, key, operation: operation.clone() };
+            let answer = self.core.store.ask(&entry, self.core.context());
+            drop(self.core.answers.decided(Arc::clone(plan), key, &operation, answer));
         } else {
             give_back(&self.core, plan, key, self.id, self.released.take());
         }
@@ -107,10 +108,11 @@ fn give_back(
     hold: HoldId,
     released: Option<oneshot::Sender<()>>,
 ) {
-    let entry = Entry { plan, key, operation: Operation::Close { hold } };
-    let (waiting, plan, key) = (Arc::clone(core), Arc::clone(plan), Box::<str>::from(key));
-    let done = move |_| {
-        waiting.given_back(&plan, &key);
+    let operation = Operation::Close { hold };
+    let entry = Entry { plan, key, operation: operation.clone() };
+    let (answers, plan, key) = (Arc::clone(&core.answers), Arc::clone(plan), Box::<str>::from(key));
+    let done = move |answer| {
+        drop(answers.decided(plan, &key, &operation, answer));
         if let Some(released) = released {
             // The receiver is gone when `release` was cancelled.
             let _ = released.send(());

@@ -6,6 +6,7 @@ mod asynchronous;
 mod blocking;
 mod build;
 mod builder;
+mod call;
 mod check_all;
 mod clear_all;
 mod conversion;
@@ -26,10 +27,11 @@ mod stats;
 pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
+pub use call::Call;
 pub use check_all::CheckEntry;
 pub use hold::{Hold, HoldAnswer};
 pub use operations::{CheckOptions, MAX_META};
-pub(crate) use operations::{check_operation, decided, give_nothing_back, valid_cost};
+pub(crate) use operations::{give_nothing_back, valid_cost};
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub use settle::{ChargedUnits, charge_mark};
@@ -41,19 +43,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
 use crate::clock::{ClockListener, ManualClock};
-use crate::decision::{Decision, LimiterId};
+use crate::decision::LimiterId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::PerProcess;
 use crate::log::Log;
 use crate::plan::Plan;
 use crate::resilience::{Counters, Layers};
-use crate::stats::DecisionCounts;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::ForgottenDenials;
 use crate::store::redis::ReaderRegistry;
-use crate::store::request::{Entry, Operation, Source};
-use acquire::WaitQueues;
+use crate::store::request::{Entry, Operation};
+use call::Answers;
 use hold_renewer::HoldRenewer;
 use parking_lot::Mutex;
 use policies::Policies;
@@ -74,9 +75,7 @@ pub(crate) struct LimiterCore {
     /// Held by a reload.
     reloading: Mutex<()>,
     pub(crate) id: LimiterId,
-    /// Behind a pointer of its own: calls that wait for an answer keep it.
-    pub(crate) decisions: Arc<DecisionCounts>,
-    wait_queues: WaitQueues,
+    pub(crate) answers: Arc<Answers>,
     hold_renewer: HoldRenewer,
     log: Arc<Log>,
     closed: AtomicBool,
@@ -117,19 +116,6 @@ impl LimiterCore {
         self.policies.find(policy.as_policy())
     }
 
-    /// The plan for a call, and what the call does with it.
-    #[inline]
-    pub(crate) fn planned(
-        &self,
-        policy: &(impl AsPolicy + ?Sized),
-        key: &str,
-        operation: impl FnOnce(&Plan) -> Result<Operation>,
-    ) -> Result<(Arc<Plan>, Operation)> {
-        let plan = self.plan(policy, key)?;
-        let operation = operation(&plan)?;
-        Ok((plan, operation))
-    }
-
     #[inline]
     fn now(&self) -> Option<u64> {
         self.clock.as_ref().map(|clock| clock.micros())
@@ -155,24 +141,11 @@ impl LimiterCore {
         }
     }
 
-    /// Settles a check that a fallback answered, of which the store knows nothing; returns whether it was one.
-    fn settled_in_fallback(&self, decision: &Decision, plan: &Arc<Plan>, operation: &Operation) -> bool {
-        if decision.source() != Source::Fallback {
-            return false;
-        }
-        self.settle_in_fallback(plan, decision.key(), operation);
-        true
-    }
-
-    pub(crate) fn settle_in_fallback(&self, plan: &Arc<Plan>, key: &str, operation: &Operation) {
+    /// Settles a check that a fallback answered, of which the store knows nothing.
+    pub(crate) fn settle_in_fallback(&self, plan: &Arc<Plan>, key: &str, operation: Operation) {
         if let Some(layers) = &self.layers {
-            layers.settle(&Entry { plan, key, operation: operation.clone() }, self.now());
+            layers.settle(&Entry { plan, key, operation }, self.now());
         }
-    }
-
-    /// Units of a key were given back: a caller that waits for them may ask again.
-    pub(crate) fn given_back(&self, plan: &Plan, key: &str) {
-        self.wait_queues.given_back(plan, key);
     }
 
     fn set_rollout(&self, percent: f64) -> Result<()> {
@@ -187,7 +160,7 @@ impl LimiterCore {
         let layers = self.layers.as_ref().map(Layers::counters);
         Counters {
             hold_renewals_failed: self.hold_renewer.failed.load(Ordering::Relaxed),
-            acquires_refused: self.wait_queues.refused(),
+            acquires_refused: self.answers.wait_queues.refused(),
             holds_lost: self.hold_renewer.lost.load(Ordering::Relaxed),
             ..layers.unwrap_or_else(|| Counters::of_memory(&self.forgotten_denials))
         }

@@ -41,7 +41,7 @@ pub(super) fn begin(core: &Arc<LimiterCore>) {
         }
     });
     start();
-    let _ = core.decisions.denied_keys.set(DeniedKeys::new(start));
+    let _ = core.answers.decisions.denied_keys.set(DeniedKeys::new(start));
 }
 
 fn start(core: &Weak<LimiterCore>, folder: &Path) {
@@ -67,7 +67,7 @@ fn warn(core: &LimiterCore, path: &Path, error: &io::Error) {
 }
 
 fn file_name(core: &LimiterCore) -> String {
-    format!("{BEGIN}{}-{}{END}", std::process::id(), core.decisions.limiter())
+    format!("{BEGIN}{}-{}{END}", std::process::id(), core.answers.decisions.limiter())
 }
 
 /// A folder that does not exist is made, for this user alone.
@@ -164,6 +164,7 @@ impl LimiterCore {
             notations.insert(plan.policy.name().to_owned(), plan.policy.to_string().into());
         });
         let policies: Map<_, _> = self
+            .answers
             .decisions
             .read()
             .into_iter()
@@ -177,7 +178,7 @@ impl LimiterCore {
                 (name, counts)
             })
             .collect();
-        let table = self.decisions.denied_keys.get().map(DeniedKeys::read).unwrap_or_default();
+        let table = self.answers.decisions.denied_keys.get().map(DeniedKeys::read).unwrap_or_default();
         let of_long_keys = table.of_long_keys;
         let denied = table.newest_first().into_iter().map(
             |denied| json!({"policy": denied.policy.as_str(), "key": denied.key.as_str(), "denials": denied.denials}),

@@ -25,7 +25,7 @@ impl LimiterCore {
             ))
         });
         if replaced.is_ok() {
-            self.policies.each(|plan| self.decisions.begin(plan));
+            self.policies.each(|plan| self.answers.decisions.begin(plan));
             self.log.file_warnings(&lint(&file));
         }
         replaced

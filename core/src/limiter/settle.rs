@@ -83,7 +83,7 @@ impl<'a> Settling<'a> {
         Ok(settling)
     }
 
-    /// The next entry for which there is something to do, and the policy that is in force for it.
+    /// The next entry for which the store has something to do, and the policy that is in force for it.
     pub(super) fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
         while let Some(entry) = self.entries.get(self.begun) {
             self.begun += 1;
@@ -94,19 +94,24 @@ impl<'a> Settling<'a> {
                 continue;
             }
             let charge = || Arc::new(entry.charge(&plan));
-            if let Some(operation) = difference(entry.granted(), actual, charge) {
-                return Some((entry, plan, operation));
+            match difference(entry.granted(), actual, charge) {
+                Some(operation) if entry.source() == Source::Fallback => {
+                    core.settle_in_fallback(&plan, entry.key(), operation);
+                }
+                Some(operation) => return Some((entry, plan, operation)),
+                None => {}
             }
         }
         None
     }
 
-    /// The last entry could not be settled. Where it certainly was not, it may be settled again; otherwise the estimate stays
-    /// charged, because units that went back twice would be units of others.
-    pub(super) fn failed(&mut self, error: &Error) {
-        if error.did_not_run() {
+    /// What the store made of the last entry. After an error it may be settled again where it certainly was not; otherwise the
+    /// estimate stays charged, because units that went back twice would be units of others.
+    pub(super) fn settled(&mut self, answer: Result<Decision>) -> Result<()> {
+        if answer.as_ref().is_err_and(Error::did_not_run) {
             self.begun = self.begun.saturating_sub(1);
         }
+        answer.map(drop)
     }
 }
 

@@ -1,22 +1,14 @@
 //! What a limiter has counted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-use compact_str::CompactString;
 
 use super::LimiterCore;
 use super::asynchronous::AsyncLimiter;
 use super::blocking::Limiter;
-use super::operations::decided;
-use crate::decision::Decision;
-use crate::error::Result;
 use crate::fork::ForkListener;
-use crate::plan::Plan;
 use crate::resilience::{Counters, Layers, StoreCondition, StoreStats};
 use crate::stats::PolicyStats;
-use crate::store::request::{Answer, Operation};
 
 /// What a limiter has counted since it was made, or since its process was forked. No key is part of it.
 ///
@@ -45,36 +37,9 @@ pub struct Stats {
 }
 
 impl LimiterCore {
-    /// The Decision of an answer, counted.
-    #[inline(always)]
-    pub(crate) fn decided(
-        &self,
-        plan: Arc<Plan>,
-        key: impl Into<CompactString> + AsRef<str>,
-        operation: &Operation,
-        answer: Answer,
-    ) -> Decision {
-        self.decisions.count(&plan, key.as_ref(), operation, &answer);
-        decided(self.id, plan, key, operation, answer)
-    }
-
-    /// Counts the answer to a check, where it lies: to move it first costs more than to count it.
-    #[inline(always)]
-    pub(crate) fn count_answer(&self, plan: &Plan, key: &str, answer: &Result<Answer>) {
-        if let Ok(answer) = answer {
-            self.decisions.count_check(plan, key, answer);
-        }
-    }
-
-    /// The final Decision of a call that may have asked several times.
-    pub(super) fn counted(&self, decision: Decision) -> Decision {
-        self.decisions.count_check(decision.plan(), decision.key(), decision.answer());
-        decision
-    }
-
     fn stats(&self) -> Stats {
         Stats {
-            policies: self.decisions.read(),
+            policies: self.answers.decisions.read(),
             store: self.layers.as_ref().map(Layers::store_stats).unwrap_or_default(),
             breaker: self.layers.as_ref().map(Layers::conditions).unwrap_or_default(),
             counters: self.counters(),
@@ -84,11 +49,11 @@ impl LimiterCore {
 
 impl ForkListener for LimiterCore {
     fn forked(&self) {
-        self.decisions.forked();
+        self.answers.decisions.forked();
         for count in [&self.hold_renewer.failed, &self.hold_renewer.lost] {
             count.store(0, Ordering::Relaxed);
         }
-        self.wait_queues.forget_refused();
+        self.answers.wait_queues.forget_refused();
         self.forgotten_denials.reset();
         if let Some(layers) = &self.layers {
             layers.forked();

@@ -96,6 +96,14 @@ impl Operation {
         }
     }
 
+    /// Whether units may go back by it, for which others wait.
+    pub(crate) const fn frees(&self) -> bool {
+        matches!(
+            self,
+            Self::Refund { .. } | Self::GiveBack { .. } | Self::Close { .. } | Self::Block { micros: 0 } | Self::Clear
+        )
+    }
+
     /// Whether it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Take { .. })

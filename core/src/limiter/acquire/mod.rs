@@ -6,6 +6,114 @@ mod wait_deadline;
 mod wait_queue;
 mod wait_queues;
 
-pub(super) use queue_estimate::QueueEstimate;
-pub(super) use wait_deadline::WaitDeadline;
-pub(super) use wait_queues::{Joined, WaitBounds, WaitQueues};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LimiterCore;
+use super::operations::{attempt, decided};
+use crate::algorithm::HoldId;
+use crate::clock::Signal;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::store::request::{Answer, Operation};
+use queue_estimate::QueueEstimate;
+use queue_position::QueuePosition;
+use wait_deadline::WaitDeadline;
+use wait_queues::Joined;
+pub(super) use wait_queues::{WaitBounds, WaitQueues};
+
+/// What a caller in `acquire` does next.
+pub(super) enum Step {
+    /// It asks the store, and gives the answer to [`Acquire::answered`].
+    Ask(Operation),
+    /// It sleeps until the signal has another count, at most that long.
+    Sleep { signal: Arc<Signal>, count: u64, longest: Option<Duration> },
+}
+
+/// Where a caller is.
+enum Place {
+    Queue(QueuePosition),
+    /// It gives up behind others.
+    Behind(QueueEstimate),
+}
+
+/// A caller in `acquire`.
+pub(super) struct Acquire<'a> {
+    core: &'a LimiterCore,
+    plan: &'a Arc<Plan>,
+    key: &'a str,
+    operation: &'a Operation,
+    deadline: WaitDeadline<'a>,
+    place: Place,
+    /// Its number in the line over all processes; 0 before the first refusal.
+    waiter: HoldId,
+    /// The count of the signal before the store was asked, and the sleep after its refusal.
+    count: u64,
+    pause: Option<Duration>,
+}
+
+impl<'a> Acquire<'a> {
+    /// Enters the queue, or gives up at once where it is full.
+    pub(super) fn begin(
+        core: &'a LimiterCore,
+        plan: &'a Arc<Plan>,
+        key: &'a str,
+        operation: &'a Operation,
+        timeout: Option<Duration>,
+    ) -> Result<Self> {
+        let (deadline, cost) = (WaitDeadline::new(core, timeout), operation.cost());
+        let place = match core.answers.wait_queues.join(plan, key, cost)? {
+            Joined::Position(position) => {
+                deadline.listen(position.signal());
+                Place::Queue(position)
+            }
+            Joined::Full(ahead) => Place::Behind(QueueEstimate::new(cost, ahead)),
+        };
+        Ok(Self { core, plan, key, operation, deadline, place, waiter: 0, count: 0, pause: None })
+    }
+
+    /// # Errors
+    /// `closed`.
+    pub(super) fn step(&mut self) -> Result<Step> {
+        let position = match &self.place {
+            Place::Queue(position) => position,
+            Place::Behind(estimate) => return Ok(Step::Ask(estimate.operation(self.plan))),
+        };
+        let signal = Arc::clone(position.signal());
+        if let Some(pause) = self.pause.take() {
+            return Ok(Step::Sleep { signal, count: self.count, longest: self.deadline.sleep(Some(pause)) });
+        }
+        self.core.open()?;
+        self.count = signal.count();
+        match position.units_ahead() {
+            None => Ok(Step::Ask(attempt(self.operation, self.waiter))),
+            Some(ahead) if self.deadline.is_over() => {
+                let estimate = QueueEstimate::new(self.operation.cost(), ahead);
+                let asked = estimate.operation(self.plan);
+                self.place = Place::Behind(estimate);
+                Ok(Step::Ask(asked))
+            }
+            Some(_) => Ok(Step::Sleep { signal, count: self.count, longest: self.deadline.sleep(None) }),
+        }
+    }
+
+    /// The Decision, unless it sleeps and asks again.
+    pub(super) fn answered(&mut self, answer: Answer) -> Option<Decision> {
+        let (limiter, plan) = (self.core.id, Arc::clone(self.plan));
+        let decision = match &self.place {
+            Place::Behind(estimate) => estimate.denied(limiter, plan, self.key, answer),
+            Place::Queue(_) => {
+                let decision = decided(limiter, plan, self.key, self.operation, answer);
+                self.waiter = if self.waiter == 0 { self.core.hold_id() } else { self.waiter };
+                self.pause = self.deadline.pause(&decision);
+                if self.pause.is_some() {
+                    return None;
+                }
+                decision
+            }
+        };
+        self.core.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
+        Some(decision)
+    }
+}

@@ -9,19 +9,19 @@ use crate::plan::Plan;
 use crate::store::request::{Answer, Operation};
 
 /// What a caller wants, and what the callers ahead of it want.
-pub(in crate::limiter) struct QueueEstimate {
+pub(super) struct QueueEstimate {
     cost: u64,
     /// The units of all callers ahead, and its own.
     wanted: u64,
 }
 
 impl QueueEstimate {
-    pub(in crate::limiter) const fn new(cost: u64, ahead: u64) -> Self {
+    pub(super) const fn new(cost: u64, ahead: u64) -> Self {
         Self { cost, wanted: cost.saturating_add(ahead) }
     }
 
     /// What to ask the store: as many of the units wanted as can ever be admitted at once.
-    pub(in crate::limiter) fn operation(&self, plan: &Plan) -> Operation {
+    pub(super) fn operation(&self, plan: &Plan) -> Operation {
         let most = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
         // A cost that never fits is not admitted after the callers ahead either.
         let cost = if self.cost > most { self.cost } else { self.wanted.min(most) };
@@ -30,13 +30,7 @@ impl QueueEstimate {
 
     /// The denial of a caller whose time is over. The wait for each limit is computed as if all units wanted were charged
     /// as soon as they fit; for windows that cannot take all at once this is an estimate.
-    pub(in crate::limiter) fn denied(
-        &self,
-        limiter: LimiterId,
-        plan: Arc<Plan>,
-        key: &str,
-        mut answer: Answer,
-    ) -> Decision {
+    pub(super) fn denied(&self, limiter: LimiterId, plan: Arc<Plan>, key: &str, mut answer: Answer) -> Decision {
         if let Operation::Peek { cost: asked } = self.operation(&plan) {
             for (index, view) in answer.views.iter_mut().enumerate() {
                 view.admits_at = view.admits_at.map(|at| self.admits_at(&plan, index, view, (asked, at)));

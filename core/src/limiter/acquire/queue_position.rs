@@ -8,7 +8,7 @@ use crate::clock::Signal;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::limiter) struct QueuePosition {
+pub(super) struct QueuePosition {
     queue: Arc<WaitQueue>,
     number: u64,
     /// The callers in all queues.
@@ -24,12 +24,12 @@ impl QueuePosition {
     }
 
     /// The units that the callers ahead want; `None` when this is the first.
-    pub(in crate::limiter) fn units_ahead(&self) -> Option<u64> {
+    pub(super) fn units_ahead(&self) -> Option<u64> {
         self.queue.units_ahead(self.number)
     }
 
     /// Notified when a caller has left the queue, and when units of the key were given back.
-    pub(in crate::limiter) fn signal(&self) -> &Arc<Signal> {
+    pub(super) fn signal(&self) -> &Arc<Signal> {
         self.queue.signal()
     }
 }

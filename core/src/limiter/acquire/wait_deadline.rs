@@ -15,7 +15,7 @@ const MIN_SLEEP: Duration = Duration::from_millis(1);
 const MAX_JITTER: u64 = 5_000;
 
 /// A deadline, and the sleeps before it.
-pub(in crate::limiter) struct WaitDeadline<'a> {
+pub(super) struct WaitDeadline<'a> {
     core: &'a LimiterCore,
     clock: Option<&'a Arc<ManualClock>>,
     began: Instant,
@@ -24,14 +24,14 @@ pub(in crate::limiter) struct WaitDeadline<'a> {
 }
 
 impl<'a> WaitDeadline<'a> {
-    pub(in crate::limiter) fn new(core: &'a LimiterCore, timeout: Option<Duration>) -> Self {
+    pub(super) fn new(core: &'a LimiterCore, timeout: Option<Duration>) -> Self {
         let clock = core.clock.as_ref();
         let began_manually = clock.map_or(Duration::ZERO, |clock| clock.now());
         Self { core, clock, began: Instant::now(), began_manually, timeout }
     }
 
     /// Has a clock that is moved by hand notify the signal: such a clock does not end a sleep by itself.
-    pub(in crate::limiter) fn listen(&self, signal: &Arc<Signal>) {
+    pub(super) fn listen(&self, signal: &Arc<Signal>) {
         if let Some(clock) = self.clock {
             clock.notify_on_change(signal);
         }
@@ -45,13 +45,13 @@ impl<'a> WaitDeadline<'a> {
         self.timeout.map(|timeout| timeout.saturating_sub(passed))
     }
 
-    pub(in crate::limiter) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
 
     /// How long to sleep before asking again. `None` when asking again is of no use: the check was admitted, never will
     /// be, or not before the deadline.
-    pub(in crate::limiter) fn pause(&self, decision: &Decision) -> Option<Duration> {
+    pub(super) fn pause(&self, decision: &Decision) -> Option<Duration> {
         if decision.allowed() || self.is_over() {
             return None;
         }
@@ -69,7 +69,7 @@ impl<'a> WaitDeadline<'a> {
 
     /// The longest that a sleep may take: until the pause or the deadline is over. `None` is without end, for a clock that
     /// is moved by hand and wakes the sleeper.
-    pub(in crate::limiter) fn sleep(&self, pause: Option<Duration>) -> Option<Duration> {
+    pub(super) fn sleep(&self, pause: Option<Duration>) -> Option<Duration> {
         if self.clock.is_some() {
             return None;
         }

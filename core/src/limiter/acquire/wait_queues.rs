@@ -72,7 +72,7 @@ impl QueuesByKey {
 }
 
 /// A position in a queue, or the queue was full.
-pub(in crate::limiter) enum Joined {
+pub(super) enum Joined {
     Position(QueuePosition),
     /// The units that the callers in the queue want.
     Full(u64),
@@ -93,7 +93,7 @@ impl WaitQueues {
     }
 
     /// Enters the queue of a key, if there is a place.
-    pub(in crate::limiter) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Joined> {
+    pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Joined> {
         let open = self.open.get_or_try_init(|| Ok(OpenQueues::default()))?;
         let mut by_key = open.by_key.lock();
         let known = by_key.get(plan, key);
