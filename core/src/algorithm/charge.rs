@@ -19,7 +19,7 @@ pub(crate) struct LimitCharge {
     pub(crate) refunded: u64,
     /// Whether a refund without a Decision was made since: it took the oldest units, which may be these.
     pub(crate) refunds_since: bool,
-    /// Whether the check is undone, which let nobody use its units. What refunds took of them was meant for units of others.
+    /// Whether the check is undone, whose units no call used. What refunds took of them was meant for units of others.
     pub(crate) is_undone: bool,
 }
 

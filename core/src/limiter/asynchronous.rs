@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::acquire::{Acquire, Step};
+use super::acquire::{Acquire, AcquireStep};
 use super::answer_channel::{awaited, gone, sent};
 use super::builder::Builder;
 use super::call::Call;
@@ -242,12 +242,12 @@ impl AsyncLimiter {
         let mut acquire = Acquire::begin(&self.core, &plan, key, &operation, timeout)?;
         loop {
             match acquire.step()? {
-                Step::Ask(operation) => {
+                AcquireStep::Ask(operation) => {
                     if let Some(decision) = acquire.answered(self.answer(&plan, key, operation).await?) {
                         return Ok(decision);
                     }
                 }
-                Step::Sleep { signal, count, longest } => signal.wait_async(count, longest).await,
+                AcquireStep::Sleep { signal, count, longest } => signal.wait_async(count, longest).await,
             }
         }
     }

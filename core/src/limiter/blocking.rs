@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{Acquire, Step};
+use super::acquire::{Acquire, AcquireStep};
 use super::builder::Builder;
 use super::call::Call;
 use super::check_all::CheckEntry;
@@ -213,12 +213,12 @@ impl Limiter {
         let mut acquire = Acquire::begin(&self.core, &plan, key, &operation, timeout)?;
         loop {
             match acquire.step()? {
-                Step::Ask(operation) => {
+                AcquireStep::Ask(operation) => {
                     if let Some(decision) = acquire.answered(self.answer(&plan, key, operation)?) {
                         return Ok(decision);
                     }
                 }
-                Step::Sleep { signal, count, longest } => signal.wait(count, longest),
+                AcquireStep::Sleep { signal, count, longest } => signal.wait(count, longest),
             }
         }
     }

@@ -128,7 +128,7 @@ pub(crate) struct Charge {
     /// The units that had gone back then, as [`Traces`] count them, and the last clear that was known then.
     pub(crate) refunded: u64,
     pub(crate) cleared_at: u64,
-    /// Whether it is the undo of a check: nobody used its units.
+    /// Whether it is the undo of a check: no call used its units.
     pub(crate) is_undone: bool,
     /// For each limit of the policy that was charged: when its bucket would have been empty again, 0 when that is not known.
     pub(crate) limits: SmallVec<[Option<u64>; 2]>,

@@ -24,18 +24,18 @@ use wait_queues::Joined;
 pub(super) use wait_queues::{WaitBounds, WaitQueues};
 
 /// What a caller in `acquire` does next.
-pub(super) enum Step {
+pub(super) enum AcquireStep {
     /// It asks the store, and gives the answer to [`Acquire::answered`].
     Ask(Operation),
     /// It sleeps until the signal has another count, at most that long.
     Sleep { signal: Arc<Signal>, count: u64, longest: Option<Duration> },
 }
 
-/// Where a caller is.
-enum Place {
-    Queue(QueuePosition),
-    /// It gives up behind others.
-    Behind(QueueEstimate),
+/// What a caller does meanwhile.
+enum CallerState {
+    Queued(QueuePosition),
+    /// It is told how long the others take.
+    GivesUp(QueueEstimate),
 }
 
 /// A caller in `acquire`.
@@ -45,7 +45,7 @@ pub(super) struct Acquire<'a> {
     key: &'a str,
     operation: &'a Operation,
     deadline: WaitDeadline<'a>,
-    place: Place,
+    state: CallerState,
     /// Its number in the line over all processes; 0 before the first refusal.
     waiter: HoldId,
     /// The count of the signal before the store was asked, and the sleep after its refusal.
@@ -63,47 +63,47 @@ impl<'a> Acquire<'a> {
         timeout: Option<Duration>,
     ) -> Result<Self> {
         let (deadline, cost) = (WaitDeadline::new(core, timeout), operation.cost());
-        let place = match core.answers.wait_queues.join(plan, key, cost)? {
+        let state = match core.answers.wait_queues.join(plan, key, cost)? {
             Joined::Position(position) => {
                 deadline.listen(position.signal());
-                Place::Queue(position)
+                CallerState::Queued(position)
             }
-            Joined::Full(ahead) => Place::Behind(QueueEstimate::new(cost, ahead)),
+            Joined::Full(ahead) => CallerState::GivesUp(QueueEstimate::new(cost, ahead)),
         };
-        Ok(Self { core, plan, key, operation, deadline, place, waiter: 0, count: 0, pause: None })
+        Ok(Self { core, plan, key, operation, deadline, state, waiter: 0, count: 0, pause: None })
     }
 
     /// # Errors
     /// `closed`.
-    pub(super) fn step(&mut self) -> Result<Step> {
-        let position = match &self.place {
-            Place::Queue(position) => position,
-            Place::Behind(estimate) => return Ok(Step::Ask(estimate.operation(self.plan))),
+    pub(super) fn step(&mut self) -> Result<AcquireStep> {
+        let position = match &self.state {
+            CallerState::Queued(position) => position,
+            CallerState::GivesUp(estimate) => return Ok(AcquireStep::Ask(estimate.operation(self.plan))),
         };
         let signal = Arc::clone(position.signal());
         if let Some(pause) = self.pause.take() {
-            return Ok(Step::Sleep { signal, count: self.count, longest: self.deadline.sleep(Some(pause)) });
+            return Ok(AcquireStep::Sleep { signal, count: self.count, longest: self.deadline.sleep(Some(pause)) });
         }
         self.core.open()?;
         self.count = signal.count();
         match position.units_ahead() {
-            None => Ok(Step::Ask(attempt(self.operation, self.waiter))),
+            None => Ok(AcquireStep::Ask(attempt(self.operation, self.waiter))),
             Some(ahead) if self.deadline.is_over() => {
                 let estimate = QueueEstimate::new(self.operation.cost(), ahead);
                 let asked = estimate.operation(self.plan);
-                self.place = Place::Behind(estimate);
-                Ok(Step::Ask(asked))
+                self.state = CallerState::GivesUp(estimate);
+                Ok(AcquireStep::Ask(asked))
             }
-            Some(_) => Ok(Step::Sleep { signal, count: self.count, longest: self.deadline.sleep(None) }),
+            Some(_) => Ok(AcquireStep::Sleep { signal, count: self.count, longest: self.deadline.sleep(None) }),
         }
     }
 
     /// The Decision, unless it sleeps and asks again.
     pub(super) fn answered(&mut self, answer: Answer) -> Option<Decision> {
         let (limiter, plan) = (self.core.id, Arc::clone(self.plan));
-        let decision = match &self.place {
-            Place::Behind(estimate) => estimate.denied(limiter, plan, self.key, answer),
-            Place::Queue(_) => {
+        let decision = match &self.state {
+            CallerState::GivesUp(estimate) => estimate.denied(limiter, plan, self.key, answer),
+            CallerState::Queued(_) => {
                 let decision = decided(limiter, plan, self.key, self.operation, answer);
                 self.waiter = if self.waiter == 0 { self.core.hold_id() } else { self.waiter };
                 self.pause = self.deadline.pause(&decision);

@@ -67,20 +67,22 @@ fn a_key_takes_at_most_72_bytes() {
     }
 }
 
+type Calls<'a> = &'a dyn Fn(&Limiter);
+
 /// What needs nothing of the annex has the bytes of a check, whichever path of the script wrote it.
 #[test]
 fn a_value_without_an_annex_is_as_short_as_a_check_leaves_it() {
     for policy in
         POLICIES.into_iter().chain(["sliding-log 90/30d", "sliding-window 90/30d", "gcra 9/30d; fixed-window 9/30d"])
     {
-        let length = |calls: &dyn Fn(&Limiter)| {
+        let length = |calls: Calls<'_>| {
             let prefix = fresh_prefix();
             calls(&limiter(SERVER.url(), &prefix));
             stored(&prefix).1
         };
         let check = |limiter: &Limiter, cost| limiter.check_n(policy, "k", cost).expect("a check");
         let checked = length(&|limiter| drop(check(limiter, 5)));
-        let others: [(&str, &dyn Fn(&Limiter)); 4] = [
+        let others: [(&str, Calls<'_>); 4] = [
             ("charged", &|limiter| drop(limiter.charge(policy, "k", 5).expect("a charge"))),
             ("settled for more", &|limiter| limiter.settle(&check(limiter, 4), 5).expect("settled")),
             ("blocked", &|limiter| {

@@ -2,7 +2,7 @@
 -- the moment (`at`), all units that were charged then (`charged`, 0: not known), for how long after it the units of a lease could
 -- be spent (`life`), when the bucket would have been empty again (`empty_at`, 0: not known), how many units went back since
 -- (`refunded`), whether a refund without a Decision was made since, which took the oldest units (`refunds_since`), and whether a
--- check is undone, whose units nobody used (`undone`). Each returns how many units went back.
+-- check is undone, whose units no call used (`undone`). Each returns how many units went back.
 
 local function undo_window(value, first, now, cost, limit, charge)
   return value[first] <= charge.at and limit.refund(value, first, now, cost, limit) or 0
