@@ -8,7 +8,7 @@ use tidegate::host::{CompletionQueue, Outcome, Wake};
 
 use crate::loop_waker::LoopWaker;
 
-/// See the module. Threads of the core put answers here; they touch no Python object.
+/// Collects the answers for one event loop. Threads of the core put answers here; they touch no Python object.
 pub(crate) struct CompletionList {
     state: Mutex<ArrivedAnswers>,
     pub(crate) waker: LoopWaker,

@@ -24,7 +24,7 @@ use cancellation::CancellationCallback;
 /// Makes the result of a future from the outcome of its call.
 pub(crate) type ConvertOutcome = fn(Python<'_>, Outcome) -> PyResult<Py<PyAny>>;
 
-/// See the module.
+/// Connects the calls of one event loop with its futures.
 #[pyclass(module = "tidegate", frozen, name = "_LoopCompletions")]
 pub(crate) struct LoopCompletions {
     list: Arc<CompletionList>,

@@ -9,7 +9,7 @@ use crate::convert::{cost, key, meta, shown, text, utf8};
 use crate::error::config;
 use crate::policy::Policy;
 
-/// See the module.
+/// The argument `policy` of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum PolicyArgument<'a> {
     Text(&'a str),

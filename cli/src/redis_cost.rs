@@ -10,7 +10,7 @@ const PREFIX: usize = 2;
 /// The most checks in one call.
 const FOLDED: u32 = 256;
 
-/// See the module.
+/// The bytes and calls that a policy costs a server.
 pub(crate) struct RedisCost {
     /// Bytes of the value of a key that is hardly used, and of one that uses all its limits.
     pub(crate) value: (usize, usize),

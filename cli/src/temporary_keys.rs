@@ -18,7 +18,7 @@ const SIGINT: u8 = 2;
 #[cfg(unix)]
 const SIGTERM: u8 = 15;
 
-/// See the module.
+/// Removes the keys of a measurement when it is dropped.
 pub(crate) struct TemporaryKeys {
     /// It is not closed by a signal, and so can remove what the others wrote.
     cleaner: Limiter,

@@ -8,7 +8,7 @@ pub(crate) trait Hashed {
     fn hash(&self) -> u64;
 }
 
-/// See the module.
+/// A vector whose items are found by their hash.
 pub(crate) struct HashSlab<T> {
     /// Indexes into `items`, by hash.
     indexes: HashTable<u32>,

@@ -25,7 +25,7 @@ pub(crate) enum WarningKind {
     Unpublished,
 }
 
-/// See the module.
+/// Logs one warning of each kind.
 #[derive(Default)]
 pub(crate) struct Log {
     listener: Option<WarningListener>,

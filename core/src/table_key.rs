@@ -16,7 +16,7 @@ type KeyDigest = [u8; 16];
 /// The same in two numbers. A call copies the key by whole words then, and not byte by byte.
 type KeyDigestWords = [u64; 2];
 
-/// See the module. A digest never equals a text, whatever bytes the text has.
+/// A key of bounded size. A digest never equals a text, whatever bytes the text has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum TableKey {
     Text(CompactString),

@@ -13,7 +13,7 @@ from .web.keys import UNAUTHENTICATED
 
 
 class FlaskAdapter(EnvironAdapter):
-    """See the module."""
+    """Says what a request of Flask is, and who made it."""
 
     authentication = (
         "set g.user and g.claims in a before_request function (None for a visitor), or use Flask-Login. "

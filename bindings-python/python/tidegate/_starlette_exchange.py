@@ -21,7 +21,7 @@ from .web.steps import run_steps_async
 
 
 class StarletteExchange(AsgiExchange):
-    """See the module."""
+    """A request with the limits of its route and of its dependencies."""
 
     # Whether the limits of the route were checked, or those of a mounted application without routes.
     checked = False

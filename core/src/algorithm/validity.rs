@@ -14,7 +14,7 @@ fn fit(mut moments: impl Iterator<Item = u64>, mut units: impl Iterator<Item = u
 }
 
 impl Rule {
-    /// See the module.
+    /// Whether this rule could have written the state.
     pub(crate) fn can_have(&self, state: &State) -> bool {
         match (self, state) {
             (Self::FixedWindow(_), State::FixedWindow(state)) => fits(state.opened) && fits(state.used),

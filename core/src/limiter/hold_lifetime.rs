@@ -30,7 +30,7 @@ pub(super) enum Renewed {
     Failed(Option<Error>),
 }
 
-/// See the module.
+/// Until when a hold can be relied on, and whether it is lost.
 #[derive(Debug)]
 pub(super) struct HoldLifetime {
     keeper: Keeper,

@@ -19,7 +19,7 @@ use crate::store::request::{Entry, Operation};
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
 const RENEWALS_PER_TTL: u32 = 3;
 
-/// See the module.
+/// Renews all holds of a limiter, three times within each ttl.
 pub(super) struct HoldRenewer {
     /// Each process renews its own holds: what a child inherits is renewed by its parent, whose thread may have held the
     /// lock during the fork.

@@ -26,7 +26,7 @@ struct ParsedNotations {
     bytes: usize,
 }
 
-/// See the module.
+/// Finds the policy of a notation without parsing it again.
 #[derive(Debug, Default)]
 pub(super) struct Notations(RwLock<ParsedNotations>);
 

@@ -17,7 +17,7 @@ use crate::policy::{Policy, did_you_mean, may_be_url};
 
 type Plans = HashMap<String, Arc<Plan>, RandomState>;
 
-/// See the module.
+/// Finds the plan of the policy that a name or a notation means now.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     /// The policies that the limiter was made with. They are in force until a reload; reading them takes no guard.

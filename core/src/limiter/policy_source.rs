@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::policy::{Policy, PolicyFile};
 use crate::store::url::without_secrets;
 
-/// See the module.
+/// The path of a policy file, and what it said first.
 #[derive(Debug, Clone)]
 pub(super) struct PolicySource {
     path: PathBuf,

@@ -4,7 +4,7 @@ use super::LimitTag;
 use crate::algorithm::Rule;
 use crate::policy::Policy;
 
-/// See the module.
+/// Stands for the formats of a policy where no server keeps its usage.
 #[derive(Debug)]
 pub(crate) struct StoredForm {
     pub(super) heap_bytes: usize,

@@ -24,7 +24,7 @@ struct CountCell([AtomicU64; CLASSES]);
 
 const _: () = assert!(size_of::<CountCell>() == 128, "a cell has grown");
 
-/// See the module.
+/// Counts the decisions of one policy, in a cell for each thread.
 pub(crate) struct PolicyCounts {
     /// The number of the limiter whose decisions these are.
     limiter: u32,

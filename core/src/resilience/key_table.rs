@@ -32,7 +32,7 @@ pub(super) trait KeyEntry: Hashed {
     fn heap_bytes(&self) -> usize;
 }
 
-/// See the module.
+/// A table of keys, in shards that are locked one by one.
 pub(super) struct KeyTable<T> {
     shards: Box<[Mutex<TableShard<T>>]>,
     hasher: RandomState,
@@ -99,7 +99,7 @@ impl<T: KeyEntry> KeyTable<T> {
     }
 }
 
-/// See the module.
+/// The entries of a part of the keys, which one lock protects.
 pub(super) struct TableShard<T> {
     slab: HashSlab<T>,
     /// The bytes of its entries.

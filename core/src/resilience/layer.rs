@@ -31,7 +31,7 @@ impl LayerState for () {
     fn load(_: &mut LayerStates) -> Self {}
 }
 
-/// See the module.
+/// A layer around a store.
 pub(super) trait Layer: Send + Sync + 'static {
     type State: LayerState;
 

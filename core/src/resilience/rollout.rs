@@ -13,7 +13,7 @@ use crate::store::request::Entry;
 /// All keys, in the unit of a share: a ten-thousandth of a percent.
 const ALL_KEYS: u32 = 1_000_000;
 
-/// See the module.
+/// Says whether a key belongs to the new store already.
 pub(crate) struct Rollout {
     /// The old store and the new one.
     stores: Arc<[Arc<dyn Store>]>,

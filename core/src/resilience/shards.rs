@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::store::request::Entry;
 use crate::store::url::without_secrets;
 
-/// See the module.
+/// Says which of several stores a key belongs to.
 pub(crate) struct Shards {
     stores: Arc<[Arc<dyn Store>]>,
     /// The digest of each store's name.

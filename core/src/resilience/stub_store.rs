@@ -15,7 +15,7 @@ pub(super) struct Message {
     pub(super) completion: Completion,
 }
 
-/// See the module.
+/// A store whose answers a test gives.
 #[derive(Default)]
 pub(super) struct StubStore {
     pub(super) outgoing: Mutex<Vec<Message>>,

@@ -79,7 +79,7 @@ impl Counter {
     }
 }
 
-/// See the module.
+/// Reports the state of a store and the calls to it.
 #[derive(Default)]
 pub(crate) struct Telemetry {
     listener: Option<Listener>,

@@ -27,7 +27,7 @@ struct CountedPolicies {
     other: [Arc<PolicyCounts>; 2],
 }
 
-/// See the module.
+/// The counts of a limiter, by policy and class.
 #[derive(Debug)]
 pub(crate) struct DecisionCounts {
     /// Tells whose counts a plan leads to; never that of another limiter of this process.

@@ -33,7 +33,7 @@ pub(crate) struct DeniedKeyTable {
     pub(crate) of_long_keys: u64,
 }
 
-/// See the module.
+/// The keys that were denied last, bounded in number.
 pub(crate) struct DeniedKeys {
     /// A child begins anew: a thread of its parent may have held the lock during the fork.
     table: PerProcess<Mutex<DeniedKeyTable>>,

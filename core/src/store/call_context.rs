@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::batch_guard::BatchGuard;
 
-/// See the module.
+/// The time, the deadline and the batch of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CallContext<'a> {
     /// The time to decide by, in microseconds since 1970; without it the store uses its own clock.

@@ -7,7 +7,7 @@
 /// Words that fit: those of all layers together, which `resilience` checks at compile time.
 pub(crate) const CAPACITY: usize = 8;
 
-/// See the module.
+/// The words that layers keep of a call, in the order of the layers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LayerStates {
     words: [u64; CAPACITY],

@@ -12,7 +12,7 @@ use crate::relay_listener::RelayListener;
 /// Bytes of a reply without end.
 const FLOOD: usize = 500_000_000;
 
-/// See the module.
+/// Passes replies on with faults.
 pub struct FaultyProxy {
     faults: Arc<AtomicU64>,
     listener: RelayListener,

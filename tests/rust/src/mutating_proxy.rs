@@ -19,7 +19,7 @@ struct Shared {
     mutated: AtomicU64,
 }
 
-/// See the module.
+/// Passes commands on with a changed script.
 pub struct MutatingProxy {
     shared: Arc<Shared>,
     listener: RelayListener,

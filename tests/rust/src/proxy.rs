@@ -33,7 +33,7 @@ pub enum Condition {
     Refuse,
 }
 
-/// See the module. Dropping it ends its threads and connections.
+/// Passes bytes on as well or badly as a test says. Dropping it ends its threads and connections.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// See the module. Dropping it ends the listener; open connections end with their clients.
+/// The listener of a proxy. Dropping it ends the listener; open connections end with their clients.
 pub(crate) struct RelayListener {
     port: u16,
     ended: Arc<AtomicBool>,

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use crate::relay_listener::RelayListener;
 
-/// See the module.
+/// Passes replies on with one text changed.
 pub struct ReplyProxy {
     listener: RelayListener,
 }

@@ -10,7 +10,7 @@ use crate::decision_values::DecisionValues;
 /// Monday, 1 January 2024, 00:00 UTC.
 pub const START: u64 = 1_704_067_200_000_000;
 
-/// See the module.
+/// A limiter and its clock.
 pub struct TimedLimiter {
     /// The limiter.
     pub limiter: Limiter,

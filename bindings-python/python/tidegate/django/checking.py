@@ -24,7 +24,7 @@ MIDDLEWARE = "tidegate.django.TidegateMiddleware"
 
 
 class FunctionCall:
-    """See the module."""
+    """A call of a view, or of a function that a view calls."""
 
     @classmethod
     def of(

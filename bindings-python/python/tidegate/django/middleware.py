@@ -31,7 +31,7 @@ from .request_limits import NAME, RequestLimits, limits_of
 class TidegateMiddleware(DjangoLayer):
     """Checks the limits that are not written at views, and answers what was refused, on threads and on event loops.
 
-    See the module `tidegate.django` for the settings. Its place in MIDDLEWARE: below what adds to every response, such
+    `tidegate.django` lists the settings. Its place in MIDDLEWARE: below what adds to every response, such
     as CORS headers, and above what may answer by itself.
     """
 

@@ -58,7 +58,7 @@ class LimitEntry:
 
 
 class BoundLimit:
-    """See the module."""
+    """What one `limit` means at one place of an application."""
 
     __slots__ = (
         "_adapter",

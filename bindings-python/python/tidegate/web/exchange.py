@@ -39,7 +39,7 @@ class AsgiResponse:
 
 
 class AsgiExchange:
-    """See the module. The messages of the response pass through `send`, which adds the header fields."""
+    """A request and its response, whose messages pass through `send`, which adds the header fields."""
 
     # The framework's request and response; made when a function of the user needs them.
     request: Any = None

@@ -21,7 +21,7 @@ _KEY_PROBLEM = {
 
 
 class Refusal:
-    """See the module. A KeyInvalid: the client's fault."""
+    """Status, header fields and body of a refusal. A KeyInvalid is the client's fault."""
 
     __slots__ = ("announced", "body", "fields", "status")
 

@@ -36,7 +36,7 @@ pub(super) struct Run {
     pub(super) steps: usize,
 }
 
-/// See the module.
+/// Asks whenever a unit may be free.
 pub(super) struct GreedyCaller {
     policy: Policy,
     /// The limits of `policy` as the explained policy counts them.

@@ -18,7 +18,7 @@ const FURTHER_LIMIT: f64 = 2.8;
 /// What Redis keeps of a key outside of MEMORY USAGE: its places in the table of keys and in that of expiries.
 const TABLES: f64 = 64.0;
 
-/// See the module.
+/// The figures that a size is computed from.
 pub(super) struct Costs {
     /// In one sentence.
     pub(super) source: String,

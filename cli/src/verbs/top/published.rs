@@ -54,7 +54,7 @@ struct ProcessFile {
     denied: BTreeMap<NamedKey, f64>,
 }
 
-/// See the module.
+/// Reads the files that processes publish.
 #[derive(Debug)]
 pub(super) struct Published {
     folder: PathBuf,

@@ -52,7 +52,7 @@ pub(super) enum Cost {
     Read(Read<Parts, u64>),
 }
 
-/// See the module.
+/// Says for each request which policies, keys and cost it has.
 pub(super) struct RequestLimits {
     pub(super) limiter: AsyncLimiter,
     pub(super) policies: Vec<(NamedPolicy, Option<RequestKey>)>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::wait_queue::WaitQueue;
 use crate::clock::Signal;
 
-/// See the module.
+/// Keeps a caller in its queue until it is dropped.
 #[derive(Debug)]
 pub(super) struct QueuePosition {
     queue: Arc<WaitQueue>,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Signal;
 
-/// See the module.
+/// The callers of one policy and key, in the order they came.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     waiters: Mutex<Waiters>,

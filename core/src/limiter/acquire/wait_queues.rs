@@ -78,7 +78,7 @@ pub(super) enum Joined {
     Full(u64),
 }
 
-/// See the module. A forked child begins without queues: the threads that wait in them exist only in its parent.
+/// All queues of a limiter. A forked child begins without queues: the threads that wait in them exist only in its parent.
 #[derive(Default)]
 pub(in crate::limiter) struct WaitQueues {
     open: PerProcess<OpenQueues>,

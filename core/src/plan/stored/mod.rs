@@ -13,7 +13,7 @@ use crate::policy::Policy;
 pub(crate) use layout::{Field, Form, LENGTH_WIDTH, Layout, MOMENT_WIDTH, VERSION};
 pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
 
-/// See the module.
+/// The formats and script arguments of a policy, computed once.
 #[derive(Debug)]
 pub(crate) struct StoredForm {
     pub(crate) layouts: Vec<Layout>,

@@ -37,7 +37,7 @@ pub(in crate::resilience) struct SentCall {
     pub(super) at: u64,
 }
 
-/// See the module.
+/// Whether the store may be asked, and who probes it.
 pub(super) struct Circuit {
     /// The store that is probed.
     store: Arc<dyn Store>,

@@ -22,7 +22,7 @@ use crate::store::request::{Answer, Entry};
 use crate::store::url::without_secrets;
 use circuit::{Circuit, SentCall};
 
-/// See the module.
+/// The layer that fails calls at once while the store is lost.
 pub(crate) struct Breaker {
     circuit: Arc<Circuit>,
 }

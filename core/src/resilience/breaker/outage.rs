@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use crate::error::Error;
 use crate::fork;
 
-/// See the module.
+/// One outage of a store, from its last sign of life on.
 pub(super) struct Outage {
     /// Probing threads belong to this process: a forked child has none and asks the store itself.
     pub(super) process: u64,

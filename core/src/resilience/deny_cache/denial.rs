@@ -18,7 +18,7 @@ use crate::table_key::{TableKey, TableKeyRef};
 /// answered. Without that every check between the end of a denial and the next answer would go to the store.
 const RENEWAL_PART: u64 = 10;
 
-/// See the module.
+/// A denial, and until when it may be repeated.
 pub(super) struct Denial {
     plan: Arc<Plan>,
     key: TableKey,

@@ -23,7 +23,7 @@ pub(crate) const MAX_DENY_CACHE: Duration = Duration::from_secs(60);
 /// Denials of one policy and key that are kept, each of another cost.
 const MAX_COSTS: usize = 4;
 
-/// See the module.
+/// The layer that repeats denials.
 pub(crate) struct DenyCache {
     longest: u64,
     time: SteadyClock,

@@ -24,7 +24,7 @@ pub(crate) use usage_snapshots::UsageSnapshots;
 /// After how many microseconds a check may be tried again that was denied because the store failed.
 const RETRY_AFTER: u64 = 1_000_000;
 
-/// See the module.
+/// The layer that answers for a store that failed, as `on_store_error` says.
 pub(crate) struct Fallback {
     /// For policies without an `on_store_error` of their own.
     default_choice: OnStoreError,

@@ -10,7 +10,7 @@ use crate::store::url::MemoryBounds;
 /// addition.
 const BOUNDS: MemoryBounds = MemoryBounds { max_keys: 1_000_000, max_bytes: 256 << 20 };
 
-/// See the module.
+/// A memory store for one outage.
 pub(super) struct OutageUsage {
     pub(super) memory: Memory,
     /// The number of the outage, from 1.

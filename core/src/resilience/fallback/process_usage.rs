@@ -18,7 +18,7 @@ use crate::store::memory::ForgottenDenials;
 use crate::store::request::{Answer, Entry, Operation, Source, States};
 use crate::table_key::{TableKey, TableKeyRef};
 
-/// See the module.
+/// Keeps the last known usage, and goes on from it during an outage.
 pub(super) struct ProcessUsage {
     snapshots: UsageSnapshots,
     /// Of the outage that is running, or of the next one.

@@ -32,7 +32,7 @@ pub(super) struct ResumedUsage<'a> {
     pub(super) now: u64,
 }
 
-/// See the module.
+/// A bounded table of the last known usage.
 #[derive(Default)]
 pub(crate) struct UsageSnapshots {
     table: KeyTable<Snapshot>,

@@ -5,7 +5,7 @@ pub(super) const INTERVAL: u64 = 100_000;
 /// Checks within an interval that make a key worth a lease.
 const HOT: u64 = 4;
 
-/// See the module.
+/// The checks and units of this interval and of the one before.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Demand {
     pub(super) since: u64,

@@ -53,7 +53,7 @@ impl Ord for BlockEnd {
     }
 }
 
-/// See the module.
+/// Ends the blocks whose time is over.
 #[derive(Default)]
 pub(super) struct Expiry {
     shared: PerProcess<SharedEnds>,

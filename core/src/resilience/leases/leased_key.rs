@@ -41,7 +41,7 @@ pub(super) struct Todo {
     pub(super) unspent: SmallVec<[Unspent; 2]>,
 }
 
-/// See the module.
+/// The blocks of one key, and the size of its next one.
 pub(super) struct LeasedKey {
     plan: Arc<Plan>,
     key: TableKey,

@@ -42,7 +42,7 @@ const NO_CLOCK: i64 = i64::MIN;
 /// The most blocks that `close` gives back.
 const MAX_RETURNED: usize = 4_096;
 
-/// See the module.
+/// The layer that spends leased units.
 pub(crate) struct Leases {
     /// The layers below, for requests of this one.
     store: Arc<dyn Store>,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-/// See the module.
+/// The number of calls without a reply.
 #[derive(Default)]
 pub(super) struct PendingCount {
     count: Mutex<usize>,

@@ -20,7 +20,7 @@ pub(super) struct Repair {
     pub(super) operation: Operation,
 }
 
-/// See the module.
+/// The entries of each store, and the answers so far.
 pub(super) struct PartitionProgress {
     parts: Vec<Part>,
     answers: Vec<Option<Answer>>,

@@ -15,7 +15,7 @@ use crate::store::completion::{BatchCompletion, WakeTarget};
 use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};
 use crate::store::{Store, submit_then};
 
-/// See the module.
+/// A `check_all` under way, between two of its steps.
 pub(super) struct PendingCheckAll {
     stores: Arc<[Arc<dyn Store>]>,
     entries: Vec<OwnedEntry>,

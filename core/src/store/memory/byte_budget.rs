@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A shard that has changed by less is not counted anew: the count is shared by all threads.
 const MAX_STEP: usize = 16 << 10;
 
-/// See the module.
+/// The bytes that a store may take, which its shards share.
 pub(super) struct ByteBudget {
     used: AtomicUsize,
     most: usize,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::log::{Log, WarningKind};
 
-/// See the module.
+/// Counts denials that a full store forgot, and warns of the first.
 #[derive(Default)]
 pub(crate) struct ForgottenDenials {
     count: AtomicU64,

@@ -50,7 +50,7 @@ const MIN_SHARD_CAPACITY: usize = 256;
 /// … and in bytes.
 const MIN_SHARD_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// A store in this process.
 pub(crate) struct Memory {
     shards: Box<[Mutex<MemoryShard>]>,
     hasher: RandomState,

@@ -42,7 +42,7 @@ pub use scan::{pattern_of_keys, scanned_keys};
 pub(crate) use servers::stored_answer;
 pub use servers::{KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, redis_key, stored_limits};
 
-/// See the module.
+/// A store on Redis or Valkey servers.
 struct Redis {
     directory: Arc<ServerDirectory>,
     connector: Arc<Connector>,

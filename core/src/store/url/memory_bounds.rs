@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// The least that `max_bytes` may be.
 const MIN_BYTES: usize = 100_000;
 
-/// See the module.
+/// The most keys and bytes of a memory store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryBounds {
     /// Keys, without those that are being denied.

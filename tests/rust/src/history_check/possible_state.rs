@@ -44,7 +44,7 @@ pub(super) struct EarlierState {
     pub(super) before: Option<Rc<EarlierState>>,
 }
 
-/// See the module.
+/// One state that explains the history so far.
 #[derive(Clone)]
 pub(super) struct PossibleState {
     pub(super) model: Model,

@@ -1,6 +1,6 @@
 //! What is missing from a bucket: a whole number of units, and the exact moment at which exactly that many were missing.
 
-/// See the module.
+/// The units that are missing, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) units: u128,

@@ -40,7 +40,7 @@ pub(super) struct ChargedLimit {
     pub(super) empty_at: u64,
 }
 
-/// See the module.
+/// All charges of one limit and key.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     pub(super) limit: Limit,

@@ -5,7 +5,7 @@ use tidegate::Policy;
 use super::ledger::{ChargedLimit, Ledger};
 use crate::decision_values::{DecisionValues, LimitValues};
 
-/// See the module.
+/// The ledgers and the block of one policy and key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     pub(super) ledgers: Vec<Ledger>,

@@ -11,7 +11,7 @@ use crate::resilience::key_table::KeyEntry;
 use crate::store::request::{Answer, Entry, Operation, States};
 use crate::table_key::{TableKey, TableKeyRef};
 
-/// See the module. Moments are in the time of the store, except where it says otherwise.
+/// What was stored for a key when it was last asked for. Moments are in the time of the store, except where it says otherwise.
 pub(super) struct Snapshot {
     key: TableKey,
     hash: u64,

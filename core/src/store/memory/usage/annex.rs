@@ -5,7 +5,7 @@ use crate::algorithm::Traces;
 use crate::plan::StoredLimit;
 use crate::store::request::RareAnswer;
 
-/// See the module. docs/adr/0028 has the meaning of each part.
+/// The rare part of a usage. docs/adr/0028 has the meaning of each part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::store::memory) struct UsageAnnex {
     pub(super) blocked_until: u64,

@@ -25,7 +25,7 @@ use crate::store::url::Address;
 /// From so many pools on, beside those of primaries, those of servers are dropped that the topology does not name.
 const MAX_OTHERS: usize = 64;
 
-/// See the module.
+/// Makes calls on the threads of their callers.
 pub(crate) struct BlockingCalls {
     directory: Arc<ServerDirectory>,
     connector: Arc<Connector>,

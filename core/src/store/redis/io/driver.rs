@@ -27,7 +27,7 @@ pub(super) enum DriverState {
     Closed,
 }
 
-/// See the module.
+/// Connects the router with sockets and the clock.
 pub(crate) struct Driver {
     router: Router<EngineCallers>,
     connector: Arc<Connector>,

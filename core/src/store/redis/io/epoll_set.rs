@@ -17,7 +17,7 @@ mod linux {
 
     use rustix::event::epoll;
 
-    /// See the module.
+    /// A set of sockets that an event loop watches as one file.
     pub(crate) struct EpollSet(OwnedFd);
 
     impl EpollSet {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::sync::{AtomicBool, Mutex, Ordering};
 
-/// See the module. `Q` is the queue, `M` the state machine.
+/// Takes calls from many threads to one state machine. `Q` is the queue, `M` the state machine.
 pub(crate) struct Handover<Q, M> {
     queue: Mutex<Q>,
     machine: Mutex<M>,

@@ -18,7 +18,7 @@ pub(super) trait PolledEngine: Flush {
     fn poll_replies(&self);
 }
 
-/// See the module. The engines of a limiter share one.
+/// Knows who reads the replies. The engines of a limiter share one.
 #[derive(Default)]
 pub(crate) struct ReaderRegistry(Mutex<State>);
 

@@ -23,7 +23,7 @@ type Found = Result<Arc<[IpAddr]>, (io::ErrorKind, String)>;
 type NameLookup = Arc<OnceLock<Found>>;
 type Resolver = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// See the module.
+/// The lookups under way, one for each host.
 struct NameLookups {
     running: Mutex<HashMap<Arc<str>, NameLookup>>,
     /// Wakes all callers whenever a lookup has ended.

@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::epoll_set::EpollSet;
 use super::socket::Socket;
 
-/// See the module.
+/// A socket of a set.
 pub(crate) struct PolledSocket {
     socket: Socket,
     set: Arc<EpollSet>,

@@ -12,7 +12,7 @@ use crate::store::redis::protocol::{
 };
 use crate::store::redis::script::Batch;
 
-/// See the module.
+/// The idle connections to one server.
 pub(crate) struct Pool {
     pub(crate) server: Server,
     connector: Arc<Connector>,

@@ -33,7 +33,7 @@ const NO_WAIT_RECV: RecvFlags = RecvFlags::empty();
 #[cfg(not(target_os = "linux"))]
 const NO_WAIT_SEND: SendFlags = SendFlags::empty();
 
-/// See the module.
+/// A socket of a blocking call, with or without TLS.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]

@@ -27,7 +27,7 @@ enum Transport {
     Polled(PolledSocket),
 }
 
-/// See the module.
+/// A socket that never waits.
 pub(crate) struct Stream {
     transport: Transport,
     tls: Option<Session>,

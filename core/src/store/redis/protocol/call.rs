@@ -14,7 +14,7 @@ const MAX_REDIRECTS: u32 = 16;
 /// From this redirect on a call waits at every second one, each time twice as long: the servers may come to agree.
 const REDIRECTS_WITHOUT_PAUSE: u32 = 4;
 
-/// See the module.
+/// Where a call goes, until when, and what has become of its attempts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallState {
     /// When its caller gives it up.

@@ -13,7 +13,7 @@ pub(crate) struct ConnectionId {
     pub(crate) number: u64,
 }
 
-/// See the module.
+/// The bytes to be sent, and those that were received.
 pub(crate) struct PipelinedConnection {
     pub(crate) id: ConnectionId,
     pub(crate) replies: ReplyBuffer,

@@ -31,7 +31,7 @@ pub(crate) struct Probe {
 /// What a server answered to a probe.
 pub(crate) type ProbeReply = Result<SmallVec<[Value; 1]>, Failure>;
 
-/// See the module.
+/// One search for the servers and their slots.
 pub(crate) struct Discovery {
     directory: Arc<ServerDirectory>,
     /// Servers that were not asked yet.

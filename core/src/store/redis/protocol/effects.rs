@@ -28,7 +28,7 @@ pub(crate) struct Returned<C: Callers> {
     pub(crate) from: Address,
 }
 
-/// See the module.
+/// What a step leaves to be done.
 pub(crate) struct Effects<C: Callers> {
     pub(crate) completions: Completions<C>,
     pub(crate) actions: VecDeque<Action>,

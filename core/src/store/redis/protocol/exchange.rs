@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::failure;
 use super::resp::ReplyBuffer;
 
-/// See the module.
+/// Commands that are sent together, and their replies.
 pub(crate) struct Exchange<'a> {
     commands: &'a [u8],
     sent: usize,

@@ -13,7 +13,7 @@ pub(crate) trait Callers {
     type All;
 }
 
-/// See the module.
+/// A call that has no answer yet.
 pub(crate) struct PendingCall<C: Callers> {
     pub(crate) requests: Requests,
     pub(crate) grouping: Grouping,

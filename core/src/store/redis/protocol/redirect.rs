@@ -10,7 +10,7 @@ use super::topology::SLOTS;
 use crate::store::redis::script::Batch;
 use crate::store::url::Address;
 
-/// See the module.
+/// The meaning of a reply for the way of its call.
 #[derive(Debug)]
 pub(crate) enum ReplyMeaning {
     /// The reply is final, also when it is an error.

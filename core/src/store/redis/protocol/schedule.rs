@@ -10,7 +10,7 @@ const REPLICA_REFRESH: Duration = Duration::from_secs(5);
 /// The bounds of the time that a discovery may take.
 const DURATION: std::ops::RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(1);
 
-/// See the module.
+/// Says when to look for the servers again.
 #[derive(Debug, Default)]
 pub(crate) struct DiscoverySchedule {
     last: Option<Instant>,

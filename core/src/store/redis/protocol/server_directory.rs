@@ -35,7 +35,7 @@ pub(crate) enum Target {
     Replica,
 }
 
-/// See the module.
+/// What a store URL says of its servers.
 pub(crate) struct ServerDirectory {
     pub(crate) endpoints: Endpoints,
     login: Arc<Login>,

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::store::redis::script::{Grouping, Request};
 use crate::store::request::Answer;
 
-/// See the module.
+/// A `check_all` over several slots.
 pub(crate) struct CrossSlotTransaction {
     groups: Vec<Group>,
     entries: usize,

@@ -10,7 +10,7 @@ const TRACES: u8 = 2;
 const GENERATION: u8 = 3;
 const OTHER_LIMIT: u8 = 4;
 
-/// See the module.
+/// The annex of a stored value, decoded.
 #[derive(Debug, Default)]
 pub(super) struct Annex {
     pub(super) blocked_until: u64,

@@ -10,7 +10,7 @@ use crate::store::redis::protocol::{CallState, PendingCall, Recipient, hash_slot
 use crate::store::redis::script::{Grouping, Request};
 use crate::store::request::{Entry, Operation};
 
-/// See the module.
+/// Makes the calls of a schedule, each about a key of its own.
 pub(super) struct Calls {
     plan: Arc<Plan>,
     keys: u64,

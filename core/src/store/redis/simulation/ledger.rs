@@ -28,7 +28,7 @@ struct Caller {
     succeeded: bool,
 }
 
-/// See the module.
+/// Records what happened to each call, and checks it.
 #[derive(Default)]
 pub(super) struct Ledger {
     requests: HashMap<Vec<u8>, Request>,

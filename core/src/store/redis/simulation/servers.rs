@@ -35,7 +35,7 @@ pub(super) struct Server {
     pub(super) is_replica: bool,
 }
 
-/// See the module.
+/// The servers of a simulation.
 pub(super) struct Servers {
     pub(super) layout: Layout,
     /// Whether they know no scripts over several slots.

@@ -54,7 +54,7 @@ pub(super) struct Asked {
     pub(super) server: ServerAddress,
 }
 
-/// See the module.
+/// One run of a simulation.
 pub(super) struct World {
     pub(super) router: Router<SimulatedCallers>,
     pub(super) timeout: Duration,

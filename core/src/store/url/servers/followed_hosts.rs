@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::error::{Error, Result};
 
-/// See the module: the value of `follow`.
+/// The value of `follow`: hosts and networks.
 #[derive(Clone)]
 pub(crate) struct FollowedHosts(Vec<Followed>);
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The longest password, in bytes: a guard against reading another file by mistake.
 const MAX_PASSWORD: usize = 65_536;
 
-/// See the module.
+/// The path of a file with a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PasswordFile {
     /// The option of the URL that names it.

@@ -40,7 +40,7 @@ pub(crate) struct PipelineOptions {
     pub(crate) directory: Arc<ServerDirectory>,
 }
 
-/// See the module.
+/// The calls and the connection of one server.
 pub(crate) struct ServerPipeline<C: Callers> {
     server: Arc<Server>,
     pub(crate) target: Target,

@@ -27,7 +27,7 @@ use crate::store::url::Address;
 /// calls on to ever new addresses.
 const MAX_KEPT_PIPELINES: usize = 64;
 
-/// See the module.
+/// The state machine of the transport.
 pub(crate) struct Router<C: Callers> {
     directory: Arc<ServerDirectory>,
     options: PipelineOptions,

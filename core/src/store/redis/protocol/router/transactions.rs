@@ -12,7 +12,7 @@ use crate::store::redis::protocol::transaction::{CrossSlotTransaction, GroupCall
 use crate::store::redis::script::Request;
 use crate::store::request::Answer;
 
-/// See the module. A finished transaction leaves its place to another.
+/// The transactions under way. A finished transaction leaves its place to another.
 pub(super) struct Transactions<C: Callers> {
     places: Vec<Option<Underway<C>>>,
 }
