@@ -13,6 +13,8 @@ mod tasks;
 
 pub use crate::fork::generation as process_generation;
 pub use crate::limiter::{ChargedUnits, charge_mark};
+#[cfg(any(feature = "files", feature = "redis"))]
+pub use crate::regular_file::{Links, Unreadable, read as read_regular_file};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
