@@ -54,6 +54,12 @@ pub fn policy_bytes(policy: &Policy) -> usize {
     plan_of(policy).bytes()
 }
 
+/// A wrong word in quotes, for messages. A URL is not shown, since it may hold a password.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    crate::policy::quoted(word)
+}
+
 /// `; did you mean `x`?`, or nothing when none of the words is near.
 pub fn did_you_mean<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> String {
     crate::policy::did_you_mean(word, words)
