@@ -170,7 +170,7 @@ pub fn announcement(policy: &Policy) -> Option<Announcement> {
     }
     let announced = |index: usize| {
         let (before_left, before_more) = ietf::around_numbers(policy, index);
-        Announced { name: policy.limit_name(index), before_left, before_more }
+        Announced { name: ietf::limit_name(policy, index), before_left, before_more }
     };
     let limits = (0..policy.limits().len()).map(announced).collect();
     Some(Announcement { items: ietf::texts(policy).items.to_string(), limits })
