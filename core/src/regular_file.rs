@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::{error, fmt};
 
+#[cfg(any(feature = "files", feature = "tls"))]
 use crate::error::{Error, ErrorKind};
 
 /// Whether a symbolic link may stand in the place of a file.
@@ -38,6 +39,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
+#[cfg(any(feature = "files", feature = "tls"))]
 impl Unreadable {
     /// An error of this kind about the file that is called so.
     pub(crate) fn as_error(&self, kind: ErrorKind, file: &str) -> Error {
