@@ -54,7 +54,10 @@ export let policyRefOf: (decision: Decision) => PolicyRef;
 
 /** The answer to a check. A denial is a Decision, never an error. */
 export class Decision {
-  /** Whether it is allowed. A property of its own, so that a copy of the object has it too. `toJSON` has all fields. */
+  /**
+   * Whether it is allowed. A property of its own, as are `key`, `cost` and `decisions`, so that a copy of the object has it too.
+   * `toJSON` has all fields, and so have `JSON.stringify` and what is printed.
+   */
   readonly allowed: boolean;
   /** The key of the check. */
   readonly key: string;
@@ -62,9 +65,8 @@ export class Decision {
   readonly cost: number;
   /** Of `checkAll`: one for each entry. Empty otherwise. */
   readonly decisions: readonly Decision[];
-  // Not `#private`: initialising private fields costs more than everything else in this constructor.
-  private readonly _policyRef: PolicyRef;
-  private readonly _numbers: DecisionNumbers;
+  readonly #policyRef: PolicyRef;
+  readonly #numbers: DecisionNumbers;
 
   /** @internal */
   constructor(
@@ -78,13 +80,13 @@ export class Decision {
     this.key = key;
     this.cost = cost;
     this.decisions = decisions;
-    this._policyRef = policyRef;
-    this._numbers = numbers;
+    this.#policyRef = policyRef;
+    this.#numbers = numbers;
   }
 
   /** The policy's name; its canonical notation when it has none. */
   get policy(): string {
-    return this._policyRef.name;
+    return this.#policyRef.name;
   }
 
   /**
@@ -92,17 +94,17 @@ export class Decision {
    * from it.
    */
   get granted(): number {
-    return this._numbers[GRANTED];
+    return this.#numbers[GRANTED];
   }
 
   /** The most units that the limit that binds ever admits at once. */
   get limit(): number {
-    return this._numbers[LIMIT];
+    return this.#numbers[LIMIT];
   }
 
   /** Units that the limit that binds would admit now: the one that refused, else the one with least left in proportion. */
   get remaining(): number {
-    return this._numbers[REMAINING];
+    return this.#numbers[REMAINING];
   }
 
   /**
@@ -110,7 +112,7 @@ export class Decision {
    * exact to the microsecond, so round it up where whole milliseconds are needed.
    */
   get retryAfterMs(): number | null {
-    return wait(this._numbers[RETRY_AFTER]);
+    return wait(this.#numbers[RETRY_AFTER]);
   }
 
   /**
@@ -118,34 +120,34 @@ export class Decision {
    * milliseconds. 0 when another one is admitted at once, `null` for never.
    */
   get nextAfterMs(): number | null {
-    if (this.decisions.length === 0 || !this.allowed) return wait(this._numbers[NEXT_AFTER]);
+    if (this.decisions.length === 0 || !this.allowed) return wait(this.#numbers[NEXT_AFTER]);
     const all = this.decisions.map((entry) => entry.nextAfterMs);
     return all.reduce((longest, next) => (longest === null || next === null ? null : Math.max(longest, next)), 0);
   }
 
   /** Until the limit that binds is as if unused and no block of the key is left. */
   get resetAfterMs(): number {
-    return this._numbers[RESET_AFTER] / 1000;
+    return this.#numbers[RESET_AFTER] / 1000;
   }
 
   /** The moment at which `resetAfterMs` ends; the same between calls. */
   get resetAt(): Date {
-    return new Date(this._numbers[RESET_AT] / 1000);
+    return new Date(this.#numbers[RESET_AT] / 1000);
   }
 
   /** `leaky-bucket`: wait this long before going. */
   get delayMs(): number {
-    return this._numbers[DELAY] / 1000;
+    return this.#numbers[DELAY] / 1000;
   }
 
   /** What answered. */
   get source(): Source {
-    return SOURCES[(this._numbers[HEADER] >> SOURCE_SHIFT) & KIND_MASK] ?? 'store';
+    return SOURCES[(this.#numbers[HEADER] >> SOURCE_SHIFT) & KIND_MASK] ?? 'store';
   }
 
   /** Whether a shadow policy would have denied. */
   get shadow(): boolean {
-    return (this._numbers[HEADER] & SHADOW) !== 0;
+    return (this.#numbers[HEADER] & SHADOW) !== 0;
   }
 
   /**
@@ -153,17 +155,17 @@ export class Decision {
    * then answers 503, and 429 otherwise.
    */
   get unavailable(): boolean {
-    return (this._numbers[HEADER] & UNAVAILABLE) !== 0;
+    return (this.#numbers[HEADER] & UNAVAILABLE) !== 0;
   }
 
   /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
-    return limitsOf(this._numbers);
+    return limitsOf(this.#numbers);
   }
 
   /** @internal The Decision of `checkAll`: a copy of this one, with those of all entries. */
   withParts(decisions: readonly Decision[]): Decision {
-    return new Decision(this._policyRef, this.key, this.cost, this._numbers, decisions);
+    return new Decision(this.#policyRef, this.key, this.cost, this.#numbers, decisions);
   }
 
   /** All fields, as a plain object. */
@@ -198,8 +200,8 @@ export class Decision {
   }
 
   static {
-    numbersOf = (decision) => decision._numbers;
-    policyRefOf = (decision) => decision._policyRef;
+    numbersOf = (decision) => decision.#numbers;
+    policyRefOf = (decision) => decision.#policyRef;
   }
 }
 

@@ -137,6 +137,17 @@ export function checkText(
   if (!text.isWellFormed()) throw new Kind(`${what} holds half a surrogate pair: it must be well-formed text`);
 }
 
+/** The most bytes of a key, and of metadata. */
+const MAX_BYTES = 65_536;
+
+/** Throws for a key, or for metadata, that no call takes. */
+export function checkConstant(given: string | Uint8Array, what: 'a key' | 'meta'): void {
+  const Kind = what === 'meta' ? ConfigError : KeyInvalid;
+  if (typeof given === 'string') checkText(given, what, Kind);
+  const { length } = typeof given === 'string' ? new TextEncoder().encode(given) : given;
+  if (length > MAX_BYTES) throw new Kind(`${what} has ${length} bytes: it may have at most ${MAX_BYTES}`);
+}
+
 /** The error for a string that is not well-formed text. */
 export function malformedKey(): KeyInvalid {
   return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');

@@ -13,7 +13,7 @@ import { type Keys, keysOf } from './http/keys.js';
 import { checkLayer } from './http/layers.js';
 import { endWithResponse, isClosed } from './http/node-response.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
-import { MEDIA_TYPE } from './http/refusal.js';
+import { asRefusal, MEDIA_TYPE } from './http/refusal.js';
 import type { RefusalError } from './http/refusal-error.js';
 import type { RequestLimiter } from './http/request-limiter.js';
 
@@ -57,6 +57,9 @@ type FastifyLimiter = RequestLimiter<FastifyRequest, FastifyReply>;
 /** Refusals that were given to the application's error handler. */
 const refusals = new WeakMap<FastifyRequest, RefusalError>();
 
+/** The statuses of refusals that `onDenied` may have answered. */
+const answered = new WeakMap<FastifyRequest, number>();
+
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) => {
   checkLayer(given, fastifyAdapter.name, ['hook']);
   const { hook = 'onRequest', ...options } = given;
@@ -74,6 +77,8 @@ const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) =
     return limiter && respond(limiter, request, reply);
   });
   app.addHook('onSend', (request, reply, payload, done) => {
+    const status = payload instanceof Response ? answered.get(request) : undefined;
+    if (status !== undefined) return done(null, asRefusal(payload as Response, status));
     const refusal = reply.statusCode === 429 || reply.statusCode === 503 ? refusals.get(request) : undefined;
     if (refusal === undefined || !isFrameworkAnswer(payload, refusal)) return done(null, payload);
     refusals.delete(request);
@@ -94,6 +99,7 @@ async function respond(limiter: FastifyLimiter, request: FastifyRequest, reply: 
     return isClosed(reply.raw) ? reply.hijack() : undefined;
   }
   reply.code(admission.status);
+  answered.set(request, admission.status);
   const body = await admission.denied(reply).catch((error) => {
     // The status is the refusal's, and the error is no refusal.
     reply.code(500);

@@ -12,7 +12,7 @@ import { middlewareParts } from './http/layers.js';
 import { isClosed } from './http/node-response.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
-import { MEDIA_TYPE } from './http/refusal.js';
+import { asRefusal, MEDIA_TYPE } from './http/refusal.js';
 import { isOverUnix, type RequestAdapter } from './http/request-adapter.js';
 import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
 
@@ -153,7 +153,7 @@ async function refuse(admission: Admission<Context, Response>, context: Context)
     context.status(500);
     throw error;
   });
-  if (body instanceof Response) return body;
+  if (body instanceof Response) return asRefusal(body, admission.status);
   if (typeof body === 'string') return context.text(body);
   if (body !== undefined) return context.json(body as object);
   return context.body(admission.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });

@@ -4,7 +4,7 @@
 //     if (!decision.allowed) return refuse(response, decision);
 //     setFields(response, decision);
 
-import type { Decision } from './decision.js';
+import { Decision } from './decision.js';
 import { ConfigError, describe, KeyInvalid } from './errors.js';
 import { fields as fieldList, type HeaderChoice } from './http/fields.js';
 import { type ClientIpOptions, keysOf } from './http/keys.js';
@@ -92,7 +92,9 @@ const UNCACHED = { 'Cache-Control': 'no-store' };
 type Decisions = Decision | readonly Decision[];
 
 function listed(decisions: Decisions): readonly Decision[] {
-  return Array.isArray(decisions) ? decisions : [decisions as Decision];
+  const all: readonly unknown[] = Array.isArray(decisions) ? decisions : [decisions];
+  if (all.every((one) => one instanceof Decision)) return all;
+  throw new ConfigError('tidegate/http: give a Decision, or a list of them: a copy of one has not what the fields say');
 }
 
 /** The first that refused, else the first. */

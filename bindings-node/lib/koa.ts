@@ -99,10 +99,12 @@ export function rateLimit(options: RateLimitOptions): Middleware {
       context.status = 500;
       throw error;
     });
-    if (context.headerSent || (body === undefined && context.body !== undefined && context.body !== null))
-      return undefined;
-    if (body === undefined) context.type = MEDIA_TYPE;
-    context.body = body ?? admission.problem();
+    if (context.headerSent) return undefined;
+    const hasAnswered = body === undefined && context.body !== undefined && context.body !== null;
+    if (body === undefined && !hasAnswered) context.type = MEDIA_TYPE;
+    if (!hasAnswered) context.body = body ?? admission.problem();
+    // A `Response` as the body brings its status, which is 200 when it names none.
+    if (context.status === 200) context.status = admission.status;
     return undefined;
   };
   return middleware;

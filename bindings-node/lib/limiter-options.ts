@@ -76,6 +76,7 @@ function checkType<T>(options: object, name: keyof T & string, type: string): vo
 function bytesOf(secret: unknown): Uint8Array {
   if (secret instanceof Uint8Array) return secret;
   if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
+  checkText(secret, 'keySecret');
   return new TextEncoder().encode(secret);
 }
 

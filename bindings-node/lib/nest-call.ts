@@ -29,6 +29,7 @@ export interface NestResponse {
   readonly headersSent?: boolean;
   readonly sent?: boolean;
   header(name: string, value: string): unknown;
+  status?(code: number): unknown;
 }
 
 /** A call as the guard limits it. */

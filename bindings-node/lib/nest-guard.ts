@@ -126,7 +126,11 @@ async function respond(limiter: NestLimiter, context: ExecutionContext): Promise
   if (admission === undefined) return true;
   if (admission.decision !== undefined) request.rateLimit = admission.decision;
   if (response !== undefined) admission.announce(setHeader, response);
-  if (!admission.admitted) throw exceptionOf(context.getType(), admission, await admission.denied(answer));
+  if (!admission.admitted) {
+    // `onDenied` may answer by itself.
+    if (context.getType() === 'http') response?.status?.(admission.status);
+    throw exceptionOf(context.getType(), admission, await admission.denied(answer));
+  }
   const raw = response?.raw ?? (response as unknown as ServerResponse | undefined);
   if (response !== undefined && raw !== undefined) endWithResponse(admission, raw, response);
   else if (admission.needsEnd) {

@@ -1,6 +1,6 @@
 import type { Decision } from './decision.js';
 import { delay } from './delay.js';
-import { ConfigError, CostError, checkText, describe, invalidCost, KeyInvalid } from './errors.js';
+import { ConfigError, CostError, checkConstant, describe, invalidCost, KeyInvalid } from './errors.js';
 import { checkOptions } from './given-options.js';
 import type { Hold } from './hold.js';
 import type { PolicyLike } from './policy.js';
@@ -82,7 +82,7 @@ function checkWrapOptions<A extends readonly unknown[]>(options: WrapOptions<A>)
   if (key === undefined) {
     throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');
   }
-  if (typeof key === 'string') checkText(key, 'a key', KeyInvalid);
+  if (typeof key === 'string') checkConstant(key, 'a key');
   else if (typeof key !== 'function') {
     throw new KeyInvalid(`key cannot be ${describe(key)}: it must be a function of the arguments, or a string`);
   }

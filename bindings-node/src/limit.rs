@@ -2,7 +2,7 @@
 
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
-use tidegate::{Algorithm, Error, ErrorKind, Period, Result};
+use tidegate::{Algorithm, Error, ErrorKind, Period, Result, host};
 
 use crate::error_value::ErrorValue;
 use crate::number::{count, micros, small};
@@ -58,7 +58,7 @@ fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     let wrong = |message: String| Error::new(ErrorKind::PolicyInvalid, message);
     let algorithm = Algorithm::from_name(&spec.algorithm).ok_or_else(|| {
         let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
-        wrong(format!("there is no algorithm {:?}: use one of {}", spec.algorithm, names.join(", ")))
+        wrong(format!("there is no algorithm {}: use one of {}", host::quoted(&spec.algorithm), names.join(", ")))
     })?;
     let period = match &spec.period {
         Some(period) => self::period("period", period)?,

@@ -2,7 +2,7 @@
 
 use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
-use tidegate::{Error, ErrorKind, Lease, OnStoreError, Options, Result};
+use tidegate::{Error, ErrorKind, Lease, OnStoreError, Options, Result, host};
 
 use crate::error_value::ErrorValue;
 use crate::limit::{Limit, period};
@@ -54,7 +54,7 @@ pub struct PolicyOptionValues {
 pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError> {
     OnStoreError::from_name(word).ok_or_else(|| {
         let words: Vec<&str> = OnStoreError::ALL.iter().map(|choice| choice.name()).collect();
-        Error::new(kind, format!("onStoreError cannot be {word:?}: use one of {}", words.join(", ")))
+        Error::new(kind, format!("onStoreError cannot be {}: use one of {}", host::quoted(word), words.join(", ")))
     })
 }
 

@@ -1,7 +1,7 @@
 //! `Limit`.
 
 use pyo3::prelude::*;
-use tidegate::{Algorithm, ErrorKind, Period, Unit};
+use tidegate::{Algorithm, ErrorKind, Period, Unit, host};
 
 use crate::convert::{owned_text, period as to_period};
 use crate::error::{policy, raise};
@@ -20,7 +20,7 @@ fn to_algorithm(given: &Bound<'_, PyAny>) -> PyResult<Algorithm> {
     let text = owned_text(given, ErrorKind::PolicyInvalid, "the algorithm")?;
     Algorithm::from_name(&text).ok_or_else(|| {
         let known = Algorithm::ALL.map(Algorithm::name).join(", ");
-        policy(format!("there is no algorithm {text:?}: use one of {known}"))
+        policy(format!("there is no algorithm {}: use one of {known}", host::quoted(&text)))
     })
 }
 

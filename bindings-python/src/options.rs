@@ -5,7 +5,7 @@ use std::path::Path;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
-use tidegate::{Builder, ErrorKind};
+use tidegate::{Builder, ErrorKind, OnStoreError};
 
 use crate::clock::ManualClock;
 use crate::convert::{named_seconds, owned_text, shown, store_url, timedelta_seconds};
@@ -47,7 +47,7 @@ impl LimiterOptions<'_, '_> {
 
     fn apply(&self, mut builder: Builder) -> PyResult<Builder> {
         let (mut timeout, mut deny_cache) = (0.25, 1.0);
-        let (mut prefix, mut on_store_error) = ("tg".to_owned(), "local".to_owned());
+        let (mut prefix, mut choice) = ("tg".to_owned(), OnStoreError::Local);
         let mut on_change = None;
         for (name, value) in self.options.into_iter().flatten() {
             match &*name.cast::<PyString>()?.to_string_lossy() {
@@ -56,7 +56,10 @@ impl LimiterOptions<'_, '_> {
                 "key_secret" => builder = with_secret(builder, &value)?,
                 "timeout" => timeout = length("timeout", &value)?,
                 "on_store_error" => {
-                    on_store_error = owned_text(&value, ErrorKind::ConfigInvalid, "on_store_error")?;
+                    let word = owned_text(&value, ErrorKind::ConfigInvalid, "on_store_error")?;
+                    choice = to_choice(&word).ok_or_else(|| {
+                        config(format!("on_store_error is one of {}, not {}", choices(), shown(&value)))
+                    })?;
                 }
                 "deny_cache" => deny_cache = length("deny_cache", &value)?,
                 "max_waiting" => builder = builder.max_waiting(callers("max_waiting", &value)?),
@@ -76,8 +79,6 @@ impl LimiterOptions<'_, '_> {
                 }
             }
         }
-        let choice = to_choice(&on_store_error)
-            .ok_or_else(|| config(format!("on_store_error is one of {}, not {on_store_error:?}", choices())))?;
         builder = builder.prefix(&prefix).on_store_error(choice);
         builder = builder.timeout(named_seconds("timeout", timeout)?);
         builder = builder.deny_cache(named_seconds("deny_cache", deny_cache)?);
@@ -113,7 +114,11 @@ fn with_secret(builder: Builder, value: &Bound<'_, PyAny>) -> PyResult<Builder> 
         return Ok(builder);
     }
     let bytes = match value.cast::<PyString>() {
-        Ok(text) => owned_text(text, ErrorKind::ConfigInvalid, "the key_secret")?.into_bytes(),
+        Ok(text) => text
+            .to_str()
+            .map_err(|_| config("the key_secret has half a surrogate pair: it cannot be written as UTF-8; give bytes"))?
+            .as_bytes()
+            .to_vec(),
         Err(_) => value.extract().map_err(|_| PyTypeError::new_err("argument 'key_secret': a text or bytes"))?,
     };
     Ok(builder.key_secret(bytes))

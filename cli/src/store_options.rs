@@ -1,13 +1,12 @@
 //! The options that say where usage lives, and the limiter that they describe.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use tidegate::host::{self, KeyNames, StoreServers};
+use tidegate::host::{self, KeyNames, Links, StoreServers};
 use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
 
 use crate::policy_argument;
@@ -40,31 +39,18 @@ pub(crate) struct StoreOptions {
         long = "key-secret-file",
         value_name = "FILE",
         env = "TIDEGATE_KEY_SECRET_FILE",
-        value_parser = FileSecret::read,
+        hide_env_values = true,
         help_heading = "Store"
     )]
-    key_secret: Option<FileSecret>,
+    key_secret_file: Option<PathBuf>,
 
     /// The longest wait for the store, as in 250ms or 2s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse, help_heading = "Store")]
     pub(crate) timeout: Duration,
 }
 
-/// What a file contains, but blanks at its end.
-#[derive(Clone)]
-struct FileSecret(Arc<[u8]>);
-
-impl FileSecret {
-    fn read(path: &str) -> Result<Self, std::io::Error> {
-        std::fs::read(path).map(|secret| Self(secret.trim_ascii_end().into()))
-    }
-}
-
-impl fmt::Debug for FileSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FileSecret(…)")
-    }
-}
+/// The largest file of a secret, in bytes: a guard against reading another file by mistake.
+const MAX_SECRET: usize = 65_536;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PoliciesOption {
@@ -158,7 +144,7 @@ impl StoreOptions {
 
     /// The same options with keys of their own, for a measurement that removes them again.
     pub(crate) fn with_temporary_keys(&self, verb: &str) -> Self {
-        Self { prefix: temporary_prefix(verb), key_secret: None, ..self.clone() }
+        Self { prefix: temporary_prefix(verb), key_secret_file: None, ..self.clone() }
     }
 
     /// A limiter without layers that answer in the place of the store.
@@ -169,24 +155,33 @@ impl StoreOptions {
                 eprintln!("note: {text}");
             }
         };
-        Ok(self.builder(store).on_warning(Arc::new(warn)).build()?)
+        Ok(self.builder(store)?.on_warning(Arc::new(warn)).build()?)
     }
 
     /// The same for tasks, whose checks are sent in batches.
     pub(crate) fn shared_limiter(&self, store: &ChosenStore) -> Result<AsyncLimiter, Failure> {
-        Ok(self.builder(store).build_async()?)
+        Ok(self.builder(store)?.build_async()?)
     }
 
     /// How the names of keys are made.
     pub(crate) fn names(&self) -> Result<KeyNames, Failure> {
-        Ok(KeyNames::new(&self.prefix, self.key_secret.as_ref().map(|secret| &*secret.0))?)
+        Ok(KeyNames::new(&self.prefix, self.key_secret()?.as_deref())?)
+    }
+
+    /// What the file of the secret holds, without blanks at its end.
+    fn key_secret(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(path) = &self.key_secret_file else { return Ok(None) };
+        // The path is not shown: it may be the secret itself, given in its place.
+        let secret = host::read_regular_file(path, MAX_SECRET, Links::Followed)
+            .map_err(|why| Failure::argument(format!("the file that --key-secret-file names {why}")))?;
+        Ok(Some(secret.trim_ascii_end().to_vec()))
     }
 
     /// See [`StoreOptions::limiter`].
-    pub(crate) fn builder(&self, store: &ChosenStore) -> Builder {
+    pub(crate) fn builder(&self, store: &ChosenStore) -> Result<Builder, Failure> {
         let builder = limiter_builder();
-        let builder = match &self.key_secret {
-            Some(secret) => builder.key_secret(&*secret.0),
+        let builder = match self.key_secret()? {
+            Some(secret) => builder.key_secret(secret),
             None => builder,
         };
         let builder = match (&store.rollout, &*store.urls) {
@@ -194,7 +189,7 @@ impl StoreOptions {
             _ => builder.stores(&store.urls),
         };
         let builder = builder.prefix(&self.prefix).timeout(self.timeout).deny_cache(Duration::ZERO);
-        builder.on_store_error(OnStoreError::Raise)
+        Ok(builder.on_store_error(OnStoreError::Raise))
     }
 }
 

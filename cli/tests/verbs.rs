@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_tests::servers::{Kind, Servers};
 
+#[cfg(unix)]
+use support::Ran;
 use support::{Scratch, command, golden, ran, run, without_numbers};
 
 const VERBS: [&str; 18] = [
@@ -87,26 +89,98 @@ fn lint_for_people_programs_and_github() {
     assert!(gone.starts_with("gone.yaml: error: the policy file cannot be read"), "{gone}");
 }
 
+/// A pipe without a writer, and a file without an end.
+#[cfg(unix)]
+fn endless(scratch: &Scratch, ending: &str) -> [String; 2] {
+    let (pipe, link) = (scratch.file(&format!("pipe{ending}")), scratch.file(&format!("link{ending}")));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    std::os::unix::fs::symlink("/dev/zero", &link).expect("a link");
+    [pipe, link]
+}
+
+/// What a run has left that ends by itself, in bounded memory.
+#[cfg(unix)]
+#[track_caller]
+fn ended(mut command: std::process::Command) -> Ran {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+    let began = Instant::now();
+    while child.try_wait().expect("its state").is_none() && began.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let hung = child.try_wait().expect("its state").is_none();
+    let _ = child.kill();
+    let output = child.wait_with_output().expect("what it wrote");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    let (out, error) = (text(output.stdout), text(output.stderr));
+    assert!(!hung, "{command:?} hangs: {out}{error}");
+    Ran { code: output.status.code().expect("a code"), out, error }
+}
+
 #[cfg(unix)]
 #[test]
 fn lint_reads_regular_files_alone() {
     let scratch = Scratch::new("lint");
-    let (pipe, link) = (scratch.file("pipe.yaml"), scratch.file("link.yaml"));
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.is_ok_and(|status| status.success()));
-    std::os::unix::fs::symlink("/dev/zero", &link).expect("a link");
-    for file in [pipe, link] {
-        let mut child = command(&["lint", &file]).stdout(Stdio::piped()).spawn().expect("the command runs");
-        let began = Instant::now();
-        while child.try_wait().expect("its state").is_none() && began.elapsed() < Duration::from_secs(30) {
-            std::thread::sleep(Duration::from_millis(5));
+    for file in endless(&scratch, ".yaml") {
+        let ran = ended(command(&["lint", &file]));
+        assert_eq!(ran.code, 2, "{file}: {}", ran.out);
+        assert!(ran.out.contains("error: the policy file is no regular file"), "{}", ran.out);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_file_of_a_secret_is_regular_and_holds_nothing_else() {
+    let scratch = Scratch::new("secret");
+    let [pipe, link] = endless(&scratch, "");
+    let (long, right, short) = (scratch.file("long"), scratch.file("right"), scratch.file("short"));
+    std::fs::write(&long, "hunter2-".repeat(1 << 14)).expect("a file");
+    std::fs::write(&right, "hunter2-hunter2-hunter2\n").expect("a file");
+    std::fs::write(&short, "hunter2\n").expect("a file");
+    let wrong = [
+        (pipe.as_str(), "is no regular file"),
+        (&link, "is no regular file"),
+        ("/", "is no regular file"),
+        (&long, "is larger than 64 KiB"),
+        (&short, "has 7 bytes"),
+        // The secret where its file belongs.
+        ("hunter2-hunter2-hunter2", "cannot be read"),
+    ];
+    for (file, said) in wrong {
+        for given in [true, false] {
+            let mut run = command(&["check", "5/minute", "k", "--json"]);
+            match given {
+                true => run.args(["--key-secret-file", file]),
+                false => run.env("TIDEGATE_KEY_SECRET_FILE", file),
+            };
+            let ran = ended(run);
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{file}: {}", ran.error);
+            assert!(ran.error.contains(said) && ran.error.contains("config_invalid"), "{file}: {}", ran.error);
+            assert!(!ran.error.contains("hunter2"), "{}", ran.error);
         }
-        let hung = child.try_wait().expect("its state").is_none();
-        let _ = child.kill();
-        let output = child.wait_with_output().expect("what it wrote");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(!hung && output.status.code() == Some(2), "{file}: {said}");
-        assert!(said.contains("error: the policy file is no regular file"), "{said}");
+    }
+    assert_eq!(run(&["check", "5/minute", "k", "--key-secret-file", &right]).code, 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_files_that_a_store_url_names_are_regular_and_small() {
+    let scratch = Scratch::new("certificates");
+    let ([pipe, link], own) = (endless(&scratch, ".pem"), scratch.file("own.pem"));
+    std::fs::write(&own, "a certificate").expect("a file");
+    for file in [pipe, link] {
+        for option in ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "password_file"] {
+            let more = match option {
+                "ssl_certfile" => format!("&ssl_keyfile={own}"),
+                "ssl_keyfile" => format!("&ssl_certfile={own}"),
+                _ => String::new(),
+            };
+            let url = format!("rediss://127.0.0.1:1/0?{option}={file}{more}");
+            let ran = ended(command(&["check", "5/minute", "k", "--store", &url]));
+            assert_eq!(ran.code, 2, "{url}: {}", ran.error);
+            let said = format!("the file that {option} names is no regular file");
+            assert!(ran.error.contains(&said), "{url}: {}", ran.error);
+        }
     }
 }
 

@@ -27,6 +27,8 @@ mod plan;
 mod plan_cache;
 pub mod policy;
 mod policy_counts;
+#[cfg(any(feature = "files", feature = "redis"))]
+mod regular_file;
 mod resilience;
 #[cfg(test)]
 mod schedules;

@@ -60,6 +60,10 @@ it('a Decision has the fields of its check', async () => {
     shadow: false,
     unavailable: false,
   });
+  // A copy has what is stored in it, and nothing of the inside; `toJSON` has all fields.
+  const stored = { allowed: true, key: 'alice', cost: 1, decisions: [] };
+  assert.deepEqual([{ ...decision }, structuredClone(decision)], [stored, stored]);
+  assert.deepEqual(Object.keys(JSON.parse(JSON.stringify(decision))), Object.keys(decision.toJSON()));
   assert.match(inspect(decision), /^Decision \{\n? +allowed: true/);
   assert.equal((await limiter.check('login', 'alice', { cost: 3 })).retryAfterMs, null);
 });

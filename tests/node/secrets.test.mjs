@@ -92,10 +92,15 @@ function* used(url) {
   yield () => new Limiter({ store: `${url}\ud800` });
   yield () => rollout(`${url}\ud800`, other, 5);
   yield () => new Limiter({ store: new URL('redis://h'), prefix: 5 });
+  yield () => new Limiter({ keySecret: `${url}\ud800` });
+  yield () => new Limiter({ keySecret: [url] });
   if (mayBeUrl(url)) {
     yield () => new Limiter(url);
     yield () => new Limiter({ clock: url });
-    yield () => new Limiter({ timeoutMs: url });
+    for (const option of ['prefix', 'timeoutMs', 'onStoreError', 'denyCacheMs', 'maxWaiting', 'logger', 'onChange']) {
+      yield () => new Limiter({ [option]: url });
+    }
+    yield () => rateLimit({ limiter: new Limiter(), policy: '5/s', headers: url });
     yield () => Limiter.fromFile('tidegate.yaml', url);
     yield () => new Policy(url);
     yield () => new Limiter().check(url, 'k');
@@ -131,6 +136,18 @@ test('no piece of a secret in a file or the environment is shown', async (t) => 
       const shown = await said(() => Limiter.fromFile(path));
       for (const piece of pieces(secret)) assert.ok(!shown.includes(piece), `${piece} of ${url} is in ${shown}`);
     }
+  }
+});
+
+test('a keySecret with half a surrogate pair is refused without showing it', () => {
+  for (const keySecret of ['TOPSECRET-0123456789\ud800', '\udc00TOPSECRET-0123456789']) {
+    assert.throws(
+      () => new Limiter({ keySecret }),
+      (error) =>
+        error.code === 'config_invalid' &&
+        /keySecret holds half a surrogate pair/.test(error.message) &&
+        !inspect(error).includes('TOPSECRET'),
+    );
   }
 });
 

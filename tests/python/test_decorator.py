@@ -20,6 +20,7 @@ from tidegate import (
     Policy,
     PolicyError,
     RateLimited,
+    TidegateError,
 )
 
 BOTH = pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
@@ -249,6 +250,37 @@ def test_wrong_use_raises() -> None:
     with pytest.raises(CostError, match=r"is 1.5 \(float\)"):
         limiter.limit("mail", key="k", cost=lambda: 1.5)(lambda: None)()  # type: ignore[arg-type, return-value]
     assert limiter.peek("mail", "alice").remaining == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        *[({"cost": cost}, CostError) for cost in (0, -1, "5", True, 1.5, 2**53, 2**60, 2**64)],
+        ({"key": "half \ud800"}, KeyInvalid),
+        ({"key": "k" * 70_000}, KeyInvalid),
+    ],
+    ids=lambda given: repr(given)[:24],
+)
+def test_a_wrong_constant_is_an_error_where_it_is_written(options: dict[str, Any], error: type[TidegateError]) -> None:
+    arguments = {"key": "k", "cost": 1, **options}
+    for limiter in (Limiter(), AsyncLimiter()):
+        with pytest.raises(error) as written:
+            limiter.limit("5/s", **arguments)
+        with pytest.raises(error) as called:
+            Limiter().check("5/s", arguments["key"], cost=arguments["cost"])
+        assert str(written.value) == str(called.value)
+
+
+def test_a_cost_may_be_a_whole_number_of_another_library() -> None:
+    class Five:
+        def __index__(self) -> int:
+            return 5
+
+    limiter = Limiter(clock=ManualClock())
+    for cost in (Five(), lambda: Five()):
+        limiter.limit("9/s", key="k", cost=cost)(lambda: None)()  # type: ignore[call-overload]
+        assert limiter.peek("9/s", "k").remaining == 4
+        limiter.clear("9/s", "k")
 
 
 class Callable_:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tidegate import AsyncLimiter, Limiter, Policy, TidegateError, lint, rollout
+from tidegate import AsyncLimiter, ConfigError, Limit, Limiter, Policy, TidegateError, lint, rollout
 
 # Where a secret stands in a URL, or where a mistake puts it. No server listens on port 1.
 PLACES = [
@@ -95,6 +95,8 @@ def used(url: str) -> Iterator[Callable[[], Any]]:
     yield lambda: Limiter([url.encode()])  # type: ignore[list-item]
     yield lambda: Limiter(Path(url))  # type: ignore[arg-type]
     yield lambda: Limiter({"url": url})
+    yield lambda: Limiter(key_secret=url + SURROGATE)
+    yield lambda: Limiter(key_secret=[url])  # type: ignore[arg-type]
     if "://" in url or "@" in url:
         from tidegate.asgi import TidegateMiddleware
         from tidegate.fastapi import Tidegate as FastapiTidegate
@@ -106,11 +108,18 @@ def used(url: str) -> Iterator[Callable[[], Any]]:
         yield lambda: TidegateMiddleware(lambda: None, "5/s", limiter=url)  # type: ignore[arg-type]
         yield lambda: TidegateMiddleware(lambda: None, "5/s", store=url)  # type: ignore[arg-type]
         yield lambda: TidegateStorage(f"tidegate+{url}")
+        yield lambda: TidegateStorage(f"tidegate+{url}{SURROGATE}")
+        yield lambda: FlaskTidegate(None, key_secret=url + SURROGATE)
+        yield lambda: FlaskTidegate(None, headers=url)
+        for option in ("prefix", "timeout", "on_store_error", "deny_cache", "max_waiting", "on_change", "clock"):
+            yield lambda option=option: Limiter(**{option: url})  # type: ignore[misc]
+            yield lambda option=option: Limiter(**{option: url + SURROGATE})  # type: ignore[misc]
     if "://" in url:
         yield lambda: Limiter.from_file(url)
         yield lambda: lint(url)
     if "://" in url or "@" in url[url.find(":") :]:
         yield lambda: Policy(url)
+        yield lambda: Limit(url, 5, period=1.0)
         yield lambda: Limiter().check(url, "k")
         yield lambda: Limiter(policies={"p": url})
         yield lambda: Limiter(policies={"p": {"limits": "5/s", url: 1}})
@@ -150,3 +159,14 @@ def test_the_message_says_to_escape(url: str) -> None:
         Limiter(url)
     assert caught.value.code == "config_invalid"
     assert "SECRET" not in repr(caught.value)
+
+
+def test_a_key_secret_with_half_a_surrogate_pair_is_refused_without_showing_it() -> None:
+    from tidegate.flask import Tidegate
+
+    made: list[Callable[..., Any]] = [Limiter, AsyncLimiter, lambda **options: Tidegate(None, **options)]
+    for make in made:
+        with pytest.raises(ConfigError, match="key_secret has half a surrogate pair") as caught:
+            make(key_secret=f"TOPSECRET-0123456789{SURROGATE}")
+        assert "TOPSECRET" not in "".join(traceback.format_exception_only(caught.value))
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)

@@ -171,6 +171,27 @@ def test_on_denied(adapter: Adapter) -> None:
     assert seen["Retry-After"] and seen.items("RateLimit")
 
 
+def test_the_body_names_a_policy_as_the_fields_do(adapter: Adapter) -> None:
+    for name in ("ü", 'a"b\\c', "é50%"):
+        made = adapter.make([name, "9/minute"], policies={name: "0/minute; 5/s"})
+        seen = made.get()
+        violated = json.loads(seen.body)["violated-policies"]
+        assert violated == [item for item in seen.items("RateLimit-Policy") if item.endswith("-1")], name
+        lost = {"store": "redis://127.0.0.1:1/0", "on_store_error": "raise"}
+        seen = adapter.make(name, policies={name: "0/minute; 5/s"}, **lost).get()
+        assert json.loads(seen.body)["violated-policies"] == list(seen.items("RateLimit-Policy")), name
+
+
+@pytest.mark.parametrize(("available", "status"), [(True, 429), (False, 503)])
+def test_what_on_denied_returns_without_a_status_is_a_refusal(adapter: Adapter, available: bool, status: int) -> None:
+    limiter = Limiter() if available else Limiter("redis://127.0.0.1:1/0", on_store_error="closed")
+    made = adapter.make("0/minute", limiter=limiter, on_denied=lambda request, decision: adapter.plain_denial())
+    seen = made.get()
+    assert (seen.status, seen.body) == (status, b"slow down")
+    seen = adapter.make("0/minute", limiter=limiter, on_denied=lambda request, decision: adapter.denial()).get()
+    assert seen.status == 418
+
+
 def test_on_denied_may_return_nothing(adapter: Adapter) -> None:
     made = adapter.make("1/minute", on_denied=lambda decision: None)
     assert [made.get().status for _ in range(2)] == [200, 429]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate import ConfigError, Limiter, ManualClock, Policy
+from tidegate import ConfigError, KeyInvalid, Limiter, ManualClock, Policy
 from tidegate.http import claim, client_ip, fixed, header, placed_key, user
 from web_adapter import Adapter
 
@@ -36,6 +36,8 @@ def test_fixed_is_one_budget_for_all(adapter: Adapter) -> None:
     for wrong in (7, None, "\ud800", ""):
         with pytest.raises(ConfigError, match="fixed"):
             fixed(wrong)  # type: ignore[arg-type]
+    with pytest.raises(KeyInvalid, match="70000 bytes"):
+        fixed("k" * 70_000)
 
 
 @pytest.mark.parametrize("given", [client_ip, user, header, fixed])

@@ -24,6 +24,11 @@ def test_a_wrong_notation_is_an_error_where_it_is_written(adapter: Adapter, wron
     assert raised.value.code == "policy_invalid"
 
 
+@pytest.mark.parametrize("name", ["login2", "2fa", "v1.api-7", "50%"])
+def test_a_name_may_have_digits(adapter: Adapter, name: str) -> None:
+    assert statuses(adapter.make(name, policies={name: "1/minute"}), 2) == [200, 429]
+
+
 def test_an_unknown_name_is_an_error_at_the_first_request_at_the_latest(adapter: Adapter) -> None:
     with pytest.raises(PolicyError, match="nope"):
         adapter.make("nope").get()
@@ -47,6 +52,11 @@ def test_an_option_that_does_not_exist_is_named_with_the_nearest_one(adapter: Ad
         {"key": 7},
         {"cost": 0},
         {"cost": -1},
+        {"cost": "5"},
+        {"cost": True},
+        {"cost": 2**60},
+        {"meta": "half \ud800"},
+        {"meta": b"m" * 70_000},
         {"headers": "all"},
     ],
     ids=str,

@@ -128,6 +128,31 @@ def test_handlers_of_the_project(serve: Any, asynchronous: bool) -> None:
                 assert seen["Retry-After"] and "RateLimit" in seen
 
 
+def test_a_status_that_a_project_gives_stays(serve: Any, asynchronous: bool) -> None:
+    def explicit(request: Any, decision: Any) -> HttpResponse:
+        return HttpResponse("slow down", status=200)
+
+    def without_status(request: Any, exception: Any) -> HttpResponse:
+        return HttpResponse("slow down")
+
+    for options, handlers, status in (
+        ({"on_denied": explicit}, {}, 200),
+        ({}, {"handler429": explicit_handler}, 200),
+        ({}, {"handler429": without_status}, 429),
+        (GONE, {"handler503": without_status}, 503),
+    ):
+        views = views_that_refuse(asynchronous, **({} if options is GONE else options))
+        get = serve(views, asynchronous, handlers=handlers, default="1/minute", **options)
+        for route in views:
+            get(route)
+            seen = get(route)
+            assert (seen.status, seen.body) == (status, b"slow down"), route
+
+
+def explicit_handler(request: Any, exception: Any) -> HttpResponse:
+    return HttpResponse("slow down", status=200)
+
+
 def test_on_denied_in_the_settings(serve: Any, asynchronous: bool) -> None:
     module = types.ModuleType("denials_of_a_test")
     module.denied = lambda request, decision: HttpResponse("slow down", status=418)  # type: ignore[attr-defined]

@@ -226,6 +226,14 @@ def test_on_denied_answers(serve: Any) -> None:
         assert seen["Retry-After"]
 
 
+def test_what_on_denied_returns_without_a_status_is_a_refusal(serve: Any) -> None:
+    for given, status in ((lambda: Response({"slow": 1}), 429), (lambda: Response({"slow": 1}, status=200), 200)):
+        limited = limit("0/minute", on_denied=lambda request, decision, given=given: given())
+        get = serve({"below": api_view(["GET"])(limited(answer)), "above": limited(api_view(["GET"])(answer))})
+        below = get("below")
+        assert (below.status, json.loads(below.body)) == (status, {"slow": 1})
+
+
 def test_other_decorators_of_django_around(serve: Any) -> None:
     get = serve({"": csrf_exempt(api_view(["GET"])(limit("1/minute")(lambda request: HttpResponse("x"))))})
     assert statuses(get, "") == [200, 429, 429]

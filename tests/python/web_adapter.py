@@ -49,6 +49,8 @@ class Adapter:
     method: Callable[[Any], str]
     # A response that on_denied may return.
     denial: Callable[[], Any]
+    # The same without a status of its own.
+    plain_denial: Callable[[], Any]
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
         raise NotImplementedError

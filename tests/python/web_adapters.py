@@ -18,6 +18,9 @@ class FlaskAdapter(Adapter):
     def denial(self) -> Any:
         return "slow down", 418
 
+    def plain_denial(self) -> Any:
+        return "slow down"
+
     def make(self, policy: Any, view: View = simple, asynchronous: bool = False, **options: Any) -> LimitedApp:
         import flask
 
@@ -60,6 +63,11 @@ class WsgiAdapter(Adapter):
 
         return app
 
+    def plain_denial(self) -> Any:
+        from werkzeug.wrappers import Response
+
+        return Response("slow down")
+
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
         from tidegate.wsgi import TidegateMiddleware
 
@@ -84,6 +92,11 @@ class AsgiAdapter(Adapter):
             await send({"type": "http.response.body", "body": b"slow down"})
 
         return app
+
+    def plain_denial(self) -> Any:
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse("slow down")
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
         from tidegate.asgi import TidegateMiddleware
@@ -111,6 +124,11 @@ class StarletteAdapter(Adapter):
         from starlette.responses import PlainTextResponse
 
         return PlainTextResponse("slow down", 418)
+
+    def plain_denial(self) -> Any:
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse("slow down")
 
     def answer(self, view: View, decision: Any) -> Any:
         from starlette.responses import Response, StreamingResponse

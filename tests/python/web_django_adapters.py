@@ -21,6 +21,11 @@ class DjangoAdapter(Adapter):
 
         return HttpResponse("slow down", status=418)
 
+    def plain_denial(self) -> Any:
+        from django.http import HttpResponse
+
+        return HttpResponse("slow down")
+
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
         import sys
         import types

@@ -1,6 +1,6 @@
 // The keys of requests: the helpers that derive one, and the checks of what a key function returns.
 
-import { ConfigError, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
+import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
 import { checkOptions } from './option-names.js';
@@ -121,6 +121,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
     fixed(name) {
       if (typeof name !== 'string')
         throw new ConfigError(`fixed() takes a text, as in fixed('all'), not ${describe(name)}`);
+      checkConstant(name, 'a key');
       return named(`fixed(${JSON.stringify(name)})`, () => name);
     },
   };

@@ -3,7 +3,7 @@
 import { METHODS } from 'node:http';
 
 import type { Decision } from '../decision.js';
-import { ConfigError, CostError, describe } from '../errors.js';
+import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { Limiter } from '../limiter.js';
 import { native, throwIfFailed } from '../native.js';
 import type { PolicyLike } from '../policy.js';
@@ -64,7 +64,8 @@ export interface RateLimitOptions<Request, Response> {
   skip?: ((request: Request) => Awaitable<boolean>) | undefined;
   /**
    * Called when a request is refused. It may answer itself. A value that it returns is sent as the body instead of the problem.
-   * When it does neither, the problem is sent. `'throw'`: the refusal goes to the framework's error handling, as an error with
+   * When it does neither, the problem is sent. The status is that of the refusal unless the answer has another one than 200.
+   * `'throw'`: the refusal goes to the framework's error handling, as an error with
    * `status` and `decision`.
    */
   onDenied?: ((request: Request, decision: Decision, response: Response) => unknown) | 'throw' | undefined;
@@ -151,6 +152,7 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
   }
   const isMeta = typeof meta === 'string' || typeof meta === 'function' || (meta as unknown) instanceof Uint8Array;
   if (meta !== undefined && !isMeta) throw wrong('meta', meta, 'a text, bytes, or a function of the request');
+  if (meta !== undefined && typeof meta !== 'function') checkConstant(meta, 'meta');
   checkCost(cost, where);
   if (headers !== undefined) throwIfFailed(native.headerChoice(String(headers)));
   if (methods !== undefined) checkMethods(methods, where);

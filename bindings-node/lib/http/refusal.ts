@@ -26,6 +26,11 @@ export function retryAfter(decision: Decision | undefined): number | null {
   return wait === NEVER ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
 }
 
+/** A `Response` as a refusal: one that names no status is a 200. */
+export function asRefusal(response: Response, status: number): Response {
+  return response.status === 200 ? new Response(response.body, { status, headers: response.headers }) : response;
+}
+
 /** The body, as JSON. It names policies, never keys. Without a Decision these policies could not be asked. */
 export function problem(decision: Decision | undefined, unasked: readonly PolicyRef[] = []): string {
   const names = decision === undefined ? unasked.flatMap(limitNames) : violated(decision);

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from ._constants import check_constants
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
 from ._tracing import TRACED, asked, to_async, to_blocking
@@ -41,6 +42,8 @@ def limit(
     resolved = limiter.policy(policy)
     if not isinstance(key, str) and not callable(key):
         raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
+    constants = {"key": key, "cost": 1 if cost is None else cost}
+    check_constants(**{name: given for name, given in constants.items() if not callable(given)})
     blocking, awaitable = to_blocking(limiter), to_async(limiter)
     holds = PolicyKind(limiter, policy, resolved)
 
@@ -97,8 +100,10 @@ def _key_and_cost(function: Any, key: str | Callable[..., str], cost: int | Call
             raise KeyInvalid(f"the key function {_name_of(key)} of {name} returned {found}: a key is text (str)")
         if cost is None:
             return made, 1
-        units = cost(*args, **kwargs) if callable(cost) else cost
-        if isinstance(units, bool) or not isinstance(units, int):
+        if not callable(cost):
+            return made, cost
+        units = cost(*args, **kwargs)
+        if isinstance(units, bool) or not hasattr(units, "__index__"):
             _close(units)
             raise CostError(f"the cost of {name} is {shown(units)}: it must be a whole number")
         return made, units

@@ -19,9 +19,10 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from ._shown import shown
+from ._tidegate import status
 from .errors import ConfigError, KeyInvalid, RateLimited, StoreError
 from .web.admission import Admission
-from .web.exchange import CLOSE_CODE, CLOSE_REASON, AsgiExchange
+from .web.exchange import CLOSE_CODE, CLOSE_REASON, AsgiExchange, as_refusal
 from .web.keys import MissingPeer
 from .web.lifespan import Receive, Scope, Send
 from .web.refusal import Refusal
@@ -109,7 +110,8 @@ async def refusal_of(exchange: AsgiExchange, admission: Admission) -> Exception:
                 raise ConfigError(
                     f"on_denied returned {shown(given)}: it returns a Response, or None for the default one"
                 )
-            return _with_handler(scope, Answered(admission, given), _answer_given)
+            answer = as_refusal(given, status(admission.decision))
+            return _with_handler(scope, Answered(admission, answer), _answer_given)
     if _answers(scope, RateLimited):
         return _with_handler(scope, Refused(admission, exchange.field_texts()), _answer)
     # 1008 is "policy violation".

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from ._tidegate import Limiter
+from ._tidegate import Limiter, status
 from .errors import StoreError
 from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
 from .web.environ import EnvironAdapter
@@ -125,7 +125,8 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
         if admission.bound.on_denied is not None:
             given = admission.bound.on_denied(environ, admission.decision)
             if given is not None:
-                body: Iterable[bytes] = given(environ, _with_fields(start_response, fields))
+                start = _with_fields(start_response, fields)
+                body: Iterable[bytes] = given(environ, _as_refusal(start, status(admission.decision)))
                 return body
         return _respond(Refusal(admission), fields, environ, start_response)
 
@@ -133,8 +134,7 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
 def _respond(
     refusal: Refusal, fields: list[tuple[str, str]], environ: Environ, start_response: Callable[..., Any]
 ) -> Iterable[bytes]:
-    phrase = HTTPStatus(refusal.status).phrase
-    start_response(f"{refusal.status} {phrase}", [*refusal.fields, *fields])
+    start_response(_status_line(refusal.status), [*refusal.fields, *fields])
     return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
 
 
@@ -143,6 +143,19 @@ def _with_fields(start_response: Callable[..., Any], fields: list[tuple[str, str
 
     def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         return start_response(status, [*headers, *fields], *error)
+
+    return start
+
+
+def _status_line(status: int) -> str:
+    return f"{status} {HTTPStatus(status).phrase}"
+
+
+def _as_refusal(start_response: Callable[..., Any], status: int) -> Callable[..., Any]:
+    """A `start_response` for the answer to a refused request. One that names no status sends 200."""
+
+    def start(line: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+        return start_response(_status_line(status) if line.split(" ", 1)[0] == "200" else line, headers, *error)
 
     return start
 

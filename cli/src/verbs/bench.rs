@@ -65,7 +65,7 @@ impl Bench {
         let store = self.store.chosen(file.as_ref());
         let options = self.store.with_temporary_keys("bench");
         let limiter = options.limiter(&store, output)?;
-        let temporary = TemporaryKeys::of(options.builder(&store))?;
+        let temporary = TemporaryKeys::of(options.builder(&store)?)?;
         temporary.ended_by({
             let limiter = limiter.clone();
             move || limiter.close()

@@ -12,6 +12,8 @@ mod tasks;
 
 pub use crate::fork::generation as process_generation;
 pub use crate::limiter::{Call, ChargedUnits, charge_mark};
+#[cfg(any(feature = "files", feature = "redis"))]
+pub use crate::regular_file::{Links, Unreadable, read as read_regular_file};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
@@ -48,6 +50,12 @@ pub fn lint_text(text: &str) -> Result<Vec<Warning>> {
 #[must_use]
 pub fn policy_bytes(policy: &Policy) -> usize {
     plan_of(policy).bytes()
+}
+
+/// A wrong word in quotes, for messages. A URL is not shown, since it may hold a password.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    crate::policy::quoted(word)
 }
 
 /// `; did you mean `x`?`, or nothing when none of the words is near.

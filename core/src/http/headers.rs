@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::{ietf, retry_after, seconds};
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind, Result};
-use crate::policy::Policy;
+use crate::error::{Error, Result};
+use crate::policy::{Policy, quoted};
 
 const OLD_LIMIT: &str = "X-RateLimit-Limit";
 const OLD_REMAINING: &str = "X-RateLimit-Remaining";
@@ -75,9 +75,8 @@ impl FromStr for Headers {
 
     fn from_str(name: &str) -> Result<Self> {
         Self::from_name(name).ok_or_else(|| {
-            let shown: String = name.chars().take(80).collect();
             let known = Self::ALL.map(Self::name).join(", ");
-            Error::new(ErrorKind::ConfigInvalid, format!("headers cannot be {shown:?}: it must be one of {known}"))
+            Error::config(format!("headers cannot be {}: it must be one of {known}", quoted(name)))
         })
     }
 }
@@ -171,7 +170,7 @@ pub fn announcement(policy: &Policy) -> Option<Announcement> {
     }
     let announced = |index: usize| {
         let (before_left, before_more) = ietf::around_numbers(policy, index);
-        Announced { name: policy.limit_name(index), before_left, before_more }
+        Announced { name: ietf::limit_name(policy, index), before_left, before_more }
     };
     let limits = (0..policy.limits().len()).map(announced).collect();
     Some(Announcement { items: ietf::texts(policy).items.to_string(), limits })

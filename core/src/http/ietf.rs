@@ -91,13 +91,22 @@ fn parameter(out: &mut String, name: &str, number: u64) {
     let _ = write!(out, "{}", number.min(MAX_INTEGER));
 }
 
-/// The content of a string of a structured field, which holds printable ASCII only. Everything else is percent-encoded, and so
-/// is `%`, so that percent-decoding returns the name.
+/// The name of a limit as a client reads it in a field: a body that has the same one can be compared with it.
+pub(super) fn limit_name(policy: &Policy, index: usize) -> String {
+    percent_encoded(&policy.limit_name(index))
+}
+
+/// The content of a string of a structured field.
 fn escaped(text: &str) -> String {
+    percent_encoded(text).replace('\\', r"\\").replace('"', r#"\""#)
+}
+
+/// A structured field holds printable ASCII only. Everything else is percent-encoded, and so is `%`, so that percent-decoding
+/// returns the name.
+fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
             b'%' | 0..0x20 | 0x7f.. => {
                 let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
                 out.extend(['%', digit(byte >> 4), digit(byte & 15)]);

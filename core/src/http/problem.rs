@@ -1,5 +1,6 @@
 //! The body of a refusal: `application/problem+json`. It names policies, never keys.
 
+use super::ietf::limit_name;
 use super::retry_after;
 use crate::decision::Decision;
 use crate::policy::Policy;
@@ -45,7 +46,7 @@ impl Refusal {
     #[must_use]
     pub fn unavailable(policies: &[&Policy]) -> Self {
         let limits =
-            |policy: &&Policy| (0..policy.limits().len()).map(|index| policy.limit_name(index)).collect::<Vec<_>>();
+            |policy: &&Policy| (0..policy.limits().len()).map(|index| limit_name(policy, index)).collect::<Vec<_>>();
         let announced = policies.iter().filter(|policy| !policy.options().shadow);
         Self { unavailable: true, wait: Some(1), policies: announced.flat_map(limits).collect() }
     }
@@ -95,7 +96,7 @@ fn violated(decision: &Decision) -> Vec<String> {
         if refused.is_empty() {
             refused.push(entry.binding_index());
         }
-        for name in refused.into_iter().map(|index| policy.limit_name(index)) {
+        for name in refused.into_iter().map(|index| limit_name(policy, index)) {
             if !names.contains(&name) {
                 names.push(name);
             }

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::fork::{self, ForkListener, PerProcess};
 use crate::histogram::SharedHistogram;
 use crate::log::Log;
+use crate::policy::quoted;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::stats::DecisionCounts;
 use crate::store::Store;
@@ -148,8 +149,8 @@ impl Builder {
     fn core(self) -> Result<Arc<LimiterCore>> {
         if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || self.prefix.contains(['{', '}']) {
             return Err(Error::config(format!(
-                "the prefix {:?} cannot be used: it must have from 1 to {MAX_PREFIX} bytes and no braces",
-                self.prefix.chars().take(MAX_PREFIX).collect::<String>()
+                "the prefix {} cannot be used: it must have from 1 to {MAX_PREFIX} bytes and no braces",
+                quoted(&self.prefix)
             )));
         }
         if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3_600) {

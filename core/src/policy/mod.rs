@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 
 use self::derived::Derived;
 pub(crate) use self::derived::{DerivedValue, FieldTexts};
-pub(crate) use self::notation::may_be_url;
+pub(crate) use self::notation::{may_be_url, quoted};
 pub(crate) use self::suggestion::did_you_mean;
 use crate::allocation::allocated;
 use crate::error::{Error, Result};

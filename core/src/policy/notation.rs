@@ -48,6 +48,11 @@ pub(crate) fn may_be_url(text: &str) -> bool {
     text.contains("://") || text.split_once(':').is_some_and(|(_, rest)| rest.starts_with('/') || rest.contains('@'))
 }
 
+/// A wrong word of others in quotes, for messages.
+pub(crate) fn quoted(word: &str) -> String {
+    if may_be_url(word) { "a URL".to_owned() } else { format!("{:?}", word.chars().take(80).collect::<String>()) }
+}
+
 /// Refuses the URL of a store in place of a policy.
 fn refuse_url(text: &str, expected: &str) -> Result<(), SyntaxError> {
     if !may_be_url(text) {

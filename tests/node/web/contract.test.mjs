@@ -55,6 +55,19 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
     });
   });
 
+  test('a constant that no call takes is an error where it is written', async (t) => {
+    const { limiter } = limiting({ login: '5/minute' });
+    for (const meta of ['half \ud800', 'm'.repeat(70_000), new Uint8Array(70_000)]) {
+      await assert.rejects(async () => serving(t, { limits: [{ limiter, policy: 'login', meta }] }), {
+        code: 'config_invalid',
+        message: /meta/,
+      });
+    }
+    for (const key of ['half \ud800', 'k'.repeat(70_000)]) {
+      assert.throws(() => adapter.fixed(key), { code: 'key_invalid' });
+    }
+  });
+
   test('the key helpers refuse options that do not exist', () => {
     for (const helper of [adapter.clientIp, (options) => adapter.header('x', options), adapter.user]) {
       assert.throws(() => helper({ proxies: 1 }), { code: 'config_invalid', message: /did you mean trustedProxies\?/ });

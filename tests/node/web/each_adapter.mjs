@@ -30,7 +30,7 @@ const hello = async () => ({ body: 'hello' });
 
 /** Defines the same tests for each adapter. They get the adapter, and functions that start servers of it. */
 export function forEachAdapter(define) {
-  for (const { name, adapter, start, trust } of adapters) {
+  for (const { name, adapter, start, trust, plainDenials } of adapters) {
     /** The servers that run, by their URLs. */
     const servers = new Map();
 
@@ -61,6 +61,6 @@ export function forEachAdapter(define) {
       return failures[0];
     }
 
-    describe(name, () => define({ name, adapter, trust, serving, failing, deserted }));
+    describe(name, () => define({ name, adapter, trust, plainDenials, serving, failing, deserted }));
   }
 }

@@ -28,6 +28,9 @@ test('Request and Response', async () => {
   assert.deepEqual(await refused.json(), JSON.parse(http.problem(denied)));
   assert.deepEqual(Object.keys(http.fields(denied, 'off')), ['Retry-After']);
   assert.deepEqual(http.fields([allowed])['X-RateLimit-Limit'], '1');
+  for (const wrong of [{ ...denied }, [denied, undefined], null]) {
+    assert.throws(() => http.fields(wrong), { code: 'config_invalid', message: /give a Decision/ });
+  }
   assert.throws(() => http.fields([]), { code: 'config_invalid' });
   assert.throws(() => http.fields(allowed, 'all'), { code: 'config_invalid' });
   assert.throws(() => http.setFields(new Response(), allowed), { code: 'config_invalid' });

@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Policy } from 'tidegate';
+import { Limiter, Policy } from 'tidegate';
 import { get, until } from './client.mjs';
 import { forEachAdapter, items, limiting, pathOf } from './each_adapter.mjs';
 
-forEachAdapter(({ serving }) => {
+forEachAdapter(({ plainDenials, serving }) => {
   test('skip, methods and cost decide which requests are charged, and how much', async (t) => {
     const { limiter } = limiting({ login: '10/minute' });
     const left = async () => (await limiter.peek('login', 'all')).remaining;
@@ -97,6 +97,39 @@ forEachAdapter(({ serving }) => {
       if (typeof expected === 'string') assert.equal(body, expected);
       else assert.match(body, expected);
       assert.deepEqual(calls, [['/again', 'login', true]]);
+    }
+  });
+
+  test('what onDenied answers without a status is a refusal', async (t) => {
+    for (const onDenied of plainDenials) {
+      for (const [store, expected] of [
+        ['memory://', 429],
+        ['redis://127.0.0.1:1/0', 503],
+      ]) {
+        const limiter = new Limiter({ policies: { none: '0/minute' }, store, onStoreError: 'closed' });
+        t.after(() => limiter.close());
+        const url = await serving(t, { limits: [{ limiter, policy: 'none', onDenied }] });
+        const { status, headers, body } = await get(url);
+        assert.deepEqual([status, body], [expected, '{"slow":"down"}'], String(onDenied));
+        assert.ok(headers['ratelimit-policy'] !== undefined);
+      }
+    }
+  });
+
+  test('a body names a policy as the fields do', async (t) => {
+    for (const name of ['ü', 'a"b\\c', '100%\n']) {
+      for (const [store, expected] of [
+        ['memory://', 429],
+        ['redis://127.0.0.1:1/0', 503],
+      ]) {
+        const limiter = new Limiter({ policies: { [name]: '0/minute; 5/s' }, store, onStoreError: 'raise' });
+        t.after(() => limiter.close());
+        const url = await serving(t, { limits: [{ limiter, policy: name }] });
+        const { status, headers, body } = await get(url);
+        const names = Object.keys(items(headers['ratelimit-policy']));
+        assert.equal(status, expected);
+        assert.deepEqual(JSON.parse(body)['violated-policies'], status === 429 ? names.slice(0, 1) : names);
+      }
     }
   });
 

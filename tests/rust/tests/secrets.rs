@@ -199,6 +199,28 @@ fn a_password_with_every_character_can_be_escaped() {
     }
 }
 
+/// The line breaks of a key are easily lost on the way through an environment variable.
+#[test]
+fn no_byte_of_a_key_in_a_damaged_file_is_shown() {
+    let path = std::env::temp_dir().join(format!("tidegate-key-{}.pem", std::process::id()));
+    let url = format!("rediss://127.0.0.1:1/0?ssl_certfile={0}&ssl_keyfile={0}", path.display());
+    for text in [
+        "-----BEGIN PRIVATE KEY-----SECRET-----END PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----SECRET",
+        "-----BEGIN PRIVATE KEY-----\nSECRET",
+        "-----BEGIN PRIVATE KEY-----\nSECRET*\n-----END PRIVATE KEY-----",
+        "SECRET",
+    ] {
+        std::fs::write(&path, text).expect("a file");
+        let error = Limiter::builder().store(&url).build().map(drop).expect_err(text);
+        let shown = format!("{error} {error:?}");
+        let as_numbers = "SECRET".bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");
+        assert!(shown.contains("the file of ssl_keyfile cannot be used"), "{text}: {shown}");
+        assert!(!shown.contains("SECRET") && !shown.contains(&as_numbers), "{text}: {shown}");
+    }
+    std::fs::remove_file(path).expect("a file");
+}
+
 #[test]
 fn a_long_key_is_shown_shortened() {
     let limiter = Limiter::builder().build().expect("a limiter");

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import get_callable, get_resolver
 
-from .._tidegate import Decision
+from .._tidegate import Decision, status
 from ..errors import KeyInvalid, RateLimited, StoreError
 from ..web.admission import Admission
 from ..web.keys import UnusableKey
@@ -68,8 +68,7 @@ def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpR
     """What the project's `handler429`, `handler503` or `handler400` answers, or the problem."""
     handler = _handler(request, refusal.status)
     if handler is not None:
-        answer: HttpResponseBase = handler(request, exception=error)
-        return answer
+        return _as_refusal(handler(request, exception=error), refusal.status)
     return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.fields))
 
 
@@ -79,10 +78,17 @@ def _handler(request: HttpRequest, status: int) -> Callable[..., Any] | None:
     return None if given is None else get_callable(given)
 
 
+def _as_refusal(response: Any, status: int) -> Any:
+    """A response that the project has made. Only one that was given a status has it as an attribute of its own."""
+    if isinstance(response, HttpResponseBase) and response.status_code == 200 and "status_code" not in vars(response):
+        response.status_code = status
+    return response
+
+
 def answer_of(on_denied: Any, request: Any, decision: Decision) -> Any:
     """What `on_denied` answers."""
     given = None if on_denied is None else on_denied(request, decision)
-    return waited_for(given) if inspect.isawaitable(given) else given
+    return _as_refusal(waited_for(given) if inspect.isawaitable(given) else given, status(decision))
 
 
 def waited_for(given: Any) -> Any:
@@ -93,7 +99,7 @@ def waited_for(given: Any) -> Any:
 async def awaited_answer(on_denied: Any, request: Any, decision: Decision) -> Any:
     """The same on an event loop."""
     given = None if on_denied is None else on_denied(request, decision)
-    return await given if inspect.isawaitable(given) else given
+    return _as_refusal(await given if inspect.isawaitable(given) else given, status(decision))
 
 
 async def _awaited(given: Any) -> Any:

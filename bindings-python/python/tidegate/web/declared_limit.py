@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._constants import check_constants, empty_limiter
 from .._shown import shortened, shown
-from .._tidegate import Headers, Limiter, Policy
+from .._tidegate import Headers, Policy
 from ..errors import ConfigError, CostError, PolicyError
 from .functions import is_async, name_of, with_arity
 from .keys import Key, claim, client_ip, fixed, header, user
@@ -83,6 +83,8 @@ class DeclaredLimit:
         self.refund_when = None if refund_when is None else with_arity(refund_when, 2, "refund_when")
         self.settle = None if settle is None else with_arity(settle, 2, "settle")
         meta = options.get("meta")
+        if isinstance(meta, (str, bytes)):
+            check_constants(meta=meta)
         self.meta = meta if meta is None or isinstance(meta, (str, bytes)) else with_arity(meta, 1, "meta")
         self.headers = Headers(options.get("headers", "both"))
         self.hold_until = options.get("hold_until", RESPONSE)
@@ -144,10 +146,11 @@ def cost_option(given: Any) -> Any:
     """A number of units, or a function of the request."""
     if callable(given):
         return with_arity(given, 1, "cost")
-    if isinstance(given, bool) or not isinstance(given, int):
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise CostError(f"cost is a whole number or a function of the request, not {shown(given)}")
     if given < 1:
         raise CostError(f"cost is {given}: a request costs at least 1; use skip for those that cost nothing")
+    check_constants(cost=given)
     return given
 
 
@@ -172,16 +175,11 @@ def _policy_function(given: Any) -> Callable[..., Any]:
     return with_arity(given, 1, "policy")
 
 
-@functools.cache
-def _no_policies() -> Limiter:
-    return Limiter()
-
-
 def _check_notation(policy: str | Policy) -> None:
-    """Raises for a text that is no name and is wrong as a notation."""
-    if isinstance(policy, str):
+    """Raises for a text that is wrong as a notation. One word may be a name, which the limiter of a layer knows."""
+    if isinstance(policy, str) and any(one.isspace() or one in "/;|," for one in policy.strip()):
         try:
-            _no_policies().policy(policy)
+            empty_limiter().policy(policy)
         except PolicyError as error:
             if error.code != _UNKNOWN:
                 raise

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from .._shown import shown
-from .._tidegate import AsyncLimiter, Decision, Headers, Policy, PreparedCheck
+from .._tidegate import AsyncLimiter, Decision, Headers, Policy, PreparedCheck, status
 from .._tracing import TRACED, asked
 from ..errors import ConfigError, KeyInvalid, StoreError
 from .admission import DECISION, Admission, admit, note_policies, refund, settle
 from .bound_limit import BoundLimit
 from .keys import UNAUTHENTICATED, MissingPeer
-from .lifespan import Message, Receive, Scope, Send
+from .lifespan import App, Message, Receive, Scope, Send
 from .refusal import Refusal
 from .request_key import placed, unusable
 from .steps import run_steps_async
@@ -36,6 +36,20 @@ class AsgiResponse:
         self.headers: dict[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in message.get("headers", ())
         }
+
+
+def as_refusal(app: App, status: int) -> App:
+    """An ASGI application that answers a refused request. One that names no status sends 200."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_refusal(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                message = {**message, "status": status}
+            await send(message)
+
+        await app(scope, receive, send_refusal)
+
+    return answer
 
 
 class AsgiExchange:
@@ -218,7 +232,7 @@ class AsgiExchange:
                     raise ConfigError(
                         f"on_denied returned {shown(given)}: it returns an ASGI application, or None for the default"
                     )
-                await given(scope, receive, self.send)
+                await as_refusal(given, status(admission.decision))(scope, receive, self.send)
                 return
         await self.respond(Refusal(admission), CLOSE_CODE)
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from .._constants import check_constants
 from .._shown import shortened, shown
 from .._tidegate import ClientIp, anonymous, hashed, named
 from ..errors import ConfigError, KeyInvalid
@@ -170,6 +171,7 @@ def fixed(name: str) -> Key:
         usable = False
     if not usable:
         raise ConfigError(f'fixed takes the key as a text, such as fixed("all"), not {shown(name)}')
+    check_constants(key=name)
     return Key(f"fixed({shortened(name)})", lambda _: lambda _: name, plain=True)
 
 

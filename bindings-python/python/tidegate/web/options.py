@@ -19,7 +19,8 @@ class LimitOptions(TypedDict, total=False):
     cost: int | Callable[..., Any]
     # A function of the request; true exempts the request. That of a layer applies to each of its limits as well.
     skip: Callable[..., Any] | None
-    # A function of a denied request and its Decision that returns the response, or None for the default one.
+    # A function of a denied request and its Decision that returns the response, or None for the default one. Without a
+    # status of its own the response has that of the refusal.
     on_denied: Callable[..., Any] | None
     # The header fields of responses: "both", the default, "ietf", "ietf-10", "ietf-11", "legacy" or "off".
     headers: str

@@ -91,9 +91,9 @@ impl Doctor {
 /// Whether a call goes through: a ping of the limiter counts a key of its own, on every primary.
 fn served(url: &str, options: &StoreOptions) -> Finding {
     let store = ChosenStore { urls: vec![url.to_owned()], rollout: None };
-    match options.builder(&store).build().and_then(|limiter| limiter.ping()) {
+    match options.builder(&store).and_then(|builder| Ok(builder.build()?.ping()?)) {
         Ok(()) => Finding::ok("a check", "every primary counts a check"),
-        Err(error) => Finding::problem("a check", format!("{error} [{}]", error.code()))
+        Err(failure) => Finding::problem("a check", format!("{failure} [{}]", failure.code))
             .advice("the findings above say what stands in the way"),
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn costs(
     let usual_prefix = &options.prefix;
     let options = options.with_temporary_keys("size");
     let limiter = options.limiter(store, output)?;
-    let temporary = TemporaryKeys::of(options.builder(store))?;
+    let temporary = TemporaryKeys::of(options.builder(store)?)?;
     temporary.ended_by({
         let limiter = limiter.clone();
         move || limiter.close()

@@ -1,13 +1,14 @@
 //! What processes of this machine publish of themselves: the files in the folder that their `TIDEGATE_TOP` names.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::Value;
 use tidegate::Policy;
+use tidegate::host::{self, Links, Unreadable};
 
 use crate::Failure;
 use crate::terminal::path_text;
@@ -16,7 +17,7 @@ use crate::terminal::path_text;
 const FRESH: f64 = 5.0;
 /// The most files that are read, and the most bytes of each.
 const MAX_FILES: usize = 1_000;
-const MAX_BYTES: u64 = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// Units are calls: so many a second were allowed and denied.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -92,7 +93,7 @@ impl Published {
         for path in paths {
             let text = match read_file(&path) {
                 // A file that has just gone is no fault.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(Unreadable::Failed(error)) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text.ok(),
             };
             match text.and_then(|text| Snapshot::of(&text)) {
@@ -167,24 +168,9 @@ impl Published {
     }
 }
 
-/// The text of a regular file. A link, a pipe or a device that another user put there is not read, and nothing without an end.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    {
-        use rustix::fs::OFlags;
-        use std::os::unix::fs::OpenOptionsExt as _;
-        // To open a pipe would wait for its writer.
-        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-    }
-    let file = options.open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut text = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+/// The text of a file of a process. One that another user put there must not stop the command.
+fn read_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
+    host::read_regular_file(path, MAX_BYTES, Links::Refused)
 }
 
 impl ProcessFile {
@@ -277,7 +263,7 @@ mod tests {
         let file = |name: &str| folder.join(format!("tidegate-{name}.json"));
         std::os::unix::fs::symlink("/dev/zero", file("link")).expect("a link");
         assert!(std::process::Command::new("mkfifo").arg(file("pipe")).status().is_ok_and(|status| status.success()));
-        fs::write(file("long"), vec![b' '; MAX_BYTES as usize + 1]).expect("a long file");
+        fs::write(file("long"), vec![b' '; MAX_BYTES + 1]).expect("a long file");
         fs::write(file("right"), "{}").expect("a file");
         for name in ["link", "pipe", "long"] {
             assert!(read_file(&file(name)).is_err(), "{name}");

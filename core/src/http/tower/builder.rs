@@ -142,7 +142,8 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Answers a refused request in place of the problem document; `None` leaves that. The fields of the limits are added.
+    /// Answers a refused request in place of the problem document; `None` leaves that. The fields of the limits are added. Of
+    /// a response that names no status, and so of any that is a 200, the status is that of the refusal.
     pub fn on_denied(
         mut self,
         answer: impl Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync + 'static,

@@ -92,7 +92,7 @@ fn refused<B>(request: &Parts, status: u16, problem: String) -> Response<Limited
 
 fn problem_response<B>(status: u16, problem: String) -> Response<LimitedBody<B>> {
     let mut response = Response::new(LimitedBody::of_refusal(Bytes::from(problem)));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    *response.status_mut() = status_of(status);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }
@@ -109,7 +109,11 @@ fn grpc<B>(status: u16, problem: &str) -> Response<LimitedBody<B>> {
     response
 }
 
-fn is_grpc(request: &Parts) -> bool {
+pub(super) fn status_of(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+}
+
+pub(super) fn is_grpc(request: &Parts) -> bool {
     let kind = request.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
 }

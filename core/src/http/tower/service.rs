@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tower_service::Service;
 
 use super::admission::Admission;
@@ -18,6 +18,7 @@ use super::request_limits::RequestLimits;
 use super::settled_at_end::SettledAtEnd;
 use crate::decision::Decision;
 use crate::error::Error;
+use crate::http::status;
 
 /// A service whose requests are limited.
 #[derive(Clone)]
@@ -115,6 +116,10 @@ fn refuse<B>(
     let mut response = match given {
         Some(response) => {
             let mut response = response.map(LimitedBody::of_refusal);
+            // A response that names no status is a 200, which that of a refused call of gRPC is.
+            if response.status() == StatusCode::OK && !refusal::is_grpc(request) {
+                *response.status_mut() = refusal::status_of(status(&decision));
+            }
             fields.announce(response.headers_mut(), &[&decision]);
             response
         }

@@ -15,8 +15,6 @@ mod tree;
 mod yaml;
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use self::environment::EnvironmentLookup;
@@ -24,7 +22,8 @@ use self::line_index::LineIndex;
 use self::stores::FileStore;
 use super::period::SECOND;
 use super::{Format, Policy};
-use crate::error::{Error, Result, SourceLocation, visible};
+use crate::error::{Error, ErrorKind, Result, SourceLocation, visible};
+use crate::regular_file::{self, Links, Unreadable};
 
 /// The largest policy file, in bytes: a guard against reading another file by mistake.
 const MAX_FILE_SIZE: usize = 8 << 20;
@@ -72,14 +71,8 @@ impl PolicyFile {
         let format = Format::of(path).ok_or_else(|| {
             Error::policy(format!("{name}: a policy file's name ends in .yaml, .yml, .toml or .json"))
         })?;
-        let mut bytes = Vec::new();
-        // Opening a pipe, or reading a device, could take for ever.
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err(Error::policy(format!("{name}: the policy file is no regular file")));
-        }
-        File::open(path).and_then(|file| file.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes)).map_err(
-            |error| Error::policy(format!("{name}: the policy file cannot be read: {error}")).because(&error),
-        )?;
+        let unreadable = |why: Unreadable| why.as_error(ErrorKind::PolicyInvalid, &format!("{name}: the policy file"));
+        let bytes = regular_file::read(path, MAX_FILE_SIZE, Links::Followed).map_err(unreadable)?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
             let position = LineIndex::new(&valid).position(valid.len());

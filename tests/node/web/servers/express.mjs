@@ -38,5 +38,7 @@ const start =
     return listening(app.listen(0, '127.0.0.1'));
   };
 
-export const onExpress4 = { name: 'Express 4', adapter, start: start(express4), trust: true };
-export const onExpress5 = { name: 'Express 5', adapter, start: start(express5), trust: true };
+const plainDenials = [(_request, _decision, response) => void response.json({ slow: 'down' })];
+
+export const onExpress4 = { name: 'Express 4', adapter, start: start(express4), trust: true, plainDenials };
+export const onExpress5 = { name: 'Express 5', adapter, start: start(express5), trust: true, plainDenials };

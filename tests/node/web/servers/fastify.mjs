@@ -39,5 +39,14 @@ const start =
     return { ...(await listening(app.server)), close: () => app.close() };
   };
 
-export const onFastify4 = { name: 'Fastify 4', adapter, start: start(fastify4), trust: true };
-export const onFastify5 = { name: 'Fastify 5', adapter, start: start(fastify5), trust: true };
+const send = (_request, _decision, reply) => void reply.send({ slow: 'down' });
+const platform = () => new Response('{"slow":"down"}');
+
+export const onFastify4 = { name: 'Fastify 4', adapter, start: start(fastify4), trust: true, plainDenials: [send] };
+export const onFastify5 = {
+  name: 'Fastify 5',
+  adapter,
+  start: start(fastify5),
+  trust: true,
+  plainDenials: [send, platform, (_request, _decision, reply) => void reply.send(platform())],
+};

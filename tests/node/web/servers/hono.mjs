@@ -48,5 +48,7 @@ async function startBare(description) {
   return listening(serve({ fetch: bare, hostname: '127.0.0.1', port: 0 }));
 }
 
-export const onHono = { name: 'Hono', adapter, start };
-export const onBareHono = { name: 'Hono as on Bun and Deno', adapter, start: startBare };
+const plainDenials = [(context) => context.json({ slow: 'down' }), () => new Response('{"slow":"down"}')];
+
+export const onHono = { name: 'Hono', adapter, start, plainDenials };
+export const onBareHono = { name: 'Hono as on Bun and Deno', adapter, start: startBare, plainDenials };

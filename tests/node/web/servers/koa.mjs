@@ -37,4 +37,15 @@ async function start({ limits, routes = [], twice, trust, handler, failed }) {
   return listening(createServer(app.callback()).listen(0, '127.0.0.1'));
 }
 
-export const onKoa = { name: 'Koa', adapter, start, trust: true };
+const platform = () => new Response('{"slow":"down"}');
+const plainDenials = [
+  (context) => {
+    context.body = { slow: 'down' };
+  },
+  platform,
+  (context) => {
+    context.body = platform();
+  },
+];
+
+export const onKoa = { name: 'Koa', adapter, start, trust: true, plainDenials };

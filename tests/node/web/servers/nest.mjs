@@ -72,5 +72,19 @@ function authenticate(instance) {
 const express = () => new ExpressAdapter();
 const fastify = (trust) => new FastifyAdapter(trust === undefined ? {} : { trustProxy: trust });
 
-export const onNestExpress = { name: 'Nest on Express', adapter, start: start(express, ['/', '*path']), trust: true };
-export const onNestFastify = { name: 'Nest on Fastify', adapter, start: start(fastify, '*'), trust: true };
+const plainDenials = [(_request, _decision, response) => void response.send({ slow: 'down' })];
+
+export const onNestExpress = {
+  name: 'Nest on Express',
+  adapter,
+  start: start(express, ['/', '*path']),
+  trust: true,
+  plainDenials,
+};
+export const onNestFastify = {
+  name: 'Nest on Fastify',
+  adapter,
+  start: start(fastify, '*'),
+  trust: true,
+  plainDenials,
+};

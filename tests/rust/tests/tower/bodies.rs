@@ -119,6 +119,18 @@ async fn the_applications_own_answer_is_sent() {
 }
 
 #[tokio::test]
+async fn an_own_response_without_a_status_is_a_refusal() {
+    let answer = |_: &http::request::Parts, _: &tidegate::Decision| Some(Response::new(Bytes::from("slow down")));
+    let limiter = limiter("0/hour");
+    let app = router(layer(&limiter).on_denied(answer).build().expect("a layer"));
+    let refused = send(&app, request()).await;
+    assert_eq!((refused.status().as_u16(), text(refused).await.as_str()), (429, "slow down"));
+    let mut call = request();
+    call.headers_mut().insert("content-type", http::HeaderValue::from_static("application/grpc"));
+    assert_eq!(send(&app, call).await.status(), 200, "a call of gRPC says elsewhere that it was refused");
+}
+
+#[tokio::test]
 async fn an_upgraded_connection_holds_its_unit_as_long_as_its_handler_does() {
     type Kept = std::sync::Arc<std::sync::Mutex<Option<HeldUnits>>>;
     let limiter = limiter("concurrency 1");

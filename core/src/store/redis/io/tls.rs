@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
@@ -149,7 +149,7 @@ fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
     let config = match &certificates.client {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
-            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable("ssl_keyfile", &error))?;
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| not_pem("ssl_keyfile", &error))?;
             builder
                 .with_client_auth_cert(chain("ssl_certfile", cert)?, key)
                 .map_err(|error| unusable("ssl_certfile", &error))?
@@ -204,8 +204,17 @@ fn chain(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
             Err(Error::config(format!("the file of {option} holds no certificate: it must be PEM")))
         }
         Ok(chain) => Ok(chain),
-        Err(error) => Err(unusable(option, &error)),
+        Err(error) => Err(not_pem(option, &error)),
     }
+}
+
+/// What the error itself shows of the file may be the private key.
+fn not_pem(option: &str, error: &pem::Error) -> Error {
+    let why = match error {
+        pem::Error::NoItemsFound => "it has no section of PEM that belongs there",
+        _ => "it is no PEM, in which each section begins and ends with a line of its own",
+    };
+    unusable(option, &why)
 }
 
 fn unusable(option: &str, error: &dyn std::fmt::Display) -> Error {

@@ -1,6 +1,12 @@
 //! The certificate files that a URL names.
 
-use crate::error::{Error, Result};
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::regular_file::{self, Links, Unreadable};
+
+/// The largest file of certificates, in bytes: those of all public authorities are a thirtieth of it.
+const MAX_CERTIFICATES: usize = 8 << 20;
 
 /// The contents of the certificate files, and what is done with those of servers.
 #[derive(Clone, Default)]
@@ -15,21 +21,18 @@ pub(crate) struct Certificates {
 /// `config_invalid` for a file that cannot be read, for a client certificate without its key, and for requirements that are
 /// unknown.
 pub(super) fn read([ca, cert, key, required]: [Option<String>; 4]) -> Result<Certificates> {
-    let file = |what: &str, path: Option<String>| {
-        path.map(|path| {
-            // The path is not shown: a part of a password may follow it.
-            std::fs::read(&path).map_err(|error| {
-                Error::config(format!("the file that {what} names cannot be read: {error}")).because(&error)
-            })
-        })
-        .transpose()
+    let file = |option: &str, path: Option<String>| {
+        // The path is not shown: a part of a password may follow it.
+        let unreadable =
+            |why: Unreadable| why.as_error(ErrorKind::ConfigInvalid, &format!("the file that {option} names"));
+        path.map(|path| regular_file::read(Path::new(&path), MAX_CERTIFICATES, Links::Followed).map_err(unreadable))
+            .transpose()
     };
+    if cert.is_some() != key.is_some() {
+        return Err(Error::config("a client certificate needs both ssl_certfile and ssl_keyfile"));
+    }
     let authority = file("ssl_ca_certs", ca)?;
-    let client = match (file("ssl_certfile", cert)?, file("ssl_keyfile", key)?) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some((cert, key)),
-        _ => return Err(Error::config("a client certificate needs both ssl_certfile and ssl_keyfile")),
-    };
+    let client = file("ssl_certfile", cert)?.zip(file("ssl_keyfile", key)?);
     let unverified = match required.as_deref() {
         None | Some("required") => false,
         Some("none") => true,
