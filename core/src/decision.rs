@@ -325,7 +325,7 @@ impl Decision {
             .then(|| Duration::from_micros(self.answer.denied_for.into()))
     }
 
-    /// Of `check_all`: one for each entry. Empty otherwise.
+    /// The Decision of each entry of a `check_all`. Every other Decision has none.
     #[must_use]
     pub fn decisions(&self) -> &[Decision] {
         self.decisions.as_deref().unwrap_or_default()

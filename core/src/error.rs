@@ -157,7 +157,7 @@ impl Error {
         Self { kind, message, location: None, source: None, did_not_run: !kind.is_store() }
     }
 
-    /// The same error, found at a location. The message begins with the location when it names a file.
+    /// Names the place where the error was found. The message begins with the location when it names a file.
     #[must_use]
     pub fn at(mut self, location: SourceLocation) -> Self {
         if location.file.is_some() {

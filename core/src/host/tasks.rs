@@ -60,7 +60,7 @@ pub fn post_task(
     Ok(Task(task.abort_handle()))
 }
 
-/// The same, with the first step on the calling thread: a task that has nothing to wait for does not go to the other
+/// Runs a task as [`post_task`] does, but its first step on the calling thread: a task that has nothing to wait for does not go to the other
 /// thread and back, and its outcome is returned.
 ///
 /// # Errors

@@ -90,14 +90,14 @@ pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String
     headers_of_all(&[decision], which)
 }
 
-/// The same for a response to which several Decisions led, one after the other.
+/// The header fields of a response to which several Decisions led, one after the other.
 #[must_use]
 pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     headers_of_route(&[], decisions, which)
 }
 
-/// The same for a response of a route with these policies, of which a refusal may have left some unasked: all of them are in
-/// `RateLimit-Policy`, so that it is the same text on every response of the route.
+/// The header fields of a response of a route with these policies, of which a refusal may have left some unasked: all of them are
+/// in `RateLimit-Policy`, so that it is the same text on every response of the route.
 #[must_use]
 pub fn headers_of_route(policies: &[&Policy], decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     let mut fields = Vec::with_capacity(6);

@@ -6,7 +6,7 @@ use super::asynchronous::AsyncLimiter;
 use super::blocking::Limiter;
 
 impl Limiter {
-    /// The same limiter for tasks.
+    /// This limiter for tasks: both share policies, usage and connections.
     #[must_use]
     pub fn to_async(&self) -> AsyncLimiter {
         AsyncLimiter { core: Arc::clone(&self.core) }
@@ -21,7 +21,7 @@ impl Limiter {
 }
 
 impl AsyncLimiter {
-    /// The same limiter for threads.
+    /// This limiter for threads: both share policies, usage and connections.
     #[must_use]
     pub fn to_blocking(&self) -> Limiter {
         Limiter { core: Arc::clone(&self.core) }

@@ -148,7 +148,7 @@ impl Limit {
         Ok(Self { algorithm, count, period, burst: None, initial: None, precision: DEFAULT_PRECISION })
     }
 
-    /// The same limit with room for `burst` units at once; only buckets have one.
+    /// Changes the limit so that it has room for `burst` units at once; only buckets have one.
     ///
     /// # Errors
     /// `policy_invalid` when the algorithm has no burst, or filling it would take over 100 years.
@@ -170,7 +170,7 @@ impl Limit {
         Ok(self)
     }
 
-    /// The same token bucket, starting with `initial` tokens instead of full.
+    /// Lets the token bucket start with `initial` tokens instead of full.
     ///
     /// # Errors
     /// `policy_invalid` when it is no token bucket, or `initial` is above its capacity.
@@ -191,7 +191,7 @@ impl Limit {
         Ok(self)
     }
 
-    /// The same sliding window in `precision` granules.
+    /// Divides the sliding window into `precision` granules.
     ///
     /// # Errors
     /// `policy_invalid` when it is no sliding window, or the precision is not from 1 to 1000.

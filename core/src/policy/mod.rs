@@ -85,7 +85,7 @@ impl Policy {
         Self::new(notation::parse(text)?, Options::default())
     }
 
-    /// The same policy under a name.
+    /// Gives the policy a name.
     ///
     /// # Errors
     /// `policy_invalid` when the name is empty or longer than 256 bytes.

@@ -59,13 +59,13 @@ pub(crate) trait Store: Send + Sync {
     /// Whether the store answers, and if not, why. A deadline can only shorten the timeout of the store.
     fn ping(&self, context: CallContext<'_>) -> Result<()>;
 
-    /// The same without waiting.
+    /// Finds out whether the store answers, without waiting.
     fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion);
 
     /// Forgets everything that is stored under the prefix. It takes as long as there are keys.
     fn clear_all(&self) -> Result<()>;
 
-    /// The same without waiting.
+    /// Forgets everything under the prefix, without waiting.
     fn submit_clear_all(&self, done: PingCompletion);
 
     /// Closes what is open; calls that wait are answered with `closed`.

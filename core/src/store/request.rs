@@ -307,7 +307,7 @@ impl Answer {
         Charge { at: self.now, units: self.granted, block: self.block, refunded, cleared_at, ..Charge::default() }
     }
 
-    /// Of each limit, when its bucket is empty again.
+    /// When the bucket of each limit is empty again.
     fn charged_limits(&self, plan: &Plan) -> SmallVec<[Option<u64>; 2]> {
         let empty_at = |(rule, view): (&Rule, &View)| Some(if rule.meter().is_some() { view.resets_at } else { 0 });
         plan.rules.iter().zip(&self.views).map(empty_at).collect()
