@@ -63,6 +63,32 @@ def test_a_limiter_made_before_a_fork_works_in_the_children(redis_url: str, pref
     assert asyncio.run(count_async(awaitable, 5)) == 0
 
 
+FIRST_CALL = """
+import os, signal, sys, threading, time
+from tidegate import Limiter
+
+limiter = Limiter(sys.argv[1], prefix=sys.argv[2], timeout=20.0)
+caller = threading.Thread(target=limiter.check, args=("5/s", "a"))
+caller.start()
+time.sleep(float(sys.argv[3]))
+child = os.fork()
+if child == 0:
+    signal.alarm(15)
+    limiter.check("5/s", "b")
+    os._exit(0)
+caller.join()
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_of_a_fork_during_the_first_call_of_a_process_works(redis_url: str, prefix: str) -> None:
+    # What a process makes once was half made then, and the child waited for it.
+    for tenths in range(3, 21):
+        command = [sys.executable, "-c", FIRST_CALL, redis_url, prefix, str(tenths / 10_000)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, (tenths, done.stderr)
+
+
 def test_a_hold_of_the_parent_is_not_given_back_by_its_child(store: str, prefix: str) -> None:
     limiter = Limiter(store, policies={"hold": "concurrency 1"}, prefix=prefix, timeout=60.0)
     hold = limiter.hold("hold", "one")

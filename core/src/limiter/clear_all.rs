@@ -15,7 +15,7 @@ impl Limiter {
     pub fn clear_all(&self) -> Result<()> {
         self.core.open()?;
         self.core.store.clear_all()?;
-        self.core.answers.wait_queues.all_given_back();
+        self.core.answers.wait_queues.wake_all();
         Ok(())
     }
 }
@@ -31,7 +31,7 @@ impl AsyncLimiter {
     pub async fn clear_all(&self) -> Result<()> {
         self.core.open()?;
         awaited(|done| self.core.store.submit_clear_all(done)).await?;
-        self.core.answers.wait_queues.all_given_back();
+        self.core.answers.wait_queues.wake_all();
         Ok(())
     }
 }

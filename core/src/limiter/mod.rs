@@ -137,6 +137,7 @@ impl LimiterCore {
     fn close(&self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
             self.hold_renewer.stop();
+            self.answers.wait_queues.wake_all();
             self.store.close();
         }
     }

@@ -128,8 +128,8 @@ impl WaitQueues {
         queue.map_or(0, |queue| queue.len())
     }
 
-    /// Units of every key were given back.
-    pub(in crate::limiter) fn all_given_back(&self) {
+    /// Wakes all callers: units of every key were given back, or the limiter was closed.
+    pub(in crate::limiter) fn wake_all(&self) {
         let Some(open) = self.open.get() else { return };
         let queues: Vec<_> = open.by_key.lock().queues.values().filter_map(Weak::upgrade).collect();
         queues.iter().for_each(|queue| queue.signal().notify());

@@ -3,9 +3,10 @@
 //! A server that is full, that is read-only, or whose user may not run scripts answers PING all the same. A ping also finds
 //! out whether the server may evict keys by now.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
+use once_cell::race::OnceBox;
 use smallvec::smallvec;
 
 use super::io::BlockingCalls;
@@ -20,13 +21,15 @@ use crate::store::request::{Entry, Operation};
 /// How many keys are tried to find one of each shard. A shard with so few slots that none is found is not asked.
 const MAX_TRIES: u32 = 65_536;
 
-static PLAN: LazyLock<Arc<Plan>> =
-    LazyLock::new(|| plan_of(&Policy::parse("fixed-window 1000000/s").expect("a policy that is right")));
+fn plan() -> &'static Arc<Plan> {
+    static PLAN: OnceBox<Arc<Plan>> = OnceBox::new();
+    PLAN.get_or_init(|| Box::new(plan_of(&Policy::parse("fixed-window 1000000/s").expect("a policy that is right"))))
+}
 
 /// A charge of a key that no caller uses.
 pub(super) fn request(prefix: &str, number: u32) -> Request {
     let key = &format!("\0tidegate ping {number}");
-    Request::new(&prefix.into(), &Entry { plan: &PLAN, key, operation: Operation::Charge { cost: 1 } })
+    Request::new(&prefix.into(), &Entry { plan: plan(), key, operation: Operation::Charge { cost: 1 } })
 }
 
 /// Asks every primary, one after the other. The first that does not serve says why.

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
 
+use once_cell::race::OnceBox;
 use smallvec::{SmallVec, smallvec};
 
 use super::request::{RedisKey, Request};
-use super::{OVER_SLOTS, PROGRAM, command, instruction};
+use super::{command, instruction, script, script_over_slots};
 use crate::plan::CommonLoop;
 use crate::store::request::Operation;
 
@@ -24,7 +25,11 @@ const COMPARED_INSTRUCTIONS: usize = 8;
 
 /// The number of the next call. Processes begin at different numbers, so that a reply that a proxy gives to another process
 /// is not taken for its own.
-static NEXT_NUMBER: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
+fn next_number() -> u32 {
+    static NEXT: OnceBox<AtomicU32> = OnceBox::new();
+    let next = NEXT.get_or_init(|| Box::new(AtomicU32::new(RandomState::new().hash_one(()) as u32)));
+    next.fetch_add(1, Ordering::Relaxed)
+}
 
 /// How the requests of one script call depend on each other. The script reads the number: see `lua/head.lua`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +83,7 @@ impl Batch {
             [_] => (smallvec![0], smallvec![smallvec![Member { request: 0, instruction: 0 }]]),
             several => arranged(several),
         };
-        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let number = next_number();
         Self { number, prefix, now, grouping, requests, instructions, keys, over_slots: false }
     }
 
@@ -165,7 +170,7 @@ impl Batch {
         let stride = if has_companions { 3 } else { 1 };
         let (names, program) = (self.keys.len() * stride, self.program());
         out.reserve(self.max_command(names));
-        let script = if self.over_slots { &OVER_SLOTS } else { &PROGRAM };
+        let script = if self.over_slots { script_over_slots() } else { script() };
         let verb: [&[u8]; 2] =
             if in_full { [b"EVAL", script.source.as_bytes()] } else { [b"EVALSHA", script.digest.as_bytes()] };
         let words = names + usize::from(!program.is_empty()) + self.instructions.len();

@@ -12,7 +12,7 @@ mod reply;
 mod request;
 mod stored_value;
 
-use std::sync::LazyLock;
+use once_cell::race::OnceBox;
 
 pub(crate) use annex::limits_of as limits_of_value;
 pub(crate) use batch::{Batch, Grouping, Requests};
@@ -20,8 +20,9 @@ pub(crate) use reply::{answer_of_value, rejected};
 pub(crate) use request::{KEY_DIGEST, Request};
 
 /// The text of the script. Rules are the body of one function, whose files all have the same shape.
-static SOURCE: LazyLock<String> =
-    LazyLock::new(|| [HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat());
+fn source() -> String {
+    [HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat()
+}
 
 const HEAD: &str = include_str!("lua/head.lua");
 
@@ -65,11 +66,19 @@ impl Program {
 /// Whether a word of a call is the script for calls over several slots, or its digest.
 #[cfg(test)]
 pub(crate) fn is_for_several_slots(word: &[u8]) -> bool {
-    [&OVER_SLOTS.source, &OVER_SLOTS.digest].iter().any(|text| text.as_bytes() == word)
+    [&script_over_slots().source, &script_over_slots().digest].iter().any(|text| text.as_bytes() == word)
 }
 
-static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::new(SOURCE.clone()));
+/// The script, made on its first use. A process may be forked meanwhile, and its child would wait for a lock for ever, so that two
+/// threads may make it.
+fn script() -> &'static Program {
+    static PROGRAM: OnceBox<Program> = OnceBox::new();
+    PROGRAM.get_or_init(|| Box::new(Program::new(source())))
+}
 
-/// The same for calls over several slots of a cluster. Servers before Redis 7 do not compile it.
-static OVER_SLOTS: LazyLock<Program> =
-    LazyLock::new(|| Program::new([include_str!("lua/over_slots.lua"), SOURCE.as_str()].concat()));
+/// The script for calls over several slots of a cluster. Servers before Redis 7 do not compile it.
+fn script_over_slots() -> &'static Program {
+    static OVER_SLOTS: OnceBox<Program> = OnceBox::new();
+    let text = || [include_str!("lua/over_slots.lua"), &source()].concat();
+    OVER_SLOTS.get_or_init(|| Box::new(Program::new(text())))
+}
