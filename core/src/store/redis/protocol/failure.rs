@@ -120,6 +120,17 @@ pub(crate) fn refused(shown: &str, error: &ServerError) -> Error {
     Error::new(ErrorKind::StoreUnavailable, format!("{shown} {why}"))
 }
 
+/// The message for the error of a server that another one should have replaced by now. A replica alone refuses writes for ever; among
+/// several servers it says that there is no primary for now.
+pub(crate) fn wrong_server(shown: &str, error: &ServerError) -> Error {
+    match error.code() {
+        "READONLY" => {
+            Error::new(ErrorKind::StoreUnavailable, format!("{shown} is a replica, and no primary was found"))
+        }
+        _ => refused(shown, error),
+    }
+}
+
 fn reason(error: &io::Error) -> String {
     error.to_string().trim_end_matches('.').to_owned()
 }

@@ -45,7 +45,7 @@ impl ReplyMeaning {
                     Value::ServerError(error) if error.code() == "READONLY" => Some(error),
                     _ => None,
                 });
-                let wrong = |error| Self::NotServed(Obstacle::WrongServer(failure::refused(&server.shown, error)));
+                let wrong = |error| Self::NotServed(Obstacle::WrongServer(failure::wrong_server(&server.shown, error)));
                 readonly.map_or(Self::Answer, wrong)
             }
             _ => Self::Answer,
@@ -65,7 +65,9 @@ impl ReplyMeaning {
                 redirect(error, &server.address).unwrap_or_else(|| Obstacle::Failed(Failure::of_call(refused())))
             }
             "TRYAGAIN" => Obstacle::Split(refused()),
-            "READONLY" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" if several => Obstacle::WrongServer(refused()),
+            "READONLY" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" if several => {
+                Obstacle::WrongServer(failure::wrong_server(&server.shown, error))
+            }
             "LOADING" | "BUSY" | "CLUSTERDOWN" | "MASTERDOWN" => Obstacle::Failed(Failure::of_call(refused())),
             _ => return Self::Answer,
         })
@@ -115,6 +117,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
+    use crate::error::ErrorKind;
     use crate::store::redis::protocol::handshake::ExpectedRole;
     use crate::store::redis::script::{Grouping, Request};
     use crate::store::request::{Entry, Operation};
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn replies_say_where_a_call_belongs() {
-        use Obstacle::{Ask, Failed, Moved, Split};
+        use Obstacle::{Ask, Failed, Moved, Split, WrongServer};
         use ReplyMeaning::{Answer, NotServed, OutOfStep, UnknownScript};
 
         let at = |host: &str, port| Address::Tcp(host.into(), port);
@@ -169,6 +172,9 @@ mod tests {
         assert!(matches!(meaning("-NOSCRIPT No matching script\r\n", false), UnknownScript));
         assert!(matches!(meaning("-TRYAGAIN Multiple keys\r\n", true), NotServed(Split(_))));
         assert!(matches!(meaning("-LOADING Redis is loading\r\n", false), NotServed(Failed(_))));
+        let no_primary = meaning("-READONLY You can't write against a read only replica.\r\n", true);
+        let NotServed(WrongServer(error)) = no_primary else { panic!("{no_primary:?}") };
+        assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "the breaker hears of a store without a primary");
         for text in ["-NOPERM no\r\n", "-OOM no\r\n"] {
             assert!(matches!(meaning(text, true), Answer), "{text}");
         }
