@@ -27,6 +27,15 @@ fn urls_that_name_the_wrong_kind_say_what_was_found() {
 }
 
 #[test]
+fn a_database_that_the_server_does_not_have_is_named() {
+    let single = Servers::start(Kind::Single);
+    for limiter in both(&format!("redis://127.0.0.1:{}/99", single.port(0))) {
+        let error = limiter.check(POLICY, "k", 1, None).expect_err("16 databases");
+        assert!(error.message().contains("the store URL ends in a database"), "{error}");
+    }
+}
+
+#[test]
 fn the_error_says_which_kind_of_server_was_expected() {
     let (single, cluster, sentinel) =
         (Servers::start(Kind::Single), Servers::start(Kind::Cluster), Servers::start(Kind::Sentinel));

@@ -251,6 +251,9 @@ pub(crate) fn rejected(error: &redis::ServerError) -> Error {
         _ if detail.contains("user executing the script") || detail.contains("ACL failure in script") => {
             ": the ACL user lacks a command or a key pattern that Tidegate needs"
         }
+        _ if detail.starts_with("DB index is out of range") => {
+            ": the store URL ends in a database that the server does not have; its setting `databases` says how many there are"
+        }
         "NOAUTH" | "WRONGPASS" => ": give the right user and password in the store URL",
         "TIDEGATE" => ": another program, or a newer Tidegate, writes under this prefix; use another prefix",
         _ => "",
