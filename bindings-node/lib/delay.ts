@@ -1,4 +1,7 @@
-import { setTimeout } from 'node:timers/promises';
+import timers from 'node:timers/promises';
+
+/** As it was when this was loaded: tests put fakes in its place, which wait for nothing but their own clock. */
+const { setTimeout } = timers;
 
 /** The longest time that a timer of Node can wait. */
 const LONGEST = 2 ** 31 - 1;

@@ -110,9 +110,23 @@ export function describe(value: unknown): string {
 }
 
 function nameOfKind(value: object): string {
-  if (Array.isArray(value)) return 'array';
-  const name: unknown = value.constructor?.name;
-  return typeof name !== 'string' || name === '' || name === 'Object' ? 'object' : shortened(name);
+  try {
+    if (Array.isArray(value)) return 'array';
+    const name: unknown = value.constructor?.name;
+    return typeof name !== 'string' || name === '' || name === 'Object' ? 'object' : shortened(name);
+  } catch {
+    // A Proxy that answers nothing.
+    return 'object';
+  }
+}
+
+/** What a function of the application threw, as a warning of the process takes it. */
+export function asWarning(thrown: unknown): Error | string {
+  try {
+    return thrown instanceof Error ? thrown : String(thrown);
+  } catch {
+    return describe(thrown);
+  }
 }
 
 function withArticle(noun: string): string {

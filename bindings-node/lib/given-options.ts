@@ -53,13 +53,21 @@ function unknownOption(owner: string, name: string, names: readonly string[]): s
   return `${owner} has no option ${shortened(name)}${hint}${hint === '' ? ':' : ''} It has ${names.join(', ')}`;
 }
 
-/** Whether a value is an object with options by name: neither a list nor a Map, whose options would not be found. */
+/**
+ * Whether a value is an object with options by name: no list, and none whose contents are not names, such as a Map, a Date or a
+ * Promise that was not awaited.
+ */
 export function isRecord(value: unknown): value is Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
-  for (const _ in value) return true;
-  // An empty object, also of another realm.
-  const prototype: unknown = Object.getPrototypeOf(value);
-  return prototype === null || Object.getPrototypeOf(prototype) === null;
+  try {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+    for (const _ in value) return true;
+    // An empty object, also of another realm.
+    const prototype: unknown = Object.getPrototypeOf(value);
+    return prototype === null || Object.getPrototypeOf(prototype) === null;
+  } catch {
+    // A Proxy that answers nothing.
+    return false;
+  }
 }
 
 /** Throws for options that are no object, and for one that its owner does not have. */
@@ -75,6 +83,7 @@ export function checkOptions(
   }
   // Inherited ones too: they are read like the object's own.
   for (const name in options) {
-    if (!names.includes(name) && !(name in Object.prototype)) throw new Kind(unknownOption(owner, name, names));
+    const isGiven = Object.hasOwn(options, name) || !(name in Object.prototype);
+    if (isGiven && !names.includes(name)) throw new Kind(unknownOption(owner, name, names));
   }
 }

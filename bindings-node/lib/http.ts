@@ -6,12 +6,12 @@
 
 import { Decision } from './decision.js';
 import { ConfigError, describe, KeyInvalid } from './errors.js';
-import { fields as fieldList, type HeaderChoice } from './http/fields.js';
+import { checkHeaders, fields as fieldList, type HeaderChoice } from './http/fields.js';
 import { type ClientIpOptions, keysOf } from './http/keys.js';
 import { placedKey as placed } from './http/notation-place.js';
 import { problem as problemOf, retryAfter as retryAfterOf, status as statusOf } from './http/refusal.js';
 import { type NodeRequest, nodeRequestAdapter, type RequestAdapter, type WebResponse } from './http/request-adapter.js';
-import { native, throwIfFailed } from './native.js';
+import { native } from './native.js';
 
 export type { HeaderChoice } from './http/fields.js';
 export { MEDIA_TYPE } from './http/refusal.js';
@@ -107,7 +107,7 @@ function leadOf(decisions: Decisions): Decision {
 
 /** The fields of an answer by name: what announces the limits, and `Retry-After` of a refusal. */
 export function fields(decisions: Decisions, headers: HeaderChoice = 'both'): Record<string, string> {
-  throwIfFailed(native.headerChoice(String(headers)));
+  checkHeaders(headers);
   const lead = leadOf(decisions);
   return Object.fromEntries(fieldList(listed(decisions), headers, lead.allowed ? undefined : retryAfterOf(lead)));
 }

@@ -17,7 +17,7 @@ import {
 } from './call-options.js';
 import { Decision, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
-import { ConfigError, describe, invalidCost, invalidKey } from './errors.js';
+import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
 import { isRecord } from './given-options.js';
 import { type Hold, Holds } from './hold.js';
 import type { LimiterOptions } from './limiter-options.js';
@@ -172,7 +172,10 @@ export class Limiter {
     return this.#call(REFUND, policy, key, options);
   }
 
-  /** After the work: charges or refunds the difference between what a check consumed and what it should have. Once. */
+  /**
+   * After the work: charges or refunds the difference between what a check consumed and what it should have. Once. A peek has
+   * consumed nothing: a settle of its Decision charges the actual cost.
+   */
   async settle(decision: Decision, actualCost: ActualCost): Promise<void> {
     const settle = async (entry: Decision, cost: number): Promise<unknown> => {
       const known = policyRefOf(entry);
@@ -268,6 +271,7 @@ export class Limiter {
   /** How many of this limiter's callers wait for a key in `acquire`. */
   waiting(policy: PolicyLike, key: string): number {
     const { policyRef } = this.#target(policy, key);
+    checkConstant(key, 'a key');
     return this.#transport.nativeLimiter.waiting(policyRef.id, key);
   }
 

@@ -1,4 +1,5 @@
 import { ConfigError, checkText, describe, PolicyError } from './errors.js';
+import { isRecord } from './given-options.js';
 import { type PolicyDescription, policyNamed } from './limiter-options.js';
 import { native, unwrap } from './native.js';
 import { type LintWarning, nativePolicyOf, Policy } from './policy.js';
@@ -21,7 +22,7 @@ export function lint(source: LintSource): readonly LintWarning[] {
     return unwrap(native.lint(source));
   }
   if (source instanceof Policy) return source.lint();
-  if (typeof source !== 'object' || source === null || Array.isArray(source)) {
+  if (!isRecord(source)) {
     throw new ConfigError(
       `lint cannot take ${describe(source)}: give the path of a policy file, a notation, a Policy, or policies by name`,
     );

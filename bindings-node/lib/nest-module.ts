@@ -26,10 +26,15 @@ export interface RateLimitModuleAsyncOptions extends Pick<ModuleMetadata, 'impor
 
 /** The metadata keys of gateways, their messages, and guards. */
 const [GATEWAY, MESSAGE, GUARDS] = ['websockets:is_gateway', 'message', '__guards__'];
+/** The metadata keys of handlers that a global guard is asked about in every application: routes and fields of GraphQL. */
+const GUARDED = ['path', 'graphql:resolver_type'];
+
+function guardsOf(target: object): readonly unknown[] {
+  return Reflect.getMetadata(GUARDS, target) ?? [];
+}
 
 function hasGuard(target: object): boolean {
-  const guards = (Reflect.getMetadata(GUARDS, target) ?? []) as readonly unknown[];
-  return guards.some((guard) => guard instanceof RateLimitGuard || isGuardClass(guard));
+  return guardsOf(target).some((guard) => guard instanceof RateLimitGuard || isGuardClass(guard));
 }
 
 function isGuardClass(guard: unknown): boolean {
@@ -46,8 +51,16 @@ class ModuleGuard extends RateLimitGuard {
   }
 
   onApplicationBootstrap(): void {
-    for (const module of this.#modules.values()) {
-      for (const { metatype } of [...module.controllers.values(), ...module.providers.values()]) {
+    const modules = Array.from(this.#modules.values());
+    if (modules.filter(({ metatype }) => metatype === RateLimitModule).length > 1) {
+      throw new ConfigError(
+        'tidegate/nest: RateLimitModule is imported twice, and both would limit each request: remove one forRoot or forRootAsync, and ' +
+          "name several policies in the other, as in policy: ['a', 'b']",
+      );
+    }
+    for (const module of modules) {
+      for (const { metatype, token } of [...module.controllers.values(), ...module.providers.values()]) {
+        if (metatype === RateLimitGuard && String(token).startsWith(APP_GUARD)) throw guardedTwice('APP_GUARD', 'it');
         if (typeof metatype === 'function' && metatype.prototype) this.#check(metatype as Type);
       }
     }
@@ -67,6 +80,14 @@ class ModuleGuard extends RateLimitGuard {
     }
   }
 
+  /** The guard of the module is asked about each handler: one more would count twice. */
+  #checkGuards(controller: Type, name: string, handler: (...args: never[]) => unknown): void {
+    const twice = [controller, handler].some((target) => guardsOf(target).includes(RateLimitGuard));
+    if (!twice || GUARDED.every((key) => Reflect.getMetadata(key, handler) === undefined)) return;
+    if (this.limiterOf(handler, controller) === undefined) return;
+    throw guardedTwice('@UseGuards(RateLimitGuard)', `${controller.name}.${name}`);
+  }
+
   #check(controller: Type): void {
     if (Reflect.getMetadata(GATEWAY, controller) === true) this.#checkGateway(controller);
     const isDecorated = (target: object): boolean =>
@@ -82,9 +103,16 @@ class ModuleGuard extends RateLimitGuard {
       )) {
         if (name === 'constructor' || typeof value !== 'function') continue;
         if (whole || isDecorated(value)) this.limiterOf(value as never, controller);
+        this.#checkGuards(controller, name, value as never);
       }
     }
   }
+}
+
+function guardedTwice(extra: string, where: string): ConfigError {
+  return new ConfigError(
+    `tidegate/nest: RateLimitModule limits every handler already, and ${extra} would limit ${where} once more: remove ${extra}`,
+  );
 }
 
 /** Limits all handlers of an application: `imports: [RateLimitModule.forRoot({ limiter, policy })]`. */

@@ -112,7 +112,7 @@ function withoutUndefined<T extends object>(options: T): Defined<T> {
 /** Throws for an option that has the wrong type. */
 function checkTypes(options: object, types: Record<string, readonly string[]>): void {
   for (const [name, value] of Object.entries(options)) {
-    const fits = types[name] ?? [];
+    const fits = types[name] as readonly string[];
     if (!fits.includes(typeof value)) {
       throw new PolicyError(`${name} cannot be ${describe(value)}: it must be a ${fits.join(' or a ')}`);
     }

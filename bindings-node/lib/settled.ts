@@ -1,8 +1,11 @@
 // A Decision is settled once, by the limiter that made it or by one of the same store and prefix.
 
+import { types } from 'node:util';
+
 import type { NamedCheckEntry } from './call-options.js';
 import { Decision, policyRefOf } from './decision.js';
 import { ConfigError, CostError, describe, didNotRun, StoreError, shortened } from './errors.js';
+import { isRecord } from './given-options.js';
 
 /**
  * What was consumed. Of a Decision of several one number is what the entries consumed that named a cost, or all of them where none
@@ -82,8 +85,11 @@ function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly 
       `settle was given ${actual.length} numbers for a Decision of ${entries.length} entries: give one number for each`,
     );
   }
-  if (typeof actual === 'object' && actual !== null) {
-    const byName = new Map(actual instanceof Map ? actual : Object.entries(actual));
+  const isMap = types.isMap(actual);
+  if (isMap || isRecord(actual)) {
+    const byName: Iterable<readonly [unknown, number]> = isMap
+      ? actual
+      : Object.entries(actual as Record<string, number>);
     return Array.from(byName).flatMap(([name, cost]) => {
       const about = entries.filter((entry) => entry.policy === name || policyRefOf(entry).given === name);
       if (about.length > 0) return about.map((entry) => [entry, cost] as const);

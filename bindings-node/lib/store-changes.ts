@@ -3,7 +3,7 @@
 
 import process from 'node:process';
 
-import { ConfigError, describe } from './errors.js';
+import { asWarning, ConfigError, describe } from './errors.js';
 import { inNodeNames } from './message-names.js';
 import type { native } from './native.js';
 
@@ -47,7 +47,7 @@ export class StoreChangeReporter {
     try {
       if (this.#logger !== false) this.#logger.warn(inNodeNames(message));
     } catch (error) {
-      process.emitWarning(error instanceof Error ? error : String(error));
+      process.emitWarning(asWarning(error));
     }
   }
 
@@ -59,7 +59,7 @@ export class StoreChangeReporter {
       this.#onChange?.(change);
     } catch (error) {
       // The application's code threw. That must not end the process because a store was lost.
-      process.emitWarning(error instanceof Error ? error : String(error));
+      process.emitWarning(asWarning(error));
     }
   }
 }

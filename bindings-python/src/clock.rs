@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::convert::{in_seconds, named_seconds, seconds};
+use crate::convert::{in_seconds, named_seconds, number, seconds};
 use crate::error::belongs_to_process;
 
 /// A clock for tests. A limiter that is given one uses its time instead of the store's.
@@ -22,11 +22,15 @@ pub(crate) struct ManualClock {
     pub(crate) inner: Arc<tidegate::ManualClock>,
 }
 
+fn now(given: &Bound<'_, PyAny>) -> PyResult<f64> {
+    number("now", given)
+}
+
 #[pymethods]
 impl ManualClock {
     #[new]
     #[pyo3(signature = (now: "float" = 1_700_000_000.0))]
-    fn new(now: f64) -> PyResult<Self> {
+    fn new(#[pyo3(from_py_with = now)] now: f64) -> PyResult<Self> {
         Ok(Self { inner: Arc::new(tidegate::ManualClock::new(named_seconds("now", now)?)) })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDelta, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
 use tidegate::host::Outcome;
 use tidegate::{Error, ErrorKind, Period};
 
@@ -66,7 +66,7 @@ pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<u64> {
         return number.extract().map_err(|_| not_a_cost(given));
     }
     // Whole numbers of other libraries.
-    if given.is_instance_of::<pyo3::types::PyBool>() || given.is_none() {
+    if given.is_instance_of::<PyBool>() || given.is_none() {
         return Err(not_a_cost(given));
     }
     let index = given.call_method0(pyo3::intern!(given.py(), "__index__")).map_err(|_| not_a_cost(given))?;
@@ -108,7 +108,7 @@ pub(crate) fn meta(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
 
 fn seconds_of(given: &Bound<'_, PyAny>) -> Option<f64> {
     // A text is a duration with a unit, never a number of seconds.
-    if given.is_instance_of::<PyString>() || given.is_instance_of::<pyo3::types::PyBool>() {
+    if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBool>() {
         return None;
     }
     given.extract().ok().or_else(|| timedelta_seconds(given))
@@ -133,10 +133,21 @@ pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
     seconds_of(given).and_then(micros).map(Duration::from_micros).ok_or_else(wrong)
 }
 
-/// The same, for the number of an option with this name.
+/// A number that an option or an argument with this name was given. `True` is no number.
+pub(crate) fn number(name: &str, given: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let number = if given.is_instance_of::<PyBool>() { None } else { given.extract().ok() };
+    number.ok_or_else(|| PyTypeError::new_err(format!("argument '{name}': a number, not {}", shown(given))))
+}
+
+/// The same as a length of time: a number of seconds, from 0 on.
 pub(crate) fn named_seconds(name: &str, number: f64) -> PyResult<Duration> {
     let wrong = || config(format!("{name} is a number of seconds from 0 on, not {number:?}"));
     micros(number).map(Duration::from_micros).ok_or_else(wrong)
+}
+
+/// The percentage of a rollout; the core checks its range.
+pub(crate) fn percent(given: &Bound<'_, PyAny>) -> PyResult<f64> {
+    number("percent", given)
 }
 
 /// A length of time, or None.

@@ -1,5 +1,6 @@
 //! The core's rules of HTTP, for the web layers.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -199,15 +200,26 @@ fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
     Trusted::parse(proxies).map_err(raise)
 }
 
+/// A number of bits; the core checks its range.
+fn ipv6_prefix(given: &Bound<'_, PyAny>) -> PyResult<u8> {
+    if given.is_instance_of::<PyBool>() || !given.hasattr("__index__")? {
+        return Err(PyTypeError::new_err(format!("ipv6_prefix is a whole number of bits, not {}", shown(given))));
+    }
+    given
+        .extract()
+        .map_err(|_| config(format!("ipv6_prefix {} is out of range: it must be from 1 to 128", shown(given))))
+}
+
 #[pymethods]
 impl ClientIp {
     #[new]
     #[pyo3(signature = (trusted_proxies: "Iterable[object] | int | None" = None, ipv6_prefix: "int" = 64))]
-    fn new(trusted_proxies: Option<&Bound<'_, PyAny>>, ipv6_prefix: i64) -> PyResult<Self> {
+    fn new(
+        trusted_proxies: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = ipv6_prefix)] ipv6_prefix: u8,
+    ) -> PyResult<Self> {
         let trusted = trusted_proxies.map_or_else(|| Ok(Trusted::default()), trusted)?;
-        let prefix = u8::try_from(ipv6_prefix)
-            .map_err(|_| config(format!("ipv6_prefix {ipv6_prefix} is out of range: it must be from 1 to 128")))?;
-        Ok(Self { inner: http::ClientIp::new(trusted, prefix).map_err(raise)? })
+        Ok(Self { inner: http::ClientIp::new(trusted, ipv6_prefix).map_err(raise)? })
     }
 
     /// Whether X-Forwarded-For is read at all.

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 use tidegate::{Builder, ErrorKind, OnStoreError};
 
 use crate::clock::ManualClock;
-use crate::convert::{named_seconds, owned_text, shown, store_url, timedelta_seconds};
+use crate::convert::{named_seconds, number, owned_text, shown, store_url, timedelta_seconds};
 use crate::error::{config, raise};
 use crate::policy::{choices, named_policies, to_choice};
 use crate::rollout::Rollout;
@@ -135,7 +135,7 @@ fn callers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 
 /// A length of time, in seconds.
 fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    timedelta_seconds(value).map_or_else(|| argument(name, value), Ok)
+    timedelta_seconds(value).map_or_else(|| number(name, value), Ok)
 }
 
 /// The value of an option. A wrong type raises as it does for any argument.

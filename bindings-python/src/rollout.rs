@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::convert::store_url;
+use crate::error::raise;
 
 /// Two stores and a share of the keys: the store of a limiter.
 #[pyclass(module = "tidegate", frozen)]
@@ -35,6 +36,11 @@ impl Rollout {
 ///     limiter = Limiter(rollout("redis://old", "redis://new", 5))
 #[pyfunction]
 #[pyo3(signature = (old_url: "str", new_url: "str", percent: "float") -> "Rollout")]
-pub(crate) fn rollout(old_url: &Bound<'_, PyString>, new_url: &Bound<'_, PyString>, percent: f64) -> PyResult<Rollout> {
+pub(crate) fn rollout(
+    old_url: &Bound<'_, PyString>,
+    new_url: &Bound<'_, PyString>,
+    #[pyo3(from_py_with = crate::convert::percent)] percent: f64,
+) -> PyResult<Rollout> {
+    tidegate::host::check_percent(percent).map_err(raise)?;
     Ok(Rollout { old: store_url(old_url)?.to_owned(), new: store_url(new_url)?.to_owned(), percent })
 }

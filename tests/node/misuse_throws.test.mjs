@@ -4,12 +4,18 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 
 import { Limit, Limiter, lint, ManualClock, Policy, rollout } from 'tidegate';
+import { claim, clientIp, header, rateLimit } from 'tidegate/express';
 
 import { mistake } from './misuse.mjs';
 
 const P = 'fixed-window 5/minute';
 const limiter = new Limiter({ policies: { login: P } });
 const fn = () => {};
+const refuse = () => {
+  throw new Error('from the handler of a proxy');
+};
+/** A Proxy that throws whatever it is asked. */
+const SILENT = new Proxy({}, Object.fromEntries(Object.getOwnPropertyNames(Reflect).map((name) => [name, refuse])));
 
 /** What is given, the code, and what the message says. */
 const THROWS = {
@@ -78,6 +84,8 @@ const THROWS = {
   'advance()': [() => new ManualClock().advance(), 'config_invalid', /undefined.*milliseconds/],
   'advance(-1)': [() => new ManualClock().advance(-1), 'config_invalid', /-1.*milliseconds/],
   'advance(1n)': [() => new ManualClock().advance(1n), 'config_invalid', /1n.*milliseconds/],
+  'waiting(unknown, k)': [() => limiter.waiting('nosuch', 'k'), 'policy_unknown', /nosuch/],
+  'waiting(p, a long key)': [() => limiter.waiting(P, 'x'.repeat(70_000)), 'key_invalid', /70000 bytes/],
   'rollout()': [() => rollout(), 'config_invalid', /rollout .*undefined.*URL/],
   'rollout({})': [() => rollout({ from: 'a' }), 'config_invalid', /rollout .*an object.*URL/],
   "rollout(a, b, '5')": [() => rollout('memory://', 'memory://', '5'), 'config_invalid', /"5" percent/],
@@ -92,6 +100,36 @@ const THROWS = {
   'policy()': [() => limiter.policy(), 'policy_invalid', /undefined.*a name, a notation or a Policy/],
   'waiting(p)': [() => limiter.waiting(P), 'key_invalid', /undefined/],
   'lint()': [() => lint(), 'config_invalid', /lint .*undefined.*the path/],
+  'lint(a promise)': [() => lint(Promise.resolve({})), 'config_invalid', /lint .*a Promise.*the path/],
+  'lint(a Map)': [() => lint(new Map([['a', '5/s']])), 'config_invalid', /lint .*a Map.*the path/],
+  'lint(a limiter)': [() => lint(limiter), 'config_invalid', /lint .*a Limiter.*the path/],
+  'new Policy(n, {valueOf})': [() => new Policy('5/s', { valueOf() {} }), 'policy_invalid', /no option valueOf/],
+  'new Policy(n, {toString})': [() => new Policy('5/s', { toString() {} }), 'policy_invalid', /no option toString/],
+  'new Policy(n, {constructor})': [
+    () => new Policy('5/s', { constructor: 5 }),
+    'policy_invalid',
+    /no option constructor/,
+  ],
+  'new Limit(…, {valueOf})': [() => new Limit('gcra', 1, { valueOf() {} }), 'policy_invalid', /no option valueOf/],
+  '{hasOwnProperty}': [() => new Limiter({ hasOwnProperty: 5 }), 'config_invalid', /no option hasOwnProperty/],
+  'new Policy(n, {name: no prototype})': [
+    () => new Policy('5/s', { name: Object.create(null) }),
+    'policy_invalid',
+    /name cannot be an object/,
+  ],
+  'new Limiter(a Proxy)': [() => new Limiter(SILENT), 'config_invalid', /an object.*an object of options/],
+  'rateLimit(a Proxy)': [() => rateLimit(SILENT), 'config_invalid', /rateLimit|express/],
+  'clientIp(a promise)': [() => clientIp(Promise.resolve({})), 'config_invalid', /clientIp: .*a Promise/],
+  'clientIp(a Date)': [() => clientIp(new Date()), 'config_invalid', /clientIp: .*a Date/],
+  'clientIp(a Map)': [() => clientIp(new Map([['ipv6Prefix', 48]])), 'config_invalid', /clientIp: .*a Map/],
+  'header()': [() => header(), 'config_invalid', /header\(\) takes the name of a header.*undefined/],
+  "header('X A')": [() => header('X A'), 'config_invalid', /header\(\) takes the name of a header.*"X A"/],
+  "header('Å')": [() => header('Å'), 'config_invalid', /header\(\) takes the name of a header/],
+  "header('X\\n')": [() => header('X\n'), 'config_invalid', /header\(\) takes the name of a header/],
+  'header(a symbol)': [() => header(Symbol('x')), 'config_invalid', /header\(\) takes .*a symbol/],
+  'header(a long text)': [() => header(' '.repeat(100_000)), 'config_invalid', /^.{0,250}\(100000 characters\)"$/],
+  'claim()': [() => claim(), 'config_invalid', /claim\(\) takes the name of a claim.*undefined/],
+  "claim('')": [() => claim(''), 'config_invalid', /claim\(\) takes the name of a claim/],
   'lint(5)': [() => lint(5), 'config_invalid', /lint .*5.*the path/],
   'wrap(p, fn)': [() => limiter.wrap(P, fn), 'config_invalid', /wrap .*undefined.*an object of options/],
   'wrap(p, fn, null)': [() => limiter.wrap(P, fn, null), 'config_invalid', /wrap .*null.*an object of options/],
@@ -127,5 +165,23 @@ describe('a call that returns no promise throws', () => {
       }
       assert.equal(mistake(error, code, says), undefined);
     });
+  }
+});
+
+describe('an error names the option, whatever its value is', () => {
+  const values = { none: Object.create(null), proxy: SILENT, symbol: Symbol('secret'), text: 'secret '.repeat(50_000) };
+  for (const name of ['headers', 'cost', 'skip', 'methods', 'onDenied', 'enabled', 'perMethod', 'holdUntil']) {
+    for (const [kind, value] of Object.entries(values)) {
+      it(`${name}: ${kind}`, () => {
+        assert.throws(
+          () => rateLimit({ limiter, policy: P, [name]: value }),
+          (error) => {
+            assert.match(error.code, /^(config|cost)_invalid$/, error.stack);
+            assert.match(error.message, new RegExp(name));
+            return error.message.length < 400;
+          },
+        );
+      });
+    }
   }
 });

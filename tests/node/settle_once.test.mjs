@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import vm from 'node:vm';
 import { Limiter, ManualClock, Policy } from 'tidegate';
 import { Servers } from '../servers/servers.mjs';
 
@@ -25,6 +26,40 @@ test('a settle that failed may be made again', async (t) => {
   await assert.rejects(limiter.settle(decision, 1.5), { code: 'cost_invalid' });
   await limiter.settle(decision, 1);
   assert.equal(await used(limiter), 1);
+});
+
+test('what is no number of units settles nothing', async (t) => {
+  const limiter = new Limiter({ policies: POLICIES });
+  t.after(() => limiter.close());
+  const decision = await limiter.check('p', 'k', { cost: 5 });
+  const wrong = {
+    'a Promise': Promise.resolve(2),
+    'a Date': new Date(),
+    'a Set': new Set([2]),
+    'a Number': new Number(2),
+    'a Policy': new Policy('5/s'),
+    'a ManualClock': new ManualClock(),
+    undefined,
+    null: null,
+    '"2"': '2',
+    'a function': () => 2,
+  };
+  for (const [shown, actual] of Object.entries(wrong)) {
+    const message = new RegExp(`${shown} as what was consumed of "p"`);
+    await assert.rejects(limiter.settle(decision, actual), { code: 'cost_invalid', message }, shown);
+  }
+  await limiter.settle(decision, vm.runInNewContext("new Map([['p', 2]])"));
+  assert.equal(await used(limiter), 2);
+  const other = await limiter.check('p', 'k', { cost: 5 });
+  await limiter.settle(other, vm.runInNewContext('({ p: 1 })'));
+  assert.equal(await used(limiter), 3);
+});
+
+test('a settle of a peek charges', async (t) => {
+  const limiter = new Limiter({ policies: POLICIES });
+  t.after(() => limiter.close());
+  await limiter.settle(await limiter.peek('p', 'k', { cost: 5 }), 3);
+  assert.equal(await used(limiter), 3);
 });
 
 test('each entry of checkAll is settled once', async (t) => {

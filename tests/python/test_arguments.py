@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from tidegate import ConfigError, Limit, Limiter, ManualClock, Policy, PolicyError, RateLimited
+from tidegate import (
+    AsyncLimiter,
+    ConfigError,
+    KeyInvalid,
+    Limit,
+    Limiter,
+    ManualClock,
+    Policy,
+    PolicyError,
+    RateLimited,
+    rollout,
+)
+from tidegate.flask import claim, client_ip, header
 
 
 def test_a_timedelta_is_a_length_of_time_everywhere() -> None:
@@ -58,3 +70,79 @@ def test_an_error_is_made_again_of_what_json_holds() -> None:
         again = RateLimited(*json.loads(json.dumps(error.args)))
         assert (again.decision, again.decision.decisions) == (decision, decision.decisions)
         assert (str(again), again.decision.retry_after) == (str(error), decision.retry_after)
+
+
+def test_true_is_no_number_and_no_length_of_time() -> None:
+    flag: Any = True
+    for make, name in [
+        (lambda: Limiter(timeout=flag), "timeout"),
+        (lambda: AsyncLimiter(deny_cache=flag), "deny_cache"),
+        (lambda: Limiter(max_waiting=flag), "max_waiting"),
+        (lambda: ManualClock(now=flag), "now"),
+        (lambda: rollout("redis://old", "redis://new", flag), "percent"),
+        (lambda: Limiter().set_rollout(flag), "percent"),
+        (lambda: AsyncLimiter().set_rollout(flag), "percent"),
+        (lambda: client_ip(ipv6_prefix=flag), "ipv6_prefix"),
+    ]:
+        with pytest.raises((TypeError, ConfigError), match=rf"{name}.* True \(bool\)"):
+            make()
+    limiter = Limiter(policies={"p": "5/minute"})
+    lengths: list[Any] = [
+        lambda: ManualClock().advance(flag),
+        lambda: ManualClock().set(flag),
+        lambda: limiter.block("p", "a", flag),
+        lambda: limiter.acquire("p", "a", timeout=flag),
+        lambda: Policy("5/minute", block_for=flag),
+        lambda: Limit("gcra", 5, flag),
+        lambda: Limit("gcra", flag, 5),
+        lambda: Limit("gcra", 5, 5, burst=flag),
+        lambda: Limit("token-bucket", 5, 5, initial=flag),
+        lambda: Limit("sliding-window", 5, 5, precision=flag),
+        lambda: Policy("5/minute", journal=flag),
+        lambda: Policy("5/minute", lease=flag),
+        lambda: client_ip(trusted_proxies=flag),
+    ]
+    for call in lengths:
+        with pytest.raises((TypeError, ConfigError, PolicyError), match="True"):
+            call()
+
+
+def test_an_option_that_is_out_of_range_is_named() -> None:
+    for bits in (2**64, -(2**70), 129, 0):
+        with pytest.raises(ConfigError, match=r"ipv6_prefix .* must be from 1 to 128"):
+            client_ip(ipv6_prefix=bits)
+    for percent in (float("nan"), float("inf"), 101, -0.5):
+        with pytest.raises(ConfigError, match=r"a rollout of .* percent is out of range: give from 0 to 100"):
+            rollout("redis://old", "redis://new", percent)
+    assert [rollout("redis://old", "redis://new", percent).percent for percent in (0, 5, 100.0)] == [0, 5, 100]
+
+
+@pytest.mark.parametrize(
+    "name", [None, 5, True, b"X-API-Key", "", " ", "X A", "X-Å", "X:", "X\n", "x" * 70_000 + " ", "\ud800"]
+)
+def test_a_header_has_a_name(name: Any) -> None:
+    with pytest.raises(ConfigError, match=r"header\(\) takes the name of a header") as caught:
+        header(name)
+    assert len(str(caught.value)) < 300
+    assert repr(header("X-API-Key")) == "header('X-API-Key')" and header("!#$%&'*+.^_`|~09az")
+
+
+@pytest.mark.parametrize("name", [None, 5, True, b"sub", ""])
+def test_a_claim_has_a_name(name: Any) -> None:
+    with pytest.raises(ConfigError, match=r"claim\(\) takes the name of a claim"):
+        claim(name)
+
+
+def test_waiting_says_what_every_other_call_says_of_its_arguments() -> None:
+    kinds: list[Any] = [Limiter, AsyncLimiter]
+    for kind in kinds:
+        limiter = kind(policies={"p": "5/minute"})
+        assert limiter.waiting("p", "a") == limiter.waiting("7/minute", "a") == 0
+        with pytest.raises(PolicyError, match="nosuch") as caught:
+            limiter.waiting("nosuch", "a")
+        assert caught.value.code == "policy_unknown"
+        with pytest.raises(PolicyError, match=r"expected") as caught:
+            limiter.waiting("5/fortnight", "a")
+        assert caught.value.column == 3
+        with pytest.raises(KeyInvalid, match="70000 bytes"):
+            limiter.waiting("p", "x" * 70_000)

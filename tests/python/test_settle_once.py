@@ -43,6 +43,13 @@ def test_a_second_settle_is_an_error_and_changes_nothing(limiter: Limiter) -> No
         limiter.to_async().to_blocking().settle(decision, 0)
 
 
+def test_a_settle_of_a_peek_charges(limiter: Limiter) -> None:
+    limiter.settle(limiter.peek("p", "k", 5), 3)
+    assert used(limiter) == 3
+    limiter.settle(limiter.peek("p", "k"), 0)
+    assert used(limiter) == 3
+
+
 def test_a_decision_that_left_its_process_cannot_be_settled(limiter: Limiter) -> None:
     decision = limiter.check("p", "k", 5)
     for _ in range(3):

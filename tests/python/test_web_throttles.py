@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate import ConfigError, Limiter
+from tidegate import ConfigError, Limiter, Policy
 from web_django import django_settings, statuses
 from web_rest_framework import TokenAuthentication, answer
 
@@ -19,7 +19,8 @@ from rest_framework.response import Response  # noqa: E402
 from rest_framework.throttling import BaseThrottle  # noqa: E402
 from rest_framework.views import APIView, exception_handler  # noqa: E402
 
-from tidegate.django import limit  # noqa: E402
+from tidegate.django import fixed, limit  # noqa: E402
+from tidegate.django.layer import MAX_POLICIES, standalone_layer  # noqa: E402
 from tidegate.django.rest_framework import (  # noqa: E402
     AnonRateThrottle,
     RequestThrottled,
@@ -259,3 +260,32 @@ def test_of_several_refusals_all_fields_speak_of_one(serve: Any, classes: Any) -
     # Of those that were asked together with the first that denies.
     waits = [limiter.peek(name, "203.0.113.9").retry_after or 0 for name in problem["violated-policies"]]
     assert abs(int(seen["Retry-After"]) - max(waits)) < 5, (seen["Retry-After"], problem)
+
+
+def test_policies_that_are_made_for_each_request_are_known_by_what_they_say(serve: Any) -> None:
+    given: list[Any] = []
+
+    class Dynamic(TidegateThrottle):
+        def get_policy(self, request: Any, view: Any) -> Any:
+            return given.pop()
+
+    get = serve({"": api_view(["GET"])(throttle_classes([Dynamic])(lambda request: Response({})))}, middleware=[])
+
+    def served(*policies: Any) -> list[int]:
+        given[:] = reversed(policies)
+        return statuses(get, "", len(policies))
+
+    assert served(*(Policy("2/minute") for _ in range(4))) == [200, 200, 429, 429]
+    assert served(*(["3/minute", Policy("100/hour")] for _ in range(4))) == [200, 200, 200, 429]
+    whole = fixed("all")
+    assert served(*([("4/minute", whole, 2)] for _ in range(3))) == [200, 200, 429]
+    assert len(standalone_layer().throttle_limits) == 3
+    # Other limits are another policy, also where its object took the place of the first one in memory.
+    assert served(Policy("2/minute"), Policy("9/hour"), Policy("2/minute"), Policy("9/hour")) == [429, 200, 429, 200]
+    # Functions that are made for each request are as many policies as requests.
+    assert served(*([("5/minute", lambda request: "k")] for _ in range(7))) == [200] * 5 + [429] * 2
+    more = MAX_POLICIES + 1
+    assert set(served(*(f"{count}/minute" for count in range(10, 10 + more)))) == {200}
+    assert len(standalone_layer().throttle_limits) <= MAX_POLICIES
+    with pytest.raises(ConfigError, match="a policy is a name, a notation, a Policy or"):
+        served([{"limits": "5/minute"}])

@@ -3,7 +3,7 @@
 import process from 'node:process';
 
 import { Decision } from '../decision.js';
-import { ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
+import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
 import { checkIn, policyRefIn } from '../limiter.js';
 import type { PolicyRef } from '../policy.js';
@@ -324,5 +324,5 @@ function setField(fields: Record<string, string>, name: string, value: string): 
 
 /** Reports an error after the response: no caller is left to throw it to. */
 function warn(error: unknown): void {
-  process.emitWarning(error instanceof Error ? error : String(error));
+  process.emitWarning(asWarning(error));
 }

@@ -4,6 +4,8 @@
 
 import { AT, MORE_AFTER, NEVER, RESET_AT, RETRY_AFTER } from '../array-layout.js';
 import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
+import { ConfigError, describe } from '../errors.js';
+import { native, throwIfFailed } from '../native.js';
 import type { PolicyRef } from '../policy.js';
 import { retryAfter } from './refusal.js';
 
@@ -12,6 +14,14 @@ import { retryAfter } from './refusal.js';
  * X-RateLimit ones, both, or none. Revisions 10 and 11 have one form.
  */
 export type HeaderChoice = 'both' | 'ietf' | 'ietf-10' | 'ietf-11' | 'legacy' | 'off';
+
+/** Throws for what chooses no fields. */
+export function checkHeaders(headers: unknown): void {
+  if (typeof headers !== 'string') {
+    throw new ConfigError(`headers cannot be ${describe(headers)}: it must be a text, such as 'both'`);
+  }
+  throwIfFailed(native.headerChoice(headers));
+}
 
 /** Names and values. */
 export type Fields = readonly (readonly [name: string, value: string])[];

@@ -48,6 +48,8 @@ export interface Keys<Request> {
 
 /** The most addresses whose keys are remembered: a client that stays connected needs its key with each request. */
 const MAX_ADDRESSES = 1024;
+/** A token of RFC 9110. No request has a header of another name. */
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const USER_FIELDS = ['id', 'sub', 'username'] as const;
 
 /** The helpers for the requests of a framework. */
@@ -86,7 +88,9 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
   const keys: Keys<Request> = {
     clientIp,
     header(name, options) {
-      if (typeof name !== 'string' || name === '') throw new ConfigError('header() needs the name of a header');
+      if (typeof name !== 'string' || !FIELD_NAME.test(name)) {
+        throw new ConfigError(`header() takes the name of a header, such as 'X-API-Key', not ${describe(name)}`);
+      }
       return orAnonymous(`header(${JSON.stringify(name)})`, options, (request) => {
         const value = adapter.header(request, name);
         if (value === undefined || value === '') return undefined;
@@ -107,7 +111,9 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       });
     },
     claim(name, options) {
-      if (typeof name !== 'string' || name === '') throw new ConfigError('claim() needs the name of a claim');
+      if (typeof name !== 'string' || name === '') {
+        throw new ConfigError(`claim() takes the name of a claim, such as 'sub', not ${describe(name)}`);
+      }
       return orAnonymous(`claim(${JSON.stringify(name)})`, options, (request) => {
         const claims = adapter.claims(request);
         if (typeof claims !== 'object' || claims === null) return undefined;

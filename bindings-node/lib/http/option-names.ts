@@ -1,6 +1,7 @@
 // The names of options: an option that is not read limits no request, so it is an error that says the nearest right one.
 
 import { ConfigError, describe, shortened } from '../errors.js';
+import { isRecord } from '../given-options.js';
 
 /** How many single changes make one text the other. */
 function distance(a: string, b: string): number {
@@ -42,9 +43,9 @@ export function knownNames(given: string, names: Iterable<string>): string {
 
 /** Throws for options that are no object, for a name that does not exist, and for a value that is null. */
 export function checkOptions(options: unknown, names: Iterable<string>, where: string): void {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+  if (!isRecord(options)) {
     throw new ConfigError(
-      `${where}: give options, an object with ${[...names].join(', ')}; this is ${options === null ? 'null' : describe(options)}`,
+      `${where}: give options, an object with ${[...names].join(', ')}; this is ${describe(options)}`,
     );
   }
   const known = new Set(names);

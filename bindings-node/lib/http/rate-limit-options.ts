@@ -5,10 +5,9 @@ import { METHODS } from 'node:http';
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { Limiter } from '../limiter.js';
-import { native, throwIfFailed } from '../native.js';
 import type { PolicyLike } from '../policy.js';
 import type { ActualCost } from '../settled.js';
-import type { HeaderChoice } from './fields.js';
+import { checkHeaders, type HeaderChoice } from './fields.js';
 import type { KeyFunction } from './keys.js';
 import { nearest } from './option-names.js';
 import type { Awaitable } from './request-adapter.js';
@@ -154,7 +153,7 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
   if (meta !== undefined && !isMeta) throw wrong('meta', meta, 'a text, bytes, or a function of the request');
   if (meta !== undefined && typeof meta !== 'function') checkConstant(meta, 'meta');
   checkCost(cost, where);
-  if (headers !== undefined) throwIfFailed(native.headerChoice(String(headers)));
+  if (headers !== undefined) checkHeaders(headers);
   if (methods !== undefined) checkMethods(methods, where);
 }
 

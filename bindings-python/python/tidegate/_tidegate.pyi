@@ -235,6 +235,7 @@ class AsyncLimiter:
     ) -> Coroutine[Any, Any, None]:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+        A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
         for the policies that it names; None leaves an entry as it is.
@@ -773,6 +774,7 @@ class Limiter:
     def settle(self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]) -> None:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+        A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
         for the policies that it names; None leaves an entry as it is.

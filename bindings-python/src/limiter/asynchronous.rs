@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use tidegate::host::{Call, Outcome};
+use tidegate::host::{Call, HostAsyncLimiter as _, Outcome};
 use tidegate::{CheckOptions, HoldAnswer};
 
 use super::{AsyncLimiter, Limiter, decorator};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
-use crate::convert::{cost, key, length, meta, none_from_outcome, optional_seconds, path, utf8};
+use crate::convert::{cost, key, length, meta, none_from_outcome, optional_seconds, path, percent, utf8};
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::AsyncHold;
@@ -105,6 +105,7 @@ impl AsyncLimiter {
     }
 
     /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+    /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
     ///
     /// Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
     /// for the policies that it names; None leaves an entry as it is.
@@ -235,7 +236,8 @@ impl AsyncLimiter {
         policy: Bound<'_, PyAny>,
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
     ) -> PyResult<usize> {
-        Ok(self.reader.limiter.waiting(PolicyArgument::of(&policy)?, utf8(&key)?))
+        let policy = PolicyArgument::of(&policy)?;
+        self.reader.limiter.try_waiting(policy, utf8(&key)?).map_err(|error| raise_about(error, policy.text()))
     }
 
     /// Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
@@ -272,7 +274,7 @@ impl AsyncLimiter {
 
     /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable.
     #[pyo3(signature = (percent: "float") -> "None")]
-    fn set_rollout(&self, percent: f64) -> PyResult<()> {
+    fn set_rollout(&self, #[pyo3(from_py_with = percent)] percent: f64) -> PyResult<()> {
         self.reader.limiter.set_rollout(percent).map_err(raise)
     }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
-use tidegate::host::Call;
+use tidegate::host::{Call, HostLimiter as _};
 use tidegate::{CheckOptions, HoldAnswer};
 
 use super::{AsyncLimiter, Limiter, decorator, interruptible};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
-use crate::convert::{cost, key, length, meta, optional_seconds, path, utf8};
+use crate::convert::{cost, key, length, meta, optional_seconds, path, percent, utf8};
 use crate::decision::Decision;
 use crate::error::{RateLimited, belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
@@ -107,6 +107,7 @@ impl Limiter {
     }
 
     /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+    /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
     ///
     /// Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
     /// for the policies that it names; None leaves an entry as it is.
@@ -224,7 +225,8 @@ impl Limiter {
         policy: Bound<'_, PyAny>,
         #[pyo3(from_py_with = key)] key: Bound<'_, PyString>,
     ) -> PyResult<usize> {
-        Ok(self.inner.waiting(PolicyArgument::of(&policy)?, utf8(&key)?))
+        let policy = PolicyArgument::of(&policy)?;
+        self.inner.try_waiting(policy, utf8(&key)?).map_err(|error| raise_about(error, policy.text()))
     }
 
     /// Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
@@ -253,7 +255,7 @@ impl Limiter {
 
     /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
     #[pyo3(signature = (percent: "float") -> "None")]
-    fn set_rollout(&self, percent: f64) -> PyResult<()> {
+    fn set_rollout(&self, #[pyo3(from_py_with = percent)] percent: f64) -> PyResult<()> {
         self.inner.set_rollout(percent).map_err(raise)
     }
 

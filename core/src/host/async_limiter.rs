@@ -48,6 +48,12 @@ pub trait HostAsyncLimiter {
 
     /// From now on threads of the limiter read the replies, even if an event loop did.
     fn read_on_threads(&self);
+
+    /// As its `waiting`, and what is wrong with a policy or a key is an error.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `key_invalid` and `closed`, as of any call.
+    fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize>;
 }
 
 impl HostAsyncLimiter for AsyncLimiter {
@@ -96,6 +102,10 @@ impl HostAsyncLimiter for AsyncLimiter {
     fn reply_poller(&self) -> Option<ReplyPoller> {
         self.core.layers.as_ref()?;
         ReplyPoller::begin(&self.core.readers)
+    }
+
+    fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
+        self.core.waiting(&policy, key)
     }
 
     fn read_on_threads(&self) {

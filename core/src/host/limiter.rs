@@ -20,6 +20,12 @@ pub trait HostLimiter {
     /// Whether calls may have to wait for a server.
     #[must_use]
     fn waits(&self) -> bool;
+
+    /// As its `waiting`, and what is wrong with a policy or a key is an error.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `key_invalid` and `closed`, as of any call.
+    fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize>;
 }
 
 impl HostLimiter for Limiter {
@@ -44,6 +50,10 @@ impl HostLimiter for Limiter {
 
     fn waits(&self) -> bool {
         self.core.layers.is_some()
+    }
+
+    fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
+        self.core.waiting(&policy, key)
     }
 }
 

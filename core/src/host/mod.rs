@@ -75,6 +75,14 @@ pub fn visible(text: &str) -> std::borrow::Cow<'_, str> {
     crate::error::visible(text)
 }
 
+/// Refuses what is no percentage of a rollout, before there is a limiter that it could be given to.
+///
+/// # Errors
+/// `config_invalid` for a number that is not from 0 to 100.
+pub fn check_percent(percent: f64) -> Result<()> {
+    crate::resilience::share_of(percent).map(|_| ())
+}
+
 /// A limiter that `tidegate top` does not show: that of a tool.
 #[must_use]
 pub fn unpublished(mut builder: Builder) -> Builder {

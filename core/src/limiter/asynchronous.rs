@@ -157,6 +157,8 @@ impl AsyncLimiter {
     /// that got it, by its limiter or one of the same store and prefix. After an error it may be settled again only where
     /// [`Error::did_not_run`](crate::Error::did_not_run) says that nothing was done; otherwise the estimate stays charged.
     ///
+    /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
+    ///
     /// Of a [`AsyncLimiter::check_all`] the number is for the entries with a cost other than 1, or for all where every cost is 1.
     ///
     /// # Errors
@@ -258,7 +260,7 @@ impl AsyncLimiter {
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
-        self.core.plan(&policy, key).map_or(0, |plan| self.core.answers.wait_queues.waiting(&plan, key))
+        self.core.waiting(&policy, key).unwrap_or(0)
     }
 
     /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.

@@ -116,6 +116,11 @@ impl LimiterCore {
         self.policies.find(policy.as_policy())
     }
 
+    /// How many callers wait for a key in `acquire`.
+    pub(crate) fn waiting(&self, policy: &impl AsPolicy, key: &str) -> Result<usize> {
+        Ok(self.answers.wait_queues.waiting(&*self.plan(policy, key)?, key))
+    }
+
     #[inline]
     fn now(&self) -> Option<u64> {
         self.clock.as_ref().map(|clock| clock.micros())

@@ -21,7 +21,7 @@ pub(crate) use breaker::Breaker;
 pub(crate) use deny_cache::MAX_DENY_CACHE;
 #[cfg(feature = "bench")]
 pub(crate) use fallback::UsageSnapshots;
-pub(crate) use rollout::Rollout;
+pub(crate) use rollout::{Rollout, share_of};
 pub(crate) use shards::Shards;
 pub(crate) use store_change::Listener;
 pub use store_change::{StoreChange, StoreState};

@@ -22,9 +22,11 @@ pub(crate) struct Rollout {
     timeout: Duration,
 }
 
+/// The share of the keys that a percentage means.
+///
 /// # Errors
 /// `config_invalid` for a number that is no percentage.
-fn share_of(percent: f64) -> Result<u32> {
+pub(crate) fn share_of(percent: f64) -> Result<u32> {
     if !(0.0..=100.0).contains(&percent) {
         return Err(Error::config(format!("a rollout of {percent} percent is out of range: give from 0 to 100")));
     }

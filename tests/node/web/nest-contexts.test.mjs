@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { describe, test } from 'node:test';
 import 'reflect-metadata';
 import { Catch, Controller, Get, Module, UseGuards } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
+import { APP_GUARD, NestFactory } from '@nestjs/core';
 import { GraphQLModule, Mutation, Query, Resolver } from '@nestjs/graphql';
 import { MercuriusDriver } from '@nestjs/mercurius';
 import { ClientProxyFactory, MessagePattern, RpcException, Transport } from '@nestjs/microservices';
@@ -310,6 +310,38 @@ describe('the module', () => {
       message: /did you mean useFactory\?/,
     });
     assert.throws(() => nest.RateLimitModule.forRootAsync({}), { code: 'config_invalid' });
+  });
+
+  test('a second guard of the same limits is an error at start', async (t) => {
+    const start = async ({ limits = { policy: 'all' }, more = [], providers = [], onClass = [], onMethod = [] }) => {
+      class Things {
+        index() {
+          return 'hello';
+        }
+      }
+      Controller()(Things);
+      for (const decorator of onClass) decorator(Things);
+      decorate(Things, 'index', Get(), ...onMethod);
+      const limiter = limiting();
+      const imports = [limits, ...more].map((given) => nest.RateLimitModule.forRoot({ limiter, ...given }));
+      const { port } = await listeningNest(t, { controllers: [Things], providers, imports });
+      return (await get(`http://127.0.0.1:${port}/`)).status;
+    };
+    const again = UseGuards(nest.RateLimitGuard);
+    const twice = { code: 'config_invalid', message: /RateLimitModule is imported twice.*remove one/ };
+    await assert.rejects(start({ more: [{ policy: 'all' }] }), twice);
+    await assert.rejects(start({ more: [{ policy: 'burst' }] }), twice);
+    const guarded = { code: 'config_invalid', message: /Things\.index once more: remove @UseGuards\(RateLimitGuard\)/ };
+    await assert.rejects(start({ onClass: [again] }), guarded);
+    await assert.rejects(start({ onMethod: [again] }), guarded);
+    await assert.rejects(start({ limits: {}, onMethod: [again, nest.RateLimit('burst')] }), guarded);
+    const providers = [{ provide: APP_GUARD, useClass: nest.RateLimitGuard }];
+    await assert.rejects(start({ providers }), { code: 'config_invalid', message: /remove APP_GUARD/ });
+    // Other limits, and no limits, are counted once.
+    assert.equal(await start({}), 200);
+    const other = UseGuards(new nest.RateLimitGuard({ limiter: limiting(), policy: 'burst' }));
+    assert.equal(await start({ onClass: [other] }), 200);
+    assert.equal(await start({ limits: {}, onClass: [again] }), 200);
   });
 
   test('a handler that two controllers inherit counts for each, and so do two controllers of one name', async (t) => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.conf import settings
@@ -16,7 +16,7 @@ from .._shown import shown
 from .._tidegate import Limiter
 from .._tracing import to_async
 from ..errors import ConfigError
-from ..web.bound_limit import BoundLimit
+from ..web.bound_limit import MAX_POLICIES, BoundLimit
 from ..web.declared_limit import DeclaredLimit, PolicyOption
 from ..web.keys import Key, client_ip
 from ..web.layers import RouteLimits
@@ -116,13 +116,14 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
         # By view and method: its shared limits; None where limits of its own replace the default.
         self._shared: dict[Any, tuple[BoundLimit, ...] | None] = {}
         self._bound: dict[tuple[Any, str], BoundLimit] = {}
-        # The limits of throttle classes.
-        self.throttle_limits: dict[Any, ViewLimit] = {}
+        # By class, and by what its policy says: the limits of throttles.
+        self.throttle_limits: dict[Any, BoundLimit] = {}
 
     def _bind_anew(self) -> None:
         self._bind_application()
         self._shared.clear()
         self._bound.clear()
+        self.throttle_limits.clear()
 
     @property
     def application(self) -> tuple[BoundLimit, ...]:
@@ -145,6 +146,23 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
             if len(self._bound) < MAX_ROUTES:
                 self._bound[limit, place] = known
         return known
+
+    def throttle_limit(self, known: Any, declare: Callable[[], ViewLimit], place: str) -> BoundLimit:
+        """The limit of a throttle, prepared. A throttle may make a policy for each request: `known` is what it says."""
+        self._refresh()
+        try:
+            bound = self.throttle_limits.get(known)
+        except TypeError:  # a function without a hash
+            known = bound = None
+        if bound is None:
+            limit = declare()
+            bound = self._bind(self._declare(limit.policy, limit.options), place)
+            if known is None:
+                return bound
+            if len(self.throttle_limits) >= MAX_POLICIES:
+                self.throttle_limits.clear()
+            self.throttle_limits[known] = bound
+        return bound
 
     def shared_limits(self, view: Any, request: HttpRequest) -> tuple[BoundLimit, ...] | None:
         """The default and the application's limit, as far as they apply to a view. None: it has limits of its own."""

@@ -163,15 +163,16 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
 
     def _bound(self, layer: DjangoLayer, policy: Any) -> BoundLimit:
         kind = type(self)
-        # A throttle is made for each request, and its limit once.
-        known = (kind, policy if isinstance(policy, str) else id(policy), self.scope, api_settings.NUM_PROXIES)
-        limit = layer.throttle_limits.get(known)
-        if limit is None:
+
+        def declare() -> ViewLimit:
             options = {name: given for name in _OPTIONS if (given := _plain(kind, name)) is not None}
             if "key" not in options and (key := self.default_key()) is not None:
                 options["key"] = key
-            limit = layer.throttle_limits[known] = ViewLimit(policy, cast("LimitOptions", options))
-        return layer.bound(limit, f"throttle {self.scope or name_of(kind)}")
+            return ViewLimit(policy, cast("LimitOptions", options))
+
+        # A throttle is made for each request, and its limit once.
+        known = (kind, _said(policy), self.scope, api_settings.NUM_PROXIES)
+        return layer.throttle_limit(known, declare, f"throttle {self.scope or name_of(kind)}")
 
     def default_key(self) -> Key | None:
         """The key where the class has none; None for that of the settings."""
@@ -253,6 +254,11 @@ def _plain(kind: type, name: str) -> Any:
             found = vars(owner)[name]
             return found.__func__ if isinstance(found, staticmethod) else found
     return None
+
+
+def _said(policy: Any) -> Any:
+    """What a policy says, so that two objects that say the same are one."""
+    return tuple(map(_said, policy)) if isinstance(policy, (list, tuple)) else policy
 
 
 def _address(layer: DjangoLayer | None) -> Key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -19,6 +20,8 @@ log = logging.getLogger("tidegate.http")
 Request: TypeAlias = Any
 ReadRequest: TypeAlias = Callable[[Request], Any]
 
+# A token of RFC 9110. No request has a header of another name.
+_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 # What a RequestAdapter returns instead of a user or of claims when no authentication has run: not even None was left.
 UNAUTHENTICATED: Any = object()
@@ -181,6 +184,9 @@ def header(name: str, *, otherwise: Key | None = None) -> Key:
     The key of a request without that header is `otherwise`, or the client's address.
     """
 
+    if not isinstance(name, str) or _FIELD_NAME.fullmatch(name) is None:
+        raise ConfigError(f'header() takes the name of a header, such as "X-API-Key", not {shown(name)}')
+
     def read(adapter: RequestAdapter) -> ReadRequest:
         def value(request: Request) -> str | None:
             found = adapter.header(request, name)
@@ -217,6 +223,9 @@ def claim(
     of the framework says. The key of a request without the claim is `otherwise`, or the client's address. A request
     whose claims were not left there before its limit raises ConfigError, unless `otherwise` says what its key is.
     """
+
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f'claim() takes the name of a claim, such as "sub", not {shown(name)}')
 
     def read(adapter: RequestAdapter) -> ReadRequest:
         claims = with_arity(of, 1, "of") if of is not None else adapter.claims
