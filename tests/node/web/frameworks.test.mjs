@@ -114,6 +114,15 @@ for (const [version, Fastify] of [
       assert.equal(errors.length, 1);
     });
 
+    test('the error of onDenied is a 500 where nothing handles it', async (t) => {
+      const app = Fastify();
+      t.after(() => app.close());
+      const onDenied = () => Promise.reject(new TypeError('a bug'));
+      await app.register(fastify.rateLimit, { limiter: limiting(), policy: 'once', onDenied });
+      app.get('/', async () => 'hello');
+      assert.deepEqual([await statusOf(app, '/'), await statusOf(app, '/')], [200, 500]);
+    });
+
     test('a missing store goes the same way', async (t) => {
       const app = Fastify();
       t.after(() => app.close());
