@@ -64,10 +64,11 @@ export function meterLimiter(limiter: Limiter, options: MeterOptions = {}): void
   const observe = (metric: Metric, part?: (typeof PARTS)[number]): void => {
     const base = metric.name.replace(/^tidegate_/, 'tidegate.').replace(/_total$/, '');
     const fullName = part === undefined ? base : `${base}.${part}`;
+    const described = { description: metric.help, unit: fullName.endsWith('_seconds.sum') ? 's' : '' };
     const instrument =
       metric.kind === 'gauge'
-        ? meter.createObservableGauge(fullName, { description: metric.help })
-        : meter.createObservableCounter(fullName, { description: metric.help });
+        ? meter.createObservableGauge(fullName, described)
+        : meter.createObservableCounter(fullName, described);
     instrument.addCallback((result) => {
       for (const [limiterName, sample] of limiters.samples()) {
         if (sample.metric !== metric) continue;

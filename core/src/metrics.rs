@@ -11,7 +11,7 @@
 //! # Ok::<(), tidegate::Error>(())
 //! ```
 
-use metrics::{Label, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use crate::histogram::Histogram;
 use crate::limiter::Stats;
@@ -51,7 +51,8 @@ pub fn describe() {
     ] {
         describe_counter!(format!("{name}_bucket"), help);
         describe_counter!(format!("{name}_count"), help);
-        describe_gauge!(format!("{name}_sum"), help);
+        let sum = format!("{name}_sum");
+        if name == DURATION { describe_gauge!(sum, Unit::Seconds, help) } else { describe_gauge!(sum, help) }
     }
 }
 

@@ -111,6 +111,8 @@ describe('OpenTelemetry', () => {
       kind === 'histogram' ? ['bucket', 'count', 'sum'].map((part) => `${dotted}.${part}`) : [dotted],
     );
     assert.deepEqual(metrics.map(({ descriptor }) => descriptor.name).sort(), expected.sort());
+    const units = metrics.map(({ descriptor: { name, unit } }) => [name, unit]).filter(([, unit]) => unit !== '');
+    assert.deepEqual(units, [['tidegate.store_call_duration_seconds.sum', 's']]);
     const points = metrics.find(({ descriptor }) => descriptor.name === 'tidegate.decisions').dataPoints;
     const allowed = points.find(({ attributes }) => attributes.outcome === 'allowed');
     assert.deepEqual([allowed.value, allowed.attributes.limiter, allowed.attributes.policy], [5, 'web', 'login']);

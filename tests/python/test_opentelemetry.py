@@ -15,20 +15,20 @@ from tidegate import AsyncLimiter, Limiter, Policy, RateLimited, StoreError
 from tidegate.opentelemetry import meter_limiter, traced
 
 
-def instruments(limiter: Limiter) -> dict[str, list[Any]]:
+def exported(limiter: Limiter) -> list[Any]:
     reader = InMemoryMetricReader()
     meter_limiter(limiter, name="web", meter_provider=MeterProvider([reader]))
     data = reader.get_metrics_data()
     assert data is not None
-    metrics = [one for resource in data.resource_metrics for scope in resource.scope_metrics for one in scope.metrics]
-    return {metric.name: list(metric.data.data_points) for metric in metrics}
+    return [one for resource in data.resource_metrics for scope in resource.scope_metrics for one in scope.metrics]
 
 
 def test_the_instruments_are_those_of_the_document() -> None:
     limiter = Limiter("redis://user:secret@127.0.0.1:1", policies={"login": "5/minute"}, timeout=0.05)
     for _ in range(7):
         limiter.check("login", KEY)
-    found = instruments(limiter)
+    metrics = exported(limiter)
+    found = {metric.name: list(metric.data.data_points) for metric in metrics}
     expected = set()
     for one in listed().values():
         parts = [".bucket", ".count", ".sum"] if one.kind == "histogram" else [""]
@@ -38,6 +38,9 @@ def test_the_instruments_are_those_of_the_document() -> None:
     assert points[("limiter", "web"), ("outcome", "allowed"), ("policy", "login")] == 5
     assert points[("limiter", "web"), ("outcome", "denied"), ("policy", "login")] == 2
     assert [point.value for point in found["tidegate.store_call_duration_seconds.count"]] == [3]
+    assert {metric.name: metric.unit for metric in metrics if metric.unit} == {
+        "tidegate.store_call_duration_seconds.sum": "s"
+    }
     assert KEY not in str(found) and "secret" not in str(found)
 
 

@@ -120,6 +120,13 @@ def test_a_settle_that_fails_changes_no_response(
     assert ("settle" in caplog.text) == (not runs)
 
 
+def test_methods_with_get_limit_head_which_the_same_view_answers(adapter: Adapter) -> None:
+    if adapter.make("9/minute").get(method="HEAD").status == 405:
+        return  # FastAPI
+    made = adapter.make("2/minute", methods=["GET"])
+    assert [made.get(method=method).status for method in ("HEAD", "GET", "HEAD", "GET")] == [200, 200, 429, 429]
+
+
 def is_django(adapter: Adapter) -> bool:
     return "django" in adapter.name or "rest framework" in adapter.name
 
@@ -171,6 +178,17 @@ def test_no_name_is_the_key_of_another_client(adapter: Adapter) -> None:
     made = adapter.make("p", key=key, limiter=limiter, per_method=True)
     assert made.get(headers={"X-Who": "alice"}).status == 200
     assert used(limiter, "p", placed_key(None, "alice", "get")) == [1]
+
+
+def test_no_name_is_the_method_and_the_name_of_another(adapter: Adapter) -> None:
+    limiter = Limiter()
+    key = claim("sub", of=lambda request: {"sub": adapter.header(request, "X-Who")})
+    # Both notations count at one place.
+    by_method = adapter.make("1/minute", key=key, limiter=limiter, per_method=True)
+    by_name = adapter.make("1/minute", key=key, limiter=limiter)
+    assert by_method.get(headers={"X-Who": "alice"}).status == 200
+    assert [by_name.get(headers={"X-Who": "GET alice"}).status for _ in range(2)] == [200, 429]
+    assert by_method.get(headers={"X-Who": "alice"}).status == 429
 
 
 @pytest.mark.parametrize("given_back", [{"refund_when": lambda *_: True}, {"settle": lambda *_: 0}])

@@ -64,7 +64,8 @@ def _observe(meter: Meter, metric: Metric, part: str, limiters: NamedLimiters) -
 
     make = meter.create_observable_gauge if metric.kind == "gauge" else meter.create_observable_counter
     full_name = f"{metric.dotted}.{part}" if part else metric.dotted
-    make(full_name, callbacks=[observations], description=metric.help)
+    unit = "s" if full_name.endswith("_seconds.sum") else ""
+    make(full_name, callbacks=[observations], unit=unit, description=metric.help)
 
 
 def _parts(value: Any, part: str, attributes: dict[str, str]) -> Iterable[Observation]:

@@ -60,6 +60,8 @@ fn access_logs() {
     table("access-log", &["2/10s", "fixed-window 2/10s", "--trace", "access.log"]);
     table("access-log-of-one-key", &["2/10s", "--trace", "access.log", "--only-key", "2001:db8::7"]);
     table("access-log-by-path", &["2/10s", "--trace", "access.log", "--key-field", "path"]);
+    let by_user = done(&["2/10s", "--trace", "access.log", "--key-field", "user", "--json"]).json();
+    assert!(by_user["notes"].to_string().contains("calls name no caller"), "{by_user}");
 }
 
 #[test]

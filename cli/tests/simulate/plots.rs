@@ -38,6 +38,7 @@ fn svg_has_every_panel() {
         "fixed-window 20/minute",
         "leaky-bucket 20/minute",
         "worst for one key: 39 in any minute, limit 20",
+        "10 keys were refused by their own limits",
         "the limit, for all keys together",
         "going on after the delay",
         "time since the start",
@@ -51,6 +52,17 @@ fn svg_has_every_panel() {
     assert!(svg.len() < 300_000, "{} bytes", svg.len());
     let dark = String::from_utf8(drawn(&scratch, "dark.svg", &["--theme", "dark"])).expect("UTF-8");
     assert!(!dark.contains("prefers-color-scheme") && dark.contains("fill=\"#161B22\""));
+}
+
+#[test]
+fn every_limit_of_a_policy_is_named() {
+    let scratch = Scratch::new("limits");
+    let file = scratch.file("plot.svg");
+    done(&["fixed-window 20/minute; fixed-window 5/3s", "--pattern", "boundary", "--out", &file]);
+    let svg = fs::read_to_string(&file).expect("a plot");
+    for text in ["in any minute, limit 20", "in any 3 s, limit 5"] {
+        assert!(svg.contains(text), "{text}");
+    }
 }
 
 #[test]

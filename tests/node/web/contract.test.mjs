@@ -281,8 +281,10 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
         failed: (error) => errors.push(error),
       });
       assert.equal((await get(url)).status, 200);
-      assert.equal((await get(url)).status, 429);
+      const refused = await get(url);
+      assert.deepEqual([refused.status, refused.headers['cache-control']], [429, 'no-store']);
       if (name.startsWith('Hono')) return;
+      assert.equal(errors[0].headers['Cache-Control'], 'no-store');
       assert.equal(errors[0].code, 'rate_limited');
       assert.equal(errors[0].decision.policy, 'login');
       assert.equal(errors[0].headers['Retry-After'], '60');

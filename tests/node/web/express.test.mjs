@@ -158,6 +158,14 @@ for (const [version, Express] of [
       assert.match(errors[0].message, /new Policy\('5\/minute', \{ name: 'login' \}\)/);
     });
 
+    test('the error of onDenied is a 500 where nothing handles it', async (t) => {
+      const app = Express();
+      app.set('env', 'test');
+      const onDenied = () => Promise.reject(new TypeError('a bug'));
+      app.use(express.rateLimit({ limiter: limiting(), policy: 'once', onDenied }), hello);
+      assert.deepEqual(await statuses(await serving(t, app), ['/', '/']), [200, 500]);
+    });
+
     test("onDenied: 'throw' gives refusals and missing stores to the error middleware", async (t) => {
       const limiter = limiting();
       const lost = limiting({ store: 'redis://127.0.0.1:1', onStoreError: 'raise', clock: undefined });

@@ -114,6 +114,15 @@ for (const [version, Fastify] of [
       assert.equal(errors.length, 1);
     });
 
+    test('the error of onDenied is a 500 where nothing handles it', async (t) => {
+      const app = Fastify();
+      t.after(() => app.close());
+      const onDenied = () => Promise.reject(new TypeError('a bug'));
+      await app.register(fastify.rateLimit, { limiter: limiting(), policy: 'once', onDenied });
+      app.get('/', async () => 'hello');
+      assert.deepEqual([await statusOf(app, '/'), await statusOf(app, '/')], [200, 500]);
+    });
+
     test('a missing store goes the same way', async (t) => {
       const app = Fastify();
       t.after(() => app.close());
@@ -199,6 +208,33 @@ describe('Koa', () => {
     t.after(() => server.close());
     const seen = [];
     for (const path of ['/a', '/b', '/a', '/a', '/c']) seen.push((await get(server.url + path)).status);
+    assert.deepEqual(seen, [200, 500, 200, 429, 200]);
+    assert.match(errors[0].message, /new Policy\('5\/minute', \{ name: 'login' \}\)/);
+  });
+
+  test('so it is below a mount, where a notation alone counts for the mount', async (t) => {
+    const limiter = limiting();
+    const app = new Koa();
+    const errors = [];
+    app.on('error', (error) => errors.push(error));
+    // As koa-mount does it.
+    app.use((context, next) => {
+      if (!context.path.startsWith('/v1')) return next();
+      context.mountPath = '/v1';
+      context.path = context.path.slice('/v1'.length);
+      return next();
+    });
+    const at = (path, middleware) => (context, next) => (context.path === path ? middleware(context, next) : next());
+    const here = () => koa.rateLimit({ limiter, policy: NOTATION });
+    app.use(at('/a', here()));
+    app.use(at('/b', here()));
+    app.use((context) => {
+      context.body = 'hello';
+    });
+    const server = await listening(createServer(app.callback()).listen(0, '127.0.0.1'));
+    t.after(() => server.close());
+    const seen = [];
+    for (const path of ['/v1/a', '/v1/b', '/v1/a', '/v1/a', '/v1/c']) seen.push((await get(server.url + path)).status);
     assert.deepEqual(seen, [200, 500, 200, 429, 200]);
     assert.match(errors[0].message, /new Policy\('5\/minute', \{ name: 'login' \}\)/);
   });

@@ -52,6 +52,7 @@ test('node:http', async (t) => {
   assert.deepEqual([first.status, first.headers['ratelimit']], [200, '"login";r=0;t=60']);
   const second = await get(server.url);
   assert.deepEqual([second.status, second.headers['retry-after']], [429, '60']);
+  assert.equal(second.headers['cache-control'], 'no-store');
   assert.deepEqual(JSON.parse(second.body)['violated-policies'], ['login']);
 });
 

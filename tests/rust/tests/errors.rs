@@ -95,6 +95,25 @@ fn a_policy_of_a_file_cannot_have_the_name_of_a_limit() {
     assert!(parse("policies:\n  login-1: 5/s\n  login: 20/minute\n").is_ok());
 }
 
+#[test]
+fn the_name_of_a_file_acts_on_no_terminal_and_begins_no_line() {
+    let name = format!("tidegate-errors-{}-\u{1b}[2J\nERROR.yaml", std::process::id());
+    let path = std::env::temp_dir().join(&name);
+    let missing = Limiter::from_file(&path).err();
+    std::fs::write(&path, "policies: {login: 20/fortnight}").expect("a file");
+    let wrong = Limiter::from_file(&path).err();
+    std::fs::write(&path, "store: memory://\npolicies: {login: 5/minute}").expect("a file");
+    let limiter = Limiter::from_file(&path).expect("a limiter");
+    std::fs::write(&path, "store: redis://127.0.0.1:1\npolicies: {login: 5/minute}").expect("a file");
+    let refused = limiter.reload().err();
+    std::fs::remove_file(&path).expect("it is there");
+    let text = "policies: {login: 20/fortnight}";
+    let parsed = tidegate::PolicyFile::parse(text, tidegate::policy::Format::Yaml, Some(&name)).err();
+    let messages = [missing, wrong, refused, parsed].map(|error| error.expect("an error").message().to_owned());
+    let acts = |message: &&String| message.contains('\u{1b}') || !message.contains("\\u{1b}[2J\\nERROR.yaml");
+    assert_eq!(messages.iter().filter(acts).collect::<Vec<_>>(), [""; 0]);
+}
+
 /// The error of a check on that store, by each of the two limiters.
 fn errors_of(url: &str) -> [Error; 2] {
     [false, true].map(|is_async| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidegate::{Builder, Limiter, OnStoreError};
+use tidegate_tests::reply_proxy::ReplyProxy;
 use tidegate_tests::servers::{Kind, Servers};
 
 /// What was told.
@@ -74,6 +75,18 @@ fn sentinels_and_clusters_are_asked_too() {
         limiter.check("5/minute", "k").expect("a decision");
         assert_eq!(warnings.all().len(), 1, "{:?}", warnings.all());
     }
+}
+
+#[test]
+fn what_a_server_says_acts_on_no_terminal() {
+    let redis = Servers::start_with(Kind::Single, json!({"config": {"maxmemory-policy": "allkeys-lru"}}));
+    let lying = ReplyProxy::to(redis.port(0), "allkeys-lru".to_owned(), "\u{1b}[31mks-lru".to_owned());
+    let warnings = Warnings::default();
+    let limiter = warnings.builder(&format!("redis://127.0.0.1:{}", lying.port())).build().expect("a limiter");
+    limiter.check("5/minute", "k").expect("a decision");
+    let told = warnings.all();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("\\u{1b}[31mks-lru") && !told[0].contains('\u{1b}'), "{told:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ type Values = Arc<Mutex<BTreeMap<String, f64>>>;
 #[derive(Default)]
 struct Recorded {
     values: Values,
-    described: Mutex<BTreeSet<String>>,
+    described: Mutex<BTreeMap<String, Option<Unit>>>,
 }
 
 struct Value(String, Values);
@@ -49,22 +49,22 @@ impl Recorded {
         Arc::new(Value(format!("{} {}", key.name(), labels.join(",")), Arc::clone(&self.values)))
     }
 
-    fn describe(&self, name: &KeyName) {
-        self.described.lock().expect("no panic").insert(name.as_str().to_owned());
+    fn describe(&self, name: &KeyName, unit: Option<Unit>) {
+        self.described.lock().expect("no panic").insert(name.as_str().to_owned(), unit);
     }
 }
 
 impl Recorder for Recorded {
-    fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        self.describe(&name);
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(&name, unit);
     }
 
-    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        self.describe(&name);
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(&name, unit);
     }
 
-    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        self.describe(&name);
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(&name, unit);
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
@@ -105,7 +105,12 @@ fn the_metrics_are_those_of_the_document_with_the_values_of_the_stats() {
     let values = recorded.values.lock().expect("no panic").clone();
     let names: BTreeSet<String> = values.keys().filter_map(|key| Some(key.split_once(' ')?.0.to_owned())).collect();
     assert_eq!(names, listed());
-    assert_eq!(*recorded.described.lock().expect("no panic"), listed());
+    let described = recorded.described.lock().expect("no panic").clone();
+    assert_eq!(described.keys().cloned().collect::<BTreeSet<_>>(), listed());
+    for (name, unit) in described {
+        let is_duration = name.ends_with("_seconds_sum");
+        assert_eq!(unit, is_duration.then_some(Unit::Seconds), "{name}");
+    }
     let value = |key: &str| values.get(key).copied().unwrap_or_else(|| panic!("{key} in {values:?}")) as i64;
     assert_eq!(value("tidegate_decisions_total limiter=web,policy=login,outcome=allowed"), 5);
     assert_eq!(value("tidegate_decisions_total limiter=web,policy=login,outcome=denied"), 2);

@@ -130,9 +130,13 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Only requests with these methods are limited.
+    /// Only requests with these methods are limited. GET stands for HEAD too, which its handler answers.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.limits.methods = Some(methods.into_iter().collect());
+        let mut methods: Vec<Method> = methods.into_iter().collect();
+        if methods.contains(&Method::GET) {
+            methods.push(Method::HEAD);
+        }
+        self.limits.methods = Some(methods);
         self
     }
 

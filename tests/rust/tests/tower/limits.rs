@@ -105,6 +105,19 @@ async fn methods_skip_cost_and_enabled() {
 }
 
 #[tokio::test]
+async fn methods_with_get_limit_head_which_the_same_handler_answers() {
+    let layer = RateLimitLayer::builder(&limiter()).policy("fixed-window 2/hour").key(RequestKey::fixed("k"));
+    let app = router(layer.methods([Method::GET]).build().expect("a layer"));
+    let mut statuses = Vec::new();
+    for method in [Method::HEAD, Method::GET, Method::HEAD, Method::GET] {
+        let mut asked = request();
+        *asked.method_mut() = method;
+        statuses.push(send(&app, asked).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+}
+
+#[tokio::test]
 async fn a_journal_has_the_metadata_of_requests() {
     let policy = Policy::new(
         vec!["9/hour".parse::<Policy>().expect("a policy").limits()[0].clone()],

@@ -44,3 +44,26 @@ impl<T> Drop for Caller<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_caller_whose_call_panics_gets_an_error() {
+        let error = guarded::<()>(|| panic!("on the thread of its caller")).expect_err("it panics");
+        assert_eq!(error.kind(), ErrorKind::StoreRejected);
+        assert!(!error.did_not_run() && error.message().contains("please report it"), "{error}");
+        let (tells, told) = mpsc::channel();
+        let caller = Caller::<()>::new(Box::new(move |answer| {
+            tells.send(answer).expect("it is asked");
+            None
+        }));
+        assert!(caught(move || -> () { panic!("with {:p}", &caller) }).is_none());
+        assert_eq!(told.recv(), Ok(Err(error)));
+        let fails = Caller::<()>::new(Box::new(|_| panic!("in the program")));
+        assert!(caught(|| fails.complete(Ok(()))).is_some_and(|woken| woken.is_none()));
+    }
+}
