@@ -20,7 +20,7 @@ from rest_framework.throttling import BaseThrottle  # noqa: E402
 from rest_framework.views import APIView, exception_handler  # noqa: E402
 
 from tidegate.django import fixed, limit  # noqa: E402
-from tidegate.django.layer import MAX_POLICIES, standalone_layer  # noqa: E402
+from tidegate.django.layer import standalone_layer  # noqa: E402
 from tidegate.django.rest_framework import (  # noqa: E402
     AnonRateThrottle,
     RequestThrottled,
@@ -28,6 +28,7 @@ from tidegate.django.rest_framework import (  # noqa: E402
     TidegateThrottle,
     UserRateThrottle,
 )
+from tidegate.web.bound_limit import MAX_POLICIES  # noqa: E402
 
 handled: list[Any] = []
 

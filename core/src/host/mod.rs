@@ -11,7 +11,7 @@ mod servers;
 mod tasks;
 
 pub use crate::fork::generation as process_generation;
-pub use crate::limiter::{Call, ChargedUnits, charge_mark};
+pub use crate::limiter::{Call, ChargedUnits, charge_mark, check_percent};
 #[cfg(any(feature = "files", feature = "redis"))]
 pub use crate::regular_file::{Links, Unreadable, read as read_regular_file};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
@@ -73,14 +73,6 @@ pub fn without_secrets(store_url: &str) -> String {
 #[must_use]
 pub fn visible(text: &str) -> std::borrow::Cow<'_, str> {
     crate::error::visible(text)
-}
-
-/// Refuses what is no percentage of a rollout, before there is a limiter that it could be given to.
-///
-/// # Errors
-/// `config_invalid` for a number that is not from 0 to 100.
-pub fn check_percent(percent: f64) -> Result<()> {
-    crate::resilience::share_of(percent).map(|_| ())
 }
 
 /// A limiter that `tidegate top` does not show: that of a tool.

@@ -95,6 +95,14 @@ pub(crate) struct LimiterCore {
     pub(crate) readers: Arc<PerProcess<ReaderRegistry>>,
 }
 
+/// Refuses what is no percentage of a rollout, before there is a limiter that it could be given to.
+///
+/// # Errors
+/// `config_invalid` for a number that is not from 0 to 100.
+pub fn check_percent(percent: f64) -> Result<()> {
+    crate::resilience::share_of(percent).map(|_| ())
+}
+
 impl LimiterCore {
     #[inline]
     pub(crate) fn open(&self) -> Result<()> {
