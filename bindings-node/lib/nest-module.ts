@@ -52,10 +52,12 @@ class ModuleGuard extends RateLimitGuard {
 
   onApplicationBootstrap(): void {
     const modules = Array.from(this.#modules.values());
-    if (modules.filter(({ metatype }) => metatype === RateLimitModule).length > 1) {
+    const own = modules.filter(({ metatype }) => metatype === RateLimitModule);
+    const named = own.flatMap((module) => namesOf(module.getProviderByKey(RATE_LIMIT)?.instance?.policy));
+    const twice = named.find((name, index) => named.indexOf(name) !== index);
+    if (twice !== undefined) {
       throw new ConfigError(
-        'tidegate/nest: RateLimitModule is imported twice, and both would limit each request: remove one forRoot or forRootAsync, and ' +
-          "name several policies in the other, as in policy: ['a', 'b']",
+        `tidegate/nest: two RateLimitModules limit each request by ${JSON.stringify(twice)}: name it in one of them only, or remove the other`,
       );
     }
     for (const module of modules) {
@@ -107,6 +109,11 @@ class ModuleGuard extends RateLimitGuard {
       }
     }
   }
+}
+
+/** What the default limit of a module names; a function says it for each request. */
+function namesOf(policy: unknown): unknown[] {
+  return Array.isArray(policy) ? policy.flatMap(namesOf) : [policy].filter((name) => typeof name === 'string');
 }
 
 function guardedTwice(extra: string, where: string): ConfigError {
