@@ -7,6 +7,7 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Decision, Limiter, TidegateError } from 'tidegate';
 import binding from '../../bindings-node/binding/index.js';
+import decision from '../../bindings-node/dist/decision.js';
 import { fieldsOf } from '../node/decision_fields.mjs';
 
 const LONGEST_WAIT = 400;
@@ -69,7 +70,7 @@ function outcomeOf(answer) {
   if (!(answer instanceof Decision)) return 'done';
   if (answer.source !== 'store') return 'local';
   // A Date has no microseconds, so the store's time is read where the Decision keeps it.
-  return { at: answer._numbers[binding.DecisionField.At], decision: fieldsOf(answer) };
+  return { at: decision.numbersOf(answer)[binding.DecisionField.At], decision: fieldsOf(answer) };
 }
 
 async function run(limiter, client) {

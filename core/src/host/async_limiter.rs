@@ -126,9 +126,12 @@ impl AsyncLimiter {
     ) -> Option<Result<Decision>> {
         let entry = Entry { plan: &plan, key, operation };
         let context = CallContext { batch, ..self.core.context() };
+        // A limiter closes when it is dropped. Units that go back keep it until they have.
+        let core = entry.operation.frees().then(|| Arc::clone(&self.core));
         let answer = submit(&self.core.store, &entry, context, || {
             let (answers, queue) = (Arc::clone(&self.core.answers), Arc::clone(queue));
             move |OwnedEntry { plan, key, operation }, answer: Result<_>| -> WakeTarget {
+                let _core = core;
                 queue.deliver(ticket, answers.decided(plan, &key, &operation, answer).map(Outcome::Decision));
                 Some(queue)
             }

@@ -110,9 +110,10 @@ fn give_back(
 ) {
     let operation = Operation::Close { hold };
     let entry = Entry { plan, key, operation: operation.clone() };
-    let (answers, plan, key) = (Arc::clone(&core.answers), Arc::clone(plan), Box::<str>::from(key));
+    // The limiter, which would close when it is dropped, stays until then.
+    let (limiter, plan, key) = (Arc::clone(core), Arc::clone(plan), Box::<str>::from(key));
     let done = move |answer| {
-        drop(answers.decided(plan, &key, &operation, answer));
+        drop(limiter.answers.decided(plan, &key, &operation, answer));
         if let Some(released) = released {
             // The receiver is gone when `release` was cancelled.
             let _ = released.send(());
