@@ -199,13 +199,9 @@ impl AsyncLimiter {
     /// Once it was polled all entries are charged, or none is, also when the future is dropped before the answer.
     pub async fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
-        let mut answers =
+        let answers =
             awaited(|done| self.core.store.submit_all(&check_all::borrowed(&entries), self.core.context(), done))
                 .await?;
-        for (index, operation) in check_all::joint_peeks(&entries, &answers) {
-            let (plan, key, _) = &entries[index];
-            answers[index].views = self.answer(plan, key, operation).await?.views;
-        }
         check_all::decided_all(&self.core, entries, answers)
     }
 

@@ -185,11 +185,7 @@ impl Limiter {
     /// As [`Limiter::check_n`], and `config_invalid` for no entries or more than 256.
     pub fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
         let entries = check_all::resolved(&self.core, entries)?;
-        let mut answers = self.core.store.ask_all(&check_all::borrowed(&entries), self.core.context())?;
-        for (index, operation) in check_all::joint_peeks(&entries, &answers) {
-            let (plan, key, _) = &entries[index];
-            answers[index].views = self.answer(plan, key, operation)?.views;
-        }
+        let answers = self.core.store.ask_all(&check_all::borrowed(&entries), self.core.context())?;
         check_all::decided_all(&self.core, entries, answers)
     }
 

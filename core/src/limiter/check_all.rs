@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::LimiterCore;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
-use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
@@ -79,21 +78,6 @@ pub(super) fn resolved(
 /// The entries, as a store takes them.
 pub(super) fn borrowed(resolved: &CheckAllEntries) -> Vec<Entry<'_>> {
     resolved.iter().map(|(plan, key, operation)| Entry { plan, key, operation: operation.clone() }).collect()
-}
-
-/// What to ask about refused entries that share their policy and key with others: they are admitted when all of these are, and a
-/// store says of each how long it would wait alone. Gives their places, and a peek of the cost of all.
-pub(super) fn joint_peeks(resolved: &CheckAllEntries, answers: &[Answer]) -> Vec<(usize, Operation)> {
-    let refused = (0..resolved.len()).filter(|index| !answers[*index].applied);
-    let joint = refused.filter_map(|index| {
-        let (plan, key, _) = &resolved[index];
-        let same = resolved.iter().filter(|(other, other_key, _)| other.identity == plan.identity && other_key == key);
-        let (number, cost) = same.fold((0, 0_u64), |(number, sum), (.., operation)| {
-            (number + 1, sum.saturating_add(operation.cost()).min(MAX_SAFE_INTEGER))
-        });
-        (number > 1).then_some((index, Operation::Peek { cost }))
-    });
-    joint.collect()
 }
 
 /// One Decision of the answers. Nothing is charged unless all entries are admitted.

@@ -349,11 +349,7 @@ impl Model {
             .zip(admitted.iter().zip(&refusing))
             .map(|((policy, key, cost), (admitted, refusing))| {
                 let charged = if *admitted && stands { *cost } else { 0 };
-                // A key that was refused waits until everything fits that was asked of it.
-                let of_key = |other: &&(&Policy, &str, u64)| other.0.name() == policy.name() && other.1 == *key;
-                let all: u64 = entries.iter().filter(of_key).map(|(.., cost)| cost).sum();
-                let waits_for = if *admitted { *cost } else { all };
-                self.usage(policy, key).answer(policy, now, waits_for, *admitted, charged, refusing)
+                self.usage(policy, key).answer(policy, now, *cost, *admitted, charged, refusing)
             })
             .collect();
         let mut chosen = &decisions[0];
