@@ -42,8 +42,8 @@ impl Rule {
     fn count_live(&self, state: &State, now: u64) -> (usize, u64) {
         let now = now.max(state.touched);
         let expired_holds = state.holds.partition_point(|hold| hold.expires <= now);
-        let expired_units: u64 = state.holds[..expired_holds].iter().map(|hold| hold.units).sum();
-        (expired_holds, state.total - expired_units)
+        let used = state.holds[..expired_holds].iter().fold(state.total, |used, hold| used.saturating_sub(hold.units));
+        (expired_holds, used)
     }
 
     pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
@@ -73,7 +73,7 @@ impl Rule {
         let (expired_holds, _) = self.count_live(state, now);
         let index = expired_holds + state.holds[expired_holds..].iter().position(|hold| hold.id == id)?;
         let hold = state.holds.remove(index);
-        state.total -= hold.units;
+        state.total = state.total.saturating_sub(hold.units);
         self.drop_expired(state, now);
         Some(hold)
     }
@@ -118,7 +118,7 @@ impl Rule {
         for hold in state.holds.iter_mut().filter(|hold| hold.id == 0 && is_of(hold)) {
             let taken = left.min(hold.units);
             hold.units -= taken;
-            state.total -= taken;
+            state.total = state.total.saturating_sub(taken);
             left -= taken;
         }
         state.holds.retain(|hold| hold.units > 0);

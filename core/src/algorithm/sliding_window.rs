@@ -54,7 +54,7 @@ impl Rule {
             if last + self.period > now {
                 return (expired, used);
             }
-            used -= units;
+            used = used.saturating_sub(units);
         }
         (state.older.len(), used)
     }
@@ -110,7 +110,7 @@ impl Rule {
                 state.older.pop_front();
             }
         }
-        (state.newest, state.total) = (state.newest - left, state.total - units);
+        (state.newest, state.total) = (state.newest.saturating_sub(left), state.total - units);
         if state.total == 0 {
             *state = State::default();
         }

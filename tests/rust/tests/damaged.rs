@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::{Algorithm, ErrorKind, Limiter, ManualClock, Policy};
+use tidegate::{Algorithm, ErrorKind, Limiter, ManualClock, OnStoreError, Options, Policy};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
@@ -24,25 +24,65 @@ const POLICIES: [&str; 11] = [
 ];
 /// Changed values for each policy; `TIDEGATE_DAMAGES` sets another number.
 const DAMAGES: u64 = 400;
+/// The bytes that `each_byte_of_a_value_may_be_any` puts into a value.
+const BYTES: [u8; 6] = [0, 1, 0x20, 0x40, 0x80, 0xff];
+/// How far the clock of a server may jump back before the moments of its values are no moments, the longest period of the
+/// policies here, and half a second.
+const LATEST: Duration = Duration::from_secs((30 + 31) * 86_400 + 1);
+/// The longest lease of a hold, which its limit alone does not bound.
+const LONGEST_TTL: Duration = Duration::from_secs(3_660 * 86_400);
+/// The longest that another release's limit may count, whose policy is not known.
+const LONGEST_DRAIN: Duration = Duration::from_micros(1 << 52);
+/// The bit of a value's first byte that says that it is in the full form.
+const FULL: u8 = 0x10;
 /// The most that a call on one small value may take, on a machine that is busy with other tests too.
 const LONGEST: Duration = Duration::from_secs(5);
+
+fn manual_clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)))
+}
 
 struct Damaged {
     servers: Servers,
     limiter: Limiter,
-    clock: Arc<ManualClock>,
+    /// Of limiters that do not use the server's.
+    clock: Option<Arc<ManualClock>>,
     policy: Policy,
 }
 
 impl Damaged {
     fn new(notation: &str) -> Self {
-        let (servers, clock) =
-            (Servers::start(Kind::Single), Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000))));
-        let limiter =
-            Limiter::builder().store(servers.url()).timeout(Duration::from_secs(30)).deny_cache(Duration::ZERO);
-        let limiter = limiter.clock(Arc::clone(&clock)).build().expect("a limiter");
-        let policy = Policy::parse(notation).expect("a policy").named("p").expect("a name");
-        Self { servers, limiter, clock, policy }
+        Self::with_clock(Policy::parse(notation).expect("a policy"), Some(manual_clock()))
+    }
+
+    fn with_clock(policy: Policy, clock: Option<Arc<ManualClock>>) -> Self {
+        let servers = Servers::start(Kind::Single);
+        let limiter = Limiter::builder()
+            .store(servers.url())
+            .timeout(Duration::from_secs(30))
+            .deny_cache(Duration::ZERO)
+            .on_store_error(OnStoreError::Raise);
+        let limiter = match &clock {
+            Some(clock) => limiter.clock(Arc::clone(clock)),
+            None => limiter,
+        };
+        let limiter = limiter.build().expect("a limiter");
+        Self { servers, limiter, clock, policy: policy.named("p").expect("a name") }
+    }
+
+    fn advance(&self, millis: u64) {
+        match &self.clock {
+            Some(clock) => clock.advance(Duration::from_millis(millis)),
+            None => std::thread::sleep(Duration::from_millis(millis)),
+        }
+    }
+
+    fn takes_holds(&self) -> bool {
+        self.policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
+    }
+
+    fn get(&self, key: &[u8]) -> Vec<u8> {
+        redis::cmd("GET").arg(key).query(&mut self.servers.connection(0)).expect("a value")
     }
 
     /// Values of several forms: hardly used, with a list, beyond the limit, blocked, with traces.
@@ -52,7 +92,7 @@ impl Damaged {
             &|| drop(self.limiter.charge(&self.policy, "k", 1).expect("a charge")),
             &|| {
                 for _ in 0..90 {
-                    self.clock.advance(Duration::from_millis(3));
+                    self.advance(3);
                     self.limiter.charge(&self.policy, "k", 1).expect("a charge");
                 }
             },
@@ -92,7 +132,7 @@ impl Damaged {
             0 => self.limiter.peek(&self.policy, "k", 1),
             1 => self.limiter.refund(&self.policy, "k", 3),
             // Its units stay charged until the next value takes their place.
-            2 | 3 if self.policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency) => {
+            2 | 3 if self.takes_holds() => {
                 self.limiter.hold(&self.policy, "k", 1).map(|answer| answer.decision().clone())
             }
             2 => self.limiter.check_all([(&self.policy, "k", 1)]),
@@ -113,13 +153,121 @@ impl Damaged {
                 }
             }
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::StoreRejected, "{error}");
-                let expected = ["holds a broken state", "is no state of this version", "a state that cannot be read"];
-                let said = expected.iter().any(|part| error.message().contains(part));
-                assert!(said, "{error} after {value:?}");
+                assert_is_broken(&error, value);
             }
         }
     }
+
+    /// A call on a value whose bytes may be any: it answers what they mean, or says that the state is broken, writes nothing then,
+    /// and a clear makes the key usable.
+    fn judge(&self, key: &[u8], value: &[u8], number: usize) {
+        let mut connection = self.servers.connection(0);
+        let () = redis::cmd("SET").arg(key).arg(value).query(&mut connection).expect("it is stored");
+        let (limiter, policy) = (&self.limiter, &self.policy);
+        let held = std::cell::RefCell::new(Vec::new());
+        let one_more = || match self.takes_holds() {
+            true => limiter.hold(policy, "k", 1).map(|answer| {
+                let allowed = answer.decision().allowed();
+                held.borrow_mut().push(answer);
+                allowed
+            }),
+            false => limiter.check(policy, "k").map(|decision| decision.allowed()),
+        };
+        let result = match number {
+            0 => one_more(),
+            1 => limiter.peek(policy, "k", 1).map(|decision| decision.allowed()),
+            2 => limiter.charge(policy, "k", 1).map(|_| true),
+            3 => limiter.refund(policy, "k", 1).map(|_| true),
+            _ => limiter.block(policy, "k", Duration::from_millis(1)).map(|()| true),
+        };
+        let what = || format!("call {number} on {value:?} of {}", policy.limits()[0]);
+        match result {
+            Ok(allowed) => {
+                let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut connection).expect("a TTL");
+                let most = LATEST
+                    + match self.get(key).first() {
+                        Some(head) if head & FULL > 0 => LONGEST_DRAIN,
+                        _ if self.takes_holds() => LONGEST_TTL,
+                        _ => Duration::ZERO,
+                    };
+                assert!(i128::from(ttl) <= most.as_millis() as i128, "a TTL of {ttl} ms after {}", what());
+                let mut admitted = u64::from(number == 0 && allowed);
+                // By the clock of a server a window may end between two calls.
+                let most = policy.limits()[0].capacity() * if self.clock.is_some() { 1 } else { 2 };
+                while one_more().unwrap_or_else(|error| panic!("{error} later, after {}", what())) {
+                    admitted += 1;
+                    assert!(admitted <= most, "{admitted} were admitted after {}", what());
+                }
+            }
+            Err(error) => {
+                assert_is_broken(&error, value);
+                assert_eq!(self.get(key), value, "{error} after {}", what());
+                limiter.clear(policy, "k").expect("a clear");
+                assert!(one_more().expect("a usable key"), "refused after a clear, after {}", what());
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn assert_is_broken(error: &tidegate::Error, value: &[u8]) {
+    assert_eq!(error.kind(), ErrorKind::StoreRejected, "{error}");
+    let expected = ["holds a broken state", "is no state of this version"];
+    assert!(expected.iter().any(|part| error.message().contains(part)), "{error} after {value:?}");
+}
+
+/// The values of a policy, each byte of them changed, one byte more and one less.
+fn judge_each_byte(damaged: &Damaged) {
+    let (values, key) = (damaged.values(), damaged.key());
+    let mut seen = std::collections::HashSet::new();
+    let mut number = 0;
+    for value in values.iter().filter(|value| seen.insert(value.len())) {
+        // The middle of a long list is like its beginning.
+        let positions = (0..value.len()).filter(|at| *at < 60 || at + 60 > value.len());
+        for at in positions {
+            for byte in BYTES {
+                let mut changed = value.clone();
+                changed[at] = byte;
+                damaged.judge(&key, &changed, 0);
+                damaged.judge(&key, &changed, 1 + number % 4);
+                number += 1;
+            }
+        }
+        let longer = [value.as_slice(), &[7]].concat();
+        for changed in [longer.as_slice(), &value[..value.len() - 1]] {
+            (0..5).for_each(|number| damaged.judge(&key, changed, number));
+        }
+    }
+}
+
+/// A policy of each algorithm.
+fn each() -> impl Iterator<Item = Policy> {
+    let notations = [
+        "fixed-window 5/20s",
+        "calendar-window 5/day",
+        "calendar-window 5/month",
+        "sliding-log 5/20s",
+        "sliding-window 5/20s",
+        "sliding-counter 5/20s",
+        "token-bucket 5/20s",
+        "gcra 7/20s burst 7",
+        "leaky-bucket 5/20s",
+        "concurrency 5 ttl 20s",
+    ];
+    let bucket = Policy::parse("token-bucket 5/20s").expect("a policy").limits()[0].clone();
+    let bucket =
+        Policy::new(vec![bucket.with_initial(2).expect("initial tokens")], Options::default()).expect("a policy");
+    notations.into_iter().map(|notation| Policy::parse(notation).expect("a policy")).chain([bucket])
+}
+
+#[test]
+fn each_byte_of_a_value_may_be_any() {
+    each().for_each(|policy| judge_each_byte(&Damaged::with_clock(policy, Some(manual_clock()))));
+}
+
+#[test]
+fn each_byte_of_a_value_may_be_any_by_the_clock_of_the_server() {
+    each().for_each(|policy| judge_each_byte(&Damaged::with_clock(policy, None)));
 }
 
 #[test]
@@ -133,7 +281,7 @@ fn a_log_that_names_chunks_without_number_is_answered_at_once() {
             let mut changed = value.clone();
             changed[position] = byte;
             for number in 0..4 {
-                damaged.clock.advance(Duration::from_millis(2_200));
+                damaged.advance(2_200);
                 damaged.call(&key, &changed, number);
             }
         }
@@ -162,7 +310,7 @@ fn whatever_stands_in_a_value_the_work_is_bounded() {
                 }
             }
             if random.one_in(3) {
-                damaged.clock.advance(Duration::from_millis(random.below(2_500)));
+                damaged.advance(random.below(2_500));
             }
             damaged.call(&key, &value, number);
         }

@@ -1,4 +1,4 @@
-//! Text of `lua/one_limit.lua` and `lua/several_limits.lua`: the rule's own text in place of two marks. A rule stands once in
+//! Text of `lua/one_limit.lua` and `lua/several_limits.lua`: the rule's own text in place of three marks. A rule stands once in
 //! the sources, and a check of it makes no closure, of one limit not even a table.
 
 /// The loops over the keys, with their marks.
@@ -19,7 +19,7 @@ const RULES: [(&str, &str); 5] = [
 const ADVANCE: &str = "advance_to(value, first, now, limit)";
 
 /// What a rule calls fields and numbers, and what `lua/one_limit.lua` and `lua/head.lua` call them.
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 9] = [
     ("value[limit.list]", "list_text"),
     ("value[first]", "field_1"),
     ("value[first + 1]", "field_2"),
@@ -28,19 +28,30 @@ const NAMES: [(&str, &str); 8] = [
     ("limit.period", "period"),
     ("limit.x", "x"),
     ("limit.y", "y"),
+    // The loops leave a moment that is still to come to the slow path.
+    ("latest", "now"),
 ];
 
 /// The branch that serves a call of one limit.
 pub(super) fn one_limit() -> String {
     let branches = RULES.map(|(condition, rule)| {
         let (admits, mut charge) = (inlined(rule, "admits", "admitted"), inlined(rule, "charge", "ends"));
-        let (mut list, mut append) = ("", "");
+        let possible = inlined(rule, "possible", "possible");
+        let (mut length, mut list, mut append) = ("", "", "");
         if rule == SLIDING_WINDOW {
-            list = "local list_text = sub(s, #unused + 1)";
+            length = "+ field_4 or field_4 % 14 > 0";
+            list = "list_text = sub(s, #unused + 1)";
             charge.push_str("\nfield_4 = #list_text");
             append = " .. list_text";
         }
-        let marks = [("--<admits>", &*admits), ("--<charge>", &charge), ("--<list>", list), ("--<append>", append)];
+        let marks = [
+            ("--<length>", length),
+            ("--<list>", list),
+            ("--<admits>", &*admits),
+            ("--<possible>", &possible),
+            ("--<charge>", &charge),
+            ("--<append>", append),
+        ];
         let body = marks.iter().fold(ONE_LIMIT.to_owned(), |body, (mark, text)| body.replace(mark, text));
         format!("if {condition} then\n{}{body}", helpers(rule))
     });
@@ -56,8 +67,11 @@ pub(super) fn several_limits() -> String {
             .collect();
         format!("{}end", branches.join("else"))
     };
-    let body = SEVERAL_LIMITS.replace("--<admits>", &branches("admits", "admitted"));
-    format!("if grouping == 6 then\n{}end\n", body.replace("--<charge>", &branches("charge", "ends")))
+    let results = [("admits", "admitted"), ("possible", "possible"), ("charge", "ends")];
+    let body = results.iter().fold(SEVERAL_LIMITS.to_owned(), |body, (function, result)| {
+        body.replace(&format!("--<{function}>"), &branches(function, result))
+    });
+    format!("if grouping == 6 then\n{body}end\n")
 }
 
 /// What stands in the file of a rule before its functions, for these to call.
@@ -76,7 +90,8 @@ fn body<'a>(rule: &'a str, head: &str) -> &'a str {
 
 /// The body of a rule's function, with local names, and its result in a variable.
 fn inlined(rule: &str, function: &str, result: &str) -> String {
-    let body = body(rule, &format!("{function}(value, first, now, cost, limit)"));
+    let arguments = if function == "possible" { "latest" } else { "now, cost" };
+    let body = body(rule, &format!("{function}(value, first, {arguments}, limit)"));
     // The one function that a rule calls with its tables.
     let body = body.replace(ADVANCE, &format!("do\n{}\nend", self::body(rule, ADVANCE)));
     let body = NAMES.iter().fold(body.to_owned(), |body, (name, local)| body.replace(name, local));
@@ -91,7 +106,7 @@ mod tests {
     #[test]
     fn each_rule_is_taken_whole_and_without_its_tables() {
         for (_, rule) in RULES {
-            for (function, result) in [("admits", "admitted"), ("charge", "ends")] {
+            for (function, result) in [("admits", "admitted"), ("possible", "possible"), ("charge", "ends")] {
                 let text = inlined(rule, function, result);
                 assert!(text.contains(&format!("{result} = ")), "{text}");
                 for table in ["value", "limit", "return"] {

@@ -184,8 +184,9 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
             };
             let context = ViewContext { now, cost: operation.cost(), charged: answer.granted };
             let mut states = Box::default();
-            let (views, annex) = stored_value::read(&request.plan, &bytes, context, &mut states)
-                .ok_or_else(|| garbled("a state that cannot be read"))?;
+            let (views, annex) = stored_value::read(&request.plan, &bytes, context, &mut states).ok_or_else(|| {
+                Error::new(ErrorKind::StoreRejected, format!("Redis's key holds a broken state{ADVICE_OF_STATE}"))
+            })?;
             (answer.views, answer.blocked_until) = (views, annex.blocked_until);
             answer.rare = annex.into_rare_answer(now);
             answer.states = Some(states);
@@ -227,6 +228,10 @@ fn attempt(item: &Value) -> Option<Attempt> {
     })
 }
 
+/// What to do about a key that holds no state of this version of Tidegate.
+const ADVICE_OF_STATE: &str = ": clear the key, which forgets what it counts; if another program, or a newer Tidegate, writes under \
+     this prefix, use another prefix";
+
 fn garbled(what: &str) -> Error {
     Error::new(
         ErrorKind::StoreRejected,
@@ -255,7 +260,7 @@ pub(crate) fn rejected(error: &redis::ServerError) -> Error {
             ": the store URL ends in a database that the server does not have; its setting `databases` says how many there are"
         }
         "NOAUTH" | "WRONGPASS" => ": give the right user and password in the store URL",
-        "TIDEGATE" => ": another program, or a newer Tidegate, writes under this prefix; use another prefix",
+        "TIDEGATE" => ADVICE_OF_STATE,
         _ => "",
     };
     Error::new(ErrorKind::StoreRejected, format!("Redis refused: {code} {}{advice}", detail.trim()))

@@ -1,7 +1,7 @@
 -- calendar-window. Fields: index, used. limit.period: the length of a window, of which one begins limit.y before 1970;
 -- or 0 for windows of limit.x real months.
 if algorithm == 2 then
-  local DAY = 86400000000
+  local DAY, MONTH = 86400000000, 2629746000000
   -- Years are taken to begin in March, so that the leap day is the last of its year.
   local function month_of(day)
     day = day + 719468
@@ -37,7 +37,12 @@ if algorithm == 2 then
     value[first + 1] = used < MAX and used or MAX
     return end_of(value[first], limit.period, limit.x, limit.y)
   end
-  if check_only then return admits, charge end
+  -- A month begins at most four days earlier than months of equal lengths would.
+  local function possible(value, first, latest, limit)
+    local start = limit.period > 0 and value[first] * limit.period - limit.y or value[first] * limit.x * MONTH - 4 * DAY
+    return start <= latest and value[first + 1] <= MAX
+  end
+  if check_only then return admits, charge, possible end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local used = value[first + 1]
@@ -49,5 +54,5 @@ if algorithm == 2 then
   local function ends(value, first, limit)
     return value[first + 1] == 0 and 0 or end_of(value[first], limit.period, limit.x, limit.y)
   end
-  return admits, charge, refund, ends
+  return admits, charge, possible, refund, ends
 end

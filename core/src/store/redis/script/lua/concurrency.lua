@@ -2,7 +2,7 @@
 -- The list: '<I7I7I7' for each hold, the first to expire first: when it expires, its id (0: none, so it cannot be renewed),
 -- its units.
 if algorithm == 9 then
-  local WIDTH = 21
+  local WIDTH, LONGEST = 21, 316224000000000
   local function hold(list, position) return unpack_('<I7I7I7', list, position) end
   -- Removes the expired holds; returns the later of `now` and the moment of the last change.
   local function drop_expired(value, first, now, limit)
@@ -14,6 +14,7 @@ if algorithm == 9 then
       position, value[first + 1] = after, value[first + 1] - units
     end
     if position > 1 then value[limit.list] = sub(list, position) end
+    if value[first + 1] < 0 then error('total') end
     return now
   end
   local function admits(value, first, now, cost, limit)
@@ -37,7 +38,14 @@ if algorithm == 9 then
     insert(value, first, limit, value[first] + limit.period, id or 0, cost)
     return ends(value, first, limit)
   end
-  if check_only then return admits, charge end
+  -- A ttl may have been longer than it is now.
+  local function possible(value, first, latest, limit)
+    local list, total = value[limit.list], value[first + 1]
+    local fits = list == '' and total == 0 or list ~= '' and total >= 0 and total <= MAX
+      and hold(list, 1) <= latest + LONGEST and hold(list, #list - WIDTH + 1) <= latest + LONGEST
+    return fits and value[first] <= latest
+  end
+  if check_only then return admits, charge, possible end
   -- Of holds without an id, the first to expire first; with `of` only of those that expire then.
   local function refund(value, first, now, cost, limit, of)
     value[first] = drop_expired(value, first, now, limit)
@@ -71,5 +79,5 @@ if algorithm == 9 then
     if units then insert(value, first, limit, value[first] + limit.period, id, units) end
     return units
   end
-  return admits, charge, refund, ends, nil, nil, renew, close
+  return admits, charge, possible, refund, ends, nil, nil, renew, close
 end

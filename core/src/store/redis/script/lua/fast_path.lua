@@ -2,17 +2,19 @@
 -- read is left to the slow path, in `unread`.
 if grouping == 4 then
   -- head.lua has read the first limit.
-  local size, limits, lists, kind, admits, charge, at = #unused, {}, nil, nil, nil, nil, after - 36
+  local limits, lists, kind, admits, charge, possible, at = {}, nil, nil, nil, nil, nil, after - 36
   for i = 1, limit_count do
     local algorithm, first, list, length, count, period, x, y, _
     algorithm, first, list, length, count, period, x, y, _, at = unpack_('<BBBBddddd', ARGV[1], at)
     local its_kind = x == 1 and algorithm or -algorithm
     if its_kind ~= kind then
-      kind, admits, charge = its_kind, rule_of(algorithm, x == 1, false, true)
+      kind, admits, charge, possible = its_kind, rule_of(algorithm, x == 1, false, true)
     end
-    local limit = { first = first, count = count, period = period, x = x, y = y, admits = admits, charge = charge }
+    local limit = {
+      first = first, count = count, period = period, x = x, y = y, admits = admits, charge = charge, possible = possible,
+    }
     if list > 0 then
-      limit.list, limit.length = list, length
+      limit.algorithm, limit.list, limit.length = algorithm, list, length
       lists = lists or {}
       lists[#lists + 1] = limit
     end
@@ -21,20 +23,21 @@ if grouping == 4 then
   for i = 1, key_count do
     local key = KEYS[i]
     local s = pcall_('GET', key) or unused
-    local value = type(s) == 'string' and #s >= size and { unpack_(format, s) }
-    if not value or value[1] ~= header then
+    local value = type(s) == 'string' and #s >= #unused and { unpack_(format, s) }
+    local possible, admitted = value and value[1] == header and is_whole(value, s, #unused, lists), true
+    if possible then
+      if lists then split_lists(value, s, lists, slots) end
+      for j = 1, limit_count do
+        local limit = limits[j]
+        admitted = limit.admits(value, limit.first, now, cost, limit)
+        possible = limit.possible(value, limit.first, now, limit)
+        if not (possible and admitted) then break end
+      end
+    end
+    if not possible then
       unread = unread or {}
       unread[#unread + 1] = i
     else
-      if lists then split_lists(value, s, lists, slots) end
-      local admitted = true
-      for j = 1, limit_count do
-        local limit = limits[j]
-        if not limit.admits(value, limit.first, now, cost, limit) then
-          admitted = false
-          break
-        end
-      end
       if admitted then
         local ends = 0
         for j = 1, limit_count do

@@ -10,7 +10,10 @@ if algorithm == 1 then
     value[first + 1] = used < MAX and used or MAX
     return value[first] + limit.period
   end
-  if check_only then return admits, charge end
+  local function possible(value, first, latest, limit)
+    return value[first] <= latest and value[first + 1] <= MAX
+  end
+  if check_only then return admits, charge, possible end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local used = value[first + 1]
@@ -20,5 +23,5 @@ if algorithm == 1 then
     return units
   end
   local function ends(value, first, limit) return value[first + 1] == 0 and 0 or value[first] + limit.period end
-  return admits, charge, refund, ends
+  return admits, charge, possible, refund, ends
 end

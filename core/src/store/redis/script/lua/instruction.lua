@@ -41,8 +41,8 @@ local function read_instruction(s, at)
     local limit = {
       algorithm = algorithm, first = first, list = list, length = length,
       count = count, period = period, x = x, y = y, z = z,
-      admits = rule[1], charge = rule[2], refund = rule[3], ends = rule[4],
-      start = rule[5], summary = rule[6], renew = rule[7], close = rule[8], used = rule[9], raise = rule[10], give_back = rule[11],
+      admits = rule[1], charge = rule[2], possible = rule[3], refund = rule[4], ends = rule[5], start = rule[6],
+      summary = rule[7], renew = rule[8], close = rule[9], used = rule[10], raise = rule[11], give_back = rule[12],
     }
     limits[i] = limit
     if list > 0 then lists[#lists + 1] = limit end

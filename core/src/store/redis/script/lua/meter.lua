@@ -1,7 +1,7 @@
 -- What the three buckets share: a meter that drains one unit every emission interval, limit.period / limit.x µs in lowest
 -- terms; `whole` says that limit.x is 1. limit.count: the burst. limit.y: the most units that a meter holds.
 -- Fields: since, units and, where the interval is no whole number of µs, the fraction of `since` in parts of limit.x.
-local admits, charge, refund, ends, drained_at, raise
+local admits, charge, possible, refund, ends, drained_at, raise
 if algorithm >= 6 and algorithm <= 8 then
   local drain, drained
   if not whole then
@@ -83,6 +83,9 @@ if algorithm >= 6 and algorithm <= 8 then
       value[first + 1] = units
       return value[first] + units * limit.period
     end
+    function possible(value, first, latest, limit)
+      return value[first] <= latest and value[first + 1] <= limit.y
+    end
   else
     function admits(value, first, now, cost, limit)
       local units = value[first + 1]
@@ -100,8 +103,11 @@ if algorithm >= 6 and algorithm <= 8 then
       value[first + 1] = units
       return drained_at(value, first, units, limit)
     end
+    function possible(value, first, latest, limit)
+      return value[first] <= latest and value[first + 1] <= limit.y and value[first + 2] < limit.x
+    end
   end
-  if check_only then return admits, charge end
+  if check_only then return admits, charge, possible end
   function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local units = cost < value[first + 1] and cost or value[first + 1]

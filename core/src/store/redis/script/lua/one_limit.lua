@@ -1,25 +1,29 @@
 -- The most common call: checks of a policy with one limit, whose state is a few numbers. The text of the rule's functions
--- `admits` and `charge` stands in for two marks, with the local names below in place of the tables that they change, so that
--- a check makes no table and no closure. The other two are for a rule with a list. See inlined_rules.rs.
+-- `admits`, `possible` and `charge` stands in for three marks, with the local names below in place of the tables that they
+-- change, so that a check makes no table and no closure. The others are for a rule with a list. See inlined_rules.rs.
 for i = 1, key_count do
   local key = KEYS[i]
   local s = pcall_('GET', key) or unused
-  local tag, field_1, field_2, field_3, field_4
+  local tag, field_1, field_2, field_3, field_4, list_text, admitted, possible, ends
   if type(s) == 'string' then
     if #s >= #unused then
       tag, field_1, field_2, field_3, field_4 = unpack_(format, s)
+      if #s ~= #unused --<length>
+      then tag = nil end
     elseif #s == narrow_size then
       tag, field_1, field_2, field_3 = unpack_(narrow_format, s)
       if tag == narrow_header then tag = header end
     end
   end
-  if tag ~= header then
+  if tag == header then
+    --<list>
+    --<admits>
+    --<possible>
+  end
+  if not possible then
     unread = unread or {}
     unread[#unread + 1] = i
   else
-    local admitted, ends
-    --<list>
-    --<admits>
     if admitted then
       --<charge>
       -- A rule of two fields leaves in the third where they end: a small number.

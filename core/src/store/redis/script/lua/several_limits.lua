@@ -1,13 +1,11 @@
--- A lone check of a policy of several such limits: as in one_limit.lua the text of the rules stands in for two marks, here in
+-- A lone check of a policy of several such limits: as in one_limit.lua the text of the rules stands in for three marks, here in
 -- a branch for each algorithm. A limit's fields are taken out of the value and put back. Where a call has many keys that
 -- costs more than functions do: see fast_path.lua.
 local numbers = { unpack_('<' .. string.rep('BBBBddddd', limit_count), ARGV[1], after - 36) }
 local s = pcall_('GET', KEYS[1]) or unused
 local value = type(s) == 'string' and #s >= #unused and { unpack_(format, s) }
-if not value or value[1] ~= header then
-  unread = { 1 }
-else
-  local admitted, position = true, #unused + 1
+local admitted, possible, position = true, value and value[1] == header, #unused + 1
+if possible then
   for at = 0, 9 * limit_count - 1, 9 do
     local algorithm, first, list = numbers[at + 1], numbers[at + 2], numbers[at + 3]
     local count, period, x, y = numbers[at + 5], numbers[at + 6], numbers[at + 7], numbers[at + 8]
@@ -17,13 +15,21 @@ else
       local length = value[first + 3]
       list_text = length > 0 and sub(s, position, position + length - 1) or ''
       position = position + length
+      possible = #list_text == length and length % 14 == 0
+      if not possible then break end
     end
     --<admits>
-    if not admitted then break end
+    --<possible>
+    if not (possible and admitted) then break end
     -- A third field that the limit does not have belongs to the next one, and is as it was.
     value[first], value[first + 1], value[first + 2] = field_1, field_2, field_3
     if list > 0 then value[list] = list_text end
   end
+  if admitted and position ~= #s + 1 then possible = false end
+end
+if not possible then
+  unread = { 1 }
+else
   if admitted then
     local latest, lists = 0, ''
     for at = 0, 9 * limit_count - 1, 9 do

@@ -35,7 +35,10 @@ if algorithm == 5 then
     value[first + 2] = current < MAX and current or MAX
     return counted_until(value[first], value[first + 1], value[first + 2], limit.period)
   end
-  if check_only then return admits, charge end
+  local function possible(value, first, latest, limit)
+    return value[first] <= latest and value[first + 1] <= MAX and value[first + 2] <= MAX
+  end
+  if check_only then return admits, charge, possible end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local p, previous, current = limit.period, value[first + 1], value[first + 2]
@@ -54,5 +57,5 @@ if algorithm == 5 then
     local p = limit.period
     return scaled(value[first + 1], p - value[first] % p, p) + value[first + 2]
   end
-  return admits, charge, refund, ends, nil, nil, nil, nil, used
+  return admits, charge, possible, refund, ends, nil, nil, nil, nil, used
 end

@@ -21,6 +21,12 @@ if algorithm == 3 then
     end
     return low
   end
+  -- The moment of the newest entry and the running total after it.
+  local function last(value, first, limit)
+    local list = value[limit.list]
+    if list == '' then return 0, value[first + 2] end
+    return entry(list, #list / 14 - 1)
+  end
   -- The first entry for which `late(moment, total)` holds: its moment, the total before it, its chunk and its index there.
   -- The moment is nil when there is no such entry.
   local function find(value, first, limit, late)
@@ -45,13 +51,9 @@ if algorithm == 3 then
         if between(before, total) > 0 then before = total end
       end
     end
-    return i < n and entry(body, i) or nil, before, at, i
-  end
-  -- The moment of the newest entry and the running total after it.
-  local function last(value, first, limit)
-    local list = value[limit.list]
-    if list == '' then return 0, value[first + 2] end
-    return entry(list, #list / 14 - 1)
+    local moment = i < n and entry(body, i) or nil
+    if moment and moment > last(value, first, limit) then error('order') end
+    return moment, before, at, i
   end
   -- Moves head and base past what has left the window. value[limit] keeps the head that is stored, and when this was done.
   local function trim(value, first, now, limit)
@@ -106,14 +108,22 @@ if algorithm == 3 then
     if list ~= '' and touched == moment then
       list = sub(list, 1, #list - 14)
     elseif #list >= 2 * CHUNK then
-      call('HSET', companions.log, limit.chunks .. value[first + 1], sub(list, 1, CHUNK))
       local newest = entry(list, CHUNK / 14 - 1)
+      if newest > touched then error('order') end
+      call('HSET', companions.log, limit.chunks .. value[first + 1], sub(list, 1, CHUNK))
       call('PEXPIRE', companions.log, floor((newest + limit.period - now) / 1000) + 500)
       list = sub(list, CHUNK + 1)
       value[first + 1] = value[first + 1] + 1
     end
     value[limit.list] = list .. pack('<I7I7', moment, total)
     return moment + limit.period
+  end
+  -- Units of a lease count from a moment that is still to come.
+  local function possible(value, first, latest, limit)
+    local list, head, tail, base = value[limit.list], value[first], value[first + 1], value[first + 2]
+    local touched, total = last(value, first, limit)
+    return head <= tail and tail <= MAX and (list ~= '' or head == tail) and #list <= 2 * CHUNK and touched <= latest
+      and base <= MAX and total <= MAX and (total - base) % WRAP <= MAX_UNITS
   end
   local function refund(value, first, now, cost, limit)
     local total = trim(value, first, now, limit)
@@ -191,5 +201,5 @@ if algorithm == 3 then
     local _, total = last(value, first, limit)
     return between(value[first + 2], total)
   end
-  return admits, charge, refund, ends, nil, summary, nil, nil, used, nil, give_back
+  return admits, charge, possible, refund, ends, nil, summary, nil, nil, used, nil, give_back
 end

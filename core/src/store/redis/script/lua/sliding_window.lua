@@ -43,7 +43,12 @@ if algorithm == 4 then
     value[first + 1], value[first + 2] = value[first + 1] + units, value[first + 2] + units
     return value[first] - value[first] % limit.x + limit.x - 1 + limit.period
   end
-  if check_only then return admits, charge end
+  local function possible(value, first, latest, limit)
+    local list, newest, total = value[limit.list], value[first + 1], value[first + 2]
+    local fits = list == '' and newest == total or list ~= '' and newest <= total and unpack_('<I7', list) <= value[first]
+    return fits and value[first] <= latest and total <= MAX
+  end
+  if check_only then return admits, charge, possible end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     advance_to(value, first, now, limit)
@@ -64,5 +69,5 @@ if algorithm == 4 then
     value[first + 1], value[first + 2], value[limit.list] = value[first + 1] - left, value[first + 2] - units, list
     return units
   end
-  return admits, charge, refund, ends
+  return admits, charge, possible, refund, ends
 end

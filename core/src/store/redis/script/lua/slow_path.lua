@@ -92,7 +92,7 @@ local function serve_key(index, entry, n, program, at)
         local converted = value.converted or value.others
         local admitted, changed_value, mask, granted = run(instruction, value, s)
         if changed_value then
-          s = write(changed_value, instruction)
+          s = write(require_possible(changed_value, instruction), instruction)
           ends, changed = ends_of(changed_value, instruction), true
           if changed_value ~= value then value = nil end
         end
@@ -142,7 +142,7 @@ local function serve_together(program)
         if not key.value then return { err = 'TIDEGATE the key ' .. reason } end
       end
       local admitted, changed_value, mask = run(instruction, key.value, s, true)
-      if changed_value then key.changed, key.instruction = changed_value, instruction end
+      if changed_value then key.changed, key.instruction = require_possible(changed_value, instruction), instruction end
       if not admitted then
         refused[#refused + 1] = entry + i + mask
         if not instruction.shadow then all_refused = true end

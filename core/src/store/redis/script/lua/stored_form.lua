@@ -3,8 +3,6 @@
 -- The fields of each algorithm. M: a moment of 7 bytes; C: a count, as wide as the tag says; L: the length of a list.
 local FIELDS = { 'MC', 'MC', 'MMML', 'MCCL', 'MCC', 'MC', 'MC', 'MC', 'MCL' }
 
--- The bytes of an item in the list of each algorithm that has one.
-local ITEM = { nil, nil, 14, 14, nil, nil, nil, nil, 21 }
 -- The µs of the units of periods, by their numbers.
 local UNITS = { 1000, 1000000, 60000000, 3600000000, 86400000000, 604800000000, 2592000000000, 31104000000000 }
 
@@ -27,6 +25,7 @@ local function read_tag(s, position)
   local tag_byte = byte(s, position)
   local algorithm, width = floor(tag_byte / 16), tag_byte % 8
   local length, micros = read_period(s, position + 1)
+  if width < 1 or not micros and algorithm ~= 9 then error('tag') end
   local fields = FIELDS[algorithm]
   if floor(tag_byte / 8) % 2 == 1 then fields = fields .. 'C' end
   local tag = { algorithm = algorithm, id = algorithm .. sub(s, position + 1, position + length), fields = fields, micros = micros }
@@ -34,6 +33,7 @@ local function read_tag(s, position)
   if algorithm >= 6 and algorithm <= 8 then
     tag.count = unpack_('<I' .. width, s, after)
     after = after + width
+    if tag.count < 1 then error('tag') end
   end
   tag.text, tag.width = sub(s, position, after - 1), width
   return tag, after
@@ -62,6 +62,16 @@ end
 
 -- A caller in the line that has not asked for so many µs is not waiting any more.
 local PATIENCE = 1000000
+-- No moment of a stored value is later than this one, nor more than ten years or a bucket's longest time later if it is when
+-- something ends. A clock that jumps back further makes what it wrote before impossible.
+local LATEST = now + 30 * 86400000000
+local LATEST_END, LATEST_DRAIN = LATEST + 316224000000000, math.min(LATEST + 2 ^ 52, MAX)
+
+local function require_at_most(most, ...)
+  for i = 1, select('#', ...) do
+    if not (select(i, ...) <= most) then error('moment') end
+  end
+end
 
 -- The annex: its sections by their kinds, as docs/adr/0028 lists them. A kind that is not known stays as it is.
 local function read_annex(value, s)
@@ -73,16 +83,22 @@ local function read_annex(value, s)
     if #content < length then error('annex') end
     if kind == 1 then
       value.blocked_until, value.block_level = unpack_('<I7B', content)
+      require_at_most(LATEST_END, value.blocked_until)
     elseif kind == 2 then
       local cleared, refunded_at, since, refunded, ends = unpack_('<I7I7I7I7I7', content)
+      require_at_most(LATEST, cleared, refunded_at, since)
+      require_at_most(MAX, refunded)
+      require_at_most(LATEST_DRAIN, ends)
       if ends > now then
         value.traces = { cleared = cleared, refunded_at = refunded_at, since = since, refunded = refunded, ends = ends }
       end
     elseif kind == 3 then
       value.generation = unpack_('<I7', content)
+      require_at_most(MAX, value.generation)
     elseif kind == 6 then
       for at = 1, length, 15 do
         local id, overtaken, seen = unpack_('<I7BI7', content, at)
+        require_at_most(LATEST, seen)
         if seen + PATIENCE > now then
           value.line = value.line or {}
           value.line[#value.line + 1] = { id = id, overtaken = overtaken, seen = seen }
@@ -90,7 +106,9 @@ local function read_annex(value, s)
       end
     elseif kind == 4 then
       value.others = value.others or {}
-      value.others[#value.others + 1] = { ends = unpack_('<I7', content), text = content }
+      local ends = unpack_('<I7', content)
+      require_at_most(LATEST_DRAIN, ends)
+      value.others[#value.others + 1] = { ends = ends, text = content }
     else
       value.unknown = (value.unknown or '') .. sub(s, position, after - 1)
     end
@@ -126,7 +144,7 @@ local function rescale(value, limit, old_count, count, since, units, fraction)
   local divisor, rest = old_count, period
   while rest > 0 do divisor, rest = rest, divisor % rest end
   local old = { period = period / divisor, x = old_count / divisor }
-  local _, _, _, old_ends = rule_of(7, old.x == 1, false)
+  local _, _, _, _, old_ends = rule_of(7, old.x == 1, false)
   local ends = old_ends({ since, units, fraction }, 1, old)
   if ends <= now then
     if ends > since then since = ends end
@@ -166,6 +184,7 @@ local function kept(stored)
   for place, tag in ipairs(stored) do
     local list, last = tag.list, ends[tag.id]
     if last then
+      require_at_most(LATEST_DRAIN, last)
       if list then tag.values[#tag.values] = #list end
       local text = pack('<I7', last) .. tag.text .. pack('<' .. format_of(tag, 7), values(tag.values)) .. (list or '')
       others[#others + 1] = { ends = last, place = place, text = text }
@@ -295,15 +314,18 @@ local function decode(s, instruction)
     value = { unpack_(instruction.format, s) }
     if value[1] ~= instruction.header then return nil end
   end
-  local length = value[instruction.slots + 1] - 1 + annex
-  for _, limit in ipairs(instruction.lists) do
-    if value[limit.length] % ITEM[limit.algorithm] > 0 then error('list') end
-    length = length + value[limit.length]
-  end
-  if length ~= #s then error('length') end
+  if not is_whole(value, s, value[instruction.slots + 1] - 1 + annex, instruction.lists) then error('length') end
   split_lists(value, s, instruction.lists, instruction.slots)
   if #instruction.lists == 0 then value[instruction.slots + 1] = nil end
   if full then read_annex(value, sub(s, #s - annex + 1)) end
+  return value
+end
+
+-- The value itself, of which each limit has a state that its rule can have.
+local function require_possible(value, instruction)
+  for _, limit in ipairs(instruction.limits) do
+    if not limit.possible(value, limit.first, LATEST, limit) then error('state') end
+  end
   return value
 end
 
@@ -311,9 +333,10 @@ end
 -- reason when it is no value of Tidegate.
 local function read_unchecked(s, instruction)
   local value, reason = decode(s, instruction), nil
-  if value and instruction.grace == 0 then return value end
   if not value then value, reason = convert(s, instruction) end
-  if value and instruction.grace > 0 then
+  if not value then return nil, reason end
+  require_possible(value, instruction)
+  if instruction.grace > 0 then
     -- Buckets that do not start full have not started when all is over, grace period included.
     if meaning_ends(value, instruction) <= now then
       for _, limit in ipairs(instruction.limits) do
@@ -322,7 +345,7 @@ local function read_unchecked(s, instruction)
     end
     value.converted = true
   end
-  return value, reason
+  return value
 end
 
 -- The same where the bytes may be any.

@@ -1,7 +1,7 @@
 -- token-bucket: a meter of missing tokens. limit.z: the tokens that are missing when a bucket starts. A key with such a
 -- bucket is kept for a grace period after its value has ended (stored_form.lua).
 if algorithm == 6 then
-  if not initial then return admits, charge, refund, ends, nil, nil, nil, nil, nil, raise end
+  if not initial then return admits, charge, possible, refund, ends, nil, nil, nil, nil, nil, raise end
   local function start(value, first, now, limit)
     if value[first] > 0 then return false end
     value[first], value[first + 1] = now, limit.z
@@ -16,7 +16,7 @@ if algorithm == 6 then
   return function(value, first, now, cost, limit)
     start(value, first, now, limit)
     return admits(value, first, now, cost, limit)
-  end, charge, function(value, first, now, cost, limit)
+  end, charge, possible, function(value, first, now, cost, limit)
     -- Nothing was charged to a bucket that has not started: a refund must not fill it.
     return value[first] > 0 and refund(value, first, now, cost, limit) or 0
   end, full_at, start, nil, nil, nil, nil, raise
