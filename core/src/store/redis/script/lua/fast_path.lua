@@ -20,18 +20,23 @@ if grouping == 4 then
     end
     limits[i] = limit
   end
+  local size = #unused
   for i = 1, key_count do
     local key = KEYS[i]
     local s = pcall_('GET', key) or unused
-    local value = type(s) == 'string' and #s >= #unused and { unpack_(format, s) }
-    local possible, admitted = value and value[1] == header and is_whole(value, s, #unused, lists), true
+    local value = type(s) == 'string' and (#s == size or lists and #s > size) and { unpack_(format, s) }
+    local possible, admitted = value and value[1] == header, true
     if possible then
-      if lists then split_lists(value, s, lists, slots) end
-      for j = 1, limit_count do
+      if lists then possible = split_lists(value, s, lists, size + 1) == #s + 1 end
+      for j = 1, possible and limit_count or 0 do
         local limit = limits[j]
-        admitted = limit.admits(value, limit.first, now, cost, limit)
-        possible = limit.possible(value, limit.first, now, limit)
-        if not (possible and admitted) then break end
+        local first, asked = limit.first, limit.possible
+        admitted = limit.admits(value, first, now, cost, limit)
+        if value[first] > now or asked and not asked(value, first, now, limit) then
+          possible = false
+          break
+        end
+        if not admitted then break end
       end
     end
     if not possible then

@@ -13,7 +13,7 @@ if algorithm == 1 then
   local function possible(value, first, latest, limit)
     return value[first] <= latest and value[first + 1] <= MAX
   end
-  if check_only then return admits, charge, possible end
+  if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local used = value[first + 1]

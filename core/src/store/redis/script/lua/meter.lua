@@ -107,7 +107,7 @@ if algorithm >= 6 and algorithm <= 8 then
       return value[first] <= latest and value[first + 1] <= limit.y and value[first + 2] < limit.x
     end
   end
-  if check_only then return admits, charge, possible end
+  if check_only then return admits, charge, not whole and possible end
   function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local units = cost < value[first + 1] and cost or value[first + 1]

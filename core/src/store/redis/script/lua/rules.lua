@@ -15,5 +15,7 @@ local companions
 --   ends    the moment from which on the fields mean the same as those of an unused key; 0 when they already do
 -- `value` is a decoded value, `first` the slot of the limit's first field. `limit` has the limit's numbers: count, period,
 -- and x, y, z, which the file of the algorithm explains; limit.list is the slot of its list.
--- `whole` says that limit.x is 1, `initial` that limit.z is not 0, `check_only` that a check needs the first three alone.
+-- `whole` says that limit.x is 1, `initial` that limit.z is not 0, `check_only` that a check needs the first three alone. To a check
+-- a first field that is not later than now says enough of some rules: those have no `possible` for it. The caller sees a count
+-- that is too large.
 -- Of the rules that one_limit.lua takes, these three end with their only `return`, and change no argument.

@@ -38,7 +38,7 @@ if algorithm == 5 then
   local function possible(value, first, latest, limit)
     return value[first] <= latest and value[first + 1] <= MAX and value[first + 2] <= MAX
   end
-  if check_only then return admits, charge, possible end
+  if check_only then return admits, charge end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     local p, previous, current = limit.period, value[first + 1], value[first + 2]

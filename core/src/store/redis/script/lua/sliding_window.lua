@@ -10,12 +10,15 @@ if algorithm == 4 then
       local list, position, used = value[limit.list], 1, value[first + 2]
       repeat
         local last, units, after = unpack_('<I7I7', list, position)
-        if last + p > at then break end
+        if last + p > at then
+          -- So many units are not possible, which is seen without another look at the list.
+          if last > touched then used = MAX + 1 end
+          break
+        end
         position, used = after, used - units
       until position > #list
-      if position > 1 then
-        value[first + 2], value[limit.list] = used, sub(list, position)
-      end
+      value[first + 2] = used
+      if position > 1 then value[limit.list] = sub(list, position) end
     end
     return value[first + 2] + cost <= limit.count
   end
@@ -44,11 +47,14 @@ if algorithm == 4 then
     return value[first] - value[first] % limit.x + limit.x - 1 + limit.period
   end
   local function possible(value, first, latest, limit)
-    local list, newest, total = value[limit.list], value[first + 1], value[first + 2]
-    local fits = list == '' and newest == total or list ~= '' and newest <= total and unpack_('<I7', list) <= value[first]
-    return fits and value[first] <= latest and total <= MAX
+    local newest, total = value[first + 1], value[first + 2]
+    return value[first] <= latest and total <= MAX and (newest == total or newest < total and value[limit.list] ~= '')
   end
   if check_only then return admits, charge, possible end
+  local function possible_before(value, first, latest, limit)
+    local list = value[limit.list]
+    return possible(value, first, latest, limit) and (list == '' or unpack_('<I7', list) <= value[first])
+  end
   local function refund(value, first, now, cost, limit)
     admits(value, first, now, 0, limit)
     advance_to(value, first, now, limit)
@@ -69,5 +75,5 @@ if algorithm == 4 then
     value[first + 1], value[first + 2], value[limit.list] = value[first + 1] - left, value[first + 2] - units, list
     return units
   end
-  return admits, charge, possible, refund, ends
+  return admits, charge, possible_before, refund, ends
 end

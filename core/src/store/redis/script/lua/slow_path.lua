@@ -37,8 +37,9 @@ local function add_to_journal(instruction, admitted)
 end
 
 -- The value as the caller reads it: in the form of this policy, with the summary of a log, which only the script can read.
-local function item_of(instruction, s)
-  local value = read(s, instruction)
+-- `value` is what `s` says, brought to `now`, where it is at hand.
+local function item_of(instruction, s, value)
+  value = value or read(s, instruction)
   if value.converted or value.others then s = write(value, instruction, true) end
   for _, limit in ipairs(instruction.limits) do
     if limit.summary then s = s .. limit.summary(value, limit.first, now, instruction.asked, limit) end
@@ -100,7 +101,12 @@ local function serve_key(index, entry, n, program, at)
         if instruction.journal > 0 and (operation == CHECK or operation == TAKE or operation == CHARGE) then
           add_to_journal(instruction, admitted)
         end
-        local item = (instruction.has_summaries or converted) and item_of(instruction, s) or s
+        local item = s
+        if converted then
+          item = item_of(instruction, s)
+        elseif instruction.has_summaries then
+          item = item_of(instruction, s, value)
+        end
         reply[slot] = (operation == TAKE or operation == LEASE) and item .. pack('<d', granted) or item
       end
     end

@@ -314,8 +314,8 @@ local function decode(s, instruction)
     value = { unpack_(instruction.format, s) }
     if value[1] ~= instruction.header then return nil end
   end
-  if not is_whole(value, s, value[instruction.slots + 1] - 1 + annex, instruction.lists) then error('length') end
-  split_lists(value, s, instruction.lists, instruction.slots)
+  local position = split_lists(value, s, instruction.lists, value[instruction.slots + 1])
+  if not position or position + annex ~= #s + 1 then error('length') end
   if #instruction.lists == 0 then value[instruction.slots + 1] = nil end
   if full then read_annex(value, sub(s, #s - annex + 1)) end
   return value
