@@ -6,7 +6,9 @@
 //!
 //! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
-use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule, fits};
+use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
 
 /// Microseconds of a day.
 const DAY: u64 = 86_400 * 1_000_000;
@@ -49,6 +51,13 @@ pub(crate) struct State {
     pub(crate) used: u64,
 }
 
+impl super::Rule {
+    /// Windows of the UTC calendar.
+    pub(crate) const fn calendar_window(count: u64, grid: Grid) -> Self {
+        Self::CalendarWindow(Rule { count, grid })
+    }
+}
+
 impl Rule {
     /// The state at `now`. Its window is never earlier than the stored one.
     #[inline]
@@ -56,23 +65,27 @@ impl Rule {
         let index = index_of(self.grid, now);
         if state.used > 0 && index <= state.index { *state } else { State { index, used: 0 } }
     }
+}
 
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+impl LimitRule for Rule {
+    type State = State;
+
+    fn used(&self, state: &State, now: u64) -> u64 {
         self.state_at(state, now).used
     }
 
     #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.state_at(state, now).used + cost <= self.count
     }
 
     #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
         let State { index, used } = self.state_at(state, now);
         *state = State { index, used: (used + cost).min(MAX_SAFE_INTEGER) };
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         let State { index, used } = self.state_at(state, now);
         *state = match used.saturating_sub(cost) {
             0 => State::default(),
@@ -81,22 +94,17 @@ impl Rule {
         used.min(cost)
     }
 
-    /// The end of the window that holds a moment.
-    pub(super) fn window_ends(&self, moment: u64) -> u64 {
-        start_of(self.grid, index_of(self.grid, moment) + 1)
-    }
-
     /// Gives back units of a charge: while the window lasts that it was made in.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         if state.index == index_of(self.grid, charge.at) { self.refund(state, now, charge.units) } else { 0 }
     }
 
     #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
+    fn ends(&self, state: &State) -> u64 {
         if state.used == 0 { 0 } else { start_of(self.grid, state.index + 1) }
     }
 
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let State { index, used } = self.state_at(state, now);
         let closes = if used == 0 { now } else { start_of(self.grid, index + 1) };
         View {
@@ -105,6 +113,47 @@ impl Rule {
             resets_at: closes,
             ..View::default()
         }
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    fn counts_refunds(_by_decision: bool) -> bool {
+        false
+    }
+
+    fn is_unused(state: &State) -> bool {
+        state.used == 0
+    }
+
+    fn lease_ends(&self, _view: &View, charged_at: u64) -> Option<u64> {
+        Some(start_of(self.grid, index_of(self.grid, charged_at) + 1))
+    }
+
+    fn more_at(&self, view: &View, _used: u64) -> Option<u64> {
+        Some(view.resets_at)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
+
+    fn can_have(&self, state: &State) -> bool {
+        state.index <= index_of(self.grid, MAX_SAFE_INTEGER) && fits(state.used)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        match self.grid {
+            Grid::Uniform { length, shift } => [self.count, length, 0, shift, 0],
+            Grid::Months(months) => [self.count, 0, months, 0, 0],
+        }
+    }
+
+    fn read([index, used, ..]: [u64; 4], _list: &[u8]) -> Option<State> {
+        Some(State { index, used })
     }
 }
 
@@ -149,7 +198,7 @@ fn day_of(month: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{DAY, Grid, Rule, State, day_of, month_of};
+    use super::{DAY, Grid, LimitRule, Rule, State, day_of, month_of};
 
     #[test]
     fn the_example_of_this_file() {

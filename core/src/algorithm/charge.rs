@@ -1,7 +1,5 @@
 //! What a call has consumed, and how it goes back: exactly what is still counted of it. docs/adr/0028 has the reasons.
 
-use super::{Rule, State};
-
 /// What is known of a charge of one limit when its units go back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LimitCharge {
@@ -38,33 +36,6 @@ impl LimitCharge {
     /// The units of others that go back in place of those that refunds have taken, where `own` go back.
     pub(super) fn in_place(&self, own: u64) -> u64 {
         if self.is_undone && self.refunds_since { self.units - own } else { 0 }
-    }
-}
-
-impl Rule {
-    /// Gives back what is still counted of a charge, and returns how many units that were.
-    pub(crate) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
-        match (self, state) {
-            (Self::FixedWindow(rule), State::FixedWindow(state)) => rule.give_back(state, now, charge),
-            (Self::CalendarWindow(rule), State::CalendarWindow(state)) => rule.give_back(state, now, charge),
-            (Self::SlidingLog(rule), State::SlidingLog(state)) => rule.give_back(state, now, charge),
-            (Self::SlidingWindow(rule), State::SlidingWindow(state)) => rule.give_back(state, now, charge),
-            (Self::SlidingCounter(rule), State::SlidingCounter(state)) => rule.give_back(state, now, charge),
-            (Self::TokenBucket(rule), State::TokenBucket(state)) => rule.give_back(state, now, charge),
-            (Self::Gcra(meter), State::Gcra(state)) => meter.give_back(state, now, charge),
-            (Self::LeakyBucket(rule), State::LeakyBucket(state)) => rule.give_back(state, now, charge),
-            (Self::Concurrency(rule), State::Concurrency(state)) => rule.give_back(state, now, charge),
-            _ => 0,
-        }
-    }
-
-    /// Whether a charge of this limit has to know that units went back after it, by a Decision or without.
-    pub(crate) const fn counts_refunds(&self, by_decision: bool) -> bool {
-        match self {
-            Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) => true,
-            Self::SlidingLog(_) | Self::SlidingWindow(_) | Self::SlidingCounter(_) => !by_decision,
-            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::Concurrency(_) => false,
-        }
     }
 }
 

@@ -9,7 +9,10 @@
 //! **Example,** 2 with a ttl of 30 s: holds A at 0 s and B at 10 s are admitted, a third is refused until A expires at
 //! 30 s. When B is renewed at 20 s, it expires at 50 s instead of 40 s. When A is closed at 25 s, a third is admitted.
 
-use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule, fits, items};
+use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
+use crate::allocation::allocated;
 
 /// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
 pub(crate) type HoldId = u64;
@@ -37,6 +40,13 @@ pub(crate) struct State {
     pub(crate) holds: Vec<StoredHold>,
 }
 
+impl super::Rule {
+    /// `count` units in progress, in holds that expire after `ttl`.
+    pub(crate) const fn concurrency(count: u64, ttl: u64) -> Self {
+        Self::Concurrency(Rule { count, ttl })
+    }
+}
+
 impl Rule {
     /// How many holds have expired at `now`, and the units of the others.
     fn count_live(&self, state: &State, now: u64) -> (usize, u64) {
@@ -44,14 +54,6 @@ impl Rule {
         let expired_holds = state.holds.partition_point(|hold| hold.expires <= now);
         let used = state.holds[..expired_holds].iter().fold(state.total, |used, hold| used.saturating_sub(hold.units));
         (expired_holds, used)
-    }
-
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
-        self.count_live(state, now).1
-    }
-
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.count_live(state, now).1 + cost <= self.count
     }
 
     /// Removes the expired holds.
@@ -78,41 +80,6 @@ impl Rule {
         Some(hold)
     }
 
-    /// Takes a hold of `cost` units.
-    pub(crate) fn open(&self, state: &mut State, now: u64, cost: u64, id: HoldId) {
-        self.drop_expired(state, now);
-        let units = cost.min(MAX_SAFE_INTEGER - state.total);
-        Self::insert(state, StoredHold { expires: state.touched + self.ttl, id, units });
-    }
-
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
-        self.open(state, now, cost, 0);
-    }
-
-    /// Makes a hold last another ttl; false when it has expired or was closed.
-    pub(crate) fn renew(&self, state: &mut State, now: u64, id: HoldId) -> bool {
-        let Some(hold) = self.remove(state, now, id) else { return false };
-        Self::insert(state, StoredHold { expires: state.touched + self.ttl, ..hold });
-        true
-    }
-
-    /// Gives a hold back; false when it has expired or was closed.
-    pub(crate) fn close(&self, state: &mut State, now: u64, id: HoldId) -> bool {
-        self.remove(state, now, id).is_some()
-    }
-
-    /// Gives back units of holds without an id, the first to expire first.
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
-        self.drop_expired(state, now);
-        Self::refund_of(state, cost, |_| true)
-    }
-
-    /// Gives back units of a charge, from the hold without an id that it took.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
-        self.drop_expired(state, now);
-        Self::refund_of(state, charge.units, |hold| hold.expires == charge.at + self.ttl)
-    }
-
     fn refund_of(state: &mut State, cost: u64, is_of: impl Fn(&StoredHold) -> bool) -> u64 {
         let mut left = cost;
         for hold in state.holds.iter_mut().filter(|hold| hold.id == 0 && is_of(hold)) {
@@ -124,12 +91,61 @@ impl Rule {
         state.holds.retain(|hold| hold.units > 0);
         cost - left
     }
+}
 
-    pub(crate) fn ends(&self, state: &State) -> u64 {
+impl LimitRule for Rule {
+    type State = State;
+
+    const HOLDS: bool = true;
+
+    fn used(&self, state: &State, now: u64) -> u64 {
+        self.count_live(state, now).1
+    }
+
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        self.count_live(state, now).1 + cost <= self.count
+    }
+
+    /// Takes a hold of `cost` units.
+    fn open(&self, state: &mut State, now: u64, cost: u64, id: HoldId) {
+        self.drop_expired(state, now);
+        let units = cost.min(MAX_SAFE_INTEGER - state.total);
+        Self::insert(state, StoredHold { expires: state.touched + self.ttl, id, units });
+    }
+
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        self.open(state, now, cost, 0);
+    }
+
+    /// Makes a hold last another ttl; false when it has expired or was closed.
+    fn renew(&self, state: &mut State, now: u64, id: HoldId) -> bool {
+        let Some(hold) = self.remove(state, now, id) else { return false };
+        Self::insert(state, StoredHold { expires: state.touched + self.ttl, ..hold });
+        true
+    }
+
+    /// Gives a hold back; false when it has expired or was closed.
+    fn close(&self, state: &mut State, now: u64, id: HoldId) -> bool {
+        self.remove(state, now, id).is_some()
+    }
+
+    /// Gives back units of holds without an id, the first to expire first.
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+        self.drop_expired(state, now);
+        Self::refund_of(state, cost, |_| true)
+    }
+
+    /// Gives back units of a charge, from the hold without an id that it took.
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        self.drop_expired(state, now);
+        Self::refund_of(state, charge.units, |hold| hold.expires == charge.at + self.ttl)
+    }
+
+    fn ends(&self, state: &State) -> u64 {
         state.holds.last().map_or(0, |hold| hold.expires)
     }
 
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let (expired_holds, used) = self.count_live(state, now);
         let admits_at = if cost > self.count {
             None
@@ -148,11 +164,58 @@ impl Rule {
         let resets_at = if used == 0 { now } else { self.ends(state) };
         View { left: left(self.count, used), admits_at, resets_at, ..View::default() }
     }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    fn counts_refunds(_by_decision: bool) -> bool {
+        false
+    }
+
+    fn is_unused(state: &State) -> bool {
+        state.total == 0
+    }
+
+    fn lease_ends(&self, _view: &View, _charged_at: u64) -> Option<u64> {
+        None
+    }
+
+    /// Units come back at any moment, because they are held.
+    fn more_at(&self, _view: &View, _used: u64) -> Option<u64> {
+        None
+    }
+
+    #[inline]
+    fn heap_bytes(state: &State) -> usize {
+        boxed(state) + allocated(state.holds.capacity() * size_of::<StoredHold>())
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Length];
+
+    fn can_have(&self, state: &State) -> bool {
+        let ends = [state.holds.first(), state.holds.last()];
+        ends.iter().flatten().all(|hold| fits(hold.expires)) && fits(state.touched) && fits(state.total)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        [self.count, self.ttl, 0, 0, 0]
+    }
+
+    fn read([touched, total, ..]: [u64; 4], list: &[u8]) -> Option<State> {
+        let holds = items::<3>(list)?;
+        let holds = holds.map(|[expires, id, units]| StoredHold { expires, id, units }).collect();
+        Some(State { touched, total, holds })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, State};
+    use super::{LimitRule, Rule, State};
 
     const SECOND: u64 = 1_000_000;
 

@@ -8,7 +8,9 @@
 //! after that, at 12 s, opens the window [12 s, 22 s). Around the end of a window up to 2n - 1 units pass within less
 //! than p: one at 0 s, two at 9.9 s and three at 10 s are all admitted.
 
-use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule, fits};
+use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -24,26 +26,35 @@ pub(crate) struct State {
     pub(crate) used: u64,
 }
 
-impl Rule {
+impl super::Rule {
+    /// A window of `period` that the first admitted check opens.
+    pub(crate) const fn fixed_window(count: u64, period: u64) -> Self {
+        Self::FixedWindow(Rule { count, period })
+    }
+}
+
+impl LimitRule for Rule {
+    type State = State;
+
     #[inline]
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+    fn used(&self, state: &State, now: u64) -> u64 {
         if now < state.opened + self.period { state.used } else { 0 }
     }
 
     #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.used(state, now) + cost <= self.count
     }
 
     #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
         match self.used(state, now) {
             0 => *state = State { opened: now, used: cost },
             used => state.used = (used + cost).min(MAX_SAFE_INTEGER),
         }
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         let used = self.used(state, now);
         match used.saturating_sub(cost) {
             0 => *state = State::default(),
@@ -53,17 +64,17 @@ impl Rule {
     }
 
     /// Gives back units of a charge: while the window is open that it was made in.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         if state.opened <= charge.at { self.refund(state, now, charge.units) } else { 0 }
     }
 
     #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
+    fn ends(&self, state: &State) -> u64 {
         if state.used == 0 { 0 } else { state.opened + self.period }
     }
 
     #[inline]
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let used = self.used(state, now);
         let closes = if used == 0 { now } else { state.opened + self.period };
         View {
@@ -73,11 +84,55 @@ impl Rule {
             ..View::default()
         }
     }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    fn counts_refunds(_by_decision: bool) -> bool {
+        false
+    }
+
+    fn is_unused(state: &State) -> bool {
+        state.used == 0
+    }
+
+    fn lease_ends(&self, view: &View, _charged_at: u64) -> Option<u64> {
+        Some(view.resets_at)
+    }
+
+    /// A window that opens now begins at the moment of a charge that was made now.
+    fn clear_matters_until(&self, state: &State, now: u64) -> u64 {
+        let ends = self.ends(state);
+        if ends > now { now + self.period } else { ends }
+    }
+
+    fn more_at(&self, view: &View, _used: u64) -> Option<u64> {
+        Some(view.resets_at)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
+
+    fn can_have(&self, state: &State) -> bool {
+        fits(state.opened) && fits(state.used)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        [self.count, self.period, 0, 0, 0]
+    }
+
+    fn read([opened, used, ..]: [u64; 4], _list: &[u8]) -> Option<State> {
+        Some(State { opened, used })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, State};
+    use super::{LimitRule, Rule, State};
 
     #[test]
     fn the_example_of_this_file() {

@@ -35,8 +35,16 @@ use super::meter::Meter;
 
 pub(crate) type Rule = Meter;
 
+impl super::Rule {
+    /// The generic cell rate algorithm at `count` per `period`.
+    pub(crate) fn gcra(count: u64, period: u64, burst: u64) -> Self {
+        Self::Gcra(Rule::new(count, period, burst))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::LimitRule;
     use super::super::meter::State;
     use super::Rule;
 

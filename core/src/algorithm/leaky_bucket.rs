@@ -9,8 +9,10 @@
 
 use std::ops::Deref;
 
-use super::View;
 use super::meter::{Meter, State};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule};
+use super::{LimitCharge, LimitRule, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule(Meter);
@@ -23,26 +25,114 @@ impl Deref for Rule {
     }
 }
 
+impl super::Rule {
+    /// A queue of `burst` places that drains at `count` per `period`.
+    pub(crate) fn leaky_bucket(count: u64, period: u64, burst: u64) -> Self {
+        Self::LeakyBucket(Rule::new(count, period, burst))
+    }
+}
+
 impl Rule {
     pub(crate) fn new(count: u64, period: u64, burst: u64) -> Self {
         Self(Meter::new(count, period, burst))
     }
+}
 
-    /// The view of a check of `cost`, of which `charged` units were just charged: the check waits for what was in the
-    /// queue before them.
+impl LimitRule for Rule {
+    type State = State;
+
+    /// The check waits for what was in the queue before it.
     #[inline]
-    pub(crate) fn view_with_delay(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
+    fn view_after(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
         let view = self.0.view(state, now, cost);
         let state = self.state_at(state, now);
         let before = state.units.saturating_sub(charged);
         let leaves_at = if before == 0 { now } else { self.drained_at(&state, before) };
         View { delay: leaves_at.saturating_sub(now), ..view }
     }
+
+    #[inline]
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
+        self.0.view(state, now, cost)
+    }
+
+    fn used(&self, state: &State, now: u64) -> u64 {
+        self.0.used(state, now)
+    }
+
+    #[inline]
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        self.0.admits(state, now, cost)
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        self.0.charge(state, now, cost);
+    }
+
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+        self.0.refund(state, now, cost)
+    }
+
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        self.0.give_back(state, now, charge)
+    }
+
+    fn counts_refunds(by_decision: bool) -> bool {
+        Meter::counts_refunds(by_decision)
+    }
+
+    #[inline]
+    fn ends(&self, state: &State) -> u64 {
+        self.0.ends(state)
+    }
+
+    fn is_unused(state: &State) -> bool {
+        Meter::is_unused(state)
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.0.capacity
+    }
+
+    fn lease_ends(&self, _view: &View, _charged_at: u64) -> Option<u64> {
+        None
+    }
+
+    fn more_at(&self, view: &View, used: u64) -> Option<u64> {
+        self.0.more_at(view, used)
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.0)
+    }
+
+    fn metered(state: &mut State) -> Option<&mut State> {
+        Some(state)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = Meter::FIELDS;
+
+    fn can_have(&self, state: &State) -> bool {
+        self.0.can_have(state)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        self.0.numbers()
+    }
+
+    fn read(numbers: [u64; 4], list: &[u8]) -> Option<State> {
+        Meter::read(numbers, list)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, State};
+    use super::{LimitRule, Rule, State};
 
     const MILLISECOND: u64 = 1_000;
 
@@ -54,7 +144,7 @@ mod tests {
             let now = now * MILLISECOND;
             assert!(rule.admits(&state, now, 1));
             rule.charge(&mut state, now, 1);
-            assert_eq!(rule.view_with_delay(&state, now, 1, 1).delay, delay * MILLISECOND);
+            assert_eq!(rule.view_after(&state, now, 1, 1).delay, delay * MILLISECOND);
             assert_eq!(rule.admits(&state, now, 1), rule.view(&state, now, 1).remaining() > 0);
         }
         assert!(!rule.admits(&state, 200 * MILLISECOND, 1));

@@ -23,7 +23,9 @@
 //! **Example,** 3 per 10 s, burst 3: T = 10/3 s. Three units at 0 s fill the meter: since 0, units 3, so TAT = 10 s. At
 //! 4 s one unit has drained, at 3 1/3 s: since 3,333,333 µs, fraction 1/3 µs, units 2, and TAT is still exactly 10 s.
 
-use super::{Admitted, LimitCharge, MAX_SAFE_INTEGER, View, left};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule, fits};
+use super::{Admitted, LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
 
 /// The longest that a meter may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
 const LONGEST_DRAIN: u128 = 1 << 52;
@@ -114,15 +116,6 @@ impl Meter {
         State { since, units: state.units - units, fraction }
     }
 
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
-        self.state_at(state, now).units
-    }
-
-    #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.state_at(state, now).units + cost <= self.capacity
-    }
-
     /// Asks, charges and answers in one step: the same as `admits`, `charge`, `ends` and `view` one after the other.
     /// `None` is a refusal, and changes nothing.
     #[inline(always)]
@@ -135,43 +128,6 @@ impl Meter {
         *state = current;
         let ends = self.ends(&current);
         Some(Admitted { ends, view: self.view_of(&current, ends, now, cost) })
-    }
-
-    #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.state_at(state, now);
-        state.units = (state.units + cost).min(self.max_units);
-    }
-
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
-        *state = self.state_at(state, now);
-        let units = cost.min(state.units);
-        state.units -= units;
-        units
-    }
-
-    /// Gives back units of a charge. docs/adr/0028 says why neither amount takes units of others.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
-        *state = self.state_at(state, now);
-        let waiting = self.waiting(now, charge);
-        let Some((gone, rest)) = self.passed(now.saturating_sub(charge.at + charge.life)) else { return 0 };
-        // Refunds have left it alone while as much waits as it charged: they took what stood ahead.
-        let taken = charge.charged.max(charge.units).saturating_sub(waiting).min(charge.taken_by_refunds());
-        let units = charge.units - if charge.is_undone { 0 } else { taken };
-        let own = units.saturating_sub(gone);
-        if waiting >= own {
-            return self.refund(state, now, units.min(waiting));
-        }
-        // Without the charge the meter might have been empty since then. What is left may have come later by the part of a unit
-        // that has drained, but not later than now.
-        let units = self.refund(state, now, own);
-        if state.since < now {
-            state.since = now.min(state.since + rest.div_ceil(self.interval_units));
-            if state.since == now {
-                state.fraction = 0;
-            }
-        }
-        units
     }
 
     /// The units that first-in-first-out has left of the charge, and of those that stood ahead of it.
@@ -197,6 +153,14 @@ impl Meter {
     pub(crate) fn drains_no_slower_than(&self, other: &Self) -> bool {
         u128::from(self.interval_micros) * u128::from(other.interval_units)
             <= u128::from(other.interval_micros) * u128::from(self.interval_units)
+    }
+
+    /// The state at `now`, of a meter that is not empty before `now + life`.
+    pub(super) fn raised(&self, state: &State, now: u64, life: u64) -> State {
+        let mut raised = self.state_at(state, now);
+        let drained = self.units_drained(&raised, now + life);
+        raised.units = raised.units.max(drained.saturating_add(1)).min(self.max_units);
+        raised
     }
 
     /// The whole units that drain between the state's moment and `now`, of a meter that has enough.
@@ -225,18 +189,6 @@ impl Meter {
         }
     }
 
-    /// TAT, rounded up to a whole microsecond; 0 for a meter that is empty.
-    #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
-        if state.units == 0 { 0 } else { self.drained_at(state, state.units) }
-    }
-
-    #[inline]
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let state = self.state_at(state, now);
-        self.view_of(&state, self.ends(&state), now, cost)
-    }
-
     /// The view of the state at `now`.
     #[inline(always)]
     fn view_of(&self, state: &State, ends: u64, now: u64, cost: u64) -> View {
@@ -252,13 +204,136 @@ impl Meter {
     }
 }
 
+impl LimitRule for Meter {
+    type State = State;
+
+    fn used(&self, state: &State, now: u64) -> u64 {
+        self.state_at(state, now).units
+    }
+
+    #[inline]
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        self.state_at(state, now).units + cost <= self.capacity
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.state_at(state, now);
+        state.units = (state.units + cost).min(self.max_units);
+    }
+
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+        *state = self.state_at(state, now);
+        let units = cost.min(state.units);
+        state.units -= units;
+        units
+    }
+
+    /// Gives back units of a charge. docs/adr/0028 says why neither amount takes units of others.
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        *state = self.state_at(state, now);
+        let waiting = self.waiting(now, charge);
+        let Some((gone, rest)) = self.passed(now.saturating_sub(charge.at + charge.life)) else { return 0 };
+        // Refunds have left it alone while as much waits as it charged: they took what stood ahead.
+        let taken = charge.charged.max(charge.units).saturating_sub(waiting).min(charge.taken_by_refunds());
+        let units = charge.units - if charge.is_undone { 0 } else { taken };
+        let own = units.saturating_sub(gone);
+        if waiting >= own {
+            return self.refund(state, now, units.min(waiting));
+        }
+        // Without the charge the meter might have been empty since then. What is left may have come later by the part of a unit
+        // that has drained, but not later than now.
+        let units = self.refund(state, now, own);
+        if state.since < now {
+            state.since = now.min(state.since + rest.div_ceil(self.interval_units));
+            if state.since == now {
+                state.fraction = 0;
+            }
+        }
+        units
+    }
+
+    /// TAT, rounded up to a whole microsecond; 0 for a meter that is empty.
+    #[inline]
+    fn ends(&self, state: &State) -> u64 {
+        if state.units == 0 { 0 } else { self.drained_at(state, state.units) }
+    }
+
+    #[inline]
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
+        let state = self.state_at(state, now);
+        self.view_of(&state, self.ends(&state), now, cost)
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn counts_refunds(_by_decision: bool) -> bool {
+        true
+    }
+
+    fn is_unused(state: &State) -> bool {
+        state.units == 0
+    }
+
+    fn lease_ends(&self, _view: &View, _charged_at: u64) -> Option<u64> {
+        None
+    }
+
+    /// Where more is used than the limit, that has to drain first: all but the last unit of the capacity stay.
+    fn more_at(&self, view: &View, used: u64) -> Option<u64> {
+        Some(view.resets_at.saturating_sub(self.drains_within(used - 1)))
+    }
+
+    fn used_of_leases(&self, state: &State, now: u64, life: u64) -> u64 {
+        self.raised(state, now, life).units
+    }
+
+    fn charge_lease(&self, state: &mut State, now: u64, LeaseTerms { units, life }: LeaseTerms) {
+        *state = self.raised(state, now, life);
+        self.charge(state, now, units);
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut State)> {
+        Some((self, state))
+    }
+
+    fn metered(state: &mut State) -> Option<&mut State> {
+        Some(state)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Meter {
+    const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
+
+    fn can_have(&self, state: &State) -> bool {
+        fits(state.since) && state.units <= self.max_units && state.fraction < self.interval_units
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        [self.capacity, self.interval_micros, self.interval_units, self.max_units, 0]
+    }
+
+    fn read([since, units, fraction, _]: [u64; 4], _list: &[u8]) -> Option<State> {
+        Some(State { since, units, fraction })
+    }
+}
+
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Meter, State};
+    use super::{LimitRule, Meter, State};
 
     const SECOND: u64 = 1_000_000;
 

@@ -1,9 +1,10 @@
 //! Every algorithm as pure integer rules over (state, now, cost): no clock, no I/O, no floating point.
 //!
-//! Each file has a `Rule` (a limit's numbers, made once) and a `State` (what is stored), and the same functions: `admits`
-//! and `view` read, `charge` and `refund` write, `ends` says from when on the state means the same as no state. A file
-//! begins with its rule, its state, its cost and an example; below, n is the count, p the period, c the cost of a check
-//! and t its time. The Lua file of the same name holds the same rule for Redis; the differential test compares the two.
+//! Each file has a `Rule` (a limit's numbers, made once) and a `State` (what is stored), and says of them what
+//! [`LimitRule`] asks: `admits` and `view` read, `charge` and `refund` write, `ends` says from when on the state means the same
+//! as no state. A file begins with its rule, its state, its cost and an example; below, n is the count, p the period, c the
+//! cost of a check and t its time. The Lua file of the same name holds the same rule for Redis; the differential test compares
+//! the two. The table below has a line for each algorithm.
 //!
 //! All moments and lengths are whole microseconds. Time for a state never runs backwards: every rule reads the later of
 //! `now` and the moment that it stored last.
@@ -17,19 +18,24 @@ mod gcra;
 mod leaky_bucket;
 mod lease;
 mod meter;
-mod more_units;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
-mod token_bucket;
 #[cfg(feature = "redis")]
-mod validity;
+mod stored;
+#[cfg(all(test, feature = "redis"))]
+mod tests;
+mod token_bucket;
 
 pub(crate) use calendar_window::Grid;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub(crate) use meter::Meter;
+#[cfg(feature = "redis")]
+use stored::StoredRule;
+#[cfg(feature = "redis")]
+pub(crate) use stored::{Field, MOMENT_WIDTH, number};
 
 use crate::allocation::allocated;
 
@@ -80,59 +86,220 @@ pub(crate) struct Admitted {
     pub(crate) view: View,
 }
 
-/// A limit ready to be applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Rule {
-    FixedWindow(fixed_window::Rule),
-    CalendarWindow(calendar_window::Rule),
-    SlidingLog(sliding_log::Rule),
-    SlidingWindow(sliding_window::Rule),
-    SlidingCounter(sliding_counter::Rule),
-    TokenBucket(token_bucket::Rule),
-    Gcra(gcra::Rule),
-    LeakyBucket(leaky_bucket::Rule),
-    Concurrency(concurrency::Rule),
+/// A limit of one algorithm. What has a default here is so for most algorithms; what would limit wrongly if it were forgotten has none.
+pub(crate) trait LimitRule {
+    /// What is stored of a key.
+    type State;
+
+    /// Whether its units are held, and given back when the work is done.
+    const HOLDS: bool = false;
+
+    /// Whether a check of `cost` is admitted at `now`.
+    fn admits(&self, state: &Self::State, now: u64, cost: u64) -> bool;
+
+    /// Charges `cost`, admitted or not.
+    fn charge(&self, state: &mut Self::State, now: u64, cost: u64);
+
+    /// Gives `cost` back, the oldest units first where it can tell; a limit never has more left than when it is unused.
+    /// Returns the units that went back.
+    fn refund(&self, state: &mut Self::State, now: u64, cost: u64) -> u64;
+
+    /// Gives back what is still counted of a charge, and returns how many units that were.
+    fn give_back(&self, state: &mut Self::State, now: u64, charge: &LimitCharge) -> u64;
+
+    /// Whether a charge has to know that units went back after it, by a Decision or without.
+    fn counts_refunds(by_decision: bool) -> bool;
+
+    /// The moment from which on the state means the same as no state; 0 when it already does.
+    fn ends(&self, state: &Self::State) -> u64;
+
+    /// Whether a state means the same as no state under every rule of the algorithm.
+    fn is_unused(state: &Self::State) -> bool;
+
+    /// What the limit says at `now` of a check of `cost`.
+    fn view(&self, state: &Self::State, now: u64, cost: u64) -> View;
+
+    /// Units that count at `now`, also beyond the limit.
+    fn used(&self, state: &Self::State, now: u64) -> u64;
+
+    /// The most units that are ever admitted at once.
+    fn capacity(&self) -> u64;
+
+    /// When units of a lease that was charged at `charged_at` end together with a window, whatever their life; `view` is of that
+    /// moment.
+    fn lease_ends(&self, view: &View, charged_at: u64) -> Option<u64>;
+
+    /// Charges `cost` as a hold of that name.
+    #[inline]
+    fn open(&self, state: &mut Self::State, now: u64, cost: u64, _hold: HoldId) {
+        self.charge(state, now, cost);
+    }
+
+    /// Makes a hold last another ttl; false when there is no such hold.
+    fn renew(&self, _state: &mut Self::State, _now: u64, _hold: HoldId) -> bool {
+        false
+    }
+
+    /// Gives a hold back; false when there is no such hold.
+    fn close(&self, _state: &mut Self::State, _now: u64, _hold: HoldId) -> bool {
+        false
+    }
+
+    /// Starts what has to start and has not; returns whether it did.
+    #[inline]
+    fn start(&self, _state: &mut Self::State, _now: u64) -> bool {
+        false
+    }
+
+    /// How long the state is kept after it ends.
+    fn grace(&self) -> u64 {
+        0
+    }
+
+    /// The moment from which on nothing of what was charged counts, also beside later charges; 0 when nothing was charged.
+    fn charges_end(&self, state: &Self::State) -> u64 {
+        self.ends(state)
+    }
+
+    /// Until when a charge from before a clear could be taken for a later one.
+    fn clear_matters_until(&self, state: &Self::State, _now: u64) -> u64 {
+        self.charges_end(state)
+    }
+
+    /// What the limit says of a check of `cost`, of which `charged` units were just charged.
+    #[inline]
+    fn view_after(&self, state: &Self::State, now: u64, cost: u64, _charged: u64) -> View {
+        self.view(state, now, cost)
+    }
+
+    /// The first moment at which more units would be admitted than when `view` was made, of which so many are in use.
+    fn more_at(&self, view: &View, _used: u64) -> Option<u64> {
+        Some(view.more_at)
+    }
+
+    /// The units that count at `now` for leases of that life.
+    fn used_of_leases(&self, state: &Self::State, now: u64, _life: u64) -> u64 {
+        self.used(state, now)
+    }
+
+    /// Charges units that may be spent until `now + life`.
+    fn charge_lease(&self, state: &mut Self::State, now: u64, LeaseTerms { units, .. }: LeaseTerms) {
+        self.charge(state, now, units);
+    }
+
+    /// The meter of a bucket.
+    fn meter(&self) -> Option<&Meter> {
+        None
+    }
+
+    /// The meter, of a rule and a state that are nothing else: [`Meter::try_charge`] can serve them.
+    #[inline(always)]
+    fn as_meter<'a>(&'a self, _state: &'a mut Self::State) -> Option<(&'a Meter, &'a mut meter::State)> {
+        None
+    }
+
+    /// The state of a meter.
+    fn metered(_state: &mut Self::State) -> Option<&mut meter::State> {
+        None
+    }
+
+    /// The bytes that the state has allocated.
+    #[inline]
+    fn heap_bytes(_state: &Self::State) -> usize {
+        0
+    }
 }
 
-/// The stored usage of one limit and key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State {
-    FixedWindow(fixed_window::State),
-    CalendarWindow(calendar_window::State),
-    SlidingLog(Box<sliding_log::State>),
-    SlidingWindow(Box<sliding_window::State>),
-    SlidingCounter(sliding_counter::State),
-    TokenBucket(meter::State),
-    Gcra(meter::State),
-    LeakyBucket(meter::State),
-    Concurrency(Box<concurrency::State>),
+/// Makes what is one of each algorithm: [`Rule`], [`State`], and the matches over them.
+macro_rules! algorithms {
+    ($d:tt $($name:ident: $rule:ty, $state:ty;)+) => {
+        /// A limit ready to be applied.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) enum Rule {
+            $($name($rule)),+
+        }
+
+        /// The stored usage of one limit and key.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) enum State {
+            $($name($state)),+
+        }
+
+        impl Rule {
+            /// The state of a key that was never seen.
+            pub(crate) fn fresh(&self) -> State {
+                match self {
+                    $(Self::$name(_) => State::$name(Default::default()),)+
+                }
+            }
+
+            /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of a log, whose entries stay on
+            /// the server.
+            #[cfg(feature = "redis")]
+            pub(crate) fn read(&self, numbers: [u64; 4], list: &[u8]) -> Option<State> {
+                match self {
+                    $(Self::$name(_) => {
+                        <$rule as StoredRule>::read(numbers, list).map(|state| State::$name(state.into()))
+                    })+
+                }
+            }
+        }
+
+        /// Evaluates one expression for a rule.
+        macro_rules! of_rule {
+            ($d rule:expr, |$d r:ident| $d body:expr) => {
+                match $d rule {
+                    $(Rule::$name($d r) => $d body,)+
+                }
+            };
+        }
+
+        /// Evaluates one function of the rule's type for a state.
+        macro_rules! of_state {
+            ($d state:expr, $d function:ident) => {
+                match $d state {
+                    $(State::$name(state) => <$rule as LimitRule>::$d function(state),)+
+                }
+            };
+        }
+
+        /// Evaluates one expression for a rule and its state.
+        macro_rules! of_both {
+            ($d rule:expr, $d state:expr, |$d r:ident, $d s:ident| $d body:expr) => {
+                of_both!($d rule, $d state, |$d r, $d s| $d body, unreachable!("a state is given only to the rule that made it"))
+            };
+            ($d rule:expr, $d state:expr, |$d r:ident, $d s:ident| $d body:expr, $d other:expr) => {
+                match ($d rule, $d state) {
+                    $((Rule::$name($d r), State::$name($d s)) => $d body,)+
+                    _ => $d other,
+                }
+            };
+        }
+    };
+}
+
+algorithms! { $
+    FixedWindow: fixed_window::Rule, fixed_window::State;
+    CalendarWindow: calendar_window::Rule, calendar_window::State;
+    SlidingLog: sliding_log::Rule, Box<sliding_log::State>;
+    SlidingWindow: sliding_window::Rule, Box<sliding_window::State>;
+    SlidingCounter: sliding_counter::Rule, sliding_counter::State;
+    TokenBucket: token_bucket::Rule, meter::State;
+    Gcra: gcra::Rule, meter::State;
+    LeakyBucket: leaky_bucket::Rule, meter::State;
+    Concurrency: concurrency::Rule, Box<concurrency::State>;
 }
 
 impl State {
     /// The bytes that it has allocated.
     #[inline]
     pub(crate) fn heap_bytes(&self) -> usize {
-        match self {
-            Self::SlidingLog(state) => boxed(&**state) + allocated(state.entries.capacity() * size_of::<(u64, u64)>()),
-            Self::SlidingWindow(state) => boxed(&**state) + allocated(state.older.capacity() * size_of::<(u64, u64)>()),
-            Self::Concurrency(state) => boxed(&**state) + allocated(state.holds.capacity() * size_of::<StoredHold>()),
-            _ => 0,
-        }
+        of_state!(self, heap_bytes)
     }
 
     /// Whether it means the same as no state under every rule of its algorithm.
     pub(crate) fn is_unused(&self) -> bool {
-        match self {
-            Self::FixedWindow(state) => state.used == 0,
-            Self::CalendarWindow(state) => state.used == 0,
-            Self::SlidingLog(state) => state.entries.is_empty(),
-            Self::SlidingWindow(state) => state.total == 0,
-            Self::SlidingCounter(state) => state.previous == 0 && state.current == 0,
-            // A bucket that does not start full has started.
-            Self::TokenBucket(state) => state.since == 0,
-            Self::Gcra(state) | Self::LeakyBucket(state) => state.units == 0,
-            Self::Concurrency(state) => state.total == 0,
-        }
+        of_state!(self, is_unused)
     }
 }
 
@@ -141,220 +308,140 @@ const fn boxed<T>(_: &T) -> usize {
     allocated(size_of::<T>())
 }
 
-/// Evaluates one expression for the algorithm of a rule and its state.
-macro_rules! dispatch {
-    ($rule:expr, $state:expr, |$r:ident, $s:ident| $body:expr) => {
-        match ($rule, $state) {
-            (Rule::FixedWindow($r), State::FixedWindow($s)) => $body,
-            (Rule::CalendarWindow($r), State::CalendarWindow($s)) => $body,
-            (Rule::SlidingLog($r), State::SlidingLog($s)) => $body,
-            (Rule::SlidingWindow($r), State::SlidingWindow($s)) => $body,
-            (Rule::SlidingCounter($r), State::SlidingCounter($s)) => $body,
-            (Rule::TokenBucket($r), State::TokenBucket($s)) => $body,
-            (Rule::Gcra($r), State::Gcra($s)) => $body,
-            (Rule::LeakyBucket($r), State::LeakyBucket($s)) => $body,
-            (Rule::Concurrency($r), State::Concurrency($s)) => $body,
-            _ => unreachable!("a state is given only to the rule that made it"),
-        }
-    };
-}
-
+/// What [`LimitRule`] says of each.
 impl Rule {
-    /// A window of `period` that the first admitted check opens.
-    pub(crate) const fn fixed_window(count: u64, period: u64) -> Self {
-        Self::FixedWindow(fixed_window::Rule { count, period })
-    }
-
-    /// Windows of the UTC calendar.
-    pub(crate) const fn calendar_window(count: u64, grid: Grid) -> Self {
-        Self::CalendarWindow(calendar_window::Rule { count, grid })
-    }
-
-    /// The exact sum over the last `period`.
-    pub(crate) const fn sliding_log(count: u64, period: u64) -> Self {
-        Self::SlidingLog(sliding_log::Rule { count, period })
-    }
-
-    /// The sum over the last `period` in granules of `period / precision`.
-    pub(crate) fn sliding_window(count: u64, period: u64, precision: u32) -> Self {
-        Self::SlidingWindow(sliding_window::Rule { count, period, granule: period / u64::from(precision) })
-    }
-
-    /// The estimate from two windows of `period`.
-    pub(crate) const fn sliding_counter(count: u64, period: u64) -> Self {
-        Self::SlidingCounter(sliding_counter::Rule { count, period })
-    }
-
-    /// `burst` tokens that refill at `count` per `period`, `initial` of them at the start, or all.
-    pub(crate) fn token_bucket(count: u64, period: u64, burst: u64, initial: Option<u64>) -> Self {
-        Self::TokenBucket(token_bucket::Rule::new(count, period, burst, initial))
-    }
-
-    /// The generic cell rate algorithm at `count` per `period`.
-    pub(crate) fn gcra(count: u64, period: u64, burst: u64) -> Self {
-        Self::Gcra(gcra::Rule::new(count, period, burst))
-    }
-
-    /// A queue of `burst` places that drains at `count` per `period`.
-    pub(crate) fn leaky_bucket(count: u64, period: u64, burst: u64) -> Self {
-        Self::LeakyBucket(leaky_bucket::Rule::new(count, period, burst))
-    }
-
-    /// `count` units in progress, in holds that expire after `ttl`.
-    pub(crate) const fn concurrency(count: u64, ttl: u64) -> Self {
-        Self::Concurrency(concurrency::Rule { count, ttl })
-    }
-
-    /// The state of a key that was never seen.
-    pub(crate) fn fresh(&self) -> State {
-        match self {
-            Self::FixedWindow(_) => State::FixedWindow(Default::default()),
-            Self::CalendarWindow(_) => State::CalendarWindow(Default::default()),
-            Self::SlidingLog(_) => State::SlidingLog(Default::default()),
-            Self::SlidingWindow(_) => State::SlidingWindow(Default::default()),
-            Self::SlidingCounter(_) => State::SlidingCounter(Default::default()),
-            Self::TokenBucket(_) => State::TokenBucket(Default::default()),
-            Self::Gcra(_) => State::Gcra(Default::default()),
-            Self::LeakyBucket(_) => State::LeakyBucket(Default::default()),
-            Self::Concurrency(_) => State::Concurrency(Default::default()),
-        }
-    }
-
-    /// Whether a check of `cost` is admitted at `now`.
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        dispatch!(self, state, |rule, state| rule.admits(state, now, cost))
+        of_both!(self, state, |rule, state| rule.admits(state, now, cost))
     }
 
-    /// Whether its units are held, and given back when the work is done.
-    pub(crate) const fn holds(&self) -> bool {
-        matches!(self, Self::Concurrency(_))
+    pub(crate) fn holds(&self) -> bool {
+        const fn holds<R: LimitRule>(_: &R) -> bool {
+            R::HOLDS
+        }
+        of_rule!(self, |rule| holds(rule))
     }
 
     /// Charges `cost`, admitted or not.
     #[inline]
     pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) {
-        match (self, state) {
-            (Self::Concurrency(rule), State::Concurrency(state)) => rule.open(state, now, cost, hold),
-            (rule, state) => dispatch!(rule, state, |rule, state| rule.charge(state, now, cost)),
-        }
+        of_both!(self, state, |rule, state| rule.open(state, now, cost, hold));
     }
 
-    /// The meter, of a rule and a state that are nothing else: [`Meter::try_charge`] can serve them.
     #[inline(always)]
     pub(crate) fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
-        match (self, state) {
-            (Self::Gcra(meter), State::Gcra(state)) => Some((meter, state)),
-            (Self::TokenBucket(rule), State::TokenBucket(state)) if rule.missing() == 0 => Some((rule.meter(), state)),
-            _ => None,
-        }
+        of_both!(self, state, |rule, state| rule.as_meter(state))
     }
 
-    /// Gives `cost` back, the oldest units first where it can tell; a limit never has more left than when it is unused.
-    /// Returns the units that went back.
     pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
-        dispatch!(self, state, |rule, state| rule.refund(state, now, cost))
+        of_both!(self, state, |rule, state| rule.refund(state, now, cost))
     }
 
-    /// Makes a hold last another ttl; false when there is no such hold.
+    pub(crate) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        of_both!(self, state, |rule, state| rule.give_back(state, now, charge))
+    }
+
+    pub(crate) fn counts_refunds(&self, by_decision: bool) -> bool {
+        fn counts<R: LimitRule>(_: &R, by_decision: bool) -> bool {
+            R::counts_refunds(by_decision)
+        }
+        of_rule!(self, |rule| counts(rule, by_decision))
+    }
+
     pub(crate) fn renew(&self, state: &mut State, now: u64, hold: HoldId) -> bool {
-        match (self, state) {
-            (Self::Concurrency(rule), State::Concurrency(state)) => rule.renew(state, now, hold),
-            _ => false,
-        }
+        of_both!(self, state, |rule, state| rule.renew(state, now, hold))
     }
 
-    /// Gives a hold back; false when there is no such hold.
     pub(crate) fn close(&self, state: &mut State, now: u64, hold: HoldId) -> bool {
-        match (self, state) {
-            (Self::Concurrency(rule), State::Concurrency(state)) => rule.close(state, now, hold),
-            _ => false,
-        }
+        of_both!(self, state, |rule, state| rule.close(state, now, hold))
     }
 
-    /// Starts a token bucket that does not start full and has not started; returns whether it did.
     #[inline]
     pub(crate) fn start(&self, state: &mut State, now: u64) -> bool {
-        match (self, state) {
-            (Self::TokenBucket(rule), State::TokenBucket(state)) => rule.start(state, now),
-            _ => false,
-        }
+        of_both!(self, state, |rule, state| rule.start(state, now))
     }
 
-    /// The meter of a bucket.
     pub(crate) fn meter(&self) -> Option<&Meter> {
-        match self {
-            Self::TokenBucket(rule) => Some(rule.meter()),
-            Self::Gcra(meter) => Some(meter),
-            Self::LeakyBucket(rule) => Some(rule),
-            _ => None,
-        }
+        of_rule!(self, |rule| rule.meter())
     }
 
     /// Converts a state that a bucket of another count in the same period wrote: `was` is that count and the period.
     pub(crate) fn rescale(&self, state: &mut State, was: (u64, u64), now: u64) {
-        if let (Some(meter), State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state)) =
-            (self.meter(), state)
-        {
+        if let (Some(meter), Some(state)) = (self.meter(), of_state!(state, metered)) {
             meter.rescale(state, was, now);
         }
     }
 
-    /// How long the state is kept after [`Rule::ends`]; only for a bucket that does not start full.
     pub(crate) fn grace(&self) -> u64 {
-        if let Self::TokenBucket(rule) = self { rule.grace() } else { 0 }
+        of_rule!(self, |rule| rule.grace())
     }
 
-    /// The moment from which on the state means the same as no state; 0 when it already does.
     #[inline]
     pub(crate) fn ends(&self, state: &State) -> u64 {
-        dispatch!(self, state, |rule, state| rule.ends(state))
+        of_both!(self, state, |rule, state| rule.ends(state))
     }
 
-    /// Until when a charge from before a clear could be taken for a later one. A window that opens now begins at the moment of a
-    /// charge that was made now.
     pub(crate) fn clear_matters_until(&self, state: &State, now: u64) -> u64 {
-        match (self, state) {
-            (Self::FixedWindow(rule), State::FixedWindow(state)) if rule.ends(state) > now => now + rule.period,
-            _ => self.charges_end(state),
-        }
+        of_both!(self, state, |rule, state| rule.clear_matters_until(state, now))
     }
 
-    /// The moment from which on nothing of what was charged counts, also beside later charges; 0 when nothing was charged.
     pub(crate) fn charges_end(&self, state: &State) -> u64 {
-        match (self, state) {
-            (Self::SlidingCounter(rule), State::SlidingCounter(state)) => rule.charges_end(state),
-            _ => self.ends(state),
-        }
+        of_both!(self, state, |rule, state| rule.charges_end(state))
     }
 
     /// What the limit says at `now` of a check of `cost`, of which `charged` units were just charged.
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
-        match (self, state) {
-            (Self::LeakyBucket(rule), State::LeakyBucket(state)) => rule.view_with_delay(state, now, cost, charged),
-            (rule, state) => dispatch!(rule, state, |rule, state| rule.view(state, now, cost)),
-        }
+        of_both!(self, state, |rule, state| rule.view_after(state, now, cost, charged))
     }
 
-    /// Units that count at `now`, also beyond the limit.
+    /// The first moment at which more units would be admitted than when `view` was made; `None` when nothing is in use, or
+    /// when units come back at any moment because they are held. Of a bucket and a window it follows from the rest of the
+    /// view, so that a check does not compute it; of a bucket it may be 1 µs late, because the view is rounded.
+    pub(crate) fn more_at(&self, view: &View) -> Option<u64> {
+        let used = self.capacity() - view.remaining().min(self.capacity());
+        if used == 0 { None } else { of_rule!(self, |rule| rule.more_at(view, used)) }
+    }
+
     pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
-        dispatch!(self, state, |rule, state| rule.used(state, now))
+        of_both!(self, state, |rule, state| rule.used(state, now))
     }
 
-    /// The most units that are ever admitted at once.
     #[inline]
     pub(crate) fn capacity(&self) -> u64 {
-        match self {
-            Self::FixedWindow(rule) => rule.count,
-            Self::CalendarWindow(rule) => rule.count,
-            Self::SlidingLog(rule) => rule.count,
-            Self::SlidingWindow(rule) => rule.count,
-            Self::SlidingCounter(rule) => rule.count,
-            Self::TokenBucket(rule) => rule.capacity,
-            Self::Gcra(rule) => rule.capacity,
-            Self::LeakyBucket(rule) => rule.capacity,
-            Self::Concurrency(rule) => rule.count,
+        of_rule!(self, |rule| rule.capacity())
+    }
+
+    pub(crate) fn lease_ends(&self, view: &View, charged_at: u64) -> Option<u64> {
+        of_rule!(self, |rule| rule.lease_ends(view, charged_at))
+    }
+
+    /// The units that leases of that life could take at `now`, all of them.
+    pub(crate) fn leasable(&self, state: &State, now: u64, life: u64) -> u64 {
+        self.capacity().saturating_sub(of_both!(self, state, |rule, state| rule.used_of_leases(state, now, life)))
+    }
+
+    pub(crate) fn charge_lease(&self, state: &mut State, now: u64, terms: LeaseTerms) {
+        of_both!(self, state, |rule, state| rule.charge_lease(state, now, terms));
+    }
+}
+
+/// What [`StoredRule`] says of each.
+#[cfg(feature = "redis")]
+impl Rule {
+    pub(crate) fn fields(&self) -> &'static [Field] {
+        const fn fields<R: StoredRule>(_: &R) -> &'static [Field] {
+            R::FIELDS
         }
+        of_rule!(self, |rule| fields(rule))
+    }
+
+    pub(crate) fn numbers(&self) -> [u64; 5] {
+        of_rule!(self, |rule| rule.numbers())
+    }
+
+    /// Whether this rule can count with a state that was read: it may be of another algorithm.
+    pub(crate) fn can_have(&self, state: &State) -> bool {
+        of_both!(self, state, |rule, state| rule.can_have(state), false)
     }
 }

@@ -9,7 +9,9 @@
 //! **Example,** 10 per 60 s: 10 units in the window [0 s, 60 s), none since. At 75 s the estimate is
 //! floor(10 * 45 / 60) = 7, so 3 units are admitted. The estimate is 1 until 114 s, and 0 after that.
 
-use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule, fits};
+use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -24,6 +26,13 @@ pub(crate) struct State {
     /// Units charged in the window before that.
     pub(crate) previous: u64,
     pub(crate) current: u64,
+}
+
+impl super::Rule {
+    /// The estimate from two windows of `period`.
+    pub(crate) const fn sliding_counter(count: u64, period: u64) -> Self {
+        Self::SlidingCounter(Rule { count, period })
+    }
 }
 
 impl Rule {
@@ -52,29 +61,43 @@ impl Rule {
         weighted as u64
     }
 
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
-        self.estimate(&self.state_at(state, now))
-    }
-
-    #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.estimate(&self.state_at(state, now)) + cost <= self.count
-    }
-
-    #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
-        *state = self.state_at(state, now);
-        state.current = (state.current + cost).min(MAX_SAFE_INTEGER);
-    }
-
     /// The counters at `now` for units that go back: those of a previous window that weighs nothing any more are gone.
     fn counted_at(&self, state: &State, now: u64) -> State {
         let state = self.state_at(state, now);
         State { previous: if self.weighted(&state) == 0 { 0 } else { state.previous }, ..state }
     }
 
+    /// When the estimate of the window before the one that begins at `start`, which counted `counted`, falls to `most`.
+    fn falls_to(&self, start: u64, counted: u64, most: u64) -> u64 {
+        if counted <= most {
+            return start;
+        }
+        let left = ((u128::from(most) + 1) * u128::from(self.period) - 1) / u128::from(counted);
+        // `counted > most` keeps `left` within the period.
+        start + self.period - left as u64
+    }
+}
+
+impl LimitRule for Rule {
+    type State = State;
+
+    fn used(&self, state: &State, now: u64) -> u64 {
+        self.estimate(&self.state_at(state, now))
+    }
+
+    #[inline]
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        self.estimate(&self.state_at(state, now)) + cost <= self.count
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        *state = self.state_at(state, now);
+        state.current = (state.current + cost).min(MAX_SAFE_INTEGER);
+    }
+
     /// Gives back the units of the previous window first.
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         *state = self.counted_at(state, now);
         let older = cost.min(state.previous);
         let newer = (cost - older).min(state.current);
@@ -86,7 +109,7 @@ impl Rule {
     }
 
     /// Gives back units of a charge, from the window that it was made in.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         *state = self.counted_at(state, now);
         let (counted, older) = match (state.touched / self.period).checked_sub(charge.at / self.period) {
             Some(0) => (&mut state.current, state.previous > 0),
@@ -101,18 +124,8 @@ impl Rule {
         }
     }
 
-    /// When the estimate of the window before the one that begins at `start`, which counted `counted`, falls to `most`.
-    fn falls_to(&self, start: u64, counted: u64, most: u64) -> u64 {
-        if counted <= most {
-            return start;
-        }
-        let left = ((u128::from(most) + 1) * u128::from(self.period) - 1) / u128::from(counted);
-        // `counted > most` keeps `left` within the period.
-        start + self.period - left as u64
-    }
-
     /// The end of the last window in which the units are weighed: a part of a unit alone is none, but beside others it may be one.
-    pub(crate) fn charges_end(&self, state: &State) -> u64 {
+    fn charges_end(&self, state: &State) -> u64 {
         let start = state.touched - state.touched % self.period;
         match (state.previous, state.current) {
             (0, 0) => 0,
@@ -122,7 +135,7 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
+    fn ends(&self, state: &State) -> u64 {
         let start = state.touched - state.touched % self.period;
         if state.current > 0 {
             self.falls_to(start + self.period, state.current, 0)
@@ -134,7 +147,7 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let state = self.state_at(state, now);
         let used = self.estimate(&state);
         let start = state.touched - state.touched % self.period;
@@ -154,11 +167,45 @@ impl Rule {
         let more_at = used.min(self.count).checked_sub(1).map_or(now, falls_to);
         View { left: left(self.count, used), admits_at, resets_at, more_at, delay: 0 }
     }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    fn counts_refunds(by_decision: bool) -> bool {
+        !by_decision
+    }
+
+    fn is_unused(state: &State) -> bool {
+        state.previous == 0 && state.current == 0
+    }
+
+    fn lease_ends(&self, _view: &View, charged_at: u64) -> Option<u64> {
+        Some(charged_at - charged_at % self.period + self.period)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Count];
+
+    fn can_have(&self, state: &State) -> bool {
+        fits(state.touched) && fits(state.previous) && fits(state.current)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        [self.count, self.period, 0, 0, 0]
+    }
+
+    fn read([touched, previous, current, _]: [u64; 4], _list: &[u8]) -> Option<State> {
+        Some(State { touched, previous, current })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, State};
+    use super::{LimitRule, Rule, State};
 
     const SECOND: u64 = 1_000_000;
 

@@ -10,7 +10,10 @@
 
 use std::collections::VecDeque;
 
-use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule, fits};
+use super::{LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
+use crate::allocation::allocated;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -45,21 +48,19 @@ impl State {
     }
 }
 
+impl super::Rule {
+    /// The exact sum over the last `period`.
+    pub(crate) const fn sliding_log(count: u64, period: u64) -> Self {
+        Self::SlidingLog(Rule { count, period })
+    }
+}
+
 impl Rule {
     /// How many entries have left the window at `now`, and the running total before those that have not.
     #[inline]
     fn expired(&self, state: &State, now: u64) -> (usize, u64) {
         let expired = state.entries.partition_point(|&(at, _)| at + self.period <= now);
         (expired, if expired == 0 { state.base } else { state.entries[expired - 1].1 })
-    }
-
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
-        between(self.expired(state, now).1, state.total())
-    }
-
-    #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        between(self.expired(state, now).1, state.total()) + cost <= self.count
     }
 
     /// Removes the entries that have left the window.
@@ -70,11 +71,6 @@ impl Rule {
         if state.entries.is_empty() {
             state.base = 0;
         }
-    }
-
-    #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
-        self.charge_as_of(state, now, now, cost);
     }
 
     /// Charges units that count as those of a later moment do. Entries have an order, so what follows is not earlier.
@@ -90,8 +86,50 @@ impl Rule {
         }
     }
 
+    /// A log of which only this is known: the units used, that a check of `cost` is admitted at `release`, and when the
+    /// newest units leave. Units leave it no earlier than they leave the log itself.
+    #[cfg(feature = "redis")]
+    pub(crate) fn state_of_summary(&self, used: u64, cost: u64, release: u64, ends: u64) -> State {
+        let mut state = State::default();
+        // Units that have left the log at `release`: the check then fits, and earlier it does not.
+        let leaving = if cost <= self.count { (used + cost).saturating_sub(self.count) } else { 0 };
+        if leaving > 0 && leaving < used && (self.period..ends).contains(&release) {
+            state.entries.push_back((release - self.period, leaving));
+        }
+        if used > 0 {
+            state.entries.push_back((ends.saturating_sub(self.period), used));
+        }
+        state
+    }
+
+    /// When so many of the units after the running total `before` have left the window.
+    #[inline]
+    fn left_at(&self, state: &State, before: u64, units: u64) -> Option<u64> {
+        let wanted = between(state.base, before) + units;
+        let index = state.entries.partition_point(|&(_, total)| between(state.base, total) < wanted);
+        state.entries.get(index).map(|&(at, _)| at + self.period)
+    }
+}
+
+impl LimitRule for Rule {
+    type State = State;
+
+    fn used(&self, state: &State, now: u64) -> u64 {
+        between(self.expired(state, now).1, state.total())
+    }
+
+    #[inline]
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        between(self.expired(state, now).1, state.total()) + cost <= self.count
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        self.charge_as_of(state, now, now, cost);
+    }
+
     /// Gives back units of a charge, from the entry that it made.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         self.drop_expired(state, now);
         let moment = charge.at + charge.life;
         if moment + self.period <= now {
@@ -118,7 +156,7 @@ impl Rule {
     }
 
     /// Gives back the units of the oldest entries.
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         self.drop_expired(state, now);
         let units = cost.min(between(state.base, state.total()));
         let base = (state.base + units) & MAX_SAFE_INTEGER;
@@ -128,29 +166,13 @@ impl Rule {
         units
     }
 
-    /// A log of which only this is known: the units used, that a check of `cost` is admitted at `release`, and when the
-    /// newest units leave. Units leave it no earlier than they leave the log itself.
-    #[cfg(feature = "redis")]
-    pub(crate) fn state_of_summary(&self, used: u64, cost: u64, release: u64, ends: u64) -> State {
-        let mut state = State::default();
-        // Units that have left the log at `release`: the check then fits, and earlier it does not.
-        let leaving = if cost <= self.count { (used + cost).saturating_sub(self.count) } else { 0 };
-        if leaving > 0 && leaving < used && (self.period..ends).contains(&release) {
-            state.entries.push_back((release - self.period, leaving));
-        }
-        if used > 0 {
-            state.entries.push_back((ends.saturating_sub(self.period), used));
-        }
-        state
-    }
-
     #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
+    fn ends(&self, state: &State) -> u64 {
         state.entries.back().map_or(0, |&(at, _)| at + self.period)
     }
 
     #[inline]
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let (_, before) = self.expired(state, now);
         let used = between(before, state.total());
         let admits_at = if cost > self.count {
@@ -166,18 +188,54 @@ impl Rule {
         View { left: left(self.count, used), admits_at, resets_at, more_at, delay: 0 }
     }
 
-    /// When so many of the units after the running total `before` have left the window.
     #[inline]
-    fn left_at(&self, state: &State, before: u64, units: u64) -> Option<u64> {
-        let wanted = between(state.base, before) + units;
-        let index = state.entries.partition_point(|&(_, total)| between(state.base, total) < wanted);
-        state.entries.get(index).map(|&(at, _)| at + self.period)
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    fn counts_refunds(by_decision: bool) -> bool {
+        !by_decision
+    }
+
+    fn is_unused(state: &State) -> bool {
+        state.entries.is_empty()
+    }
+
+    fn lease_ends(&self, _view: &View, _charged_at: u64) -> Option<u64> {
+        None
+    }
+
+    fn charge_lease(&self, state: &mut State, now: u64, LeaseTerms { units, life }: LeaseTerms) {
+        self.charge_as_of(state, now, now + life, units);
+    }
+
+    #[inline]
+    fn heap_bytes(state: &State) -> usize {
+        boxed(state) + allocated(state.entries.capacity() * size_of::<(u64, u64)>())
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = &[Field::Moment, Field::Moment, Field::Moment, Field::Length];
+
+    fn can_have(&self, state: &State) -> bool {
+        state.entries.iter().all(|(at, total)| fits(*at) && *total <= MAX_UNITS)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        [self.count, self.period, 0, 0, 0]
+    }
+
+    /// The entries stay on the server.
+    fn read(_numbers: [u64; 4], _list: &[u8]) -> Option<State> {
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, State};
+    use super::{LimitRule, Rule, State};
 
     #[test]
     fn the_example_of_this_file() {

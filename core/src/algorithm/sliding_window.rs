@@ -11,7 +11,10 @@
 
 use std::collections::VecDeque;
 
-use super::{LimitCharge, MAX_SAFE_INTEGER, View, left};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule, fits, items};
+use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
+use crate::allocation::allocated;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -34,6 +37,13 @@ pub(crate) struct State {
     pub(crate) total: u64,
     /// The granules before the newest, oldest first: their last instant and their units.
     pub(crate) older: VecDeque<(u64, u64)>,
+}
+
+impl super::Rule {
+    /// The sum over the last `period` in granules of `period / precision`.
+    pub(crate) fn sliding_window(count: u64, period: u64, precision: u32) -> Self {
+        Self::SlidingWindow(Rule { count, period, granule: period / u64::from(precision) })
+    }
 }
 
 impl Rule {
@@ -59,16 +69,6 @@ impl Rule {
         (state.older.len(), used)
     }
 
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
-        self.count_live(state, now.max(state.touched)).1
-    }
-
-    #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        let now = now.max(state.touched);
-        self.count_live(state, now).1 + cost <= self.count
-    }
-
     /// Removes what has left the window and makes the granule of `now` the newest.
     #[inline]
     fn advance_to(&self, state: &mut State, now: u64) {
@@ -89,8 +89,45 @@ impl Rule {
         state.touched = now;
     }
 
+    /// A smaller state with the same answers before `until`: granules that stay in the window until then become one.
+    pub(crate) fn compacted(&self, mut state: State, until: u64) -> State {
+        let leaves = |&&(last, _): &&(u64, u64)| last + self.period <= until;
+        let leaving = state.older.iter().take(COMPACTED_GRANULES).take_while(leaves).count();
+        state.newest += state.older.drain(leaving..).map(|(_, units)| units).sum::<u64>();
+        state.older.shrink_to_fit();
+        state
+    }
+
+    /// When so many units have left the window, of those that are in it; `expired` granules have left it already.
     #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+    fn left_at(&self, state: &State, expired: usize, mut units: u64, now: u64) -> u64 {
+        let mut moment = now;
+        for &(last, of_granule) in state.older.range(expired..) {
+            if units == 0 {
+                break;
+            }
+            units = units.saturating_sub(of_granule);
+            moment = last + self.period;
+        }
+        if units == 0 { moment } else { self.ends(state) }
+    }
+}
+
+impl LimitRule for Rule {
+    type State = State;
+
+    fn used(&self, state: &State, now: u64) -> u64 {
+        self.count_live(state, now.max(state.touched)).1
+    }
+
+    #[inline]
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+        let now = now.max(state.touched);
+        self.count_live(state, now).1 + cost <= self.count
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
         self.advance_to(state, now);
         let cost = cost.min(MAX_SAFE_INTEGER - state.total);
         state.newest += cost;
@@ -98,7 +135,7 @@ impl Rule {
     }
 
     /// Gives back the units of the oldest granules.
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         self.advance_to(state, now);
         let units = cost.min(state.total);
         let mut left = units;
@@ -118,7 +155,7 @@ impl Rule {
     }
 
     /// Gives back units of a charge, from the granule that it was made in.
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         let (expired, used) = self.count_live(state, now.max(state.touched));
         state.older.drain(..expired);
         (state.total, state.newest) = (used, state.newest.min(used));
@@ -144,17 +181,8 @@ impl Rule {
         }
     }
 
-    /// A smaller state with the same answers before `until`: granules that stay in the window until then become one.
-    pub(crate) fn compacted(&self, mut state: State, until: u64) -> State {
-        let leaves = |&&(last, _): &&(u64, u64)| last + self.period <= until;
-        let leaving = state.older.iter().take(COMPACTED_GRANULES).take_while(leaves).count();
-        state.newest += state.older.drain(leaving..).map(|(_, units)| units).sum::<u64>();
-        state.older.shrink_to_fit();
-        state
-    }
-
     #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
+    fn ends(&self, state: &State) -> u64 {
         if state.newest > 0 {
             self.last_instant(state.touched) + self.period
         } else {
@@ -163,7 +191,7 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let (expired, used) = self.count_live(state, now.max(state.touched));
         let left_at = |units| self.left_at(state, expired, units, now);
         let admits_at = (cost <= self.count).then(|| left_at((used + cost).saturating_sub(self.count)));
@@ -172,24 +200,51 @@ impl Rule {
         View { left: left(self.count, used), admits_at, resets_at, more_at, delay: 0 }
     }
 
-    /// When so many units have left the window, of those that are in it; `expired` granules have left it already.
     #[inline]
-    fn left_at(&self, state: &State, expired: usize, mut units: u64, now: u64) -> u64 {
-        let mut moment = now;
-        for &(last, of_granule) in state.older.range(expired..) {
-            if units == 0 {
-                break;
-            }
-            units = units.saturating_sub(of_granule);
-            moment = last + self.period;
-        }
-        if units == 0 { moment } else { self.ends(state) }
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    fn counts_refunds(by_decision: bool) -> bool {
+        !by_decision
+    }
+
+    fn is_unused(state: &State) -> bool {
+        state.total == 0
+    }
+
+    fn lease_ends(&self, _view: &View, charged_at: u64) -> Option<u64> {
+        Some(charged_at - charged_at % self.granule + self.granule)
+    }
+
+    #[inline]
+    fn heap_bytes(state: &State) -> usize {
+        boxed(state) + allocated(state.older.capacity() * size_of::<(u64, u64)>())
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Count, Field::Length];
+
+    fn can_have(&self, state: &State) -> bool {
+        let fit = state.older.front().is_none_or(|(last, _)| fits(*last));
+        fit && fits(state.touched) && state.newest <= state.total && fits(state.total)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        [self.count, self.period, self.granule, 0, 0]
+    }
+
+    fn read([touched, newest, total, _]: [u64; 4], list: &[u8]) -> Option<State> {
+        let older = items::<2>(list)?.map(|[last, units]| (last, units)).collect();
+        Some(State { touched, newest, total, older })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LimitCharge, Rule, State};
+    use super::{LimitCharge, LimitRule, Rule, State};
 
     const MILLISECOND: u64 = 1_000;
 

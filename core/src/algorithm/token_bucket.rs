@@ -11,7 +11,9 @@
 //! token comes every 200 ms, so the third is admitted at 200 ms; the bucket is full again at 2200 ms.
 
 use super::meter::{Meter, State};
-use super::{LimitCharge, View};
+#[cfg(feature = "redis")]
+use super::stored::{Field, StoredRule};
+use super::{LeaseTerms, LimitCharge, LimitRule, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -21,19 +23,18 @@ pub(crate) struct Rule {
     missing: u64,
 }
 
+impl super::Rule {
+    /// `burst` tokens that refill at `count` per `period`, `initial` of them at the start, or all.
+    pub(crate) fn token_bucket(count: u64, period: u64, burst: u64, initial: Option<u64>) -> Self {
+        Self::TokenBucket(Rule::new(count, period, burst, initial))
+    }
+}
+
 impl Rule {
     /// A bucket that refills `count` tokens in `period` microseconds and starts with `initial` tokens, or full.
     pub(crate) fn new(count: u64, period: u64, burst: u64, initial: Option<u64>) -> Self {
         let missing = initial.map_or(0, |initial| burst.saturating_sub(initial));
         Self { meter: Meter::new(count, period, burst), capacity: burst, missing }
-    }
-
-    pub(crate) const fn meter(&self) -> &Meter {
-        &self.meter
-    }
-
-    pub(crate) const fn missing(&self) -> u64 {
-        self.missing
     }
 
     /// Whether the bucket has not started.
@@ -42,20 +43,24 @@ impl Rule {
         self.missing > 0 && state.since == 0
     }
 
-    /// The grace period: as long as the bucket takes to fill, at least 1 µs. 0 for a bucket that starts full.
-    pub(crate) fn grace(&self) -> u64 {
-        if self.missing == 0 { 0 } else { self.meter.drained_at(&State::default(), self.capacity).max(1) }
-    }
-
     /// The state, of a bucket that starts now if it has not started.
     #[inline]
     pub(super) fn started(&self, state: &State, now: u64) -> State {
         if self.is_unstarted(state) { State { since: now, units: self.missing, fraction: 0 } } else { *state }
     }
+}
+
+impl LimitRule for Rule {
+    type State = State;
+
+    /// The grace period: as long as the bucket takes to fill, at least 1 µs. 0 for a bucket that starts full.
+    fn grace(&self) -> u64 {
+        if self.missing == 0 { 0 } else { self.meter.drained_at(&State::default(), self.capacity).max(1) }
+    }
 
     /// Starts a bucket that has not started; returns whether it did.
     #[inline]
-    pub(crate) fn start(&self, state: &mut State, now: u64) -> bool {
+    fn start(&self, state: &mut State, now: u64) -> bool {
         let unstarted = self.is_unstarted(state);
         if unstarted {
             *state = self.started(state, now);
@@ -63,32 +68,32 @@ impl Rule {
         unstarted
     }
 
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
+    fn used(&self, state: &State, now: u64) -> u64 {
         self.meter.used(&self.started(state, now), now)
     }
 
     #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
+    fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
         self.meter.admits(&self.started(state, now), now, cost)
     }
 
     #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64) {
+    fn charge(&self, state: &mut State, now: u64, cost: u64) {
         *state = self.started(state, now);
         self.meter.charge(state, now, cost);
     }
 
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
+    fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         // Nothing was charged to a bucket that has not started: a refund must not fill it.
         if self.is_unstarted(state) { 0 } else { self.meter.refund(state, now, cost) }
     }
 
-    pub(super) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+    fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         if self.is_unstarted(state) { 0 } else { self.meter.give_back(state, now, charge) }
     }
 
     #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
+    fn ends(&self, state: &State) -> u64 {
         match self.missing {
             0 => self.meter.ends(state),
             // 0 for a bucket that has not started.
@@ -97,14 +102,76 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64) -> View {
+    fn view(&self, state: &State, now: u64, cost: u64) -> View {
         self.meter.view(&self.started(state, now), now, cost)
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn counts_refunds(_by_decision: bool) -> bool {
+        true
+    }
+
+    /// A bucket that does not start full has started.
+    fn is_unused(state: &State) -> bool {
+        state.since == 0
+    }
+
+    fn lease_ends(&self, _view: &View, _charged_at: u64) -> Option<u64> {
+        None
+    }
+
+    fn more_at(&self, view: &View, used: u64) -> Option<u64> {
+        self.meter.more_at(view, used)
+    }
+
+    fn used_of_leases(&self, state: &State, now: u64, life: u64) -> u64 {
+        self.meter.used_of_leases(&self.started(state, now), now, life)
+    }
+
+    fn charge_lease(&self, state: &mut State, now: u64, terms: LeaseTerms) {
+        *state = self.started(state, now);
+        self.meter.charge_lease(state, now, terms);
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.meter)
+    }
+
+    #[inline(always)]
+    fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut State)> {
+        (self.missing == 0).then_some((&self.meter, state))
+    }
+
+    fn metered(state: &mut State) -> Option<&mut State> {
+        Some(state)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl StoredRule for Rule {
+    const FIELDS: &'static [Field] = Meter::FIELDS;
+
+    fn can_have(&self, state: &State) -> bool {
+        self.meter.can_have(state)
+    }
+
+    fn numbers(&self) -> [u64; 5] {
+        let [capacity, micros, units, max_units, _] = self.meter.numbers();
+        [capacity, micros, units, max_units, self.missing]
+    }
+
+    fn read(numbers: [u64; 4], list: &[u8]) -> Option<State> {
+        Meter::read(numbers, list)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rule, State};
+    use super::{LimitRule, Rule, State};
 
     const MILLISECOND: u64 = 1_000;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::algorithm::{LeaseTerms, LimitCharge, Rule, State};
+use crate::algorithm::{Field, LeaseTerms, LimitCharge, MOMENT_WIDTH, Rule, State};
 use crate::decision::{Decision, LimiterId};
 use crate::error::Result;
-use crate::plan::{Field, Form, MOMENT_WIDTH, Plan};
+use crate::plan::{Form, Plan};
 use crate::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::redis::script::{Batch, Grouping, Request};

@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Rule;
+use crate::algorithm::{Field, MOMENT_WIDTH, Rule};
 use crate::plan::LimitTag;
 
 /// The version in the header of every stored value.
@@ -18,23 +18,12 @@ const FULL_WIDTH: u8 = 7;
 pub(crate) const MAX_NARROW_COUNT: u64 = 255;
 /// The most bytes of a value that shares an allocation of 32 bytes with what Redis keeps of it.
 const SMALL_VALUE: usize = 12;
-/// Bytes of a moment.
-pub(crate) const MOMENT_WIDTH: u8 = 7;
 /// Bytes of a list's length.
 pub(crate) const LENGTH_WIDTH: u8 = 4;
 
-/// A field of a stored limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field {
-    Moment,
-    Count,
-    /// The length of the limit's list, in bytes.
-    Length,
-}
-
 impl Field {
     /// Its bytes, where a count has that many.
-    pub(crate) fn width(self, count: u8) -> u8 {
+    pub(crate) const fn width(self, count: u8) -> u8 {
         match self {
             Self::Moment => MOMENT_WIDTH,
             Self::Count => count,
@@ -72,18 +61,10 @@ pub(crate) struct Layout {
 
 impl Layout {
     pub(super) fn of(rule: &Rule, tag: &LimitTag) -> Self {
-        use Field::{Count, Length, Moment};
-        let mut fields: SmallVec<[Field; 4]> = match rule {
-            Rule::FixedWindow(_) | Rule::CalendarWindow(_) => [Moment, Count].into_iter().collect(),
-            Rule::SlidingLog(_) => [Moment, Moment, Moment, Length].into_iter().collect(),
-            Rule::SlidingWindow(_) => [Moment, Count, Count, Length].into_iter().collect(),
-            Rule::SlidingCounter(_) => [Moment, Count, Count].into_iter().collect(),
-            Rule::TokenBucket(_) | Rule::Gcra(_) | Rule::LeakyBucket(_) => [Moment, Count].into_iter().collect(),
-            Rule::Concurrency(_) => [Moment, Count, Length].into_iter().collect(),
-        };
+        let mut fields = SmallVec::from_slice(rule.fields());
         // A bucket stores a fraction of a microsecond where its emission interval has one.
         if rule.meter().is_some_and(|meter| meter.interval_units > 1) {
-            fields.push(Count);
+            fields.push(Field::Count);
         }
         let largest = rule.capacity().max(tag.bucket_count).max(1);
         Self { fields, count_width: (8 - largest.leading_zeros() as u8 / 8).min(FULL_WIDTH) }

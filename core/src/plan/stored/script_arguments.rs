@@ -1,7 +1,7 @@
 //! The arguments of the Redis script that depend on the policy alone, written once for all calls.
 
-use super::layout::{Field, Form, Layout, format};
-use crate::algorithm::{Grid, Meter, Rule};
+use super::layout::{Form, Layout, format};
+use crate::algorithm::{Field, Rule};
 use crate::allocation::allocated;
 use crate::plan::LimitTag;
 
@@ -64,7 +64,7 @@ impl ScriptArguments {
             list += u8::from(layout.has_list());
             let list_slot = if layout.has_list() { list } else { 0 };
             limits.extend_from_slice(&[*algorithm, slot, list_slot, slot + fields - 1]);
-            for number in numbers(rule) {
+            for number in rule.numbers() {
                 limits.extend_from_slice(&(number as f64).to_le_bytes());
             }
             slow_path.extend_from_slice(&[fields, counts]);
@@ -104,37 +104,13 @@ impl CommonLoop {
 fn is_brief(rule: &Rule) -> bool {
     match rule {
         Rule::FixedWindow(_) | Rule::SlidingWindow(_) => true,
-        Rule::TokenBucket(rule) => rule.meter().interval_units == 1,
-        Rule::Gcra(meter) => meter.interval_units == 1,
-        Rule::LeakyBucket(rule) => rule.interval_units == 1,
-        _ => false,
+        _ => rule.meter().is_some_and(|meter| meter.interval_units == 1),
     }
 }
 
 /// Whether only the loop for one limit has the text of a rule, because the text needs helpers.
 const fn has_helpers(rule: &Rule) -> bool {
     matches!(rule, Rule::CalendarWindow(_) | Rule::SlidingCounter(_))
-}
-
-/// The numbers of one rule: count, period, and x, y, z, which the Lua file of the rule explains.
-fn numbers(rule: &Rule) -> [u64; 5] {
-    let bucket = |meter: &Meter, missing: u64| {
-        [meter.capacity, meter.interval_micros, meter.interval_units, meter.max_units, missing]
-    };
-    match rule {
-        Rule::FixedWindow(rule) => [rule.count, rule.period, 0, 0, 0],
-        Rule::CalendarWindow(rule) => match rule.grid {
-            Grid::Uniform { length, shift } => [rule.count, length, 0, shift, 0],
-            Grid::Months(months) => [rule.count, 0, months, 0, 0],
-        },
-        Rule::SlidingLog(rule) => [rule.count, rule.period, 0, 0, 0],
-        Rule::SlidingWindow(rule) => [rule.count, rule.period, rule.granule, 0, 0],
-        Rule::SlidingCounter(rule) => [rule.count, rule.period, 0, 0, 0],
-        Rule::TokenBucket(rule) => bucket(rule.meter(), rule.missing()),
-        Rule::Gcra(rule) => bucket(rule, 0),
-        Rule::LeakyBucket(rule) => bucket(rule, 0),
-        Rule::Concurrency(rule) => [rule.count, rule.ttl, 0, 0, 0],
-    }
 }
 
 /// Appends a length byte and up to 255 bytes.

@@ -1,7 +1,7 @@
 //! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
 
-use crate::algorithm::{MAX_SAFE_INTEGER, Traces};
-use crate::plan::{LENGTH_WIDTH, LimitTag, MOMENT_WIDTH, VERSION};
+use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces};
+use crate::plan::{LENGTH_WIDTH, LimitTag, VERSION};
 use crate::store::request::RareAnswer;
 
 /// The kinds of sections. Others are of a later version.

@@ -1,12 +1,10 @@
 //! Reads a stored value into what each limit says. `plan/stored/layout.rs` and `lua/head.lua` have the format.
 
-use std::collections::VecDeque;
-
 use smallvec::SmallVec;
 
 use super::annex::Annex;
-use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State, StoredHold, View, left};
-use crate::plan::{Field, Form, LENGTH_WIDTH, MOMENT_WIDTH, Plan};
+use crate::algorithm::{Field, MAX_SAFE_INTEGER, Rule, State, View, left, number};
+use crate::plan::{Form, LENGTH_WIDTH, Plan};
 use crate::store::request::{States, Views};
 
 /// Bytes that the script appends for each `sliding-log`: units used, when the cost is admitted, when the log ends, when one more
@@ -78,7 +76,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
                 summary.view(rule.count, context)
             }
             _ => {
-                let state = state_of(rule, slots, list).filter(is_possible)?;
+                let state = rule.read(slots, list).filter(is_possible)?;
                 let view = view(rule, &state);
                 states.push(state);
                 view
@@ -89,52 +87,6 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
         return None;
     }
     Some((views.into_iter().collect(), annex))
-}
-
-/// Removes a little-endian number of `width` bytes from the front.
-fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
-    let (head, rest) = bytes.split_at_checked(usize::from(width))?;
-    *bytes = rest;
-    let mut wide = [0; 8];
-    wide[..head.len()].copy_from_slice(head);
-    Some(u64::from_le_bytes(wide))
-}
-
-fn state_of(rule: &Rule, slots: [u64; 4], list: &[u8]) -> Option<State> {
-    let [a, b, c, _] = slots;
-    let mut state = rule.fresh();
-    match &mut state {
-        State::FixedWindow(state) => (state.opened, state.used) = (a, b),
-        State::CalendarWindow(state) => (state.index, state.used) = (a, b),
-        State::SlidingCounter(state) => (state.touched, state.previous, state.current) = (a, b, c),
-        State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
-            (state.since, state.units, state.fraction) = (a, b, c);
-        }
-        State::SlidingWindow(state) => {
-            (state.touched, state.newest, state.total) = (a, b, c);
-            state.older = items::<2>(list)?.map(|[last, units]| (last, units)).collect::<VecDeque<_>>();
-        }
-        State::Concurrency(state) => {
-            (state.touched, state.total) = (a, b);
-            state.holds = items::<3>(list)?.map(|[expires, id, units]| StoredHold { expires, id, units }).collect();
-        }
-        State::SlidingLog(_) => return None,
-    }
-    Some(state)
-}
-
-/// The items of a list, each of `N` numbers of seven bytes.
-fn items<const N: usize>(list: &[u8]) -> Option<impl Iterator<Item = [u64; N]> + '_> {
-    let width = N * usize::from(MOMENT_WIDTH);
-    list.len().is_multiple_of(width).then(|| {
-        list.chunks_exact(width).map(|mut item| {
-            let mut numbers = [0; N];
-            for slot in &mut numbers {
-                *slot = number(&mut item, MOMENT_WIDTH).unwrap_or_default();
-            }
-            numbers
-        })
-    })
 }
 
 /// See [`LOG_SUMMARY`].

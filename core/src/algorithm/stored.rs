@@ -1,0 +1,61 @@
+//! What is stored of a limit, and what the script gets of it.
+
+use super::{LimitRule, MAX_SAFE_INTEGER};
+
+/// Bytes of a moment, and of each number in a list.
+pub(crate) const MOMENT_WIDTH: u8 = 7;
+
+/// A field of a stored limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// A moment, or another number that has nothing to do with the limit's count.
+    Moment,
+    /// A number of units.
+    Count,
+    /// The length of the limit's list, in bytes.
+    Length,
+}
+
+/// A limit of one algorithm, as Redis has it.
+pub(super) trait StoredRule: LimitRule {
+    /// The fields of a stored limit, in order; a meter whose interval is no whole number of microseconds has one more count.
+    const FIELDS: &'static [Field];
+
+    /// The limit's numbers for the script: count, period, and x, y, z, which the Lua file of the rule explains.
+    fn numbers(&self) -> [u64; 5];
+
+    /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of what the numbers do not say.
+    fn read(numbers: [u64; 4], list: &[u8]) -> Option<Self::State>;
+
+    /// Whether this rule can count with a state that was read. It asks no more than the script asks before it writes: of a list
+    /// the ends, and not the sum, since the total says what is used.
+    fn can_have(&self, state: &Self::State) -> bool;
+}
+
+/// Whether a number that was read is one that every host can hold.
+pub(super) const fn fits(number: u64) -> bool {
+    number <= MAX_SAFE_INTEGER
+}
+
+/// Removes a little-endian number of `width` bytes from the front.
+pub(crate) fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
+    let (head, rest) = bytes.split_at_checked(usize::from(width))?;
+    *bytes = rest;
+    let mut wide = [0; 8];
+    wide[..head.len()].copy_from_slice(head);
+    Some(u64::from_le_bytes(wide))
+}
+
+/// The items of a list, each of `N` numbers of seven bytes.
+pub(super) fn items<const N: usize>(list: &[u8]) -> Option<impl Iterator<Item = [u64; N]> + '_> {
+    let width = N * usize::from(MOMENT_WIDTH);
+    list.len().is_multiple_of(width).then(|| {
+        list.chunks_exact(width).map(|mut item| {
+            let mut numbers = [0; N];
+            for slot in &mut numbers {
+                *slot = number(&mut item, MOMENT_WIDTH).unwrap_or_default();
+            }
+            numbers
+        })
+    })
+}
