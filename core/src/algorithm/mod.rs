@@ -35,7 +35,7 @@ pub(crate) use meter::Meter;
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]
-pub(crate) use stored::{Field, MOMENT_WIDTH, number};
+pub(crate) use stored::{Field, MOMENT_WIDTH, Stored, number};
 
 use crate::allocation::allocated;
 
@@ -243,6 +243,12 @@ macro_rules! algorithms {
                     })+
                 }
             }
+        }
+
+        /// The algorithms as the script knows them, whose number is their place from 1 on.
+        #[cfg(feature = "redis")]
+        pub(crate) fn stored() -> Vec<Stored> {
+            vec![$(Stored::of::<$rule>(stringify!($name))),+]
         }
 
         /// Evaluates one expression for a rule.

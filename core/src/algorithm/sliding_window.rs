@@ -225,6 +225,8 @@ impl LimitRule for Rule {
 
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
+    const ITEM: u8 = 2;
+
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Count, Field::Length];
 
     fn can_have(&self, state: &State) -> bool {

@@ -16,8 +16,40 @@ pub(crate) enum Field {
     Length,
 }
 
+/// What of an algorithm the script has to know, whichever limit it is of.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Its name in the table of algorithms.
+    pub(crate) name: &'static str,
+    fields: &'static [Field],
+    /// The bytes of an item in its list; 0 where it has none.
+    pub(crate) item: u8,
+    /// See [`LimitRule::counts_refunds`]: without a Decision, and by one.
+    pub(crate) counts_refunds: (bool, bool),
+}
+
+impl Stored {
+    pub(super) fn of<R: StoredRule>(name: &'static str) -> Self {
+        let counts_refunds = (R::counts_refunds(false), R::counts_refunds(true));
+        Self { name, fields: R::FIELDS, item: R::ITEM * MOMENT_WIDTH, counts_refunds }
+    }
+
+    /// A letter for each field: M, a moment; C, a count; L, the length of the list.
+    pub(crate) fn field_codes(&self) -> String {
+        let letter = |field: &Field| match field {
+            Field::Moment => 'M',
+            Field::Count => 'C',
+            Field::Length => 'L',
+        };
+        self.fields.iter().map(letter).collect()
+    }
+}
+
 /// A limit of one algorithm, as Redis has it.
 pub(super) trait StoredRule: LimitRule {
+    /// The numbers of an item in the list, each of as many bytes as a moment.
+    const ITEM: u8 = 0;
+
     /// The fields of a stored limit, in order; a meter whose interval is no whole number of microseconds has one more count.
     const FIELDS: &'static [Field];
 

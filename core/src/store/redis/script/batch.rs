@@ -44,6 +44,20 @@ pub(crate) enum Grouping {
     RecordRefusals,
 }
 
+/// The calls that a loop for checks serves, and how the entries of the others depend on each other, as the script knows them.
+pub(super) const GROUPINGS: [(&str, u8); 7] = [
+    ("INDEPENDENT", Grouping::Independent as u8),
+    ("ALL_OR_NOTHING", Grouping::AllOrNothing as u8),
+    ("DRY_RUN", Grouping::DryRun as u8),
+    ("RECORD_REFUSALS", Grouping::RecordRefusals as u8),
+    ("FUNCTIONS", FUNCTIONS),
+    ("ONE_LIMIT", ONE_LIMIT),
+    ("SEVERAL_LIMITS", SEVERAL_LIMITS),
+];
+const FUNCTIONS: u8 = 4;
+const ONE_LIMIT: u8 = 5;
+const SEVERAL_LIMITS: u8 = 6;
+
 /// A request in the order of the script.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member {
@@ -148,9 +162,9 @@ impl Batch {
             return self.grouping as u8;
         }
         match self.requests[0].plan.stored.script_arguments.common_loop {
-            CommonLoop::OneLimit => 5,
-            CommonLoop::SeveralLimits if self.keys.len() == 1 => 6,
-            CommonLoop::SeveralLimits | CommonLoop::Functions => 4,
+            CommonLoop::OneLimit => ONE_LIMIT,
+            CommonLoop::SeveralLimits if self.keys.len() == 1 => SEVERAL_LIMITS,
+            CommonLoop::SeveralLimits | CommonLoop::Functions => FUNCTIONS,
         }
     }
 

@@ -7,13 +7,13 @@ const SEVERAL_LIMITS: &str = include_str!("lua/several_limits.lua");
 
 const SLIDING_WINDOW: &str = include_str!("lua/sliding_window.lua");
 
-/// The rules that `lua/one_limit.lua` takes: the numbers of their algorithms, and their files. The three buckets share one.
+/// The rules that `lua/one_limit.lua` takes: the conditions of their algorithms, and their files. The three buckets share one.
 const RULES: [(&str, &str); 5] = [
-    ("algorithm == 4", SLIDING_WINDOW),
-    ("algorithm >= 6", include_str!("lua/meter.lua")),
-    ("algorithm == 5", include_str!("lua/sliding_counter.lua")),
-    ("algorithm == 1", include_str!("lua/fixed_window.lua")),
-    ("algorithm == 2", include_str!("lua/calendar_window.lua")),
+    ("algorithm == SLIDING_WINDOW", SLIDING_WINDOW),
+    ("algorithm == GCRA or algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET", include_str!("lua/meter.lua")),
+    ("algorithm == SLIDING_COUNTER", include_str!("lua/sliding_counter.lua")),
+    ("algorithm == FIXED_WINDOW", include_str!("lua/fixed_window.lua")),
+    ("algorithm == CALENDAR_WINDOW", include_str!("lua/calendar_window.lua")),
 ];
 
 const ADVANCE: &str = "advance_to(value, first, now, limit)";
@@ -55,7 +55,7 @@ pub(super) fn one_limit() -> String {
         let body = marks.iter().fold(ONE_LIMIT.to_owned(), |body, (mark, text)| body.replace(mark, text));
         format!("if {condition} then\n{}{body}", helpers(rule))
     });
-    format!("if grouping == 5 then\n{}end\nend\n", branches.join("else"))
+    format!("if grouping == ONE_LIMIT then\n{}end\nend\n", branches.join("else"))
 }
 
 /// The branch that serves a call of several limits whose rules have no helpers.
@@ -71,7 +71,7 @@ pub(super) fn several_limits() -> String {
     let body = results.iter().fold(SEVERAL_LIMITS.to_owned(), |body, (function, result)| {
         body.replace(&format!("--<{function}>"), &branches(function, result))
     });
-    format!("if grouping == 6 then\n{body}end\n")
+    format!("if grouping == SEVERAL_LIMITS then\n{body}end\n")
 }
 
 /// What stands in the file of a rule before its functions, for these to call.

@@ -4,20 +4,31 @@ use super::request::Request;
 use crate::policy::Period;
 use crate::store::request::Operation;
 
-/// The numbers of the operations in `lua/operation.lua`.
-const CHECK: u8 = 1;
-const PEEK: u8 = 2;
-const CHARGE: u8 = 3;
-const REFUND: u8 = 4;
-const BLOCK: u8 = 5;
-const RENEW: u8 = 6;
-const CLOSE: u8 = 7;
-const CLEAR: u8 = 8;
-const JOURNAL: u8 = 9;
-const TAKE: u8 = 11;
-const SURCHARGE: u8 = 12;
-const LEASE: u8 = 13;
-const GIVE_BACK: u8 = 14;
+/// Names the operations once: their numbers, and the names that the sources of the script have for them.
+macro_rules! operations {
+    ($($name:ident = $number:literal,)+) => {
+        $(const $name: u8 = $number;)+
+
+        /// The names and numbers of the operations.
+        pub(super) const OPERATIONS: [(&str, u8); [$($number),+].len()] = [$((stringify!($name), $name)),+];
+    };
+}
+
+operations! {
+    CHECK = 1,
+    PEEK = 2,
+    CHARGE = 3,
+    REFUND = 4,
+    BLOCK = 5,
+    RENEW = 6,
+    CLOSE = 7,
+    CLEAR = 8,
+    JOURNAL = 9,
+    TAKE = 11,
+    SURCHARGE = 12,
+    LEASE = 13,
+    GIVE_BACK = 14,
+}
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
 const SLOW_PATH_HEAD: u16 = 34;

@@ -8,6 +8,7 @@ mod batch;
 mod command;
 mod inlined_rules;
 mod instruction;
+mod named_numbers;
 mod reply;
 mod request;
 mod stored_value;
@@ -21,7 +22,7 @@ pub(crate) use request::{KEY_DIGEST, Request};
 
 /// The text of the script. Rules are the body of one function, whose files all have the same shape.
 fn source() -> String {
-    [HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat()
+    named_numbers::numbered(&[HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat())
 }
 
 const HEAD: &str = include_str!("lua/head.lua");

@@ -1,6 +1,6 @@
 -- calendar-window. Fields: index, used. limit.period: the length of a window, of which one begins limit.y before 1970;
 -- or 0 for windows of limit.x real months.
-if algorithm == 2 then
+if algorithm == CALENDAR_WINDOW then
   local DAY, MONTH = 86400000000, 2629746000000
   -- Years are taken to begin in March, so that the leap day is the last of its year.
   local function month_of(day)

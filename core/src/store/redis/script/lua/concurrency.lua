@@ -1,7 +1,7 @@
 -- concurrency. Fields: touched, total, length of the list. limit.period: the ttl.
 -- The list: '<I7I7I7' for each hold, the first to expire first: when it expires, its id (0: none, so it cannot be renewed),
 -- its units.
-if algorithm == 9 then
+if algorithm == CONCURRENCY then
   local WIDTH, LONGEST = 21, 316224000000000
   local function hold(list, position) return unpack_('<I7I7I7', list, position) end
   -- Removes the expired holds; returns the later of `now` and the moment of the last change.

@@ -1,6 +1,6 @@
 -- A common call: checks of one policy, one for each key, which write nothing when they are refused. A value that it cannot
 -- read is left to the slow path, in `unread`.
-if grouping == 4 then
+if grouping == FUNCTIONS then
   -- head.lua has read the first limit.
   local limits, lists, kind, admits, charge, possible, at = {}, nil, nil, nil, nil, nil, after - 36
   for i = 1, limit_count do

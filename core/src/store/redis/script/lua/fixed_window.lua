@@ -1,5 +1,5 @@
 -- fixed-window. Fields: opened, used (0: no window is open).
-if algorithm == 1 then
+if algorithm == FIXED_WINDOW then
   local function admits(value, first, now, cost, limit)
     if now >= value[first] + limit.period then value[first + 1] = 0 end
     return value[first + 1] + cost <= limit.count

@@ -4,17 +4,19 @@
 --          and the journal.
 -- ARGV[1]  '<dBBHHI4': the time in µs (negative: the server's), the stride, the grouping, the number of instructions, the
 --          number of limited keys, the number of the call. The grouping says how the entries of the call depend on each
---          other. 0: not at all. 1: one refusal refuses all. 2: as 1, but nothing is written. 3: all are refused. 4: as 0,
---          and fast_path.lua can serve the call. 5: as 0, and one_limit.lua can. 6: as 0, and several_limits.lua can, since
---          it has one key. Then the first instruction: an operation with the numbers of its policy. See instruction.lua.
+--          other: not at all (INDEPENDENT); one refusal refuses all (ALL_OR_NOTHING); the same, but nothing is written (DRY_RUN);
+--          all are refused (RECORD_REFUSALS). Of independent checks it says which loop can serve them: that of fast_path.lua
+--          (FUNCTIONS), of one_limit.lua (ONE_LIMIT), or of several_limits.lua, for one key (SEVERAL_LIMITS). named_numbers.rs
+--          says how names become numbers. Then the first instruction: an operation with the numbers of its policy. See
+--          instruction.lua.
 -- ARGV[2]  Not there when each key has one entry of instruction 1. Else '<H…', for each key: the number of its entries, then
 --          the instruction of each.
 -- ARGV[3…] The other instructions.
 -- Reply    {item…, seal}. The item of an entry is the value after it. A refusal returns the stored value as it is: nothing
 --          is encoded. That of a take ends with '<d', the units it has charged. The seal is '<dI4…I4': the time; the number
 --          of each entry that was refused, or whose hold was not found; the number of the call. Where the value does not show
---          which limits refused, they are bits from 2^16 on of the number of the entry. The reply to a single entry with a
---          grouping from 4 on is one text: '<dB', the time and how many were refused, the value, and '<I4', the number of
+--          which limits refused, they are bits from 2^16 on of the number of the entry. The reply to a single entry of
+--          such a loop is one text: '<dB', the time and how many were refused, the value, and '<I4', the number of
 --          the call. The number of the call comes last, so that bytes that
 --          were lost or repeated on the way show in it. docs/adr/0012 has the reasons.
 --

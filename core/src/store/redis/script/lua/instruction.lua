@@ -5,12 +5,12 @@
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
 --                list), count, period, x, y, z
 --   '<H'        the length of what follows, up to the metadata
---   '<ddHdd'    block in µs (of operation 14: the moment of the charge), hold (of 13 and 14: the life), length of the journal,
+--   '<ddHdd'    block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life), length of the journal,
 --               its TTL, grace period
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
---   then the metadata, to the end; of operation 14 '<dddd', the generation (0: any), the units that had gone back at the charge,
+--   then the metadata, to the end; of GIVE_BACK '<dddd', the generation (0: any), the units that had gone back at the charge,
 --   the last clear that was known then and the units charged, and '<d' for each limit: when its bucket would have been empty again
 --   (0: not known, -1: it was not charged).
 -- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
@@ -24,7 +24,7 @@ local function read_instruction(s, at)
     operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
     narrow_size = narrow_size, narrow_header = narrow_size > 0 and narrow_header, narrow_format = narrow_format,
     -- Take, lease and give back ask the limits about one unit.
-    asked = (operation == 11 or operation >= 13) and 1 or cost,
+    asked = (operation == TAKE or operation == LEASE or operation == GIVE_BACK) and 1 or cost,
     shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
     waits = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1,
   }

@@ -5,7 +5,7 @@ if unread then
 end
 
 local program = ARGV[2] and { unpack_('<' .. string.rep('H', #ARGV[2] / 2), ARGV[2]) } or nil
-if grouping > 0 then
+if grouping ~= INDEPENDENT then
   local fine, failure = pcall(serve_together, program)
   if not fine then return failure_of(failure) end
   return failure or sealed()

@@ -2,7 +2,7 @@
 -- terms; `whole` says that limit.x is 1. limit.count: the burst. limit.y: the most units that a meter holds.
 -- Fields: since, units and, where the interval is no whole number of µs, the fraction of `since` in parts of limit.x.
 local admits, charge, possible, refund, ends, drained_at, raise
-if algorithm >= 6 and algorithm <= 8 then
+if algorithm == TOKEN_BUCKET or algorithm == GCRA or algorithm == LEAKY_BUCKET then
   local drain, drained
   if not whole then
     -- floor(a * b / p) and what is left over, exactly: long division in digits of base 8 (p < 2^49, b < 2^54).

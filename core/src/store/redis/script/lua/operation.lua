@@ -1,7 +1,8 @@
--- The operations on a decoded value, by their number: 1 check, 2 peek, 3 charge, 4 refund, 5 block, 6 renew, 7 close, 8 clear,
--- 9 journal, 11 take: a check of as many units as there are, 12 surcharge: what work has cost beyond its check, 13 lease: units
--- that are spent later, 14 give back units of one charge. Clear and journal are in slow_path.lua.
-local CHECK, PEEK, CHARGE, CLEAR, JOURNAL, TAKE, LEASE = 1, 2, 3, 8, 9, 11, 13
+-- The operations on a decoded value. TAKE is a check of as many units as there are, SURCHARGE what work has cost beyond its check,
+-- LEASE takes units that are spent later, GIVE_BACK gives back units of one charge. CLEAR and JOURNAL are in slow_path.lua.
+
+-- Of each algorithm: whether its charges have to know that units went back, by a plain refund or by another charge's.
+local COUNTED, COUNTED_BY_DECISION = COUNTS_REFUNDS, COUNTS_UNDONE
 
 -- Gives units back by a function for each limit, which returns how many, and leaves the traces that other charges need: of
 -- buckets, and of sliding kinds where no Decision says whose units went back.
@@ -9,8 +10,7 @@ local function returned(instruction, value, by_decision, back)
   local ends, counted = charges_end(value, instruction), 0
   for index, limit in ipairs(instruction.limits) do
     local units, algorithm = back(limit, index), limit.algorithm
-    local counts = algorithm >= 6 and algorithm <= 8 or algorithm >= 3 and algorithm <= 5 and not by_decision
-    if counts and units > counted then counted = units end
+    if (by_decision and COUNTED_BY_DECISION or COUNTED)[algorithm] and units > counted then counted = units end
   end
   if counted == 0 then return end
   local traces = value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0, ends = 0 }
@@ -32,7 +32,7 @@ local operations = {
     end
     return true
   end,
-  [12] = function(instruction, value) -- surcharge; a concurrency limit, which has `renew`, counts it only where it is alone
+  [SURCHARGE] = function(instruction, value) -- a concurrency limit, which has `renew`, counts it only where it is alone
     local rates = false
     for _, limit in ipairs(instruction.limits) do rates = rates or not limit.renew end
     for _, limit in ipairs(instruction.limits) do
@@ -43,31 +43,31 @@ local operations = {
     end
     return true
   end,
-  [4] = function(instruction, value) -- refund
+  [REFUND] = function(instruction, value)
     returned(instruction, value, false, function(limit)
       return limit.refund(value, limit.first, now, instruction.cost, limit)
     end)
     return true
   end,
-  [5] = function(instruction, value) -- block for so long; 0 ends a block
+  [BLOCK] = function(instruction, value) -- for so long; 0 ends a block
     value.blocked_until = instruction.block > 0 and now + instruction.block or 0
     return true
   end,
-  [6] = function(instruction, value) -- renew
+  [RENEW] = function(instruction, value)
     local found = false
     for _, limit in ipairs(instruction.limits) do
       found = limit.renew and limit.renew(value, limit.first, now, limit, instruction.hold) ~= nil or found
     end
     return found
   end,
-  [7] = function(instruction, value) -- close
+  [CLOSE] = function(instruction, value)
     local found = false
     for _, limit in ipairs(instruction.limits) do
       found = limit.close and limit.close(value, limit.first, now, limit, instruction.hold) ~= nil or found
     end
     return found
   end,
-  [14] = function(instruction, value) -- give back; block: when the units were charged, hold: the life of a lease
+  [GIVE_BACK] = function(instruction, value) -- block: when the units were charged, hold: the life of a lease
     local generation, known, known_clear, charged = unpack_('<dddd', instruction.text, instruction.meta)
     local charged_at, traces = instruction.block, value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0 }
     if generation > 0 and generation ~= value.generation then return false end

@@ -1,5 +1,5 @@
 -- sliding-counter. Fields: touched, previous, current.
-if algorithm == 5 then
+if algorithm == SLIDING_COUNTER then
   -- floor(a * b / p), exactly, also where a * b passes 2^53: long division in digits of base 8 (b <= p < 2^49).
   local function scaled(a, b, p)
     if a * b <= MAX then return floor(a * b / p) end

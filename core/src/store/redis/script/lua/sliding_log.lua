@@ -2,7 +2,7 @@
 -- The list: '<I7I7' for each of the newest entries: its moment and the running total after it. When it is as long as two
 -- chunks, its older half becomes a field of the log's key; these chunks are numbered from head to tail. So a check reads a
 -- short list and bisects the chunks. base: the running total before the first entry that counts. Totals wrap at 2^53.
-if algorithm == 3 then
+if algorithm == SLIDING_LOG then
   local CHUNK, WRAP, MAX_UNITS = 36 * 14, MAX + 1, (MAX - 1) / 2
   -- The units between two running totals; 0 when `total` lies before `before`.
   local function between(before, total)

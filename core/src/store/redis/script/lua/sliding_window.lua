@@ -1,6 +1,6 @@
 -- sliding-window. Fields: touched, newest, total, length of the list. limit.x: the length of a granule.
 -- The list: '<I7I7' for each granule before the newest, oldest first: its last instant and its units.
-if algorithm == 4 then
+if algorithm == SLIDING_WINDOW then
   local function admits(value, first, now, cost, limit)
     local touched, p, granule = value[first], limit.period, limit.x
     local at = now < touched and touched or now

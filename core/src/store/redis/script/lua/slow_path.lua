@@ -53,7 +53,7 @@ local function cleared(value, instruction)
   local ends = value and charges_end(value, instruction) or 0
   -- A window that opens now begins at the moment of a charge that was made now.
   for _, limit in ipairs(ends > now and instruction.limits or {}) do
-    if limit.algorithm == 1 and limit.ends(value, limit.first, limit) > now then ends = math.max(ends, now + limit.period) end
+    if limit.algorithm == FIXED_WINDOW and limit.ends(value, limit.first, limit) > now then ends = math.max(ends, now + limit.period) end
   end
   if value and value.traces and value.traces.ends > ends then ends = value.traces.ends end
   if ends <= now then return nil, nil, 0 end
@@ -134,7 +134,7 @@ end
 -- Runs entries of which one refusal refuses all: nothing is written before every one was asked, and nothing at all when the
 -- call is a dry run. Returns an error that fails the call.
 local function serve_together(program)
-  local opened, entries, dry_run, all_refused, entry, at = {}, {}, grouping == 2, grouping == 3, 0, 0
+  local opened, entries, dry_run, all_refused, entry, at = {}, {}, grouping == DRY_RUN, grouping == RECORD_REFUSALS, 0, 0
   for index = 1, key_count do
     local n = program and program[at + 1] or 1
     local s, failure = open_key(index)

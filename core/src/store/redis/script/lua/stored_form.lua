@@ -1,7 +1,7 @@
 -- Values in the form that they are stored in: the compact one, the full one, or that of another version of the policy.
 
 -- The fields of each algorithm. M: a moment of 7 bytes; C: a count, as wide as the tag says; L: the length of a list.
-local FIELDS = { 'MC', 'MC', 'MMML', 'MCCL', 'MCC', 'MC', 'MC', 'MC', 'MCL' }
+local FIELDS = FIELDS_OF_ALGORITHMS
 
 -- The µs of the units of periods, by their numbers.
 local UNITS = { 1000, 1000000, 60000000, 3600000000, 86400000000, 604800000000, 2592000000000, 31104000000000 }
@@ -25,12 +25,12 @@ local function read_tag(s, position)
   local tag_byte = byte(s, position)
   local algorithm, width = floor(tag_byte / 16), tag_byte % 8
   local length, micros = read_period(s, position + 1)
-  if width < 1 or not micros and algorithm ~= 9 then error('tag') end
+  if width < 1 or not micros and algorithm ~= CONCURRENCY then error('tag') end
   local fields = FIELDS[algorithm]
   if floor(tag_byte / 8) % 2 == 1 then fields = fields .. 'C' end
   local tag = { algorithm = algorithm, id = algorithm .. sub(s, position + 1, position + length), fields = fields, micros = micros }
   local after = position + 1 + length
-  if algorithm >= 6 and algorithm <= 8 then
+  if algorithm == TOKEN_BUCKET or algorithm == GCRA or algorithm == LEAKY_BUCKET then
     tag.count = unpack_('<I' .. width, s, after)
     after = after + width
     if tag.count < 1 then error('tag') end
@@ -144,7 +144,7 @@ local function rescale(value, limit, old_count, count, since, units, fraction)
   local divisor, rest = old_count, period
   while rest > 0 do divisor, rest = rest, divisor % rest end
   local old = { period = period / divisor, x = old_count / divisor }
-  local _, _, _, _, old_ends = rule_of(7, old.x == 1, false)
+  local _, _, _, _, old_ends = rule_of(GCRA, old.x == 1, false)
   local ends = old_ends({ since, units, fraction }, 1, old)
   if ends <= now then
     if ends > since then since = ends end
@@ -159,18 +159,18 @@ end
 -- Whether a state means the same as no state.
 local function is_unused(tag)
   local numbers, algorithm = tag.values, tag.algorithm
-  if algorithm == 3 then return tag.list == '' and numbers[1] == numbers[2] end
-  if algorithm == 4 then return numbers[3] == 0 end
-  if algorithm == 5 then return numbers[2] == 0 and numbers[3] == 0 end
+  if algorithm == SLIDING_LOG then return tag.list == '' and numbers[1] == numbers[2] end
+  if algorithm == SLIDING_WINDOW then return numbers[3] == 0 end
+  if algorithm == SLIDING_COUNTER then return numbers[2] == 0 and numbers[3] == 0 end
   -- A bucket that does not start full has started.
-  if algorithm == 6 then return numbers[1] == 0 end
+  if algorithm == TOKEN_BUCKET then return numbers[1] == 0 end
   return numbers[2] == 0
 end
 
 -- Until when a state is kept of a limit that this version does not have: not before it ends.
 local function kept_until(tag)
   if tag.count then return math.min(tag.values[1] + ceil(tag.values[2] * (tag.micros / tag.count)), MAX) end
-  if tag.algorithm == 9 then return (unpack_('<I7', tag.list, #tag.list - 20)) end
+  if tag.algorithm == CONCURRENCY then return (unpack_('<I7', tag.list, #tag.list - 20)) end
   return now + 2 * tag.micros
 end
 
@@ -263,7 +263,7 @@ end
 local function charges_end(value, instruction)
   local ends = states_end(value, instruction)
   for _, limit in ipairs(instruction.limits) do
-    if limit.algorithm == 5 then
+    if limit.algorithm == SLIDING_COUNTER then
       local p, touched, previous, current = limit.period, values(value, limit.first, limit.first + 2)
       local windows = current > 0 and 2 or previous > 0 and 1 or 0
       local limit_ends = windows > 0 and touched - touched % p + windows * p or 0

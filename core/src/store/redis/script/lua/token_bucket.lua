@@ -1,6 +1,6 @@
 -- token-bucket: a meter of missing tokens. limit.z: the tokens that are missing when a bucket starts. A key with such a
 -- bucket is kept for a grace period after its value has ended (stored_form.lua).
-if algorithm == 6 then
+if algorithm == TOKEN_BUCKET then
   if not initial then return admits, charge, possible, refund, ends, nil, nil, nil, nil, nil, raise end
   local function start(value, first, now, limit)
     if value[first] > 0 then return false end

@@ -106,8 +106,14 @@ local function undo_concurrency(value, first, now, cost, limit, charge)
   return limit.refund(value, first, now, cost, limit, charge.at + limit.period)
 end
 
--- By the number of the algorithm. A sliding log has its own, since its older entries are in chunks.
+-- A sliding log has its own, since its older entries are in chunks.
 local undo = {
-  undo_window, undo_calendar_window, nil, undo_sliding_window, undo_sliding_counter,
-  undo_bucket, undo_bucket, undo_bucket, undo_concurrency,
+  [FIXED_WINDOW] = undo_window,
+  [CALENDAR_WINDOW] = undo_calendar_window,
+  [SLIDING_WINDOW] = undo_sliding_window,
+  [SLIDING_COUNTER] = undo_sliding_counter,
+  [TOKEN_BUCKET] = undo_bucket,
+  [GCRA] = undo_bucket,
+  [LEAKY_BUCKET] = undo_bucket,
+  [CONCURRENCY] = undo_concurrency,
 }

@@ -1,5 +1,5 @@
--- The bytes of an item in the list of each algorithm that has one.
-local ITEM = { nil, nil, 14, 14, nil, nil, nil, nil, 21 }
+-- The bytes of an item in the list of each algorithm.
+local ITEM = ITEMS_OF_ALGORITHMS
 
 -- The lists of a value, which follow its fields. Returns where they end, or nil when an item is not whole.
 local function split_lists(value, s, lists, position)
