@@ -245,6 +245,10 @@ macro_rules! algorithms {
             }
         }
 
+        /// The fields of each algorithm, in the order of their numbers.
+        #[cfg(feature = "redis")]
+        pub(crate) const FIELDS: &[&[Field]] = &[$(<$rule as StoredRule>::FIELDS),+];
+
         /// The algorithms as the script knows them, whose number is their place from 1 on.
         #[cfg(feature = "redis")]
         pub(crate) fn stored() -> Vec<Stored> {

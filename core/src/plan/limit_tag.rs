@@ -4,6 +4,10 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "redis")]
+use super::stored::FULL_WIDTH;
+#[cfg(feature = "redis")]
+use crate::algorithm::FIELDS;
 use crate::policy::{Algorithm, Limit, Period, Unit};
 
 /// Stands for a period that has no code of one byte.
@@ -39,12 +43,9 @@ impl LimitTag {
     /// The bytes of its fields in the full form.
     #[cfg(feature = "redis")]
     pub(crate) fn full_size(&self) -> usize {
-        match self.algorithm_and_period().0 {
-            Algorithm::SlidingLog | Algorithm::SlidingWindow => 25,
-            Algorithm::SlidingCounter => 21,
-            Algorithm::Concurrency => 18,
-            _ => 14 + if self.has_fraction { 7 } else { 0 },
-        }
+        let fields = FIELDS[usize::from(self.algorithm.max(1) - 1).min(FIELDS.len() - 1)];
+        let widths = fields.iter().map(|field| usize::from(field.width(FULL_WIDTH)));
+        widths.sum::<usize>() + if self.has_fraction { usize::from(FULL_WIDTH) } else { 0 }
     }
 
     /// Reads the tag that bytes begin with.
