@@ -35,7 +35,7 @@ pub(crate) use meter::Meter;
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]
-pub(crate) use stored::{Field, MOMENT_WIDTH, Stored, number};
+pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number};
 
 use crate::allocation::allocated;
 

@@ -4,6 +4,8 @@ use super::{LimitRule, MAX_SAFE_INTEGER};
 
 /// Bytes of a moment, and of each number in a list.
 pub(crate) const MOMENT_WIDTH: u8 = 7;
+/// Bytes of a count in the full form of a value.
+pub(crate) const FULL_WIDTH: u8 = 7;
 
 /// A field of a stored limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
-use super::stored::FULL_WIDTH;
-#[cfg(feature = "redis")]
-use crate::algorithm::FIELDS;
+use crate::algorithm::{FIELDS, FULL_WIDTH};
 use crate::policy::{Algorithm, Limit, Period, Unit};
 
 /// Stands for a period that has no code of one byte.

@@ -7,13 +7,11 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Field, MOMENT_WIDTH, Rule};
+use crate::algorithm::{FULL_WIDTH, Field, MOMENT_WIDTH, Rule};
 use crate::plan::LimitTag;
 
 /// The version in the header of every stored value.
 pub(crate) const VERSION: u8 = 2;
-/// Bytes of a count in the full form.
-pub(crate) const FULL_WIDTH: u8 = 7;
 /// The largest count of the narrow form.
 pub(crate) const MAX_NARROW_COUNT: u64 = 255;
 /// The most bytes of a value that shares an allocation of 32 bytes with what Redis keeps of it.

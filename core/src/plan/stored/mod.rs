@@ -10,7 +10,7 @@ use crate::algorithm::Rule;
 use crate::allocation::allocated;
 use crate::policy::Policy;
 
-pub(crate) use layout::{FULL_WIDTH, Form, LENGTH_WIDTH, Layout, VERSION};
+pub(crate) use layout::{Form, LENGTH_WIDTH, Layout, VERSION};
 pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
 
 /// The formats and script arguments of a policy, computed once.
