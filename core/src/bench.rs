@@ -7,12 +7,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use crate::algorithm::{LeaseTerms, Rule, State};
-use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
+use crate::process::clock::SteadyClock;
 use crate::resilience::UsageSnapshots;
 use crate::store::Store;
 use crate::store::call_context::CallContext;

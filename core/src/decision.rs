@@ -12,7 +12,7 @@ use compact_str::CompactString;
 
 use crate::algorithm::View;
 use crate::plan::Plan;
-use crate::plan_cache::PlanHandle;
+use crate::plan::plan_cache::PlanHandle;
 use crate::policy::{Algorithm, Limit, Period};
 use crate::store::request::{Answer, Charge, Source};
 pub(crate) use settlement::{LimiterId, Settlement};

@@ -12,7 +12,7 @@
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits, items};
 use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
-use crate::allocation::allocated;
+use crate::tables::allocation::allocated;
 
 /// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
 pub(crate) type HoldId = u64;

@@ -37,7 +37,7 @@ use stored::StoredRule;
 #[cfg(feature = "redis")]
 pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number};
 
-use crate::allocation::allocated;
+use crate::tables::allocation::allocated;
 
 /// The largest integer that Rust, Lua and JavaScript all hold exactly; every number stays at or below it.
 pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
 use super::{LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
-use crate::allocation::allocated;
+use crate::tables::allocation::allocated;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {

@@ -7,7 +7,7 @@ const MOST: u64 = MAX_SAFE_INTEGER;
 
 fn rule(notation: &str) -> Rule {
     let policy = Policy::parse(notation).expect("a policy");
-    crate::plan_cache::plan_of(&policy).rules[0].clone()
+    crate::plan::plan_cache::plan_of(&policy).rules[0].clone()
 }
 
 #[test]

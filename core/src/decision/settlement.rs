@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::fork;
+use crate::process::fork;
 
 /// Which limiter answered, in which process: one number for all limiters of the same store and prefix in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

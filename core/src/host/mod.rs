@@ -10,10 +10,10 @@ mod reply_poller;
 mod servers;
 mod tasks;
 
-pub use crate::fork::generation as process_generation;
 pub use crate::limiter::{Call, ChargedUnits, charge_mark, check_percent};
+pub use crate::process::fork::generation as process_generation;
 #[cfg(any(feature = "files", feature = "redis"))]
-pub use crate::regular_file::{Links, Unreadable, read as read_regular_file};
+pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_file};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::Builder;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::{Policy, Warning};
 use crate::store::url;
 

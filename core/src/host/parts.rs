@@ -3,7 +3,7 @@
 use crate::algorithm::View;
 use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, Result};
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::request::{Answer, Source};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::BatchGuard;
-use crate::fork::PerProcess;
+use crate::process::fork::PerProcess;
 use crate::store::redis::{EpollSet, ReaderRegistry};
 
 /// Replies of a limiter's servers, for an event loop that reads them itself. While it exists the threads of the limiter

@@ -6,7 +6,7 @@ pub use crate::store::redis::{
 };
 
 use crate::decision::{Decision, LimiterId};
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::redis::stored_answer;
 

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::{CompletionQueue, Outcome};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fork::PerProcess;
+use crate::process::fork::PerProcess;
 
 /// Started by the first task of the process.
 static THREAD: PerProcess<Thread> = PerProcess::new();

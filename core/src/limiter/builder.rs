@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::acquire::WaitBounds;
 use super::policy_source::PolicySource;
-use crate::clock::ManualClock;
 use crate::error::{Error, Result};
-use crate::log::WarningListener;
 use crate::policy::{OnStoreError, Policy, Warning, lint};
+use crate::process::clock::ManualClock;
+use crate::process::log::WarningListener;
 use crate::resilience::{Listener, StoreChange};
 use crate::store::MAX_ENTRIES;
 

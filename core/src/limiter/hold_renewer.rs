@@ -12,8 +12,8 @@ use super::LimiterCore;
 use super::hold_lifetime::{HoldLifetime, Renewed, ttl};
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
-use crate::fork::PerProcess;
 use crate::plan::Plan;
+use crate::process::fork::PerProcess;
 use crate::store::request::{Entry, Operation};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.

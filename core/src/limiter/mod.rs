@@ -42,12 +42,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
-use crate::clock::{ClockListener, ManualClock};
 use crate::decision::LimiterId;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fork::PerProcess;
-use crate::log::Log;
 use crate::plan::Plan;
+use crate::process::clock::{ClockListener, ManualClock};
+use crate::process::fork::PerProcess;
+use crate::process::log::Log;
 use crate::resilience::{Counters, Layers};
 use crate::store::Store;
 use crate::store::call_context::CallContext;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
-use crate::allocation::allocated;
 use crate::plan::Plan;
-use crate::plan_cache;
+use crate::plan::plan_cache;
 use crate::policy::Policy;
+use crate::tables::allocation::allocated;
 
 /// The longest notation that is found by its text, in bytes: longer than the canonical notation of nearly every policy. A
 /// longer one is parsed by each call, and its plan is found by its canonical notation.

@@ -12,7 +12,7 @@ use super::policy_ref::PolicyRef;
 use super::policy_uses::{PolicyUse, PolicyUses};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::plan_cache;
+use crate::plan::plan_cache;
 use crate::policy::{Policy, did_you_mean, may_be_url};
 
 type Plans = HashMap<String, Arc<Plan>, RandomState>;

@@ -12,8 +12,8 @@ use serde_json::{Map, json};
 
 use super::LimiterCore;
 use crate::error::visible;
-use crate::fork;
-use crate::log::WarningKind;
+use crate::process::fork;
+use crate::process::log::WarningKind;
 use crate::stats::DeniedKeys;
 
 /// The environment variable.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::LimiterCore;
 use super::asynchronous::AsyncLimiter;
 use super::blocking::Limiter;
-use crate::fork::ForkListener;
+use crate::process::fork::ForkListener;
 use crate::resilience::{Counters, Layers, StoreCondition, StoreStats};
 use crate::stats::PolicyStats;
 

@@ -2,7 +2,7 @@
 
 use super::{LimitTag, MAX_LIMITS, Plan};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State};
-use crate::allocation::allocated;
+use crate::tables::allocation::allocated;
 
 /// What is stored of a limit, of whatever version of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 mod conversion;
 mod limit_tag;
+pub(crate) mod plan_cache;
 mod rule;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 mod stored;
@@ -11,10 +12,10 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use crate::algorithm::{LeaseTerms, Rule, View};
-use crate::allocation::{allocated, spilled};
-use crate::one_or_many::OneOrMany;
 use crate::policy::{DerivedValue, Limit, MAX_LIMITS, Period, Policy, SHORTEST_LEASE};
 use crate::policy_counts::PolicyCounts;
+use crate::tables::allocation::{allocated, spilled};
+use crate::tables::one_or_many::OneOrMany;
 
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;

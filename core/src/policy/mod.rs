@@ -30,8 +30,8 @@ use self::derived::Derived;
 pub(crate) use self::derived::{DerivedValue, FieldTexts};
 pub(crate) use self::notation::{may_be_url, quoted};
 pub(crate) use self::suggestion::did_you_mean;
-use crate::allocation::allocated;
 use crate::error::{Error, Result};
+use crate::tables::allocation::allocated;
 
 /// The most limits one policy may have.
 pub const MAX_LIMITS: usize = 15;

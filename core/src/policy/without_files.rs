@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::path::Path;
 
 use super::{Format, Policy};
+use crate::error::missing_feature;
 use crate::error::{Error, Result, SourceLocation};
-use crate::missing_feature;
 
 /// A policy file. None exists, because the crate was built without its feature `files`.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::hash_slab::{HashSlab, Hashed};
 use crate::plan::Plan;
-use crate::table_key::TableKeyRef;
+use crate::tables::hash_slab::{HashSlab, Hashed};
+use crate::tables::table_key::TableKeyRef;
 
 /// Shards of a table: more than the threads that run at once.
 const SHARDS: usize = 64;

@@ -33,9 +33,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::ManualClock;
 use crate::error::{Error, Result};
 use crate::policy::OnStoreError;
+use crate::process::clock::ManualClock;
 use crate::store::request::Entry;
 use crate::store::{Store, layer_states};
 use deny_cache::DenyCache;

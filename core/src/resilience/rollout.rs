@@ -70,7 +70,7 @@ impl PartitionedStore for Rollout {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::plan_cache::plan_of;
+    use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::resilience::breaker::Breaker;
     use crate::resilience::stub_store::StubStore;

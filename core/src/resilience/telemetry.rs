@@ -13,8 +13,8 @@ use super::store_change::{Listener, StoreChange, StoreState};
 use super::store_stats::{ConditionOf, StoreCondition, StoreHistograms, StoreStats};
 use crate::error::{Error, ErrorKind};
 use crate::histogram::SharedHistogram;
-use crate::log::{Log, WarningKind};
 use crate::plan::{LimitTag, Plan};
+use crate::process::log::{Log, WarningKind};
 use crate::store::memory::ForgottenDenials;
 
 /// What the layers have counted since the limiter was made.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use parking_lot::Mutex;
 
-use crate::fork::PerProcess;
+use crate::process::fork::PerProcess;
 
 /// The most keys that are kept. Beyond it the key whose last denial is the oldest goes.
 pub(crate) const MAX_DENIED_KEYS: usize = 256;

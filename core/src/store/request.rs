@@ -6,8 +6,8 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use crate::algorithm::{HoldId, LeaseTerms, LimitCharge, Rule, State, Traces, View};
-use crate::one_or_many::OneOrMany;
 use crate::plan::{LimitTag, Plan};
+use crate::tables::one_or_many::OneOrMany;
 
 /// What the limits of a policy say, in order.
 pub(crate) type Views = OneOrMany<View>;

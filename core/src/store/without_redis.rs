@@ -11,9 +11,9 @@ use super::batch_guard::BatchGuard;
 use super::key_names::KeyNames;
 use super::url::Endpoints;
 use crate::error::Result;
-use crate::fork::PerProcess;
 use crate::histogram::SharedHistogram;
-use crate::log::Log;
+use crate::process::fork::PerProcess;
+use crate::process::log::Log;
 
 /// There are no replies to read.
 #[derive(Default)]

@@ -158,8 +158,8 @@ fn what_may_grow_breaks_no_program_then() {
     // An array would have its length in its type.
     let (_, _): (&[ErrorKind], &[Unit]) = (ErrorKind::ALL, Unit::ALL);
     for (source, item) in [
-        (include_str!("../../../core/src/error.rs"), "enum ErrorKind"),
-        (include_str!("../../../core/src/error.rs"), "struct SourceLocation"),
+        (include_str!("../../../core/src/error/mod.rs"), "enum ErrorKind"),
+        (include_str!("../../../core/src/error/mod.rs"), "struct SourceLocation"),
         (include_str!("../../../core/src/http/problem.rs"), "struct Refusal"),
         (include_str!("../../../core/src/limiter/hold.rs"), "enum HoldAnswer"),
         (include_str!("../../../core/src/policy/period.rs"), "enum Unit"),

@@ -8,11 +8,11 @@ use http::response;
 
 use super::held_units::HeldUnits;
 use super::request_limits::{LimitEntry, RequestLimits};
-use crate::clock::Signal;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::{CheckOptions, Hold, HoldAnswer};
 use crate::plan::Plan;
+use crate::process::clock::Signal;
 
 /// What became of a request.
 pub(super) enum Admission {

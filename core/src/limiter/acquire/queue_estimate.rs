@@ -66,7 +66,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan_cache::plan_of;
+    use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::store::request::Views;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::wait_queue::WaitQueue;
-use crate::clock::Signal;
+use crate::process::clock::Signal;
 
 /// Keeps a caller in its queue until it is dropped.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::clock::{ManualClock, Signal};
 use crate::decision::Decision;
 use crate::limiter::LimiterCore;
+use crate::process::clock::{ManualClock, Signal};
 
 /// The longest sleep where others wait in other processes: the place in their line is kept for a second. And the shortest.
 const MAX_SLEEP: Duration = Duration::from_millis(400);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::clock::Signal;
+use crate::process::clock::Signal;
 
 /// The callers of one policy and key, in the order they came.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use super::queue_position::QueuePosition;
 use super::wait_queue::WaitQueue;
 use crate::error::Result;
-use crate::fork::PerProcess;
 use crate::plan::Plan;
-use crate::table_key::TableKey;
+use crate::process::fork::PerProcess;
+use crate::tables::table_key::TableKey;
 
 /// Queues kept before the empty ones are removed.
 const SWEEP_THRESHOLD: usize = 1_024;

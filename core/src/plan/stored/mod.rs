@@ -7,8 +7,8 @@ mod stored_size;
 
 use super::LimitTag;
 use crate::algorithm::Rule;
-use crate::allocation::allocated;
 use crate::policy::Policy;
+use crate::tables::allocation::allocated;
 
 pub(crate) use layout::{Form, LENGTH_WIDTH, Layout, VERSION};
 pub(crate) use script_arguments::{CommonLoop, ScriptArguments};

@@ -2,8 +2,8 @@
 
 use super::layout::{Form, Layout, format};
 use crate::algorithm::{Field, Rule};
-use crate::allocation::allocated;
 use crate::plan::LimitTag;
+use crate::tables::allocation::allocated;
 
 /// The parts of an instruction that depend on the policy alone; `store/redis/script/batch.rs` puts them together, and
 /// `read_instruction` in `lua/instruction.lua` reads them.

@@ -23,7 +23,7 @@ use self::stores::FileStore;
 use super::period::SECOND;
 use super::{Format, Policy};
 use crate::error::{Error, ErrorKind, Result, SourceLocation, visible};
-use crate::regular_file::{self, Links, Unreadable};
+use crate::process::regular_file::{self, Links, Unreadable};
 
 /// The largest policy file, in bytes: a guard against reading another file by mistake.
 const MAX_FILE_SIZE: usize = 8 << 20;

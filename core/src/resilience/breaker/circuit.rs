@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 
 use super::outage::Outage;
-use crate::clock::SteadyClock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::process::clock::SteadyClock;
 use crate::resilience::store_change::StoreState;
 use crate::resilience::store_stats::StoreCondition;
 use crate::resilience::telemetry::Telemetry;

@@ -112,7 +112,7 @@ mod tests {
     use super::circuit::SHORT_PROBE;
     use super::*;
     use crate::error::{Error, ErrorKind};
-    use crate::plan_cache::plan_of;
+    use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::resilience::stub_store::StubStore;
     use crate::store::request::Operation;

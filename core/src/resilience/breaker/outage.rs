@@ -6,7 +6,7 @@ use std::thread::Thread;
 use std::time::{Instant, SystemTime};
 
 use crate::error::Error;
-use crate::fork;
+use crate::process::fork;
 
 /// One outage of a store, from its last sign of life on.
 pub(super) struct Outage {

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use crate::algorithm::{Rule, State, View};
-use crate::allocation::spilled;
-use crate::hash_slab::Hashed;
 use crate::plan::Plan;
 use crate::resilience::key_table::KeyEntry;
 use crate::store::request::{Answer, Entry, Source, States};
-use crate::table_key::{TableKey, TableKeyRef};
+use crate::tables::allocation::spilled;
+use crate::tables::hash_slab::Hashed;
+use crate::tables::table_key::{TableKey, TableKeyRef};
 
 /// In the last tenth of its time one check goes through to the store and renews a denial, while all others are still
 /// answered. Without that every check between the end of a denial and the next answer would go to the store.

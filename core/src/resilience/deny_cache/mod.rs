@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::key_table::{KeyTable, TableShard};
 use super::layer::{Layer, LayerState};
-use crate::clock::SteadyClock;
 use crate::error::Result;
-use crate::fork::PerProcess;
+use crate::process::clock::SteadyClock;
+use crate::process::fork::PerProcess;
 use crate::store::call_context::CallContext;
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, Source};
-use crate::table_key::TableKeyRef;
+use crate::tables::table_key::TableKeyRef;
 use denial::{Denial, DenialTimes};
 
 /// The longest time that a denial may be repeated.

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::algorithm::{Rule, View};
 use crate::plan::Plan;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::resilience::layer::Layered;
 use crate::resilience::stub_store::StubStore;

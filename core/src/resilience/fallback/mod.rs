@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use super::layer::Layer;
 use super::telemetry::Telemetry;
-use crate::clock::SteadyClock;
 use crate::error::{Error, Result};
-use crate::fork::PerProcess;
 use crate::plan::Plan;
 use crate::policy::OnStoreError;
+use crate::process::clock::SteadyClock;
+use crate::process::fork::PerProcess;
 use crate::store::call_context::CallContext;
 use crate::store::request::{Answer, Entry, Operation, Source, States};
 use process_usage::ProcessUsage;

@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::ForgottenDenials;
 use crate::store::request::{Answer, Entry, Operation, Source, States};
-use crate::table_key::{TableKey, TableKeyRef};
+use crate::tables::table_key::{TableKey, TableKeyRef};
 
 /// Keeps the last known usage, and goes on from it during an outage.
 pub(super) struct ProcessUsage {
@@ -168,7 +168,7 @@ fn immediate(answer: Result<Answer>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan_cache::plan_of;
+    use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
 
     const SECOND: u64 = 1_000_000;

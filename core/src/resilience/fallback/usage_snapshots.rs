@@ -13,7 +13,7 @@ use crate::algorithm::{HoldId, Rule, Traces};
 use crate::plan::Plan;
 use crate::resilience::key_table::{KeyTable, TableShard};
 use crate::store::request::{Answer, Entry, States};
-use crate::table_key::TableKeyRef;
+use crate::tables::table_key::TableKeyRef;
 use snapshot::Snapshot;
 
 /// Stands for the store among the numbers of outages.

@@ -10,8 +10,8 @@ use compact_str::CompactString;
 use parking_lot::{Condvar, Mutex};
 
 use super::Leases;
-use crate::fork::PerProcess;
 use crate::plan::Plan;
+use crate::process::fork::PerProcess;
 
 /// The longest key of which a text is kept: what is left of a longer one stays charged.
 const MAX_KEY: usize = 64;

@@ -11,12 +11,12 @@ use smallvec::SmallVec;
 use super::block::{Block, LeaseCharge, Unspent};
 use super::demand::{Demand, INTERVAL};
 use crate::algorithm::{LeaseTerms, View};
-use crate::allocation::allocated;
-use crate::hash_slab::Hashed;
 use crate::plan::Plan;
 use crate::resilience::key_table::KeyEntry;
 use crate::store::request::{Answer, Source};
-use crate::table_key::{TableKey, TableKeyRef};
+use crate::tables::allocation::allocated;
+use crate::tables::hash_slab::Hashed;
+use crate::tables::table_key::{TableKey, TableKeyRef};
 
 /// Units of the first block of a key.
 const FIRST_SIZE: u64 = 8;

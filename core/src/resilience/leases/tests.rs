@@ -4,9 +4,9 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::algorithm::View;
-use crate::log::Log;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::{Lease, Options, Policy};
+use crate::process::log::Log;
 use crate::resilience::layer::Layered;
 use crate::resilience::stub_store::{Message, StubStore};
 use crate::store::memory::{ForgottenDenials, Memory};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Memory;
 use super::usage::{StoredState, Usage};
 use crate::store::request::{Answer, Entry};
-use crate::table_key::TableKeyRef;
+use crate::tables::table_key::TableKeyRef;
 
 /// A usage taken out of its shard.
 struct Draft {

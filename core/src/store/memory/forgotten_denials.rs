@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::log::{Log, WarningKind};
+use crate::process::log::{Log, WarningKind};
 
 /// Counts denials that a full store forgot, and warns of the first.
 #[derive(Default)]

@@ -5,7 +5,6 @@
 //! usage that expires first among the next few. One that is denying its key is not removed, the shard grows instead, until
 //! the store has as many bytes as it may.
 
-mod byte_budget;
 mod check_all;
 mod forgotten_denials;
 mod shard;
@@ -27,12 +26,12 @@ use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, States};
 use crate::algorithm::{Rule, Traces};
-use crate::clock::SteadyClock;
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::process::clock::SteadyClock;
 use crate::store::url::MemoryBounds;
-use crate::table_key::TableKeyRef;
-use byte_budget::ByteBudget;
+use crate::tables::byte_budget::ByteBudget;
+use crate::tables::table_key::TableKeyRef;
 pub(crate) use forgotten_denials::ForgottenDenials;
 use shard::{Evicted, MemoryShard};
 use usage::Usage;

@@ -1,9 +1,9 @@
 //! A part of the store: usages found by their hash, and how many bytes they take.
 
 use super::usage::Usage;
-use crate::hash_slab::{HashSlab, Hashed};
 use crate::plan::Plan;
-use crate::table_key::TableKeyRef;
+use crate::tables::hash_slab::{HashSlab, Hashed};
+use crate::tables::table_key::TableKeyRef;
 
 /// Usages compared to find the one to remove.
 const CANDIDATES: usize = 16;

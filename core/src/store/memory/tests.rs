@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::{Options, Policy};
 use crate::store::request::Operation;
 

@@ -14,7 +14,7 @@ use super::protocol::{CallState, hash_slot};
 use super::script::{Grouping, Request};
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::request::{Entry, Operation};
 

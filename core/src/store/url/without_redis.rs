@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use crate::error::Result;
-use crate::missing_feature;
+use crate::error::missing_feature;
 
 /// None exists.
 #[derive(Clone)]

@@ -22,89 +22,40 @@ const fn room(name: &'static str, files: &'static [&'static str], names: &'stati
 /// From top to bottom: a room names only rooms that come later, so the arrows point one way.
 const ROOMS: &[Room] = &[
     room("root", &["lib.rs", "bench.rs", "bench/"], ANY),
-    room(
-        "host",
-        &["host/"],
-        &[
-            "limiter",
-            "io",
-            "url",
-            "store",
-            "decision",
-            "request",
-            "plan cache",
-            "plan",
-            "policy",
-            "fork",
-            "regular file",
-            BASE,
-        ],
-    ),
+    room("host", &["host/"], &["limiter", "io", "url", "store", "decision", "request", "plan", "policy", BASE]),
     room("metrics", &["metrics.rs"], &["limiter", "resilience", BASE]),
-    room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", "clock", BASE]),
+    room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", BASE]),
     room(
         "limiter",
         &["limiter/"],
-        &[
-            "resilience",
-            "stats",
-            "io",
-            "memory",
-            "url",
-            "store",
-            "decision",
-            "request",
-            "plan cache",
-            "plan",
-            "policy",
-            "fork",
-            "clock",
-            BASE,
-        ],
+        &["resilience", "stats", "io", "memory", "url", "store", "decision", "request", "plan", "policy", BASE],
     ),
     room("http", &["http/"], &["decision", "policy", BASE]),
-    room(
-        "resilience",
-        &["resilience/"],
-        &["io", "memory", "url", "store", "request", "plan", "policy", "fork", "clock", BASE],
-    ),
-    room(
-        "io",
-        &["store/redis/"],
-        &["protocol", "script", "url", "store", "request", "plan cache", "plan", "policy", "fork", BASE],
-    ),
+    room("resilience", &["resilience/"], &["io", "memory", "url", "store", "request", "plan", "policy", BASE]),
+    room("io", &["store/redis/"], &["protocol", "script", "url", "store", "request", "plan", "policy", BASE]),
     room("protocol", &["store/redis/protocol/"], &["script", "url", "store", "request", BASE]),
     room("script", &["store/redis/script/"], &["request", "plan", "policy", BASE]),
-    room("memory", &["store/memory/"], &["url", "store", "request", "plan", "clock", "log", BASE]),
-    room("url", &["store/url.rs", "store/url/"], &["regular file", BASE]),
+    room("memory", &["store/memory/"], &["url", "store", "request", "plan", BASE]),
+    room("url", &["store/url.rs", "store/url/"], &[BASE]),
     room("store", &["store/"], &["request", BASE]),
-    room("decision", &["decision.rs", "decision/"], &["request", "plan cache", "plan", "policy", "fork", BASE]),
-    room("stats", &["stats/"], &["request", "plan", "policy counts", "fork", BASE]),
+    room("decision", &["decision.rs", "decision/"], &["request", "plan", "policy", BASE]),
+    room("stats", &["stats/"], &["request", "plan", "policy counts", BASE]),
     room("request", &["store/request.rs", "store/key_names.rs"], &["plan", BASE]),
-    room("plan cache", &["plan_cache.rs"], &["plan", "policy", BASE]),
     room("plan", &["plan/"], &["policy", "policy counts", BASE]),
-    room("policy", &["policy/"], &["regular file", "error", "allocation"]),
+    room("policy", &["policy/"], &["algorithm", "process", "error", "tables"]),
     room("policy counts", &["policy_counts/"], &[]),
-    room("clock", &["clock.rs", "alarm.rs"], &["algorithm", "error", "fork"]),
-    room("fork", &["fork.rs"], &["error"]),
-    room("log", &["log.rs"], &[]),
-    room("algorithm", &["algorithm/"], &["allocation"]),
-    room("regular file", &["regular_file.rs"], &["error"]),
-    room("missing feature", &["missing_feature.rs"], &["error"]),
-    room("error", &["error.rs"], &[]),
-    room("one or many", &["one_or_many.rs"], &["allocation"]),
-    room("table key", &["table_key.rs"], &["allocation"]),
-    room("hash slab", &["hash_slab.rs"], &[]),
+    room("process", &["process/"], &["algorithm", "error"]),
+    room("algorithm", &["algorithm/"], &["tables"]),
+    room("error", &["error/"], &[]),
+    room("tables", &["tables/"], &[]),
     room("histogram", &["histogram.rs"], &[]),
-    room("allocation", &["allocation.rs"], &[]),
 ];
 
 /// Every room.
 const ANY: &[&str] = &["any"];
 /// Stands for what is below all of them.
 const BASE: &str = "base";
-const BASES: [&str; 8] =
-    ["algorithm", "error", "log", "one or many", "table key", "hash slab", "histogram", "allocation"];
+const BASES: [&str; 5] = ["algorithm", "process", "error", "tables", "histogram"];
 
 fn room_of(file: &str) -> Option<&'static Room> {
     let inside = file.strip_prefix(CORE)?;

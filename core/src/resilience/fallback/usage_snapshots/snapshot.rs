@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{ResumedUsage, STORE};
 use crate::algorithm::{State, Traces};
-use crate::allocation::spilled;
-use crate::hash_slab::Hashed;
 use crate::plan::{Plan, StoredLimit};
 use crate::resilience::key_table::KeyEntry;
 use crate::store::request::{Answer, Entry, Operation, States};
-use crate::table_key::{TableKey, TableKeyRef};
+use crate::tables::allocation::spilled;
+use crate::tables::hash_slab::Hashed;
+use crate::tables::table_key::{TableKey, TableKeyRef};
 
 /// What was stored for a key when it was last asked for. Moments are in the time of the store, except where it says otherwise.
 pub(super) struct Snapshot {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::algorithm::State;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::resilience::key_table::TableShard;
 use crate::store::request::Operation;

@@ -7,7 +7,7 @@ mod counting;
 mod world;
 
 use super::Leases;
-use crate::plan_cache::plan_of;
+use crate::plan::plan_cache::plan_of;
 use crate::policy::{Lease, Options, Policy};
 use crate::schedules::{run_each, setting};
 use world::{Report, World};

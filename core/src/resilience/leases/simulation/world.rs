@@ -9,10 +9,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Leases;
-use crate::clock::ManualClock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::Log;
 use crate::plan::Plan;
+use crate::process::clock::ManualClock;
+use crate::process::log::Log;
 use crate::resilience::layer::Layered;
 use crate::resilience::stub_store::{Message, StubStore};
 use crate::store::call_context::CallContext;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::Usage;
-use crate::allocation::allocated;
 use crate::store::request::{Attempt, Entry, Operation};
+use crate::tables::allocation::allocated;
 
 #[derive(Default)]
 pub(super) struct Journal {

@@ -8,11 +8,11 @@ mod operations;
 use std::sync::Arc;
 
 use crate::algorithm::{Rule, State, Traces};
-use crate::allocation::allocated;
-use crate::one_or_many::OneOrMany;
 use crate::plan::{Plan, StateFormat};
 use crate::store::request::{Answer, Entry};
-use crate::table_key::{TableKey, TableKeyRef};
+use crate::tables::allocation::allocated;
+use crate::tables::one_or_many::OneOrMany;
+use crate::tables::table_key::{TableKey, TableKeyRef};
 use annex::UsageAnnex;
 use journal::Journal;
 

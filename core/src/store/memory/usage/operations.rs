@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Usage;
 use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State, Traces};
-use crate::one_or_many::OneOrMany;
 use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, Operation};
+use crate::tables::one_or_many::OneOrMany;
 
 impl Usage {
     /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::socket::Socket;
 use super::tls::{Session, TlsConfig};
 use crate::error::Result as StoreResult;
-use crate::log::{Log, WarningKind};
+use crate::process::log::{Log, WarningKind};
 use crate::store::redis::protocol::{
     Exchange, ExpectedRole, Failure, Handshake, MAX_SHORT_REPLY, ReplyBuffer, Server, closed_by_server, malformed,
     not_followed, out_of_step,

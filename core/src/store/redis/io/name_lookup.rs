@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::fork::PerProcess;
+use crate::process::fork::PerProcess;
 
 /// The most lookups at a time. Callers for further hosts wait until one has ended.
 const MAX_LOOKUPS: usize = 16;

@@ -13,7 +13,7 @@ use rustls::{
 };
 
 use crate::error::{Error, Result};
-use crate::log::{Log, WarningKind};
+use crate::process::log::{Log, WarningKind};
 use crate::store::url::{Certificates, Endpoints};
 
 /// How connections to the servers of a store are encrypted.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io::{self, Read, Write};
 
 use crate::error::Result;
-use crate::log::Log;
+use crate::process::log::Log;
 use crate::store::url::Endpoints;
 
 /// None exists.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::regular_file::{self, Links, Unreadable};
+use crate::process::regular_file::{self, Links, Unreadable};
 
 /// The largest file of certificates, in bytes: those of all public authorities are a thirtieth of it.
 const MAX_CERTIFICATES: usize = 8 << 20;

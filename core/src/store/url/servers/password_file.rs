@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::regular_file::{self, Links};
+use crate::process::regular_file::{self, Links};
 
 /// The longest password, in bytes: a guard against reading another file by mistake.
 const MAX_PASSWORD: usize = 65_536;

@@ -1,5 +1,8 @@
 //! The one error type: a stable code, one sentence, and where the error was found.
 
+#[cfg(not(all(feature = "files", feature = "redis", feature = "tls")))]
+pub(crate) mod missing_feature;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::{fmt, io};

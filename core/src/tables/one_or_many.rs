@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::allocation::allocated;
+use crate::tables::allocation::allocated;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OneOrMany<T> {

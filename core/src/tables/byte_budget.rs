@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const MAX_STEP: usize = 16 << 10;
 
 /// The bytes that a store may take, which its shards share.
-pub(super) struct ByteBudget {
+pub(crate) struct ByteBudget {
     used: AtomicUsize,
     most: usize,
     /// How much a shard may change before it is counted anew.
@@ -14,14 +14,14 @@ pub(super) struct ByteBudget {
 }
 
 impl ByteBudget {
-    pub(super) fn new(most: usize, shards: usize) -> Self {
+    pub(crate) fn new(most: usize, shards: usize) -> Self {
         let step = (most / (16 * shards)).min(MAX_STEP);
         Self { used: AtomicUsize::new(0), most: most - step * shards, step }
     }
 
     /// Counts what a shard takes now, where it took `counted` before.
     #[inline]
-    pub(super) fn count(&self, bytes: usize, counted: &mut usize) {
+    pub(crate) fn count(&self, bytes: usize, counted: &mut usize) {
         if bytes.abs_diff(*counted) >= self.step.max(1) {
             if bytes > *counted {
                 self.used.fetch_add(bytes - *counted, Ordering::Relaxed);
@@ -33,12 +33,12 @@ impl ByteBudget {
     }
 
     #[inline]
-    pub(super) fn is_exceeded(&self) -> bool {
+    pub(crate) fn is_exceeded(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.most
     }
 
     /// Whether one of `shards` has more than its part.
-    pub(super) const fn is_part_exceeded(&self, bytes: usize, shards: usize) -> bool {
+    pub(crate) const fn is_part_exceeded(&self, bytes: usize, shards: usize) -> bool {
         bytes > self.most / shards
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-use crate::alarm::Alarm;
 use crate::algorithm::MAX_SAFE_INTEGER;
+use crate::process::alarm::Alarm;
 
 /// A clock for tests: give it to a limiter, and its time decides instead of the store's.
 ///

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::fork::PerProcess;
+use crate::process::fork::PerProcess;
 
 static CLOCK: PerProcess<AlarmClock> = PerProcess::new();
 

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use compact_str::CompactString;
 
-use crate::allocation::allocated;
+use crate::tables::allocation::allocated;
 
 /// The longest key that is kept as text, in bytes. It is more than names, addresses and digests of others have.
 const MAX_TEXT: usize = 64;

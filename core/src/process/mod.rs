@@ -1,0 +1,8 @@
+//! What concerns this process: its clocks, its log, its children, and the files that it reads.
+
+pub(crate) mod alarm;
+pub(crate) mod clock;
+pub(crate) mod fork;
+pub(crate) mod log;
+#[cfg(any(feature = "files", feature = "redis"))]
+pub(crate) mod regular_file;

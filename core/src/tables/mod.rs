@@ -1,0 +1,7 @@
+//! What tables that are bounded in bytes are made of: keys, items found by their hash, budgets, the bytes of an allocation.
+
+pub(crate) mod allocation;
+pub(crate) mod byte_budget;
+pub(crate) mod hash_slab;
+pub(crate) mod one_or_many;
+pub(crate) mod table_key;
