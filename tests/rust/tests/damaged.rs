@@ -294,7 +294,7 @@ fn whatever_stands_in_a_value_the_work_is_bounded() {
     for notation in POLICIES {
         let damaged = Damaged::new(notation);
         let (values, key) = (damaged.values(), damaged.key());
-        let mut random = Random::new(7);
+        let mut random = Random::new(setting("TIDEGATE_SEED").unwrap_or(7));
         for number in 0..damages {
             let mut value = values[random.below(values.len() as u64) as usize].clone();
             for _ in 0..1 + random.below(3) {
