@@ -64,7 +64,7 @@ local function trim(self, value)
   local touched, total = last(self, value)
   local trimmed = value[self]
   if not trimmed then
-    trimmed = { stored_head = head }
+    trimmed = { stored_head = head, at = 0, used = 0 }
     value[self] = trimmed
   end
   if trimmed.at == now then return total end

@@ -286,7 +286,9 @@ local function decode(s, instruction)
     if value[1] ~= instruction.header then return nil end
   end
   local position = value[instruction.slots + 1]
-  for _, limit in ipairs(instruction.lists) do
+  local lists = instruction.lists
+  for i = 1, #lists do
+    local limit = lists[i]
     local length = value[limit.length]
     if length % ITEM[limit.algorithm] > 0 then error('length') end
     value[limit.list] = sub(s, position, position + length - 1)
@@ -344,13 +346,14 @@ local function write(value, instruction, brief)
     end
   end
   if narrow and not full then return pack(instruction.narrow_format, narrow, values(value, 2, instruction.slots)) end
-  for _, limit in ipairs(instruction.lists) do value[limit.length] = #value[limit.list] end
+  local lists = instruction.lists
+  for i = 1, #lists do value[lists[i].length] = #value[lists[i].list] end
   -- The length of the annex goes to the slot after the fields, which is the slot of the first list.
   local slot = instruction.slots + 1
   local header, list = value[1], value[slot]
   if full then value[1], value[slot] = instruction.full_header, #annex end
   local s = pack(full and instruction.full_format or instruction.format, values(value, 1, full and slot or instruction.slots))
   value[1], value[slot] = header, list
-  for _, limit in ipairs(instruction.lists) do s = s .. value[limit.list] end
+  for i = 1, #lists do s = s .. value[lists[i].list] end
   return s .. annex
 end
