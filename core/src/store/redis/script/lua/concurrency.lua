@@ -27,7 +27,7 @@ touched <= LATEST and (list == '' and total == 0 or list ~= '' and total >= 0 an
 if now > touched then touched = now end
 local units = cost
 if units > MAX - total then units = MAX - total end
-list, total = with_hold(list, touched + ttl, hold, units), total + units
+list, total = with_hold(list, touched + ttl, hold or 0, units), total + units
 ends = unpack_('<I7', list, #list - 20)
 --[[ methods ]]
 -- Brings it to the time, and its moment too.
