@@ -100,11 +100,11 @@ fn forms(source: &str) -> Vec<Form<'_>> {
 
 impl<'a> Form<'a> {
     fn section(&self, name: &str) -> &Section<'a> {
-        let section = self.sections.get(name).or_else(|| self.shared.get(name));
-        section.unwrap_or_else(|| {
+        let find = |name: &str| self.sections.get(name).or_else(|| self.shared.get(name));
+        find(name).unwrap_or_else(|| {
             panic!(
-                "no section {name} in the rule of {:?}",
-                self.shared.get("algorithms").map(|section| section.argument)
+                "no section {name} in the rule of {}",
+                find("algorithms").map_or("no algorithm", |rule| rule.argument)
             )
         })
     }
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no section charge in the rule of Some(\"GCRA\")")]
+    #[should_panic(expected = "no section charge in the rule of GCRA")]
     fn a_rule_without_a_section_is_said() {
         forms("--[[ algorithms: GCRA ]]\n--[[ advance ]]\n")[0].section("charge");
     }

@@ -62,6 +62,7 @@ function rule:ends(value)
 end
 function rule:unused(value) return (algorithm == TOKEN_BUCKET and since or units) == 0 end
 --[[ when: parts == 1 ]]
+--[[ fields: since, units ]]
 --[[ advance ]]
 local gone = floor((now - since) / period)
 if gone >= units then
