@@ -137,8 +137,9 @@ impl<'a> Form<'a> {
 
     /// What stands for fields and numbers, where a field has this text by its index, and a number by its own.
     fn names(&self, field: fn(usize) -> String, list: &str, number: fn(usize) -> String) -> Names {
+        let own_list = self.list();
         let fields = self.words("fields").into_iter().enumerate().map(|(at, name)| {
-            let text = if self.list() == Some(name) { list.to_owned() } else { field(at) };
+            let text = if own_list == Some(name) { list.to_owned() } else { field(at) };
             (name.to_owned(), text)
         });
         let numbers = self.words("numbers").into_iter().enumerate().map(|(at, name)| (name.to_owned(), number(at)));
@@ -374,6 +375,7 @@ fn upper(name: &str) -> String {
     }
     upper
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
