@@ -159,7 +159,8 @@ end
 -- Until when a state is kept of a limit that this version does not have: not before it ends.
 local function kept_until(tag)
   if tag.count then return min(tag.values[1] + ceil(tag.values[2] * (tag.micros / tag.count)), MAX) end
-  return tag.algorithm == CONCURRENCY and tag:ends(tag.values) or now + 2 * tag.micros
+  local list = tag.values[tag.list]
+  return tag.algorithm == CONCURRENCY and unpack_('<I7', list, #list - 20) or now + 2 * tag.micros
 end
 
 -- The states of limits that this version does not have, those that are kept longest, at most as many as a policy may have.
