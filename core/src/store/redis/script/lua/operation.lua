@@ -23,26 +23,34 @@ local function returned(instruction, value, by_decision, back)
   if traces.ends <= now then value.traces = nil end
 end
 
--- Each changes the value and returns whether it applied.
-local operations = {
-  [CHARGE] = function(instruction, value)
-    for _, limit in ipairs(instruction.limits) do
+-- Of a surcharge a concurrency limit, which has `renew`, counts only where it is alone.
+local function charge(instruction, value)
+  local rates = false
+  for _, limit in ipairs(instruction.operation == SURCHARGE and instruction.limits or {}) do rates = rates or not limit.renew end
+  for _, limit in ipairs(instruction.limits) do
+    if not (rates and limit.renew) then
       limit:advance(value)
       limit:charge(value, instruction.cost)
     end
-    return true
-  end,
-  [SURCHARGE] = function(instruction, value) -- a concurrency limit, which has `renew`, counts it only where it is alone
-    local rates = false
-    for _, limit in ipairs(instruction.limits) do rates = rates or not limit.renew end
-    for _, limit in ipairs(instruction.limits) do
-      if not (rates and limit.renew) then
-        limit:advance(value)
-        limit:charge(value, instruction.cost)
-      end
-    end
-    return true
-  end,
+  end
+  return true
+end
+
+-- Calls `renew` or `close` of each limit that has holds.
+local function change_hold(instruction, value)
+  local found, method = false, instruction.operation == RENEW and 'renew' or 'close'
+  for _, limit in ipairs(instruction.limits) do
+    found = limit[method] and limit[method](limit, value, instruction.hold) ~= nil or found
+  end
+  return found
+end
+
+-- Each changes the value and returns whether it applied.
+local operations = {
+  [CHARGE] = charge,
+  [SURCHARGE] = charge,
+  [RENEW] = change_hold,
+  [CLOSE] = change_hold,
   [REFUND] = function(instruction, value)
     returned(instruction, value, false, function(limit)
       return limit:refund(value, instruction.cost)
@@ -52,20 +60,6 @@ local operations = {
   [BLOCK] = function(instruction, value) -- for so long; 0 ends a block
     value.blocked_until = instruction.block > 0 and now + instruction.block or 0
     return true
-  end,
-  [RENEW] = function(instruction, value)
-    local found = false
-    for _, limit in ipairs(instruction.limits) do
-      found = limit.renew and limit:renew(value, instruction.hold) ~= nil or found
-    end
-    return found
-  end,
-  [CLOSE] = function(instruction, value)
-    local found = false
-    for _, limit in ipairs(instruction.limits) do
-      found = limit.close and limit:close(value, instruction.hold) ~= nil or found
-    end
-    return found
   end,
   [GIVE_BACK] = function(instruction, value) -- block: when the units were charged, hold: the life of a lease
     local generation, known, known_clear, charged = unpack_('<dddd', instruction.text, instruction.meta)
