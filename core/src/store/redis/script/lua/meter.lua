@@ -93,8 +93,8 @@ function divided(a, b, p)
   end
   return quotient, rest, whole
 end
--- Whole units drained in a time that began a fraction of a µs later, exactly as far as `level` of them, and what is left over in parts of
--- a µs.
+-- Whole units drained in a time that began a fraction of a µs later, exactly as far as `level` of them, and what is left over in
+-- parts of a µs.
 function drained(elapsed, late, level, micros, each)
   if elapsed < 0 then return 0, 0 end
   if level * micros <= MAX then
