@@ -169,7 +169,7 @@ describe("a message has the names of Node's options", () => {
   it('for every option of the core that is named in one of its messages', () => {
     const sources = ['core/src/limiter', 'core/src/resilience', 'core/src/store', 'core/src/host']
       .flatMap((folder) => readdirSync(join(root, folder), { recursive: true }).map((name) => join(root, folder, name)))
-      .filter((path) => path.endsWith('.rs') && !/tests|simulation|inlined_rules/.test(path));
+      .filter((path) => path.endsWith('.rs') && !/tests|simulation|compiler/.test(path));
     const found = new Set();
     for (const path of sources) {
       const code = readFileSync(path, 'utf8').split('#[cfg(test)]')[0];
@@ -183,7 +183,7 @@ describe("a message has the names of Node's options", () => {
         for (const [name] of text.matchAll(/\b[a-z]+(?:_[a-z]+)+\b/g)) found.add(name);
       }
     }
-    // Options of store URLs, which are the same in all languages, and Lua. inlined_rules.rs has nothing but Lua.
+    // Options of store URLs, which are the same in all languages, and Lua. compiler.rs has nothing but Lua.
     const urls = ['max_keys', 'max_bytes', 'read_from', 'client_name', 'password_file', 'check_only', 'rule_of'];
     const unknown = [...found].filter((name) => !urls.includes(name) && !/^(ssl|sentinel)_/.test(name));
     assert.deepEqual(unknown, []);

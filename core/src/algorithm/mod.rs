@@ -3,7 +3,7 @@
 //! Each file has a `Rule` (a limit's numbers, made once) and a `State` (what is stored), and says of them what
 //! [`LimitRule`] asks: `admits` and `view` read, `charge` and `refund` write, `ends` says from when on the state means the same
 //! as no state. A file begins with its rule, its state, its cost and an example; below, n is the count, p the period, c the
-//! cost of a check and t its time. The Lua file of the same name holds the same rule for Redis; the differential test compares
+//! cost of a check and t its time. The Lua file of the same name holds the same rule for Redis (`meter.lua` those of the buckets); the differential test compares
 //! the two. The table below has a line for each algorithm.
 //!
 //! All moments and lengths are whole microseconds. Time for a state never runs backwards: every rule reads the later of

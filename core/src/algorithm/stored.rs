@@ -23,7 +23,7 @@ pub(crate) enum Field {
 pub(crate) struct Stored {
     /// Its name in the table of algorithms.
     pub(crate) name: &'static str,
-    fields: &'static [Field],
+    pub(crate) fields: &'static [Field],
     /// The bytes of an item in its list; 0 where it has none.
     pub(crate) item: u8,
     /// See [`LimitRule::counts_refunds`]: without a Decision, and by one.

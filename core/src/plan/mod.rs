@@ -21,7 +21,7 @@ pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
 use stored::StoredForm;
 #[cfg(feature = "redis")]
-pub(crate) use stored::{CommonLoop, Form, LENGTH_WIDTH, VERSION};
+pub(crate) use stored::{Form, LENGTH_WIDTH, VERSION};
 
 /// The longest metadata of an attempt, in bytes.
 pub(crate) const MAX_METADATA: usize = 65_536;

@@ -11,7 +11,7 @@ use crate::policy::Policy;
 use crate::tables::allocation::allocated;
 
 pub(crate) use layout::{Form, LENGTH_WIDTH, Layout, VERSION};
-pub(crate) use script_arguments::{CommonLoop, ScriptArguments};
+pub(crate) use script_arguments::ScriptArguments;
 
 /// The formats and script arguments of a policy, computed once.
 #[derive(Debug)]

@@ -9,7 +9,6 @@ use crate::tables::allocation::allocated;
 /// `read_instruction` in `lua/instruction.lua` reads them.
 #[derive(Debug)]
 pub(crate) struct ScriptArguments {
-    pub(crate) common_loop: CommonLoop,
     /// The number of header and fields of a decoded value, which its lists follow.
     pub(crate) slots: u8,
     /// Header, format and the value of an unused key, in the compact form; size, header and format of the narrow form, 0 and
@@ -75,42 +74,8 @@ impl ScriptArguments {
             push_short(&mut slow_path, &[period, format!("{twin}:").as_bytes()].concat());
             slot += fields;
         }
-        Self { common_loop: CommonLoop::of(rules), slots, compact_form, limits, slow_path }
+        Self { slots, compact_form, limits, slow_path }
     }
-}
-
-/// Which loop of the script serves the common checks of a policy.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum CommonLoop {
-    /// `lua/one_limit.lua`, which has the text of the rule.
-    OneLimit,
-    /// `lua/several_limits.lua`, which has the text of all its rules.
-    SeveralLimits,
-    /// `lua/fast_path.lua`, which calls the rules.
-    Functions,
-}
-
-impl CommonLoop {
-    fn of(rules: &[Rule]) -> Self {
-        match rules {
-            [rule] if is_brief(rule) || has_helpers(rule) => Self::OneLimit,
-            [_, _, ..] if rules.iter().all(is_brief) => Self::SeveralLimits,
-            _ => Self::Functions,
-        }
-    }
-}
-
-/// Whether both loops have the text of a rule. They have none of a meter whose interval is no whole number of µs.
-fn is_brief(rule: &Rule) -> bool {
-    match rule {
-        Rule::FixedWindow(_) | Rule::SlidingWindow(_) => true,
-        _ => rule.meter().is_some_and(|meter| meter.interval_units == 1),
-    }
-}
-
-/// Whether only the loop for one limit has the text of a rule, because the text needs helpers.
-const fn has_helpers(rule: &Rule) -> bool {
-    matches!(rule, Rule::CalendarWindow(_) | Rule::SlidingCounter(_))
 }
 
 /// Appends a length byte and up to 255 bytes.

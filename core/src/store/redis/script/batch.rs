@@ -10,7 +10,6 @@ use smallvec::{SmallVec, smallvec};
 
 use super::request::{RedisKey, Request};
 use super::{command, instruction, script, script_over_slots};
-use crate::plan::CommonLoop;
 use crate::store::request::Operation;
 
 /// Bytes of the first argument before the first instruction.
@@ -44,19 +43,15 @@ pub(crate) enum Grouping {
     RecordRefusals,
 }
 
-/// The calls that a loop for checks serves, and how the entries of the others depend on each other, as the script knows them.
-pub(super) const GROUPINGS: [(&str, u8); 7] = [
+/// How the entries of a call depend on each other, as the script knows it, and the calls that a loop for checks serves.
+pub(super) const GROUPINGS: [(&str, u8); 5] = [
     ("INDEPENDENT", Grouping::Independent as u8),
     ("ALL_OR_NOTHING", Grouping::AllOrNothing as u8),
     ("DRY_RUN", Grouping::DryRun as u8),
     ("RECORD_REFUSALS", Grouping::RecordRefusals as u8),
-    ("FUNCTIONS", FUNCTIONS),
-    ("ONE_LIMIT", ONE_LIMIT),
-    ("SEVERAL_LIMITS", SEVERAL_LIMITS),
+    ("CHECKS", CHECKS),
 ];
-const FUNCTIONS: u8 = 4;
-const ONE_LIMIT: u8 = 5;
-const SEVERAL_LIMITS: u8 = 6;
+const CHECKS: u8 = 4;
 
 /// A request in the order of the script.
 #[derive(Debug, Clone, Copy)]
@@ -144,8 +139,8 @@ impl Batch {
         self.instructions.len() == 1 && self.keys.len() == self.requests.len()
     }
 
-    /// Whether `lua/fast_path.lua` can serve the call.
-    pub(super) fn is_for_fast_path(&self) -> bool {
+    /// Whether a loop of `lua/check.lua` can serve the call.
+    pub(super) fn is_of_checks(&self) -> bool {
         let request = &self.requests[0];
         let plain_check =
             matches!(request.operation, Operation::Check { hold: 0, .. } | Operation::Acquire { waiter: 0, .. });
@@ -154,18 +149,6 @@ impl Batch {
             && plain_check
             && !request.remembers_refusals()
             && !request.plan.stored.has_companions
-    }
-
-    /// The number of the grouping, as the script reads it.
-    fn script_grouping(&self) -> u8 {
-        if !self.is_for_fast_path() {
-            return self.grouping as u8;
-        }
-        match self.requests[0].plan.stored.script_arguments.common_loop {
-            CommonLoop::OneLimit => ONE_LIMIT,
-            CommonLoop::SeveralLimits if self.keys.len() == 1 => SEVERAL_LIMITS,
-            CommonLoop::SeveralLimits | CommonLoop::Functions => FUNCTIONS,
-        }
     }
 
     /// The most bytes that a reply to the call has.
@@ -230,7 +213,8 @@ impl Batch {
 
     fn write_head(&self, stride: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.now.map_or(-1.0, |now| now as f64).to_le_bytes());
-        out.extend_from_slice(&[stride, self.script_grouping()]);
+        let grouping = if self.is_of_checks() { CHECKS } else { self.grouping as u8 };
+        out.extend_from_slice(&[stride, grouping]);
         out.extend_from_slice(&(self.instructions.len() as u16).to_le_bytes());
         out.extend_from_slice(&(self.keys.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.number.to_le_bytes());

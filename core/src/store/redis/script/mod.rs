@@ -6,9 +6,8 @@
 mod annex;
 mod batch;
 mod command;
-mod inlined_rules;
+mod compiler;
 mod instruction;
-mod named_numbers;
 mod reply;
 mod request;
 mod stored_value;
@@ -19,38 +18,6 @@ pub(crate) use annex::limits_of as limits_of_value;
 pub(crate) use batch::{Batch, Grouping, Requests};
 pub(crate) use reply::{answer_of_value, rejected};
 pub(crate) use request::{KEY_DIGEST, Request};
-
-/// The text of the script. Rules are the body of one function, whose files all have the same shape.
-fn source() -> String {
-    named_numbers::numbered(&[HEAD, &inlined_rules::one_limit(), &inlined_rules::several_limits(), REST].concat())
-}
-
-const HEAD: &str = include_str!("lua/head.lua");
-
-const REST: &str = concat!(
-    include_str!("lua/rules.lua"),
-    "local function rule_of(algorithm, whole, initial, check_only)\n",
-    include_str!("lua/meter.lua"),
-    include_str!("lua/fixed_window.lua"),
-    include_str!("lua/calendar_window.lua"),
-    include_str!("lua/sliding_log.lua"),
-    include_str!("lua/sliding_window.lua"),
-    include_str!("lua/sliding_counter.lua"),
-    include_str!("lua/token_bucket.lua"),
-    include_str!("lua/gcra.lua"),
-    include_str!("lua/leaky_bucket.lua"),
-    include_str!("lua/concurrency.lua"),
-    "end\n",
-    include_str!("lua/value.lua"),
-    include_str!("lua/fast_path.lua"),
-    include_str!("lua/reply.lua"),
-    include_str!("lua/instruction.lua"),
-    include_str!("lua/stored_form.lua"),
-    include_str!("lua/undo.lua"),
-    include_str!("lua/operation.lua"),
-    include_str!("lua/slow_path.lua"),
-    include_str!("lua/main.lua"),
-);
 
 /// A text of the script, and its digest, by which a server that has it runs it.
 struct Program {
@@ -74,12 +41,12 @@ pub(crate) fn is_for_several_slots(word: &[u8]) -> bool {
 /// threads may make it.
 fn script() -> &'static Program {
     static PROGRAM: OnceBox<Program> = OnceBox::new();
-    PROGRAM.get_or_init(|| Box::new(Program::new(source())))
+    PROGRAM.get_or_init(|| Box::new(Program::new(compiler::script())))
 }
 
 /// The script for calls over several slots of a cluster. Servers before Redis 7 do not compile it.
 fn script_over_slots() -> &'static Program {
     static OVER_SLOTS: OnceBox<Program> = OnceBox::new();
-    let text = || [include_str!("lua/over_slots.lua"), &source()].concat();
+    let text = || [include_str!("lua/over_slots.lua"), &compiler::script()].concat();
     OVER_SLOTS.get_or_init(|| Box::new(Program::new(text())))
 }

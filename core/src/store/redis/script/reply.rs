@@ -13,7 +13,7 @@ use crate::store::request::{Answer, Attempt, Operation, Source, States};
 
 /// Bytes of a number of a call.
 const NUMBER: usize = 4;
-/// Bytes before the value in the reply of `lua/fast_path.lua` to a single request: the time, and how many were refused.
+/// Bytes before the value in the reply of `lua/check.lua` to a single request: the time, and how many were refused.
 const SINGLE_HEAD: usize = 9;
 /// What the script says is smaller: a time in µs, or a number of units.
 const MAX_TIME: f64 = 9_007_199_254_740_992.0;
@@ -23,7 +23,7 @@ impl Batch {
     pub(crate) fn is_answered_by(&self, reply: &Value) -> bool {
         let requests = self.requests().len();
         let last = match reply {
-            Value::BulkString(text) if requests == 1 && self.is_for_fast_path() && text.len() >= SINGLE_HEAD => text,
+            Value::BulkString(text) if requests == 1 && self.is_of_checks() && text.len() >= SINGLE_HEAD => text,
             Value::Array(items) if items.len() == requests + 1 => match items.last() {
                 Some(Value::BulkString(seal)) => seal,
                 _ => return false,

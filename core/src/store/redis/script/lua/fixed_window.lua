@@ -1,27 +1,30 @@
--- fixed-window. Fields: opened, used (0: no window is open).
-if algorithm == FIXED_WINDOW then
-  local function admits(value, first, now, cost, limit)
-    if now >= value[first] + limit.period then value[first + 1] = 0 end
-    return value[first + 1] + cost <= limit.count
-  end
-  local function charge(value, first, now, cost, limit)
-    if value[first + 1] == 0 then value[first] = now end
-    local used = value[first + 1] + cost
-    value[first + 1] = used < MAX and used or MAX
-    return value[first] + limit.period
-  end
-  local function possible(value, first, latest, limit)
-    return value[first] <= latest and value[first + 1] <= MAX
-  end
-  if check_only then return admits, charge end
-  local function refund(value, first, now, cost, limit)
-    admits(value, first, now, 0, limit)
-    local used = value[first + 1]
-    local units = cost < used and cost or used
-    value[first + 1] = used - units
-    if used == units then value[first] = 0 end
-    return units
-  end
-  local function ends(value, first, limit) return value[first + 1] == 0 and 0 or value[first] + limit.period end
-  return admits, charge, possible, refund, ends
+-- fixed-window. opened: when its window began; used: 0 when no window is open.
+--[[ algorithms: FIXED_WINDOW ]]
+--[[ fields: opened, used ]]
+--[[ numbers: count, period ]]
+--[[ advance ]]
+if now >= opened + period then used = 0 end
+--[[ used ]]
+used
+--[[ possible ]]
+opened <= LATEST and used <= MAX
+--[[ charge ]]
+if used == 0 then opened = now end
+local after_charge = used + cost
+used = after_charge < MAX and after_charge or MAX
+ends = opened + period
+--[[ methods ]]
+function rule:refund(value, cost)
+  self:advance(value)
+  local returned = min(cost, used)
+  used = used - returned
+  if used == 0 then opened = 0 end
+  return returned
+end
+function rule:undo(value, cost, charge) return opened <= charge.at and self:refund(value, cost) or 0 end
+function rule:ends(value) return used == 0 and 0 or opened + period end
+-- A window that opens now begins at the moment of a charge that was made now.
+function rule:clear_ends(value)
+  local ends = self:ends(value)
+  return ends > now and max(ends, now + period) or ends
 end

@@ -4,11 +4,9 @@
 --          and the journal.
 -- ARGV[1]  '<dBBHHI4': the time in µs (negative: the server's), the stride, the grouping, the number of instructions, the
 --          number of limited keys, the number of the call. The grouping says how the entries of the call depend on each
---          other: not at all (INDEPENDENT); one refusal refuses all (ALL_OR_NOTHING); the same, but nothing is written (DRY_RUN);
---          all are refused (RECORD_REFUSALS). Of independent checks it says which loop can serve them: that of fast_path.lua
---          (FUNCTIONS), of one_limit.lua (ONE_LIMIT), or of several_limits.lua, for one key (SEVERAL_LIMITS). named_numbers.rs
---          says how names become numbers. Then the first instruction: an operation with the numbers of its policy. See
---          instruction.lua.
+--          other: not at all (INDEPENDENT), and in checks that the loops of check.lua can serve (CHECKS); one refusal refuses all
+--          (ALL_OR_NOTHING); the same, but nothing is written (DRY_RUN); all are refused (RECORD_REFUSALS). Then the first
+--          instruction: an operation with the numbers of its policy. See instruction.lua. compiler.rs makes numbers of names.
 -- ARGV[2]  Not there when each key has one entry of instruction 1. Else '<H…', for each key: the number of its entries, then
 --          the instruction of each.
 -- ARGV[3…] The other instructions.
@@ -16,9 +14,8 @@
 --          is encoded. That of a take ends with '<d', the units it has charged. The seal is '<dI4…I4': the time; the number
 --          of each entry that was refused, or whose hold was not found; the number of the call. Where the value does not show
 --          which limits refused, they are bits from 2^16 on of the number of the entry. The reply to a single entry of
---          such a loop is one text: '<dB', the time and how many were refused, the value, and '<I4', the number of
---          the call. The number of the call comes last, so that bytes that
---          were lost or repeated on the way show in it. docs/adr/0012 has the reasons.
+--          such a loop is one text: '<dB', the time and how many were refused, the value, and '<I4', the number of the call.
+--          That number comes last, so that bytes that were lost or repeated on the way show in it: docs/adr/0012.
 --
 -- A value is a header, the fields of all limits, in the full form also the moment at which a block ends, and the lists of
 -- the limits. The header is a byte '001fnnnn' (version 1, f: full form, n: limits), then for each limit its tag: a byte
@@ -30,13 +27,13 @@
 -- integers below 2^53, which doubles hold exactly.
 --
 -- Every table and closure costs each call that makes it. So a call makes the rules of the algorithms that it uses, and
--- what follows fast_path.lua only when that could not serve it.
+-- what follows the loops for checks only when those could not serve it.
 
 local pack, unpack_, floor, ceil = struct.pack, struct.unpack, math.floor, math.ceil
 local sub, values, call, pcall_ = string.sub, unpack, redis.call, redis.pcall
 local MAX = 9007199254740991
 
--- One call of `unpack` costs less than two, so that what fast_path.lua reads of an instruction is read here.
+-- One call of `unpack` costs less than two, so that what the loops for checks read of an instruction is read here.
 local now, stride, grouping, instruction_count, key_count, call_number, _, _, limit_count, slots, cost, header, format, unused,
   narrow_size, narrow_header, narrow_format, algorithm, _, _, _, count, period, x, y, after =
   unpack_('<dBBHHI4BBBBdBc0Bc0Hc0BBc0Bc0BBBBdddd', ARGV[1])
@@ -52,6 +49,6 @@ end
 
 -- The numbers of the refused entries, and the item of each entry.
 local refused, reply
--- The keys whose values one_limit.lua or fast_path.lua cannot read. They are left to the slow path.
+-- The keys whose values a loop for checks cannot read. They are left to the slow path.
 local unread
 local ttl_quarters, ttl_text

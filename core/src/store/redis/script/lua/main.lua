@@ -1,4 +1,4 @@
--- The loop over the keys, or over those that a fast path left.
+-- The loop over the keys, or over those that a loop for checks left.
 if unread then
   for i = 1, #unread do try_key(unread[i], unread[i] - 1, 1, nil, 0) end
   return sealed()

@@ -7,7 +7,7 @@ local COUNTED, COUNTED_BY_DECISION = COUNTS_REFUNDS, COUNTS_UNDONE
 -- Gives units back by a function for each limit, which returns how many, and leaves the traces that other charges need: of
 -- buckets, and of sliding kinds where no Decision says whose units went back.
 local function returned(instruction, value, by_decision, back)
-  local ends, counted = charges_end(value, instruction), 0
+  local ends, counted = latest('charges_end', value, instruction), 0
   for index, limit in ipairs(instruction.limits) do
     local units, algorithm = back(limit, index), limit.algorithm
     if (by_decision and COUNTED_BY_DECISION or COUNTED)[algorithm] and units > counted then counted = units end
@@ -18,54 +18,48 @@ local function returned(instruction, value, by_decision, back)
   if ends > traces.ends then traces.ends = ends end
   if not by_decision then traces.refunded_at = now end
   if traces.refunded == 0 then traces.since = now end
-  traces.refunded = math.min(traces.refunded + counted, MAX)
+  traces.refunded = min(traces.refunded + counted, MAX)
   -- All had ended before.
   if traces.ends <= now then value.traces = nil end
 end
 
+-- Of a surcharge a concurrency limit, which has `renew`, counts only where it is alone.
+local function charge(instruction, value)
+  local rates = false
+  for _, limit in ipairs(instruction.operation == SURCHARGE and instruction.limits or {}) do rates = rates or not limit.renew end
+  for _, limit in ipairs(instruction.limits) do
+    if not (rates and limit.renew) then
+      limit:advance(value)
+      limit:charge(value, instruction.cost)
+    end
+  end
+  return true
+end
+
+-- Calls `renew` or `close` of each limit that has holds.
+local function change_hold(instruction, value)
+  local found, method = false, instruction.operation == RENEW and 'renew' or 'close'
+  for _, limit in ipairs(instruction.limits) do
+    found = limit[method] and limit[method](limit, value, instruction.hold) ~= nil or found
+  end
+  return found
+end
+
 -- Each changes the value and returns whether it applied.
 local operations = {
-  [CHARGE] = function(instruction, value)
-    for _, limit in ipairs(instruction.limits) do
-      limit.admits(value, limit.first, now, instruction.cost, limit)
-      limit.charge(value, limit.first, now, instruction.cost, limit)
-    end
-    return true
-  end,
-  [SURCHARGE] = function(instruction, value) -- a concurrency limit, which has `renew`, counts it only where it is alone
-    local rates = false
-    for _, limit in ipairs(instruction.limits) do rates = rates or not limit.renew end
-    for _, limit in ipairs(instruction.limits) do
-      if not (rates and limit.renew) then
-        limit.admits(value, limit.first, now, instruction.cost, limit)
-        limit.charge(value, limit.first, now, instruction.cost, limit)
-      end
-    end
-    return true
-  end,
+  [CHARGE] = charge,
+  [SURCHARGE] = charge,
+  [RENEW] = change_hold,
+  [CLOSE] = change_hold,
   [REFUND] = function(instruction, value)
     returned(instruction, value, false, function(limit)
-      return limit.refund(value, limit.first, now, instruction.cost, limit)
+      return limit:refund(value, instruction.cost)
     end)
     return true
   end,
   [BLOCK] = function(instruction, value) -- for so long; 0 ends a block
     value.blocked_until = instruction.block > 0 and now + instruction.block or 0
     return true
-  end,
-  [RENEW] = function(instruction, value)
-    local found = false
-    for _, limit in ipairs(instruction.limits) do
-      found = limit.renew and limit.renew(value, limit.first, now, limit, instruction.hold) ~= nil or found
-    end
-    return found
-  end,
-  [CLOSE] = function(instruction, value)
-    local found = false
-    for _, limit in ipairs(instruction.limits) do
-      found = limit.close and limit.close(value, limit.first, now, limit, instruction.hold) ~= nil or found
-    end
-    return found
   end,
   [GIVE_BACK] = function(instruction, value) -- block: when the units were charged, hold: the life of a lease
     local generation, known, known_clear, charged = unpack_('<dddd', instruction.text, instruction.meta)
@@ -74,15 +68,14 @@ local operations = {
     if traces.cleared >= charged_at and traces.cleared ~= known_clear then return false end
     local refunded = traces.refunded - (traces.since <= charged_at and known or 0)
     local charge = {
-      at = charged_at, charged = charged, life = instruction.hold, undone = instruction.undone, left_of = left_of,
+      at = charged_at, charged = charged, life = instruction.hold, undone = instruction.undone,
       refunded = refunded > 0 and refunded or 0, refunds_since = traces.refunded_at >= charged_at,
     }
     returned(instruction, value, true, function(limit, index)
       charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 24 + 8 * index)
       -- A limit that was not charged.
       if charge.empty_at < 0 then return 0 end
-      local give_back = limit.give_back or undo[limit.algorithm]
-      return give_back(value, limit.first, now, instruction.cost, limit, charge)
+      return limit:undo(value, instruction.cost, charge)
     end)
     return true
   end,
@@ -134,10 +127,10 @@ local function refuse(instruction, s, blocked)
   local value, changed = read(s, instruction), false
   for _, limit in ipairs(instruction.limits) do
     if instruction.count_denied then
-      limit.admits(value, limit.first, now, instruction.cost, limit)
-      limit.charge(value, limit.first, now, instruction.cost, limit, instruction.hold)
+      limit:advance(value)
+      limit:charge(value, instruction.cost, instruction.hold)
       changed = true
-    elseif limit.start and not blocked and limit.start(value, limit.first, now, limit) then
+    elseif limit.start and not blocked and limit:start(value) then
       changed = true
     end
   end
@@ -151,16 +144,11 @@ local function refuse(instruction, s, blocked)
   return changed and value or nil
 end
 
--- By the number of the algorithm: where a value has the units used, once `admits` has brought it to the time. The others have
--- a function.
-local USED = { 1, 1, nil, 2, nil, 1, 1, 1, 1 }
-
 -- As many units as every limit has left, at most `most`.
 local function left(instruction, value, most)
   for _, limit in ipairs(instruction.limits) do
-    limit.admits(value, limit.first, now, 0, limit)
-    local used = limit.used and limit.used(value, limit.first, limit) or value[limit.first + USED[limit.algorithm]]
-    if limit.count - used < most then most = limit.count - used end
+    limit:advance(value)
+    most = min(most, limit.count - limit:used(value))
   end
   return most
 end
@@ -171,16 +159,15 @@ local function lease(instruction, value)
   local life, most = instruction.hold, instruction.cost
   if value.blocked_until and value.blocked_until > now then return false, nil, 0, 0 end
   for _, limit in ipairs(instruction.limits) do
-    limit.admits(value, limit.first, now, 0, limit)
-    if limit.raise then limit.raise(value, limit.first, now, life, limit) end
-    local used = limit.used and limit.used(value, limit.first, limit) or value[limit.first + USED[limit.algorithm]]
-    most = math.min(most, floor((limit.count - used) / 4))
+    limit:advance(value)
+    if limit.raise then limit:raise(value, life) end
+    most = min(most, floor((limit.count - limit:used(value)) / 4))
   end
   if most < 1 then return false, nil, 0, 0 end
   if value.blocked_until then value.blocked_until = 0 end
   value.generation = value.generation or call_number + 1
   for _, limit in ipairs(instruction.limits) do
-    limit.charge(value, limit.first, now, most, limit, 0, now + life)
+    limit:charge(value, most, 0, now + life)
   end
   return true, value, 0, most
 end
@@ -208,7 +195,7 @@ local function run(instruction, value, s, defer_refusal)
   local ask_all = operation ~= PEEK and (defer_refusal or instruction.count_denied)
   for i = 1, #limits do
     local limit = limits[i]
-    if (admitted or ask_all) and not limit.admits(value, limit.first, now, cost, limit) then
+    if (admitted or ask_all) and not admits(limit, value, cost) then
       admitted = false
       if ask_all then mask = mask + 2 ^ (15 + i) end
     end
@@ -222,7 +209,7 @@ local function run(instruction, value, s, defer_refusal)
   end
   for i = 1, #limits do
     local limit = limits[i]
-    limit.charge(value, limit.first, now, cost, limit, hold)
+    limit:charge(value, cost, hold)
   end
   return true, value, 0, cost
 end

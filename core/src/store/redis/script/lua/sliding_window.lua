@@ -1,79 +1,90 @@
--- sliding-window. Fields: touched, newest, total, length of the list. limit.x: the length of a granule.
--- The list: '<I7I7' for each granule before the newest, oldest first: its last instant and its units.
-if algorithm == SLIDING_WINDOW then
-  local function admits(value, first, now, cost, limit)
-    local touched, p, granule = value[first], limit.period, limit.x
-    local at = now < touched and touched or now
-    if touched - touched % granule + granule - 1 + p <= at then
-      value[first + 1], value[first + 2], value[limit.list] = 0, 0, ''
-    elseif value[limit.list] ~= '' then
-      local list, position, used = value[limit.list], 1, value[first + 2]
-      repeat
-        local last, units, after = unpack_('<I7I7', list, position)
-        if last + p > at then
-          -- So many units are not possible, which is seen without another look at the list.
-          if last > touched then used = MAX + 1 end
-          break
-        end
-        position, used = after, used - units
-      until position > #list
-      value[first + 2] = used
-      if position > 1 then value[limit.list] = sub(list, position) end
+-- sliding-window. newest: the units of the granule of `touched`; total: all that count. The list: '<I7I7' for each granule before
+-- the newest, oldest first: its last instant and its units.
+--[[ algorithms: SLIDING_WINDOW ]]
+--[[ fields: touched, newest, total, list ]]
+--[[ numbers: count, period, granule ]]
+--[[ advance ]]
+local at = now < touched and touched or now
+if touched - touched % granule + granule - 1 + period <= at then
+  newest, total, list = 0, 0, ''
+elseif list ~= '' then
+  local older, position, counted = list, 1, total
+  repeat
+    local last, units, after = unpack_('<I7I7', older, position)
+    if last + period > at then
+      -- So many units are not possible, which is seen without another look at the list.
+      if last > touched then counted = MAX + 1 end
+      break
     end
-    return value[first + 2] + cost <= limit.count
+    position, counted = after, counted - units
+  until position > #older
+  total = counted
+  if position > 1 then list = sub(older, position) end
+end
+--[[ used ]]
+total
+--[[ possible ]]
+touched <= LATEST and total <= MAX and (newest == total or newest < total and list ~= '')
+--[[ open ]]
+if now > touched then
+  local last = touched - touched % granule + granule - 1
+  if now > last then
+    if newest > 0 then list = list .. pack('<I7I7', last, newest) end
+    newest = 0
   end
-  -- Makes the granule of `now` the newest.
-  local function advance_to(value, first, now, limit)
-    local touched, granule = value[first], limit.x
-    if now > touched then
-      local last = touched - touched % granule + granule - 1
-      if now > last then
-        if value[first + 1] > 0 then value[limit.list] = value[limit.list] .. pack('<I7I7', last, value[first + 1]) end
-        value[first + 1] = 0
+  touched = now
+end
+--[[ charge ]]
+--<open>
+local units = cost
+if units > MAX - total then units = MAX - total end
+newest, total = newest + units, total + units
+ends = touched - touched % granule + granule - 1 + period
+--[[ methods ]]
+local possible = rule.possible
+function rule:possible(value) return possible(self, value) and (list == '' or unpack_('<I7', list) <= touched) end
+function rule:refund(value, cost)
+  self:advance(value)
+  --<open>
+  local returned = min(cost, total)
+  if returned == total then
+    touched, newest, total, list = 0, 0, 0, ''
+    return returned
+  end
+  local left, older = returned, list
+  while left > 0 and older ~= '' do
+    local last, units = unpack_('<I7I7', older)
+    older = sub(older, 15)
+    if units > left then
+      older, units = pack('<I7I7', last, units - left) .. older, left
+    end
+    left = left - units
+  end
+  newest, total, list = newest - left, total - returned, older
+  return returned
+end
+function rule:undo(value, cost, charge)
+  self:advance(value)
+  local last, own, older = charge.at - charge.at % granule + granule - 1, 0, list
+  if last + period <= now then return 0 end
+  if touched - touched % granule + granule - 1 == last then
+    own = left_of(cost, newest, older ~= '', charge)
+    newest = newest - own
+  else
+    for i = 1, #older, 14 do
+      local granule_end, units = unpack_('<I7I7', older, i)
+      if granule_end == last then
+        own = left_of(cost, units, i > 1, charge)
+        local rest = units > own and pack('<I7I7', last, units - own) or ''
+        list = sub(older, 1, i - 1) .. rest .. sub(older, i + 14)
+        break
       end
-      value[first] = now
     end
   end
-  local function ends(value, first, limit)
-    if value[first + 1] > 0 then return value[first] - value[first] % limit.x + limit.x - 1 + limit.period end
-    local list = value[limit.list]
-    return list == '' and 0 or unpack_('<I7', list, #list - 13) + limit.period
-  end
-  local function charge(value, first, now, cost, limit)
-    advance_to(value, first, now, limit)
-    local units = cost
-    if units > MAX - value[first + 2] then units = MAX - value[first + 2] end
-    value[first + 1], value[first + 2] = value[first + 1] + units, value[first + 2] + units
-    return value[first] - value[first] % limit.x + limit.x - 1 + limit.period
-  end
-  local function possible(value, first, latest, limit)
-    local newest, total = value[first + 1], value[first + 2]
-    return value[first] <= latest and total <= MAX and (newest == total or newest < total and value[limit.list] ~= '')
-  end
-  if check_only then return admits, charge, possible end
-  local function possible_before(value, first, latest, limit)
-    local list = value[limit.list]
-    return possible(value, first, latest, limit) and (list == '' or unpack_('<I7', list) <= value[first])
-  end
-  local function refund(value, first, now, cost, limit)
-    admits(value, first, now, 0, limit)
-    advance_to(value, first, now, limit)
-    local units = cost < value[first + 2] and cost or value[first + 2]
-    if units == value[first + 2] then
-      value[first], value[first + 1], value[first + 2], value[limit.list] = 0, 0, 0, ''
-      return units
-    end
-    local left, list = units, value[limit.list]
-    while left > 0 and list ~= '' do
-      local last, granule = unpack_('<I7I7', list)
-      list = sub(list, 15)
-      if granule > left then
-        list, granule = pack('<I7I7', last, granule - left) .. list, left
-      end
-      left = left - granule
-    end
-    value[first + 1], value[first + 2], value[limit.list] = value[first + 1] - left, value[first + 2] - units, list
-    return units
-  end
-  return admits, charge, possible_before, refund, ends
+  total = total - own
+  return with_oldest(self, value, cost, own, charge)
+end
+function rule:ends(value)
+  if newest > 0 then return touched - touched % granule + granule - 1 + period end
+  return list == '' and 0 or unpack_('<I7', list, #list - 13) + period
 end

@@ -1,4 +1,4 @@
--- Every call that fast_path.lua cannot serve: operations besides a check, several entries for one key, refusals that change
+-- Every call that check.lua cannot serve: operations besides a check, several entries for one key, refusals that change
 -- something, values of another form, keys with companions, entries that depend on each other.
 
 companions = { deferred = {} }
@@ -42,7 +42,7 @@ local function item_of(instruction, s, value)
   value = value or read(s, instruction)
   if value.converted or value.others then s = write(value, instruction, true) end
   for _, limit in ipairs(instruction.limits) do
-    if limit.summary then s = s .. limit.summary(value, limit.first, now, instruction.asked, limit) end
+    if limit.summary then s = s .. limit:summary(value, instruction.asked) end
   end
   return s
 end
@@ -50,12 +50,7 @@ end
 -- The value of a key that is cleared: its moment, for as long as something is counted that was charged before. A second clear at
 -- the same moment is told from the first. Returns the value, its instruction, and when it ends; nothing when no trace is needed.
 local function cleared(value, instruction)
-  local ends = value and charges_end(value, instruction) or 0
-  -- A window that opens now begins at the moment of a charge that was made now.
-  for _, limit in ipairs(ends > now and instruction.limits or {}) do
-    if limit.algorithm == FIXED_WINDOW and limit.ends(value, limit.first, limit) > now then ends = math.max(ends, now + limit.period) end
-  end
-  if value and value.traces and value.traces.ends > ends then ends = value.traces.ends end
+  local ends = value and max(latest('clear_ends', value, instruction), value.traces and value.traces.ends or 0) or 0
   if ends <= now then return nil, nil, 0 end
   local last = value.traces and value.traces.cleared or 0
   local traces = { cleared = last < now and now or last + 1, refunded_at = 0, since = 0, refunded = 0, ends = ends }

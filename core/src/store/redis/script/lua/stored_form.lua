@@ -1,7 +1,7 @@
 -- Values in the form that they are stored in: the compact one, the full one, or that of another version of the policy.
 
--- The fields of each algorithm. M: a moment of 7 bytes; C: a count, as wide as the tag says; L: the length of a list.
-local FIELDS = FIELDS_OF_ALGORITHMS
+-- The bytes of an item in the list of each algorithm, and its fields. M: a moment of 7 bytes; C: a count, as wide as the tag says; L: the length of a list.
+local ITEM, FIELDS = ITEMS_OF_ALGORITHMS, FIELDS_OF_ALGORITHMS
 
 -- The µs of the units of periods, by their numbers.
 local UNITS = { 1000, 1000000, 60000000, 3600000000, 86400000000, 604800000000, 2592000000000, 31104000000000 }
@@ -28,7 +28,10 @@ local function read_tag(s, position)
   if width < 1 or not micros and algorithm ~= CONCURRENCY then error('tag') end
   local fields = FIELDS[algorithm]
   if floor(tag_byte / 8) % 2 == 1 then fields = fields .. 'C' end
-  local tag = { algorithm = algorithm, id = algorithm .. sub(s, position + 1, position + length), fields = fields, micros = micros }
+  local tag = {
+    algorithm = algorithm, id = algorithm .. sub(s, position + 1, position + length), fields = fields, micros = micros,
+    first = 1, list = #fields + 1,
+  }
   local after = position + 1 + length
   if algorithm == TOKEN_BUCKET or algorithm == GCRA or algorithm == LEAKY_BUCKET then
     tag.count = unpack_('<I' .. width, s, after)
@@ -52,8 +55,8 @@ local function read_states(tags, numbers, s, position)
     slot = slot + #tag.fields
     if tag.fields:sub(-1) == 'L' then
       local length = tag.values[#tag.values]
-      tag.list = sub(s, position, position + length - 1)
-      if #tag.list < length or length % ITEM[tag.algorithm] > 0 then error('list') end
+      tag.values[tag.list] = sub(s, position, position + length - 1)
+      if #tag.values[tag.list] < length or length % ITEM[tag.algorithm] > 0 then error('list') end
       position = position + length
     end
   end
@@ -62,10 +65,7 @@ end
 
 -- A caller in the line that has not asked for so many µs is not waiting any more.
 local PATIENCE = 1000000
--- No moment of a stored value is later than this one, nor more than ten years or a bucket's longest time later if it is when
--- something ends. A clock that jumps back further makes what it wrote before impossible.
-local LATEST = now + 30 * 86400000000
-local LATEST_END, LATEST_DRAIN = LATEST + 316224000000000, math.min(LATEST + 2 ^ 52, MAX)
+local LATEST_END, LATEST_DRAIN = LATEST + LONGEST, min(LATEST + 2 ^ 52, MAX)
 
 local function require_at_most(most, ...)
   for i = 1, select('#', ...) do
@@ -143,35 +143,24 @@ local function rescale(value, limit, old_count, count, since, units, fraction)
   local period = limit.period * (count / limit.x)
   local divisor, rest = old_count, period
   while rest > 0 do divisor, rest = rest, divisor % rest end
-  local old = { period = period / divisor, x = old_count / divisor }
-  local _, _, _, _, old_ends = rule_of(GCRA, old.x == 1, false)
-  local ends = old_ends({ since, units, fraction }, 1, old)
+  local x = old_count / divisor
+  local old = setmetatable({ first = 1, period = period / divisor, x = x }, rule_of(GCRA, x, 0))
+  local ends = old:ends({ since, units, fraction })
   if ends <= now then
     if ends > since then since = ends end
     units, fraction = 0, 0
-  elseif fraction > 0 and old.x ~= limit.x then
+  elseif fraction > 0 and x ~= limit.x then
     since, fraction = since + 1, 0
   end
   value[limit.first], value[limit.first + 1] = since, units < limit.y and units or limit.y
   if limit.x > 1 then value[limit.first + 2] = fraction end
 end
 
--- Whether a state means the same as no state.
-local function is_unused(tag)
-  local numbers, algorithm = tag.values, tag.algorithm
-  if algorithm == SLIDING_LOG then return tag.list == '' and numbers[1] == numbers[2] end
-  if algorithm == SLIDING_WINDOW then return numbers[3] == 0 end
-  if algorithm == SLIDING_COUNTER then return numbers[2] == 0 and numbers[3] == 0 end
-  -- A bucket that does not start full has started.
-  if algorithm == TOKEN_BUCKET then return numbers[1] == 0 end
-  return numbers[2] == 0
-end
-
 -- Until when a state is kept of a limit that this version does not have: not before it ends.
 local function kept_until(tag)
-  if tag.count then return math.min(tag.values[1] + ceil(tag.values[2] * (tag.micros / tag.count)), MAX) end
-  if tag.algorithm == CONCURRENCY then return (unpack_('<I7', tag.list, #tag.list - 20)) end
-  return now + 2 * tag.micros
+  if tag.count then return min(tag.values[1] + ceil(tag.values[2] * (tag.micros / tag.count)), MAX) end
+  local list = tag.values[tag.list]
+  return tag.algorithm == CONCURRENCY and unpack_('<I7', list, #list - 20) or now + 2 * tag.micros
 end
 
 -- The states of limits that this version does not have, those that are kept longest, at most as many as a policy may have.
@@ -179,14 +168,15 @@ end
 local function kept(stored)
   local ends, others = {}, {}
   for _, tag in ipairs(stored) do
-    if not is_unused(tag) then ends[tag.id] = math.max(ends[tag.id] or 0, tag.ends or kept_until(tag)) end
+    setmetatable(tag, rule_of(tag.algorithm, 1, 0))
+    if not tag:unused(tag.values) then ends[tag.id] = max(ends[tag.id] or 0, tag.kept_until or kept_until(tag)) end
   end
   for place, tag in ipairs(stored) do
-    local list, last = tag.list, ends[tag.id]
+    local list, last = tag.values[tag.list], ends[tag.id]
     if last then
       require_at_most(LATEST_DRAIN, last)
-      if list then tag.values[#tag.values] = #list end
-      local text = pack('<I7', last) .. tag.text .. pack('<' .. format_of(tag, 7), values(tag.values)) .. (list or '')
+      if list then tag.values[#tag.fields] = #list end
+      local text = pack('<I7', last) .. tag.text .. pack('<' .. format_of(tag, 7), values(tag.values, 1, #tag.fields)) .. (list or '')
       others[#others + 1] = { ends = last, place = place, text = text }
     end
   end
@@ -223,7 +213,7 @@ local function convert(s, instruction)
       local tag, at = read_tag(other.text, 8)
       local own = { unpack_('<' .. format_of(tag, 7), other.text, at) }
       read_states({ tag }, own, other.text, own[#own])
-      tag.ends = other.ends
+      tag.kept_until = other.ends
       stored[#stored + 1] = tag
     end
   end
@@ -238,7 +228,7 @@ local function convert(s, instruction)
           rescale(value, limit, tag.count, own.count, tag.values[1], tag.values[2], tag.values[3] or 0)
         else
           for field = 1, limit.fields do value[limit.first + field - 1] = tag.values[field] end
-          if limit.list > 0 then value[limit.list] = tag.list end
+          if limit.list > 0 then value[limit.list] = tag.values[tag.list] end
         end
         table.remove(stored, i)
         break
@@ -249,37 +239,21 @@ local function convert(s, instruction)
   return value
 end
 
--- From this moment on the states of the limits mean the same as no states.
-local function states_end(value, instruction)
+-- The latest of the moments that a method of the limits returns.
+local function latest(method, value, instruction)
   local ends = 0
   for _, limit in ipairs(instruction.limits) do
-    local limit_ends = limit.ends(value, limit.first, limit)
+    local limit_ends = limit[method](limit, value)
     if limit_ends > ends then ends = limit_ends end
-  end
-  return ends
-end
-
--- From this moment on nothing counts of what was charged before, also beside later charges: a sliding counter weighs whole windows.
-local function charges_end(value, instruction)
-  local ends = states_end(value, instruction)
-  for _, limit in ipairs(instruction.limits) do
-    if limit.algorithm == SLIDING_COUNTER then
-      local p, touched, previous, current = limit.period, values(value, limit.first, limit.first + 2)
-      local windows = current > 0 and 2 or previous > 0 and 1 or 0
-      local limit_ends = windows > 0 and touched - touched % p + windows * p or 0
-      if limit_ends > ends then ends = limit_ends end
-    end
   end
   return ends
 end
 
 -- From this moment on the key reads as unused; 0 when it already does.
 local function meaning_ends(value, instruction)
-  local ends = states_end(value, instruction)
+  local ends = latest('ends', value, instruction)
   if (value.blocked_until or 0) > ends then ends = value.blocked_until end
-  for _, other in ipairs(value.others or {}) do
-    if other.ends > ends then ends = other.ends end
-  end
+  for _, other in ipairs(value.others or {}) do ends = max(ends, other.ends) end
   -- Without the grace period a bucket that does not start full would start again.
   return ends > 0 and ends + instruction.grace or 0
 end
@@ -288,9 +262,7 @@ end
 local function ends_of(value, instruction)
   local ends = meaning_ends(value, instruction)
   if value.traces and value.traces.ends > ends then ends = value.traces.ends end
-  for _, waiter in ipairs(value.line or {}) do
-    if waiter.seen + PATIENCE > ends then ends = waiter.seen + PATIENCE end
-  end
+  for _, waiter in ipairs(value.line or {}) do ends = max(ends, waiter.seen + PATIENCE) end
   return ends
 end
 
@@ -314,8 +286,16 @@ local function decode(s, instruction)
     value = { unpack_(instruction.format, s) }
     if value[1] ~= instruction.header then return nil end
   end
-  local position = split_lists(value, s, instruction.lists, value[instruction.slots + 1])
-  if not position or position + annex ~= #s + 1 then error('length') end
+  local position = value[instruction.slots + 1]
+  local lists = instruction.lists
+  for i = 1, #lists do
+    local limit = lists[i]
+    local length = value[limit.length]
+    if length % ITEM[limit.algorithm] > 0 then error('length') end
+    value[limit.list] = sub(s, position, position + length - 1)
+    position = position + length
+  end
+  if position + annex ~= #s + 1 then error('length') end
   if #instruction.lists == 0 then value[instruction.slots + 1] = nil end
   if full then read_annex(value, sub(s, #s - annex + 1)) end
   return value
@@ -324,7 +304,7 @@ end
 -- The value itself, of which each limit has a state that its rule can have.
 local function require_possible(value, instruction)
   for _, limit in ipairs(instruction.limits) do
-    if not limit.possible(value, limit.first, LATEST, limit) then error('state') end
+    if not limit:possible(value) then error('state') end
   end
   return value
 end
@@ -367,14 +347,14 @@ local function write(value, instruction, brief)
     end
   end
   if narrow and not full then return pack(instruction.narrow_format, narrow, values(value, 2, instruction.slots)) end
-  if not full then return encode(value, instruction.format, instruction.slots, instruction.lists) end
-  for _, limit in ipairs(instruction.lists) do value[limit.length] = #value[limit.list] end
+  local lists = instruction.lists
+  for i = 1, #lists do value[lists[i].length] = #value[lists[i].list] end
   -- The length of the annex goes to the slot after the fields, which is the slot of the first list.
   local slot = instruction.slots + 1
   local header, list = value[1], value[slot]
-  value[1], value[slot] = instruction.full_header, #annex
-  local s = pack(instruction.full_format, values(value, 1, slot))
+  if full then value[1], value[slot] = instruction.full_header, #annex end
+  local s = pack(full and instruction.full_format or instruction.format, values(value, 1, full and slot or instruction.slots))
   value[1], value[slot] = header, list
-  for _, limit in ipairs(instruction.lists) do s = s .. value[limit.list] end
+  for i = 1, #lists do s = s .. value[lists[i].list] end
   return s .. annex
 end

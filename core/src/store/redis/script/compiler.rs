@@ -1,0 +1,457 @@
+//! Makes the script of its sources in `lua/`: the loops for checks with the text of the rules in them, the rules as functions for
+//! the slow path, and numbers in place of their names.
+//!
+//! A source of a rule is in sections. A line `--[[ name ]]` or `--[[ name: argument ]]` begins one, and a line `--<name>` is
+//! replaced by one. The sections of a rule:
+//!
+//! | section | is |
+//! |---|---|
+//! | `algorithms:` | the algorithms that the rule is of |
+//! | `fields:`, `numbers:` | what the text calls the fields of a limit, its list among them, and the numbers of a limit |
+//! | `helpers:` | functions of these names, which see neither fields nor numbers |
+//! | `advance` | brings the fields to the time `now` |
+//! | `used` | an expression: the units that count then |
+//! | `possible` | an expression: whether the fields are of a state that the rule can have, where no moment is later than `LATEST` |
+//! | `charge` | charges `cost` after `advance`, and sets `ends` |
+//! | `methods` | what only the slow path calls: methods of `rule`, whose `self` is the limit. `lua/rules.lua` lists them |
+//! | `when:` | what follows, up to the next one, holds where this condition on the limit's numbers does |
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use super::batch::GROUPINGS;
+use super::instruction::OPERATIONS;
+use crate::algorithm::{Field, Stored, stored};
+
+/// The rules. The more common ones come first, since a check of several limits compares the algorithm of each.
+const RULES: [&str; 7] = [
+    include_str!("lua/fixed_window.lua"),
+    include_str!("lua/sliding_window.lua"),
+    include_str!("lua/meter.lua"),
+    include_str!("lua/sliding_counter.lua"),
+    include_str!("lua/calendar_window.lua"),
+    include_str!("lua/concurrency.lua"),
+    include_str!("lua/sliding_log.lua"),
+];
+
+const CHECK: &str = include_str!("lua/check.lua");
+
+const SLOW_PATH: &str = concat!(
+    include_str!("lua/instruction.lua"),
+    include_str!("lua/stored_form.lua"),
+    include_str!("lua/operation.lua"),
+    include_str!("lua/slow_path.lua"),
+    include_str!("lua/main.lua"),
+);
+
+/// The text of the script.
+pub(super) fn script() -> String {
+    let [head, reply, rules] =
+        [include_str!("lua/head.lua"), include_str!("lua/reply.lua"), include_str!("lua/rules.lua")];
+    let rules = filled(rules, |_| RULES.iter().map(|rule| functions(&forms(rule))).collect());
+    numbered(&[head, &checks(), reply, &rules, SLOW_PATH].concat())
+}
+
+/// What a word or a mark stands for.
+type Names = HashMap<String, String>;
+
+#[derive(Clone, Default)]
+struct Section<'a> {
+    argument: &'a str,
+    text: String,
+}
+
+/// The sections of a source in order, by their names.
+fn sections(source: &str) -> Vec<(&str, Section<'_>)> {
+    let mut sections: Vec<(&str, Section<'_>)> = Vec::new();
+    for line in source.split_inclusive('\n') {
+        if let Some(mark) = line.trim_end().strip_prefix("--[[ ").and_then(|mark| mark.strip_suffix(" ]]")) {
+            let (name, argument) = mark.split_once(": ").unwrap_or((mark, ""));
+            sections.push((name, Section { argument, text: String::new() }));
+        } else if let Some((_, section)) = sections.last_mut() {
+            section.text.push_str(line);
+        }
+    }
+    sections
+}
+
+/// A rule where a condition on a limit's numbers holds, or what it is under all conditions.
+#[derive(Clone, Default)]
+struct Form<'a> {
+    when: Option<&'a str>,
+    sections: HashMap<&'a str, Section<'a>>,
+    /// What all forms of the rule share.
+    shared: HashMap<&'a str, Section<'a>>,
+}
+
+/// What a rule is under all conditions, then what it is under each.
+fn forms(source: &str) -> Vec<Form<'_>> {
+    let mut forms = vec![Form::default()];
+    for (name, section) in sections(source) {
+        if name == "when" {
+            let shared = forms[0].sections.clone();
+            forms.push(Form { when: Some(section.argument), shared, ..Form::default() });
+        } else if let Some(form) = forms.last_mut() {
+            form.sections.insert(name, section);
+        }
+    }
+    forms
+}
+
+impl<'a> Form<'a> {
+    fn section(&self, name: &str) -> &Section<'a> {
+        let find = |name: &str| self.sections.get(name).or_else(|| self.shared.get(name));
+        find(name).unwrap_or_else(|| {
+            panic!(
+                "no section {name} in the rule of {}",
+                find("algorithms").map_or("no algorithm", |rule| rule.argument)
+            )
+        })
+    }
+
+    fn words(&self, name: &str) -> Vec<&'a str> {
+        self.section(name).argument.split(", ").collect()
+    }
+
+    /// The functions that the rule calls, where it has such.
+    fn helpers(&self) -> Option<&Section<'a>> {
+        self.sections.get("helpers")
+    }
+
+    /// Whether a limit is of this rule.
+    fn algorithms(&self) -> String {
+        self.words("algorithms").iter().map(|name| format!("algorithm == {name}")).collect::<Vec<_>>().join(" or ")
+    }
+
+    /// What Rust says of the algorithm.
+    fn stored(&self) -> Stored {
+        let name = self.words("algorithms")[0];
+        stored().into_iter().find(|stored| upper(stored.name) == name).unwrap_or_else(|| panic!("no algorithm {name}"))
+    }
+
+    /// The list among its fields, if any.
+    fn list(&self) -> Option<&'a str> {
+        let at = self.stored().fields.iter().position(|field| *field == Field::Length)?;
+        Some(self.words("fields")[at])
+    }
+
+    /// What stands for fields and numbers, where a field has this text by its index, and a number by its own.
+    fn names(&self, field: fn(usize) -> String, list: &str, number: fn(usize) -> String) -> Names {
+        let own_list = self.list();
+        let fields = self.words("fields").into_iter().enumerate().map(|(at, name)| {
+            let text = if own_list == Some(name) { list.to_owned() } else { field(at) };
+            (name.to_owned(), text)
+        });
+        let numbers = self.words("numbers").into_iter().enumerate().map(|(at, name)| (name.to_owned(), number(at)));
+        fields.chain(numbers).collect()
+    }
+
+    /// A section of `lua/check.lua` with the text of this rule.
+    fn placed(&self, part: &str, names: &Names) -> String {
+        let (mut fields, list) = (self.words("fields"), self.list());
+        let small: Vec<_> = fields.iter().skip(1).map(|name| format!("{name} <= 255")).collect();
+        let mut words: Names = HashMap::from([
+            ("USED".to_owned(), self.section("used").text.trim_end().to_owned()),
+            ("POSSIBLE".to_owned(), self.section("possible").text.trim_end().to_owned()),
+            ("ITEM".to_owned(), self.stored().item.to_string()),
+            ("SMALL".to_owned(), small.join(" and ")),
+            ("FIELDS".to_owned(), fields.join(", ")),
+        ]);
+        fields.retain(|name| Some(*name) != list);
+        words.insert("NUMBERS".to_owned(), fields.join(", "));
+        let part = format!("{part}{}", if list.is_some() { " with a list" } else { "" });
+        let text = named(&check(&part), &words);
+        let text = filled(&text, |name| {
+            let text = filled(&self.section(name).text, |name| self.section(name).text.clone());
+            format!("do\n{}end\n", indented(&text, "  "))
+        });
+        named(&text, names)
+    }
+
+    /// The same among several limits, and when it is of this form.
+    fn one_of_several(&self, part: &str) -> (String, String) {
+        let number = |at: usize| format!("numbers[place + {}]", at + 4);
+        let mut names = self.names(|at| slot("first", at), "value[list_slot]", number);
+        names.extend(in_loops());
+        let mut body = self.placed(&format!("{part} one of several"), &names);
+        // A number that is read twice or more is a local.
+        for (at, name) in self.words("numbers").into_iter().enumerate() {
+            if body.matches(&number(at)).count() > 1 {
+                body = format!("local {name} = {}\n{}", number(at), body.replace(&number(at), name));
+            }
+        }
+        if let (Some(helpers), "ask") = (self.helpers(), part) {
+            let first = helpers.argument.split(", ").next().unwrap_or_default();
+            body = format!("if not {first} then\n{}end\n{body}", indented(&helpers.text, "  "));
+        }
+        (named(self.when.unwrap_or_default(), &names), body)
+    }
+}
+
+/// A field of a decoded value.
+fn slot(first: &str, at: usize) -> String {
+    if at == 0 { format!("value[{first}]") } else { format!("value[{first} + {at}]") }
+}
+
+/// The rule as methods for the slow path.
+fn functions(forms: &[Form<'_>]) -> String {
+    let number = |at: usize| format!("self.{}", NUMBERS[at]);
+    let mut text = String::new();
+    for form in forms {
+        let names = form.names(|at| slot("self.first", at), "value[self.list]", number);
+        // What a check calls reads the slot of the first field once.
+        let own_names = form.names(|at| slot("first", at), "value[self.list]", number);
+        let mut body = form.helpers().map_or_else(String::new, |helpers| helpers.text.clone());
+        for (name, head, begin, end) in METHODS {
+            if let Some(section) = form.sections.get(name) {
+                let section = named(&filled(&section.text, |name| form.section(name).text.clone()), &own_names);
+                let _ = writeln!(
+                    body,
+                    "function rule:{name}({head})\n  local first = self.first\n{begin}{}{end}end",
+                    indented(&section, "  ")
+                );
+            }
+        }
+        if let Some(methods) = form.sections.get("methods") {
+            body.push_str(&named(&filled(&methods.text, |name| form.section(name).text.clone()), &names));
+        }
+        let number = |at: usize| NUMBERS[at].to_owned();
+        text += &match form.when {
+            Some(when) => format!(
+                "if {} then\n{}end\n",
+                named(when, &form.names(|_| String::new(), "", number)),
+                indented(&body, "  ")
+            ),
+            None => body,
+        };
+    }
+    let helpers = forms.iter().filter_map(Form::helpers).map(|helpers| format!("local {}\n", helpers.argument));
+    let text = helpers.collect::<String>() + &text;
+    format!("if {} then\n{}end\n", forms[0].algorithms(), indented(&text, "  "))
+}
+
+/// What the script calls the numbers of a limit, in their order.
+const NUMBERS: [&str; 5] = ["count", "period", "x", "y", "z"];
+
+/// The sections that are methods too: their arguments, and what stands before and behind their text.
+const METHODS: [(&str, &str, &str, &str); 4] = [
+    ("advance", "value", "", ""),
+    ("used", "value", "  return\n", ""),
+    ("possible", "value", "  return\n", ""),
+    ("charge", "value, cost, hold", "  local ends\n", "  return ends\n"),
+];
+
+/// The loops for checks, of which a call takes one.
+fn checks() -> String {
+    let one = indented(
+        &(rules_of_checks().iter().flatten().map(one_limit).collect::<Vec<_>>().join("else") + "end\n"),
+        "    ",
+    );
+    let several = indented(&several_limits(), "    ");
+    format!("if grouping == CHECKS then\n  if limit_count == 1 then\n{one}  else\n{several}  end\nend\n")
+}
+
+/// The rules that loops have, in their forms.
+fn rules_of_checks() -> Vec<Vec<Form<'static>>> {
+    let has_text = |form: &Form<'_>| form.sections.contains_key("advance");
+    let rules = RULES.iter().map(|rule| forms(rule).into_iter().filter(has_text).collect::<Vec<_>>());
+    rules.filter(|forms| !forms.is_empty()).collect()
+}
+
+/// The branch for checks of a policy whose one limit is of that rule.
+fn one_limit(form: &Form<'_>) -> String {
+    // Fields are locals of their own names.
+    let mut names: Names =
+        form.words("numbers").iter().zip(NUMBERS).map(|(name, local)| ((*name).to_owned(), local.to_owned())).collect();
+    names.extend(in_loops());
+    let body = filled(&check("loop"), |mark| form.placed(&format!("{mark} one limit"), &names));
+    let helpers =
+        form.helpers().map_or_else(String::new, |helpers| format!("local {}\n{}", helpers.argument, helpers.text));
+    let when = form.when.map_or_else(String::new, |when| format!(" and {}", named(when, &names)));
+    format!("if ({}){when} then\n{}", form.algorithms(), indented(&(helpers + &body), "  "))
+}
+
+/// The branch for checks of a policy of several limits.
+fn several_limits() -> String {
+    let rules = rules_of_checks();
+    let branch = |(condition, body): (String, String)| format!("if {condition} then\n{}", indented(&body, "  "));
+    let chosen = |branches: Vec<String>| branches.join("else") + "end\n";
+    let each = |part: &str| {
+        let branches = rules.iter().map(|forms| {
+            let bodies = forms.iter().map(|form| form.one_of_several(part));
+            let body = match &forms[..] {
+                [form] => form.one_of_several(part).1,
+                _ => chosen(bodies.map(branch).collect()),
+            };
+            branch((forms[0].algorithms(), body))
+        });
+        chosen(branches.collect())
+    };
+    let body = filled(&check("loop"), |mark| filled(&check(&format!("{mark} several limits")), |_| each(mark)));
+    let helpers: Vec<_> = rules.iter().flatten().filter_map(Form::helpers).map(|helpers| helpers.argument).collect();
+    let names = HashMap::from([("HELPERS".to_owned(), helpers.join(", "))]);
+    filled(&named(&check("several limits"), &names), |_| body.clone())
+}
+
+/// A section of `lua/check.lua`.
+fn check(name: &str) -> String {
+    let section = sections(CHECK).into_iter().find(|(other, _)| *other == name);
+    section.unwrap_or_else(|| panic!("no section {name} in lua/check.lua")).1.text
+}
+
+/// What two words of a rule mean in the loops.
+fn in_loops() -> [(String, String); 2] {
+    [("LATEST", "now"), ("hold", "0")].map(|(name, text)| (name.to_owned(), text.to_owned()))
+}
+
+/// The text with what `of` says in place of its marks, indented as they are.
+fn filled(text: &str, of: impl Fn(&str) -> String) -> String {
+    let line = |line: &str| match line.trim().strip_prefix("--<").and_then(|mark| mark.strip_suffix('>')) {
+        Some(mark) => indented(&of(mark), &line[..line.len() - line.trim_start().len()]),
+        None => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+fn indented(text: &str, by: &str) -> String {
+    text.split_inclusive('\n').map(|line| if line == "\n" { line.to_owned() } else { format!("{by}{line}") }).collect()
+}
+
+/// The text with what stands for its words in place of them. Comments, texts and names behind a point stay as they are.
+fn named(text: &str, names: &Names) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (code, comment) = line.split_at(line.find("--").unwrap_or(line.len()));
+        for (at, part) in code.split('\'').enumerate() {
+            out.push_str(if at > 0 { "'" } else { "" });
+            let mut rest = part;
+            while at % 2 == 0 && !rest.is_empty() {
+                let start = rest.find(is_of_word).unwrap_or(rest.len());
+                let end = start + rest[start..].find(|letter| !is_of_word(letter)).unwrap_or(rest.len() - start);
+                let (before, word) = (&rest[..start], &rest[start..end]);
+                out.push_str(before);
+                let is_member = out.ends_with(['.', ':']) && !out.ends_with("..");
+                out.push_str(names.get(word).filter(|_| !is_member).map_or(word, |text| text));
+                rest = &rest[end..];
+            }
+            out.push_str(rest);
+        }
+        out.push_str(comment);
+    }
+    out
+}
+
+const fn is_of_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// The text with numbers in place of the names of algorithms, operations and groupings, since a local of Lua costs each call that
+/// makes it. So these numbers stand once, in Rust.
+fn numbered(text: &str) -> String {
+    let stored = stored();
+    let algorithms = stored.iter().zip(1_u8..).map(|(stored, number)| (upper(stored.name), number.to_string()));
+    let numbers = OPERATIONS.iter().chain(&GROUPINGS).map(|(name, number)| ((*name).to_owned(), number.to_string()));
+    let of_algorithms = |name: &str, text: fn(&Stored) -> String| {
+        (name.to_owned(), format!("{{ {} }}", stored.iter().map(text).collect::<Vec<_>>().join(", ")))
+    };
+    let tables = [
+        of_algorithms("FIELDS_OF_ALGORITHMS", |stored| format!("'{}'", stored.field_codes())),
+        of_algorithms("ITEMS_OF_ALGORITHMS", |stored| stored.item.to_string()),
+        // Of units that go back without a Decision, and of those that go back by one.
+        of_algorithms("COUNTS_REFUNDS", |stored| stored.counts_refunds.0.to_string()),
+        of_algorithms("COUNTS_UNDONE", |stored| stored.counts_refunds.1.to_string()),
+    ];
+    named(text, &algorithms.chain(numbers).chain(tables).collect())
+}
+
+/// `FixedWindow` as `FIXED_WINDOW`.
+fn upper(name: &str) -> String {
+    let mut upper = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !upper.is_empty() {
+            upper.push('_');
+        }
+        upper.push(letter.to_ascii_uppercase());
+    }
+    upper
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Algorithm;
+
+    #[test]
+    fn names_become_numbers_but_for_those_in_comments() {
+        let text =
+            "if algorithm == GCRA then return MY_GCRA, GCRAS end -- GCRA\nlocal CHECK_ALL, b = CHECK, SLIDING_LOG";
+        let expected = "if algorithm == 7 then return MY_GCRA, GCRAS end -- GCRA\nlocal CHECK_ALL, b = 1, 3";
+        assert_eq!(numbered(text), expected);
+    }
+
+    #[test]
+    fn the_numbers_of_algorithms_are_those_of_their_tags() {
+        let (names, all): (Vec<_>, Vec<_>) = stored()
+            .iter()
+            .zip(Algorithm::ALL)
+            .map(|(stored, algorithm)| (stored.name, format!("{algorithm:?}")))
+            .unzip();
+        assert_eq!(names, all);
+        assert_eq!(stored().len(), Algorithm::ALL.len());
+    }
+
+    /// The text that runs for checks of these policies, beside what its name says.
+    #[test]
+    fn the_loops_are_those_of_the_golden_files() {
+        let rules = rules_of_checks();
+        let rule =
+            |name: &str| rules.iter().flatten().find(|form| form.words("algorithms").contains(&name)).map(one_limit);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/script/golden");
+        for (name, text) in [
+            ("gcra", rule("GCRA")),
+            ("sliding_window", rule("SLIDING_WINDOW")),
+            ("three_limits", Some(several_limits())),
+        ] {
+            let (path, text) = (format!("{folder}/{name}.lua.txt"), numbered(&text.expect("a rule")));
+            if std::env::var_os("TIDEGATE_GOLDEN").is_some() {
+                std::fs::write(&path, &text).expect("a file");
+            }
+            let golden = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(golden, text, "{path} differs: `TIDEGATE_GOLDEN=write cargo test -p tidegate golden` writes it");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "no section charge in the rule of GCRA")]
+    fn a_rule_without_a_section_is_said() {
+        forms("--[[ algorithms: GCRA ]]\n--[[ advance ]]\n")[0].section("charge");
+    }
+
+    #[test]
+    fn no_mark_is_left_and_no_table_is_in_a_loop_for_one_limit() {
+        assert!(!script().contains("--<"));
+        for form in rules_of_checks().iter().flatten() {
+            let text = one_limit(form);
+            assert!(!text.contains("value[") && !text.contains("{ unpack_"), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_bare_number_of_an_algorithm_operation_or_grouping_stands_in_a_source() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/script/lua");
+        for file in std::fs::read_dir(folder).expect("the folder of the sources") {
+            let path = file.expect("a source").path();
+            let source = std::fs::read_to_string(&path).expect("a source");
+            for line in source.lines().map(|line| line.split("--").next().unwrap_or_default()) {
+                for subject in ["algorithm", "operation", "grouping"] {
+                    for compared in ["==", "~=", "<", ">", "<=", ">="] {
+                        let rest = line.split_once(&format!("{subject} {compared} ")).map_or("", |(_, rest)| rest);
+                        assert!(!rest.starts_with(|first: char| first.is_ascii_digit()), "{}: {line}", path.display());
+                    }
+                }
+                let keyed = line.trim_start().strip_prefix('[').unwrap_or_default();
+                assert!(!keyed.starts_with(|first: char| first.is_ascii_digit()), "{}: {line}", path.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+-- The common calls: checks of one policy, one for each key, which write nothing when they are refused. compiler.rs makes of this text
+-- a loop for each rule that a policy has alone, and one for policies of several limits. The rules' own text stands in it, so that
+-- a check makes no closure, of one limit not even a table. A value that it cannot read is left to the slow path, in `unread`.
+--[[ loop ]]
+for i = 1, key_count do
+  local key = KEYS[i]
+  local s = pcall_('GET', key) or unused
+  local admitted, possible, ends = true, false, nil
+  --<ask>
+  if not possible then
+    unread = unread or {}
+    unread[#unread + 1] = i
+  else
+    if admitted then
+      --<apply>
+      -- See `ttl` in reply.lua. Few keys of one call have a TTL that differs from the one before.
+      local quarters = floor((ends - now) / 250000) + 2
+      if quarters ~= ttl_quarters then ttl_quarters, ttl_text = quarters, string.format('%d', quarters * 250) end
+      local answer = pcall_('SET', key, s, 'PX', ttl_text)
+      if answer.err then s = answer end
+    end
+    -- One text costs the server less than nested lists, each of which it examines for an error or a status.
+    if key_count == 1 and type(s) == 'string' then
+      return pack('<dBc0I4', now, admitted and 0 or 1, s, call_number)
+    end
+    refused, reply = refused or {}, reply or {}
+    if not admitted then refused[#refused + 1] = i end
+    reply[i] = s
+  end
+end
+--[[ ask one limit ]]
+local tag, FIELDS
+if type(s) == 'string' then
+  if #s == #unused then
+    tag, FIELDS = unpack_(format, s)
+  elseif #s == narrow_size then
+    tag, FIELDS = unpack_(narrow_format, s)
+    if tag == narrow_header then tag = header end
+  end
+end
+if tag == header then
+  --<advance>
+  admitted = USED + cost <= count
+  possible = POSSIBLE
+end
+--[[ apply one limit ]]
+--<charge>
+if narrows and SMALL then
+  s = pack(narrow_format, narrow_header, FIELDS)
+else
+  s = pack(format, header, FIELDS)
+end
+--[[ ask one limit with a list ]]
+local tag, FIELDS
+if type(s) == 'string' and #s >= #unused then
+  tag, FIELDS = unpack_(format, s)
+  if tag == header and #s == #unused + list and list % ITEM == 0 then
+    list = sub(s, #unused + 1)
+    --<advance>
+    admitted = USED + cost <= count
+    possible = POSSIBLE
+  end
+end
+--[[ apply one limit with a list ]]
+--<charge>
+s = pack(format, header, NUMBERS, #list) .. list
+--[[ several limits ]]
+local numbers = { unpack_('<' .. string.rep('BBBBddddd', limit_count), ARGV[1], after - 36) }
+local last_limit = #numbers - 1
+local HELPERS
+--<loop>
+--[[ ask several limits ]]
+local value = type(s) == 'string' and #s >= #unused and { unpack_(format, s) }
+if value and value[1] == header then
+  local position = #unused + 1
+  for place = 1, last_limit, 9 do
+    local algorithm, first = numbers[place], numbers[place + 1]
+    --<each limit>
+    if not (possible and admitted) then break end
+  end
+  if admitted and position ~= #s + 1 then possible = false end
+end
+--[[ ask one of several ]]
+--<advance>
+admitted = USED + cost <= count
+possible = POSSIBLE
+--[[ ask one of several with a list ]]
+local list_slot, length = numbers[place + 2], value[numbers[place + 3]]
+list = length > 0 and sub(s, position, position + length - 1) or ''
+position, possible = position + length, false
+if #list == length and length % ITEM == 0 then
+  --<advance>
+  admitted = USED + cost <= count
+  possible = POSSIBLE
+end
+--[[ apply several limits ]]
+local latest, lists = 0, ''
+for place = 1, last_limit, 9 do
+  local algorithm, first = numbers[place], numbers[place + 1]
+  --<each limit>
+  if ends > latest then latest = ends end
+end
+s, ends = pack(format, values(value, 1, slots)) .. lists, latest
+--[[ apply one of several ]]
+--<charge>
+--[[ apply one of several with a list ]]
+local list_slot = numbers[place + 2]
+--<charge>
+value[numbers[place + 3]], lists = #list, lists .. list
