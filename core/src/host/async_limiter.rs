@@ -5,12 +5,9 @@ use std::sync::Arc;
 use super::{BatchGuard, CompletionQueue, Outcome, ReplyPoller};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, AsyncLimiter, Call, ChargedUnits, difference, valid_actual};
-use crate::plan::Plan;
-use crate::store::call_context::CallContext;
+use crate::limiter::{AsPolicy, AsyncLimiter, Call, Caller, ChargedUnits, difference, valid_actual};
 use crate::store::completion::WakeTarget;
-use crate::store::request::{Entry, Operation, OwnedEntry, Source};
-use crate::store::submit;
+use crate::store::request::Source;
 
 /// What hosts call of an [`AsyncLimiter`].
 pub trait HostAsyncLimiter {
@@ -66,11 +63,8 @@ impl HostAsyncLimiter for AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
-        let (plan, operation) = match self.core.planned(&policy, key, call) {
-            Ok(made) => made,
-            Err(error) => return Some(Err(error)),
-        };
-        self.post_operation((plan, operation), key, ticket, queue, batch)
+        let make = || delivery(ticket, queue);
+        self.core.call(&policy, key, call, Caller::Later { batch, make })
     }
 
     fn post_settle(
@@ -92,7 +86,9 @@ impl HostAsyncLimiter for AsyncLimiter {
             self.core.settle_in_fallback(&plan, key, operation);
             return Some(Ok(()));
         }
-        self.post_operation((plan, operation), key, ticket, queue, None).map(|answer| answer.map(drop))
+        let make = || delivery(ticket, queue);
+        let caller = Caller::Later { batch: None, make };
+        self.core.run(plan, key, operation, caller).map(|decision| decision.map(drop))
     }
 
     fn identity(&self) -> u64 {
@@ -115,31 +111,14 @@ impl HostAsyncLimiter for AsyncLimiter {
     }
 }
 
-impl AsyncLimiter {
-    fn post_operation(
-        &self,
-        (plan, operation): (Arc<Plan>, Operation),
-        key: &str,
-        ticket: u64,
-        queue: &Arc<dyn CompletionQueue>,
-        batch: Option<&BatchGuard>,
-    ) -> Option<Result<Decision>> {
-        let entry = Entry { plan: &plan, key, operation };
-        let context = CallContext { batch, ..self.core.context() };
-        // A limiter closes when it is dropped. Units that go back keep it until they have.
-        let core = entry.operation.frees().then(|| Arc::clone(&self.core));
-        let answer = submit(&self.core.store, &entry, context, || {
-            let (answers, queue) = (Arc::clone(&self.core.answers), Arc::clone(queue));
-            move |OwnedEntry { plan, key, operation }, answer: Result<_>| -> WakeTarget {
-                let _core = core;
-                queue.deliver(ticket, answers.decided(plan, &key, &operation, answer).map(Outcome::Decision));
-                Some(queue)
-            }
-        })?;
-        if let Some(batch) = batch {
-            batch.skip();
-        }
-        let operation = entry.operation;
-        Some(self.core.answers.decided(plan, key, &operation, answer))
+/// Delivers a Decision to the queue.
+fn delivery(
+    ticket: u64,
+    queue: &Arc<dyn CompletionQueue>,
+) -> impl FnOnce(Result<Decision>) -> WakeTarget + Send + use<> {
+    let queue = Arc::clone(queue);
+    move |decision| {
+        queue.deliver(ticket, decision.map(Outcome::Decision));
+        Some(queue)
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, Call, CheckOptions, Limiter, give_nothing_back, valid_cost};
-use crate::store::request::{Entry, Operation};
+use crate::limiter::{AsPolicy, Call, Caller, CheckOptions, Limiter, NoCompletion, valid_cost};
+use crate::store::call_context::Waits;
 
 /// What hosts call of a [`Limiter`].
 pub trait HostLimiter {
@@ -35,17 +35,13 @@ impl HostLimiter for Limiter {
 
     #[inline]
     fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
-        if let Call::Check(CheckOptions { cost, meta: None, partial: false }) = call {
-            return try_immediate_check(self, &policy, key, *cost);
+        match call {
+            Call::Check(CheckOptions { cost, meta: None, partial: false }) => match valid_cost(*cost) {
+                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
+                Err(error) => Some(Err(error)),
+            },
+            _ => self.core.call(&policy, key, call, Caller::<NoCompletion>::Never),
         }
-        let (plan, operation) = match self.core.planned(&policy, key, call) {
-            Ok(made) => made,
-            Err(error) => return Some(Err(error)),
-        };
-        let entry = Entry { plan: &plan, key, operation };
-        let answer = self.core.store.try_immediate(&entry, self.core.context())?;
-        let operation = entry.operation;
-        Some(self.core.answers.decided(plan, key, &operation, answer))
     }
 
     fn waits(&self) -> bool {
@@ -55,20 +51,4 @@ impl HostLimiter for Limiter {
     fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
         self.core.waiting(&policy, key)
     }
-}
-
-/// What `try_immediate` does with a plain check, as `Limiter::check` does it.
-#[inline]
-fn try_immediate_check(limiter: &Limiter, policy: &impl AsPolicy, key: &str, cost: u64) -> Option<Result<Decision>> {
-    let plan = valid_cost(cost).and_then(|_| limiter.core.plan(policy, key));
-    let plan = match plan.and_then(|plan| give_nothing_back("check", &plan).map(|()| plan)) {
-        Ok(plan) => plan,
-        Err(error) => return Some(Err(error)),
-    };
-    let result = {
-        let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
-        limiter.core.store.try_immediate(&entry, limiter.core.context())?
-    };
-    limiter.core.answers.count(&plan, key, &result);
-    Some(result.map(|answer| Decision::new(limiter.core.id, plan, key, cost, answer)))
 }

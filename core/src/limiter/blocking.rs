@@ -4,22 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{Acquire, AcquireStep};
+use super::LimiterCore;
 use super::builder::Builder;
-use super::call::Call;
+use super::call::{Call, Caller, NoCompletion, User, gone, on_this_thread};
 use super::check_all::CheckEntry;
-use super::hold::{Hold, HoldAnswer};
-use super::operations::{CheckOptions, give_nothing_back, valid_cost, whole_operation};
+use super::hold::HoldAnswer;
+use super::operations::{CheckOptions, valid_cost};
 use super::policy_ref::AsPolicy;
-use super::settle::{ActualCosts, Settling};
-use super::{LimiterCore, check_all};
+use super::policy_uses::PolicyUse;
+use super::settle::ActualCosts;
+use super::stats::Stats;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::call_context::CallContext;
-use crate::store::request::{Answer, Attempt, Entry, Operation};
+use crate::store::call_context::Waits;
+use crate::store::request::Attempt;
 
 /// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
 ///
@@ -56,35 +56,13 @@ impl Limiter {
         Builder::from_file(path)?.build()
     }
 
-    #[inline]
-    fn answer(&self, plan: &Arc<Plan>, key: &str, operation: Operation) -> Result<Answer> {
-        self.core.store.ask(&Entry { plan, key, operation }, self.core.context())
-    }
-
-    /// Makes a call.
-    pub(crate) fn call(&self, policy: &(impl AsPolicy + ?Sized), key: &str, call: &Call) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(policy, key, call)?;
-        self.run(plan, key, operation)
+    pub(crate) fn call(&self, policy: &impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        self.core.call(policy, key, call, Caller::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
     }
 
     #[inline]
-    fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
-        let entry = Entry { plan: &plan, key, operation };
-        let answer = self.core.store.ask(&entry, self.core.context());
-        let Entry { operation, .. } = entry;
-        self.core.answers.decided(plan, key, &operation, answer)
-    }
-
-    /// A plain check. Entry and answer move as little as can be: to copy what was just written stalls the CPU.
-    #[inline]
-    fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
-        let (plan, decided_key) = (self.core.plan(policy, key)?, compact_str::CompactString::from(key));
-        give_nothing_back("check", &plan)?;
-        let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
-        let answer = self.core.store.ask(&entry, self.core.context());
-        drop(entry);
-        self.core.answers.count(&plan, key, &answer);
-        answer.map(|answer| Decision::new(self.core.id, plan, decided_key, cost, answer))
+    fn consume(&self, policy: &impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        self.core.check(policy, key, cost, Waits::Here).unwrap_or_else(|| Err(gone()))
     }
 
     /// The policy that a name or a notation means to this limiter now.
@@ -160,7 +138,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
     pub fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.settle_entries(decision, ActualCosts::One(actual))
+        on_this_thread(self.core.settle(decision, ActualCosts::One(actual), User::Thread))
     }
 
     /// Settles each entry of a [`Limiter::check_all`] with a number of its own; `None` leaves an entry as it is.
@@ -168,15 +146,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::settle`], and `cost_invalid` for another number of numbers than of entries.
     pub fn settle_each(&self, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
-        self.settle_entries(decision, ActualCosts::Each(actual))
-    }
-
-    fn settle_entries(&self, decision: &Decision, actual: ActualCosts<'_>) -> Result<()> {
-        let mut settling = Settling::begin(&self.core, decision, actual)?;
-        while let Some((decision, plan, operation)) = settling.next(&self.core) {
-            settling.settled(self.run(plan, decision.key(), operation))?;
-        }
-        Ok(())
+        on_this_thread(self.core.settle(decision, ActualCosts::Each(actual), User::Thread))
     }
 
     /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
@@ -184,9 +154,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for no entries or more than 256.
     pub fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
-        let entries = check_all::resolved(&self.core, entries)?;
-        let answers = self.core.store.ask_all(&check_all::borrowed(&entries), self.core.context())?;
-        check_all::decided_all(&self.core, entries, answers)
+        on_this_thread(self.core.check_all(entries, User::Thread))
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
@@ -210,19 +178,7 @@ impl Limiter {
         options: &CheckOptions,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        let plan = self.core.plan(&policy, key)?;
-        let operation = whole_operation("acquire", options, &plan, 0)?;
-        let mut acquire = Acquire::begin(&self.core, &plan, key, &operation, timeout)?;
-        loop {
-            match acquire.step()? {
-                AcquireStep::Ask(operation) => {
-                    if let Some(decision) = acquire.answered(self.answer(&plan, key, operation)?) {
-                        return Ok(decision);
-                    }
-                }
-                AcquireStep::Sleep { signal, count, longest } => signal.wait(count, longest),
-            }
-        }
+        on_this_thread(self.core.acquire(&policy, key, options, timeout, User::Thread))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
@@ -244,15 +200,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_with`].
     pub fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
-        let plan = self.core.plan(&policy, key)?;
-        let id = self.core.hold_id();
-        let operation = whole_operation("hold", options, &plan, id)?;
-        let began = self.core.hold_renewer.time(&self.core);
-        let decision = self.run(plan, key, operation)?;
-        if !decision.allowed() {
-            return Ok(HoldAnswer::Denied(decision));
-        }
-        Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, began, true)))
+        on_this_thread(self.core.hold(&policy, key, options, User::Thread))
     }
 
     /// Denies the key for that long, regardless of its usage.
@@ -279,16 +227,22 @@ impl Limiter {
         self.call(&policy, key, &Call::Clear).map(drop)
     }
 
+    /// Forgets the usage of all policies and keys, all blocks and all journals: everything that is stored under the prefix of
+    /// this limiter. On Redis each primary is walked through in small steps, so the call takes as long as there are keys; each
+    /// step has the timeout of a call. Other processes may repeat a denial for as long as their deny cache does.
+    ///
+    /// # Errors
+    /// `closed`, and the errors of the store: then some keys may be left.
+    pub fn clear_all(&self) -> Result<()> {
+        on_this_thread(self.core.clear_all(User::Thread))
+    }
+
     /// The newest attempts, newest first, of a policy with a `journal`.
     ///
     /// # Errors
     /// As [`Limiter::check`].
     pub fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
-        let plan = self.core.plan(&policy, key)?;
-        if plan.policy.options().journal == 0 {
-            return Ok(Vec::new());
-        }
-        Ok(self.answer(&plan, key, Operation::Journal)?.into_attempts())
+        on_this_thread(self.core.journal(&policy, key, User::Thread))
     }
 
     /// Whether the store answers.
@@ -296,8 +250,7 @@ impl Limiter {
     /// # Errors
     /// Why it does not, in one sentence.
     pub fn ping(&self) -> Result<()> {
-        self.core.open()?;
-        self.core.store.ping(CallContext::default())
+        on_this_thread(self.core.ping(User::Thread))
     }
 
     /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a
@@ -315,6 +268,12 @@ impl Limiter {
         self.core.counters()
     }
 
+    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
     /// Reads the changed policy file. It is taken as a whole or not at all. Policies that were given in code stay.
     ///
     /// # Errors
@@ -322,6 +281,21 @@ impl Limiter {
     /// store, or lacks a policy that is in use ([`Limiter::use_policy`]).
     pub fn reload(&self) -> Result<()> {
         self.core.reload()
+    }
+
+    /// Registers that something uses a policy: while the `PolicyUse` exists, [`Limiter::reload`] refuses a file without a
+    /// policy of that name, and names `by` in its error. A notation or a [`Policy`] needs no file: then the use says nothing.
+    ///
+    /// # Errors
+    /// As [`Limiter::policy`].
+    pub fn use_policy(&self, policy: impl AsPolicy, by: &str) -> Result<PolicyUse> {
+        self.core.use_policy(policy.as_policy(), by)
+    }
+
+    /// A number that is another one after each reload: what was derived from a policy before is derived anew then.
+    #[must_use]
+    pub fn policy_generation(&self) -> u64 {
+        self.core.policies.generation()
     }
 
     /// Closes the limiter; every later call fails with `closed`. Holds are given back when they are dropped, or by their ttl.

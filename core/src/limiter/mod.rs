@@ -1,14 +1,12 @@
 //! What users hold: policies, a store and a clock.
 
 mod acquire;
-mod answer_channel;
 mod asynchronous;
 mod blocking;
 mod build;
 mod builder;
 mod call;
 mod check_all;
-mod clear_all;
 mod conversion;
 mod hold;
 mod hold_lifetime;
@@ -28,10 +26,11 @@ pub use asynchronous::AsyncLimiter;
 pub use blocking::Limiter;
 pub use builder::Builder;
 pub use call::Call;
+pub(crate) use call::{Caller, NoCompletion};
 pub use check_all::CheckEntry;
 pub use hold::{Hold, HoldAnswer};
 pub use operations::{CheckOptions, MAX_META};
-pub(crate) use operations::{give_nothing_back, valid_cost};
+pub(crate) use operations::valid_cost;
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub use settle::{ChargedUnits, charge_mark};

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::LimiterCore;
-use super::asynchronous::AsyncLimiter;
-use super::blocking::Limiter;
 use crate::process::fork::ForkListener;
 use crate::resilience::{Counters, Layers, StoreCondition, StoreStats};
 use crate::stats::PolicyStats;
@@ -37,7 +35,7 @@ pub struct Stats {
 }
 
 impl LimiterCore {
-    fn stats(&self) -> Stats {
+    pub(super) fn stats(&self) -> Stats {
         Stats {
             policies: self.answers.decisions.read(),
             store: self.layers.as_ref().map(Layers::store_stats).unwrap_or_default(),
@@ -58,21 +56,5 @@ impl ForkListener for LimiterCore {
         if let Some(layers) = &self.layers {
             layers.forked();
         }
-    }
-}
-
-impl Limiter {
-    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.core.stats()
-    }
-}
-
-impl AsyncLimiter {
-    /// As [`Limiter::stats`].
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.core.stats()
     }
 }

@@ -37,19 +37,11 @@ use crate::error::{Error, Result};
 use crate::policy::OnStoreError;
 use crate::process::clock::ManualClock;
 use crate::store::request::Entry;
-use crate::store::{Store, layer_states};
+use crate::store::Store;
 use deny_cache::DenyCache;
 use fallback::Fallback;
-use layer::{Layer, LayerState, Layered};
+use layer::Layered;
 use leases::Leases;
-
-/// What all layers that a call can pass remember of it: rollout and shards are the partitioned stores among them.
-const WORDS: usize = words::<DenyCache>() + words::<Fallback>() + 2 * partitioned_store::WORDS + words::<Breaker>();
-const _: () = assert!(WORDS <= layer_states::CAPACITY, "the layers remember more of a call than there is room for");
-
-const fn words<L: Layer>() -> usize {
-    L::State::WORDS
-}
 
 /// The layers of a limiter, for calls that are about one of them.
 pub(crate) struct Layers {

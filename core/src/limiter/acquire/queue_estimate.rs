@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule, View};
 use crate::decision::{Decision, LimiterId};
-use crate::limiter::operations::decided;
 use crate::plan::Plan;
 use crate::store::request::{Answer, Operation};
 
@@ -39,7 +38,7 @@ impl QueueEstimate {
         answer.applied = false;
         // Where there is room for all, the callers ahead are about to take theirs.
         answer.yield_to_others();
-        decided(limiter, plan, key, &Operation::Peek { cost: self.cost }, answer)
+        Decision::new(limiter, plan, key, self.cost, answer)
     }
 
     fn admits_at(&self, plan: &Plan, index: usize, view: &View, (asked, at): (u64, u64)) -> u64 {

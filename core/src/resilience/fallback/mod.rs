@@ -5,7 +5,6 @@ mod outage_usage;
 mod process_usage;
 mod usage_snapshots;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::layer::Layer;
@@ -16,6 +15,7 @@ use crate::policy::OnStoreError;
 use crate::process::clock::SteadyClock;
 use crate::process::fork::PerProcess;
 use crate::store::call_context::CallContext;
+use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, Source, States};
 use process_usage::ProcessUsage;
 #[cfg(feature = "bench")]
@@ -181,15 +181,13 @@ fn unavailable(entry: &Entry<'_>, now: u64) -> Answer {
 }
 
 impl Layer for Fallback {
-    type State = ();
-
     #[inline]
-    fn before(&self, _: &Entry<'_>, _: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
-        ControlFlow::Continue(())
+    fn before(&self, _: &Entry<'_>, _: &CallContext<'_>, _: &mut LayerStates) -> Option<Result<Answer>> {
+        None
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, _: &LayerStates, result: Result<Answer>) -> Result<Answer> {
         let result = match result {
             Ok(mut answer) => {
                 if let Some(rare) = answer.rare.as_ref().filter(|rare| !rare.others.is_empty()) {
@@ -224,7 +222,7 @@ impl Layer for Fallback {
         &self,
         entries: &[Entry<'_>],
         now: Option<u64>,
-        (): (),
+        _: &LayerStates,
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
         match result {

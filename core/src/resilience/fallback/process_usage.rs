@@ -10,10 +10,7 @@ use smallvec::SmallVec;
 use super::outage_usage::OutageUsage;
 use super::usage_snapshots::{ResumedUsage, STORE, UsageSnapshots};
 use crate::algorithm::HoldId;
-use crate::error::Result;
 use crate::plan::Plan;
-use crate::store::Store;
-use crate::store::call_context::CallContext;
 use crate::store::memory::ForgottenDenials;
 use crate::store::request::{Answer, Entry, Operation, Source, States};
 use crate::tables::table_key::{TableKey, TableKeyRef};
@@ -57,7 +54,7 @@ impl ProcessUsage {
 
     fn enforce_in(&self, outage: &OutageUsage, entry: &Entry<'_>, now: u64) -> Answer {
         let store_time = self.begin(outage, entry, now);
-        let mut answer = immediate(outage.memory.ask(entry, CallContext::at(Some(store_time))));
+        let mut answer = outage.memory.answer(entry, Some(store_time));
         answer.source = Source::Fallback;
         self.keep(outage, entry, &answer, now);
         answer
@@ -158,11 +155,6 @@ impl ProcessUsage {
         let key = TableKeyRef::of(entry.key);
         holds.iter().filter(|(_, held)| held.is_of(entry.plan, key)).map(|(id, held)| (*id, held.units)).collect()
     }
-}
-
-/// The memory store never fails.
-fn immediate(answer: Result<Answer>) -> Answer {
-    answer.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -29,6 +28,7 @@ use crate::process::clock::{ManualClock, SteadyClock};
 use crate::process::fork::PerProcess;
 use crate::store::call_context::CallContext;
 use crate::store::completion::wake;
+use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, Source};
 use crate::store::{Store, submit_then};
 use crate::tables::table_key::{TableKey, TableKeyRef};
@@ -288,35 +288,30 @@ const fn changes(operation: &Operation) -> bool {
 }
 
 impl Layer for Leases {
-    type State = ();
-
     #[inline]
-    fn before(&self, entry: &Entry<'_>, _: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
-        if entry.plan.lease.is_none() {
-            return ControlFlow::Continue(());
+    fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, _: &mut LayerStates) -> Option<Result<Answer>> {
+        entry.plan.lease?;
+        if context.waits.is_never() {
+            return self.lookup(entry, Use::Immediate).map(Ok);
         }
         if let Operation::GiveBack { units, ref charge } = entry.operation
             && charge.block != 0
         {
-            return ControlFlow::Break(Ok(self.take_back(entry, units, charge.block)));
+            return Some(Ok(self.take_back(entry, units, charge.block)));
         }
         let its_use = if matches!(entry.operation, Operation::Peek { .. }) { Use::Peek } else { Use::Check };
-        if let Some(answer) = self.lookup(entry, its_use) {
-            return ControlFlow::Break(Ok(answer));
-        }
-        if changes(&entry.operation) {
+        let answer = self.lookup(entry, its_use);
+        if answer.is_none() && changes(&entry.operation) {
             self.end(entry, LeasedKey::end);
         }
-        ControlFlow::Continue(())
+        answer.map(Ok)
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, _: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
-        if entry.plan.lease.is_some() {
-            // Units that were taken while the call was under way. What was charged before a clear the store does not take back.
-            if changes(&entry.operation) {
-                self.end(entry, LeasedKey::end);
-            }
+    fn after(&self, entry: &Entry<'_>, _: Option<u64>, _: &LayerStates, result: Result<Answer>) -> Result<Answer> {
+        // Units that were taken while the call was under way. What was charged before a clear the store does not take back.
+        if entry.plan.lease.is_some() && changes(&entry.operation) {
+            self.end(entry, LeasedKey::end);
         }
         if let Ok(answer) = &result
             && self.ahead.load(Ordering::Relaxed) != NO_CLOCK
@@ -325,16 +320,6 @@ impl Layer for Leases {
             self.note_clock(answer.now.wrapping_sub(self.time()) as i64, entry.plan, TableKeyRef::of(entry.key));
         }
         result
-    }
-
-    fn after_all(&self, _: &[Entry<'_>], _: Option<u64>, (): (), result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
-        result
-    }
-
-    #[inline]
-    fn try_immediate(&self, entry: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
-        entry.plan.lease?;
-        self.lookup(entry, Use::Immediate).map(Ok)
     }
 
     fn forget_all(&self) {
