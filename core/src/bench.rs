@@ -14,7 +14,7 @@ use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::process::clock::SteadyClock;
 use crate::resilience::UsageSnapshots;
-use crate::store::ask;
+use crate::resilience::ask;
 use crate::store::memory::Memory;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Charge, Entry, Operation, States};

@@ -1,54 +1,54 @@
-//! Calls on the thread of the caller.
+//! What hosts ask of a limiter beside its calls.
 
-use crate::decision::Decision;
+use super::ReplyPoller;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, Call, Caller, CheckOptions, Limiter, NoCompletion, valid_cost};
-use crate::store::call_context::Waits;
+use crate::limiter::{AsPolicy, AsyncLimiter, Limiter};
 
-/// What hosts call of a [`Limiter`].
-pub trait HostLimiter {
-    /// Makes a call on this thread.
-    ///
-    /// # Errors
-    /// As [`Limiter::check_with`].
-    fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision>;
-
-    /// Makes a call whose answer needs no waiting. Nothing was done when there is no answer: then [`HostLimiter::call`]
-    /// waits for it, and a host with a lock of its own releases that meanwhile.
-    fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>>;
-
+#[doc(hidden)]
+impl Limiter {
     /// Whether calls may have to wait for a server.
     #[must_use]
-    fn waits(&self) -> bool;
+    pub fn waits(&self) -> bool {
+        self.core.layers.is_some()
+    }
 
     /// As its `waiting`, and what is wrong with a policy or a key is an error.
     ///
     /// # Errors
     /// `policy_unknown`, `policy_invalid`, `key_invalid` and `closed`, as of any call.
-    fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize>;
+    pub fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
+        self.core.waiting(&policy, key)
+    }
 }
 
-impl HostLimiter for Limiter {
-    fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        Self::call(self, &policy, key, call)
-    }
-
-    #[inline]
-    fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
-        match call {
-            Call::Check(CheckOptions { cost, meta: None, partial: false }) => match valid_cost(*cost) {
-                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
-                Err(error) => Some(Err(error)),
-            },
-            _ => self.core.call(&policy, key, call, Caller::<NoCompletion>::Never),
-        }
-    }
-
-    fn waits(&self) -> bool {
-        self.core.layers.is_some()
-    }
-
-    fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
+#[doc(hidden)]
+impl AsyncLimiter {
+    /// As [`Limiter::try_waiting`].
+    ///
+    /// # Errors
+    /// As [`Limiter::try_waiting`].
+    pub fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
         self.core.waiting(&policy, key)
+    }
+
+    /// A number that limiters of the same store and prefix share.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
+        self.core.id.digest()
+    }
+
+    /// For an event loop that can watch a file: from now on it reads the replies of the limiter's servers. `None` when
+    /// there are no servers, when another loop reads already, or when the system is not Linux.
+    #[must_use]
+    pub fn reply_poller(&self) -> Option<ReplyPoller> {
+        self.core.layers.as_ref()?;
+        ReplyPoller::begin(&self.core.readers)
+    }
+
+    /// From now on threads of the limiter read the replies, even if an event loop did.
+    pub fn read_on_threads(&self) {
+        if let Some(readers) = self.core.readers.get() {
+            readers.close();
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! The limiter for tasks. The same calls as [`Limiter`](super::Limiter), awaitable; a test holds the two together.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::LimiterCore;
+use super::AsyncLimiter;
 use super::builder::Builder;
 use super::call::{Call, User};
 use super::check_all::CheckEntry;
@@ -19,21 +18,6 @@ use crate::error::Result;
 use crate::policy::Policy;
 use crate::resilience::Counters;
 use crate::store::request::Attempt;
-
-/// Checks limits without blocking: checks that wait at the same moment are sent to Redis as one call. Cheap to clone.
-///
-/// ```
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-/// # runtime.block_on(async {
-/// let limiter = tidegate::Limiter::builder().policy("login", "20/minute; 5/3s")?.build_async()?;
-/// assert!(limiter.check("login", "alice").await?.allowed());
-/// # Ok::<(), tidegate::Error>(())
-/// # }).unwrap();
-/// ```
-#[derive(Clone)]
-pub struct AsyncLimiter {
-    pub(crate) core: Arc<LimiterCore>,
-}
 
 impl AsyncLimiter {
     /// The limiter that a policy file describes.

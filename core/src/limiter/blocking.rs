@@ -1,12 +1,11 @@
 //! The limiter for threads.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::LimiterCore;
+use super::Limiter;
 use super::builder::Builder;
-use super::call::{Call, Caller, NoCompletion, User, gone, on_this_thread};
+use super::call::{Call, User, gone, on_this_thread};
 use super::check_all::CheckEntry;
 use super::hold::HoldAnswer;
 use super::operations::{CheckOptions, valid_cost};
@@ -21,26 +20,6 @@ use crate::resilience::Counters;
 use crate::store::call_context::Waits;
 use crate::store::request::Attempt;
 
-/// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
-///
-/// ```
-/// use tidegate::Limiter;
-///
-/// let limiter = Limiter::builder().policy("login", "20/minute; 5/3s")?.build()?;
-/// for _ in 0..5 {
-///     assert!(limiter.check("login", "alice")?.allowed());
-/// }
-/// let denied = limiter.check("login", "alice")?;
-/// assert!(!denied.allowed());
-/// assert_eq!((denied.limit(), denied.remaining()), (5, 0));
-/// assert!(limiter.check("login", "bob")?.allowed());
-/// # Ok::<(), tidegate::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Limiter {
-    pub(crate) core: Arc<LimiterCore>,
-}
-
 impl Limiter {
     /// The options of a new limiter.
     #[must_use]
@@ -54,10 +33,6 @@ impl Limiter {
     /// `policy_invalid` with file, line and column; `config_invalid` for its store.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Builder::from_file(path)?.build()
-    }
-
-    pub(crate) fn call(&self, policy: &impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        self.core.call(policy, key, call, Caller::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
     }
 
     #[inline]
@@ -98,7 +73,7 @@ impl Limiter {
     /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy that
     /// has a `concurrency` or a `leaky-bucket` limit.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        self.call(&policy, key, &Call::Check(options.clone()))
+        self.call(policy, key, &Call::Check(options.clone()))
     }
 
     /// Asks without consuming.
@@ -106,7 +81,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Peek(cost))
+        self.call(policy, key, &Call::Peek(cost))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -114,7 +89,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Charge(cost))
+        self.call(policy, key, &Call::Charge(cost))
     }
 
     /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
@@ -123,7 +98,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Refund(cost))
+        self.call(policy, key, &Call::Refund(cost))
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
@@ -208,7 +183,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`], and `config_invalid` for no time or more than 10 years.
     pub fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
-        self.call(&policy, key, &Call::Block(length)).map(drop)
+        self.call(policy, key, &Call::Block(length)).map(drop)
     }
 
     /// Ends a block.
@@ -216,7 +191,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        self.call(&policy, key, &Call::Unblock).map(drop)
+        self.call(policy, key, &Call::Unblock).map(drop)
     }
 
     /// Forgets a key's usage and ends its block. Its journal stays.
@@ -224,7 +199,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        self.call(&policy, key, &Call::Clear).map(drop)
+        self.call(policy, key, &Call::Clear).map(drop)
     }
 
     /// Forgets the usage of all policies and keys, all blocks and all journals: everything that is stored under the prefix of

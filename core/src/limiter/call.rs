@@ -1,4 +1,4 @@
-//! The way of every call about one policy and key. A [`Call`] says what it asks for, a [`Caller`] how it waits; in between,
+//! The way of every call about one policy and key. A [`Call`] says what it asks for, a [`DecisionWait`] how it waits; in between,
 //! [`LimiterCore::call`] finds the policy, asks the store, counts the answer, wakes callers that wait for units which went back, and makes
 //! the Decision.
 
@@ -12,19 +12,22 @@ use compact_str::CompactString;
 use tokio::sync::oneshot;
 
 use super::acquire::WaitQueues;
+use super::completion_queue::{CompletionQueue, Outcome};
 use super::operations::{CheckOptions, block_operation, check_operation, give_nothing_back, valid_cost};
 use super::policy_ref::AsPolicy;
-use super::{LimiterCore, LimiterId};
+use super::settle::{ChargedUnits, difference, valid_actual};
+use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::resilience::{ask, submit, try_immediate};
 use crate::stats::DecisionCounts;
+use crate::store::Store;
 use crate::store::batch_guard::BatchGuard;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::WakeTarget;
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry};
-use crate::store::{Store, ask, submit, try_immediate};
+use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry, Source};
 
 /// A call about one policy and key that a Decision answers.
 #[derive(Debug, Clone)]
@@ -64,7 +67,7 @@ impl Call {
 }
 
 /// How the caller of a call waits for its Decision.
-pub(crate) enum Caller<'a, M = NoCompletion> {
+pub(crate) enum DecisionWait<'a, M = NoCompletion> {
     /// Not at all: where the answer is not known at once, nothing is done.
     Never,
     /// On its thread.
@@ -116,7 +119,7 @@ impl LimiterCore {
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         call: &Call,
-        caller: Caller<'_, impl FnOnce() -> T>,
+        caller: DecisionWait<'_, impl FnOnce() -> T>,
     ) -> Option<Result<Decision>>
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
@@ -142,16 +145,16 @@ impl LimiterCore {
         plan: Arc<Plan>,
         key: &str,
         operation: Operation,
-        caller: Caller<'_, impl FnOnce() -> T>,
+        caller: DecisionWait<'_, impl FnOnce() -> T>,
     ) -> Option<Result<Decision>>
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
     {
         let (entry, context) = (Entry { plan: &plan, key, operation }, self.context());
         let answer = match caller {
-            Caller::Never => try_immediate(&*self.store, &entry, context)?,
-            Caller::Here => ask(&*self.store, &entry, context),
-            Caller::Later { batch, make } => {
+            DecisionWait::Never => try_immediate(&*self.store, &entry, context)?,
+            DecisionWait::Here => ask(&*self.store, &entry, context),
+            DecisionWait::Later { batch, make } => {
                 // A limiter closes when it is dropped. Units that go back keep it until they have.
                 let core = entry.operation.frees().then(|| Arc::clone(self));
                 let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
@@ -217,7 +220,7 @@ impl LimiterCore {
         user: User,
     ) -> Result<Decision> {
         if user == User::Thread {
-            return self.run(plan, key, operation, Caller::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()));
+            return self.run(plan, key, operation, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()));
         }
         let mut answered = None;
         let make = || {
@@ -225,7 +228,7 @@ impl LimiterCore {
             answered = Some(receiver);
             move |decision| sent(answer, decision)
         };
-        match (self.run(plan, key, operation, Caller::Later { batch: None, make }), answered) {
+        match (self.run(plan, key, operation, DecisionWait::Later { batch: None, make }), answered) {
             (Some(decision), _) => decision,
             (None, Some(answered)) => answered.await.unwrap_or_else(|_| Err(gone())),
             (None, None) => Err(gone()),
@@ -275,6 +278,85 @@ impl LimiterCore {
             Error::new(ErrorKind::StoreUnavailable, message).because(&error)
         })?;
         answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Limiter {
+    /// Makes a call on this thread: see [`host`](crate::host).
+    ///
+    /// # Errors
+    /// As [`Limiter::check_with`].
+    #[doc(hidden)]
+    pub fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
+    }
+
+    /// Makes a call whose answer needs no waiting. Nothing was done when there is no answer: then [`Limiter::call`] waits for it, and
+    /// a host with a lock of its own releases that meanwhile.
+    #[doc(hidden)]
+    #[inline]
+    pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
+        match call {
+            Call::Check(CheckOptions { cost, meta: None, partial: false }) => match valid_cost(*cost) {
+                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
+                Err(error) => Some(Err(error)),
+            },
+            _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
+        }
+    }
+}
+
+impl AsyncLimiter {
+    /// Makes a call of a host. A Decision that needs no waiting is returned; any other is delivered to the queue, once. With a batch
+    /// the call is sent together with the other calls of that batch, else at once.
+    #[doc(hidden)]
+    pub fn post(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        call: &Call,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Decision>> {
+        self.core.call(&policy, key, call, DecisionWait::Later { batch, make: || delivery(ticket, queue) })
+    }
+
+    /// Settles a check in the same way.
+    #[doc(hidden)]
+    pub fn post_settle(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        charged: &ChargedUnits,
+        actual: u64,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+    ) -> Option<Result<()>> {
+        let plan = match valid_actual(actual).and_then(|()| self.core.plan(&policy, key)) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        let charge = || Arc::new(charged.charge(&plan));
+        let Some(operation) = difference(charged.units, actual, charge) else { return Some(Ok(())) };
+        if charged.source == Source::Fallback {
+            self.core.settle_in_fallback(&plan, key, operation);
+            return Some(Ok(()));
+        }
+        let wait = DecisionWait::Later { batch: None, make: || delivery(ticket, queue) };
+        self.core.run(plan, key, operation, wait).map(|decision| decision.map(drop))
+    }
+}
+
+/// Delivers a Decision to the queue.
+fn delivery(
+    ticket: u64,
+    queue: &Arc<dyn CompletionQueue>,
+) -> impl FnOnce(Result<Decision>) -> WakeTarget + Send + use<> {
+    let queue = Arc::clone(queue);
+    move |decision| {
+        queue.deliver(ticket, decision.map(Outcome::Decision));
+        Some(queue)
     }
 }
 

@@ -8,9 +8,10 @@ use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
+use crate::resilience::{ask_all, submit_all};
+use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
 use crate::store::request::{Answer, OwnedEntry, borrowed};
-use crate::store::{MAX_ENTRIES, ask_all, submit_all};
 
 /// What `check_all` takes as an entry: a policy, a key, and a cost or [`CheckOptions`].
 pub trait CheckEntry {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::LimiterCore;
-use super::call::{Caller, NoCompletion, User};
+use super::call::{DecisionWait, NoCompletion, User};
 use super::hold_lifetime::HoldLifetime;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::AsPolicy;
@@ -34,13 +34,7 @@ pub struct Hold {
 
 impl Hold {
     /// Of a check that began at `began`, by the time of the renewer.
-    fn new(
-        core: &Arc<LimiterCore>,
-        id: HoldId,
-        decision: Decision,
-        began: Duration,
-        blocking: bool,
-    ) -> Self {
+    fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, began: Duration, blocking: bool) -> Self {
         let lifetime = core.hold_renewer.add(core, id, &decision, began);
         Self { core: Arc::clone(core), id, decision, lifetime, blocking, released: None, process: fork::generation() }
     }
@@ -93,7 +87,7 @@ impl Drop for Hold {
         // When the store cannot be reached, the ttl gives the units back.
         if self.blocking {
             let operation = Operation::Close { hold: self.id };
-            let _ = self.core.run(Arc::clone(plan), key, operation, Caller::<NoCompletion>::Here);
+            let _ = self.core.run(Arc::clone(plan), key, operation, DecisionWait::<NoCompletion>::Here);
         } else {
             close(&self.core, plan, key, self.id, self.released.take());
         }
@@ -117,7 +111,7 @@ fn close(
             None
         }
     };
-    let caller = Caller::Later { batch: None, make };
+    let caller = DecisionWait::Later { batch: None, make };
     if core.run(Arc::clone(plan), key, Operation::Close { hold }, caller).is_some() {
         tell(released);
     }

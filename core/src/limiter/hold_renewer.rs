@@ -14,7 +14,7 @@ use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
-use crate::store::ask;
+use crate::resilience::ask;
 use crate::store::request::{Entry, Operation};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.

@@ -1,23 +1,21 @@
-//! What a layer does before a store is asked, and what it makes of the answer, however the caller waits for that.
+//! How a call goes through the layers to a store, and its answer back, however the caller waits for it; and what a layer does
+//! before the store is asked and with the answer.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
-use crate::store::call_context::CallContext;
+use crate::store::call_context::{CallContext, Waits};
+use crate::store::completion::{Completion, WakeTarget};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry};
+use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};
 
 /// A layer around a store.
 pub(super) trait Layer: Send + Sync + 'static {
     /// The answer where the store is not to be asked. Where the caller does not wait at all, nothing else may be done.
-    fn before(
-        &self,
-        entry: &Entry<'_>,
-        context: &CallContext<'_>,
-        states: &mut LayerStates,
-    ) -> Option<Result<Answer>>;
+    fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>>;
 
     fn after(
         &self,
@@ -120,4 +118,85 @@ impl<L: Layer> Store for Layered<L> {
         self.layer.close();
         self.store.close();
     }
+}
+
+/// Does one operation on the calling thread.
+#[inline]
+pub(crate) fn ask(store: &dyn Store, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
+    store.begin(entry, context, &mut LayerStates::default()).unwrap_or_else(|| Err(unanswered()))
+}
+
+/// As [`ask`], of entries that are decided together.
+pub(crate) fn ask_all(
+    store: &dyn Store,
+    entries: &[Entry<'_>],
+    context: CallContext<'_, Vec<Answer>>,
+) -> Result<Vec<Answer>> {
+    store.begin_all(entries, context, &mut LayerStates::default()).unwrap_or_else(|| Err(unanswered()))
+}
+
+/// The answer, if it needs no waiting; without one nothing was done.
+#[inline]
+pub(crate) fn try_immediate(store: &dyn Store, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {
+    store.begin(entry, context.waiting(Waits::Never), &mut LayerStates::default())
+}
+
+#[cold]
+fn unanswered() -> Error {
+    Error::new(ErrorKind::StoreRejected, "the store returned without an answer")
+}
+
+/// Does one operation without waiting: an answer that needs no waiting is returned, any other goes to the callback that
+/// `make` makes. Everything that is kept of the call meanwhile is in one box.
+pub(crate) fn submit<T>(
+    store: &Arc<dyn Store>,
+    entry: &Entry<'_>,
+    context: CallContext<'_>,
+    make: impl FnOnce() -> T,
+) -> Option<Result<Answer>>
+where
+    T: FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
+{
+    let (make, now) = (Cell::new(Some(make)), context.now);
+    let complete = |mut states| -> Completion<Answer> {
+        let (layers, owned, callback) = (Arc::clone(store), OwnedEntry::from(entry), make.take().map(|make| make()));
+        Box::new(move |result| {
+            let result = layers.finish(&owned.entry(), now, &mut states, result);
+            callback.and_then(|callback| callback(owned, result))
+        })
+    };
+    store.begin(entry, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
+}
+
+/// The same for a callback that is called in any case, also with an answer that needs no waiting.
+pub(crate) fn submit_then(
+    store: &Arc<dyn Store>,
+    entry: &Entry<'_>,
+    context: CallContext<'_>,
+    callback: impl FnOnce(Result<Answer>) -> WakeTarget + Send + 'static,
+) -> WakeTarget {
+    let mut callback = Some(callback);
+    let immediate = submit(store, entry, context, || {
+        let callback = callback.take();
+        move |_, result| callback.and_then(|callback| callback(result))
+    });
+    immediate.and_then(|result| callback.and_then(|callback| callback(result)))
+}
+
+/// As [`submit`], of entries that are decided together.
+pub(crate) fn submit_all(
+    store: &Arc<dyn Store>,
+    entries: &[Entry<'_>],
+    context: CallContext<'_, Vec<Answer>>,
+    callback: impl FnOnce(Result<Vec<Answer>>) -> WakeTarget + Send + 'static,
+) -> Option<Result<Vec<Answer>>> {
+    let (callback, now) = (Cell::new(Some(callback)), context.now);
+    let complete = |mut states| -> Completion<Vec<Answer>> {
+        let (layers, kept, callback) = (Arc::clone(store), owned(entries), callback.take());
+        Box::new(move |result| {
+            let result = layers.finish_all(&borrowed(&kept), now, &mut states, result);
+            callback.and_then(|callback| callback(result))
+        })
+    };
+    store.begin_all(entries, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
 }

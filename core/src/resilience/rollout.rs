@@ -78,11 +78,11 @@ mod tests {
     use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::resilience::breaker::Breaker;
+    use crate::resilience::layer::submit_then;
     use crate::resilience::stub_store::StubStore;
     use crate::resilience::telemetry::Telemetry;
     use crate::store::call_context::CallContext;
     use crate::store::request::Operation;
-    use crate::store::submit_then;
 
     #[test]
     fn an_answer_passes_the_layers_of_the_store_that_gave_it() {

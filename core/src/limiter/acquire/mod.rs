@@ -1,7 +1,6 @@
 //! How `acquire` waits: one queue per policy and key, so that callers are admitted in the order they came.
 
 mod queue_estimate;
-mod queue_position;
 mod wait_deadline;
 mod wait_queue;
 mod wait_queues;
@@ -20,8 +19,8 @@ use crate::plan::Plan;
 use crate::process::clock::Signal;
 use crate::store::request::Operation;
 use queue_estimate::QueueEstimate;
-use queue_position::QueuePosition;
 use wait_deadline::WaitDeadline;
+use wait_queue::QueuePosition;
 use wait_queues::Joined;
 pub(super) use wait_queues::{WaitBounds, WaitQueues};
 

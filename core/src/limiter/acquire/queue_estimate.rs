@@ -21,9 +21,9 @@ impl QueueEstimate {
 
     /// What to ask the store: as many of the units wanted as can ever be admitted at once.
     pub(super) fn operation(&self, plan: &Plan) -> Operation {
-        let most = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
+        let capacity = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
         // A cost that never fits is not admitted after the callers ahead either.
-        let cost = if self.cost > most { self.cost } else { self.wanted.min(most) };
+        let cost = if self.cost > capacity { self.cost } else { self.wanted.min(capacity) };
         Operation::Peek { cost }
     }
 

@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::queue_position::QueuePosition;
-use super::wait_queue::WaitQueue;
+use super::wait_queue::{QueuePosition, WaitQueue};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;

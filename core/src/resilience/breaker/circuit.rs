@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
-use super::outage::Outage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::clock::SteadyClock;
+use crate::process::fork;
 use crate::resilience::store_change::StoreState;
 use crate::resilience::store_stats::StoreCondition;
 use crate::resilience::telemetry::Telemetry;
@@ -25,6 +25,34 @@ pub(super) const SHORT_PROBE: Duration = Duration::from_millis(250);
 /// A store that has refused within this time still refuses, though it answers other calls: a store that serves reads and
 /// refuses writes would change its state all the time.
 const REFUSAL_QUIET_TIME: Duration = Duration::from_secs(1);
+
+/// One outage of a store, from its last sign of life on.
+struct Outage {
+    /// Probing threads belong to this process: a forked child has none and asks the store itself.
+    process: u64,
+    cause: Error,
+    /// The error of calls that are not sent.
+    error: Error,
+    since: SystemTime,
+    began: Instant,
+    /// Whether a probe has found that it is over.
+    over: AtomicBool,
+    probers: [OnceLock<Thread>; 2],
+}
+
+impl Outage {
+    /// `shown` is the store's URL without secrets.
+    fn new(shown: &str, cause: Error) -> Self {
+        let error = Error::new(cause.kind(), format!("{shown} is not asked until it answers again: {cause}"));
+        let (since, began) = (SystemTime::now(), Instant::now());
+        let (over, probers) = (AtomicBool::new(false), Default::default());
+        Self { process: fork::generation(), cause, error, since, began, over, probers }
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.process == fork::generation()
+    }
+}
 
 /// Whether the store may be asked, and who probes it.
 pub(super) struct Circuit {

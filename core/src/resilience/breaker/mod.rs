@@ -6,7 +6,6 @@
 //! Error replies are answers: they do not open the circuit, but it is reported when they begin and when they end.
 
 mod circuit;
-mod outage;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,9 +96,9 @@ mod tests {
     use crate::error::{Error, ErrorKind};
     use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
+    use crate::resilience::layer::{submit_then, try_immediate};
     use crate::resilience::stub_store::StubStore;
     use crate::store::request::Operation;
-    use crate::store::{submit_then, try_immediate};
 
     #[test]
     fn failures_from_before_a_recovery_do_not_count_after_it() {

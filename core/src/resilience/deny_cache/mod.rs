@@ -177,12 +177,7 @@ const fn changes(operation: &Operation) -> bool {
 
 impl Layer for DenyCache {
     #[inline]
-    fn before(
-        &self,
-        entry: &Entry<'_>,
-        context: &CallContext<'_>,
-        states: &mut LayerStates,
-    ) -> Option<Result<Answer>> {
+    fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>> {
         let goes_on = !context.waits.is_never();
         match self.lookup(entry, context.now, goes_on) {
             Lookup::Denied(answer) => return Some(Ok(answer)),

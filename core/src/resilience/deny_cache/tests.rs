@@ -8,8 +8,9 @@ use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::resilience::layer::Layered;
+use crate::resilience::layer::{submit_then, try_immediate};
 use crate::resilience::stub_store::StubStore;
-use crate::store::{Store, submit_then, try_immediate};
+use crate::store::Store;
 
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 /// The time of the store; the cache uses the clock of the process.

@@ -207,16 +207,16 @@ impl LeasedKey {
 
     #[cold]
     fn ask(&mut self, cost: u64, next_request: impl FnOnce() -> u64, todo: &mut Todo) {
-        let Some(most) = self.known.plan.lease else { return };
-        let demand = self.demand.units_in(most.life);
+        let Some(terms) = self.known.plan.lease else { return };
+        let demand = self.demand.units_in(terms.life);
         let wanted = demand.saturating_add(demand / 4).min(self.size.saturating_mul(2)).max(FIRST_SIZE.max(2 * cost));
         // What a process holds is never more than its share.
-        let units = wanted.min(most.units.saturating_sub(self.left()));
+        let units = wanted.min(terms.units.saturating_sub(self.left()));
         if units <= cost {
             return;
         }
         (self.size, self.request) = (units, next_request());
-        todo.request = Some((self.request, LeaseTerms { units, ..most }));
+        todo.request = Some((self.request, LeaseTerms { units, ..terms }));
     }
 
     /// The request of that number has no reply: another one may be made, after a pause.

@@ -26,11 +26,12 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::clock::{ManualClock, SteadyClock};
 use crate::process::fork::PerProcess;
+use crate::resilience::layer::submit_then;
+use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::wake;
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, Source};
-use crate::store::{Store, submit_then};
 use crate::tables::table_key::{TableKey, TableKeyRef};
 use block::{Block, Unspent};
 use expiry::{BlockEnd, Expiry};
@@ -225,9 +226,8 @@ impl Leases {
     /// leased before: all leases end.
     fn note_clock(&self, ahead: i64, plan: &Plan, key: TableKeyRef<'_>) {
         let noted = self.ahead.fetch_max(ahead, Ordering::Relaxed);
-        let outrun = |table: &KeyTable<LeasedKey>| {
-            table.place(plan, key).get().is_some_and(|leased| leased.is_outrun_by(ahead))
-        };
+        let outrun =
+            |table: &KeyTable<LeasedKey>| table.place(plan, key).get().is_some_and(|leased| leased.is_outrun_by(ahead));
         let jumped = noted != NO_CLOCK && ahead > noted.saturating_add(MAX_JUMP);
         if jumped || plan.lease.is_some() && self.with(outrun) {
             self.forget();

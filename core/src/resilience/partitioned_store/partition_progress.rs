@@ -22,9 +22,12 @@ pub(super) struct Repair {
 }
 
 /// What is to be done next.
-pub(super) enum Step {
+pub(super) enum CheckAllStep {
     /// Charge the entries of those numbers, which a store has.
-    Charge { store: usize, entries: Vec<usize> },
+    Charge {
+        store: usize,
+        entries: Vec<usize>,
+    },
     Repair(Repair),
     Finish(Result<()>),
 }
@@ -54,13 +57,13 @@ impl PartitionProgress {
         Self { parts, answers: vec![None; entries.len()], part: 0, repairs: VecDeque::new(), failure: None }
     }
 
-    pub(super) fn next_step(&mut self) -> Step {
+    pub(super) fn next_step(&mut self) -> CheckAllStep {
         if let Some(repair) = self.repairs.pop_front() {
-            return Step::Repair(repair);
+            return CheckAllStep::Repair(repair);
         }
         match self.parts.get(self.part) {
-            Some(Part { store, entries }) => Step::Charge { store: *store, entries: entries.clone() },
-            None => Step::Finish(self.failure.clone().map_or(Ok(()), Err)),
+            Some(Part { store, entries }) => CheckAllStep::Charge { store: *store, entries: entries.clone() },
+            None => CheckAllStep::Finish(self.failure.clone().map_or(Ok(()), Err)),
         }
     }
 

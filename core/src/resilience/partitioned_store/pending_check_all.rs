@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::PartitionedStore;
-use super::partition_progress::{PartitionProgress, Repair, Step};
+use super::partition_progress::{CheckAllStep, PartitionProgress, Repair};
 use crate::error::{Error, ErrorKind, Result};
+use crate::resilience::layer::{ask, ask_all, submit, submit_all, submit_then};
+use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, WakeTarget, wake};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owned};
-use crate::store::{Store, ask, ask_all, submit, submit_all, submit_then};
 
 /// A `check_all` under way, between two of its steps.
 pub(super) struct PendingCheckAll {
@@ -59,15 +60,15 @@ impl PendingCheckAll {
         loop {
             let step = self.progress.lock().next_step();
             match step {
-                Step::Charge { store, entries } => {
+                CheckAllStep::Charge { store, entries } => {
                     let result = self.charge(&self.stores[store], &entries)?;
                     self.charged(result);
                 }
-                Step::Repair(repair) => {
+                CheckAllStep::Repair(repair) => {
                     let result = self.repair(&repair)?;
                     self.progress.lock().repaired(&repair, result);
                 }
-                Step::Finish(result) => return Some(result.map(|()| self.answers())),
+                CheckAllStep::Finish(result) => return Some(result.map(|()| self.answers())),
             }
         }
     }
@@ -102,7 +103,8 @@ impl PendingCheckAll {
     /// Who goes on does not wait for a repair after a failure.
     fn repair(self: &Arc<Self>, repair: &Repair) -> Option<Result<Answer>> {
         let (entry, store) = (self.entries[repair.entry].with(repair.operation.clone()), &self.stores[repair.store]);
-        let is_late = self.has_time().err().or_else(|| if self.waits_here { None } else { self.progress.lock().failure() });
+        let is_late =
+            self.has_time().err().or_else(|| if self.waits_here { None } else { self.progress.lock().failure() });
         if let Some(error) = is_late {
             refund_later(store, &entry, self.now, self.timeout);
             return Some(Err(error));
@@ -129,7 +131,8 @@ impl PendingCheckAll {
         if Instant::now() < self.deadline {
             return Ok(());
         }
-        let message = "the stores that were asked first took all the time of this call, so that the others were not asked";
+        let message =
+            "the stores that were asked first took all the time of this call, so that the others were not asked";
         Err(Error::new(ErrorKind::StoreTimeout, message))
     }
 }

@@ -14,13 +14,14 @@ use crate::plan::Plan;
 use crate::process::clock::ManualClock;
 use crate::process::log::Log;
 use crate::resilience::layer::Layered;
+use crate::resilience::layer::submit_then;
 use crate::resilience::stub_store::{Message, StubStore};
+use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::{Completion, wake};
 use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, Source};
 use crate::store::url::MemoryBounds;
-use crate::store::{Store, submit_then};
 
 /// When a history begins: the store's time in microseconds.
 const START: u64 = 1_700_000_000_000_000;
