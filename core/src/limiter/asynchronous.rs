@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::AsyncLimiter;
 use super::builder::Builder;
-use super::call::{Call, User};
+use super::call::Call;
+use super::caller::User;
 use super::check_all::CheckEntry;
 use super::hold::HoldAnswer;
 use super::operations::CheckOptions;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::Limiter;
 use super::builder::Builder;
-use super::call::{Call, User, gone, on_this_thread};
+use super::call::{Call, gone, on_this_thread};
+use super::caller::User;
 use super::check_all::CheckEntry;
 use super::hold::HoldAnswer;
 use super::operations::{CheckOptions, valid_cost};

@@ -12,6 +12,7 @@ use compact_str::CompactString;
 use tokio::sync::oneshot;
 
 use super::acquire::WaitQueues;
+use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
 use super::operations::{CheckOptions, block_operation, check_operation, give_nothing_back, valid_cost};
 use super::policy_ref::AsPolicy;
@@ -64,28 +65,6 @@ impl Call {
             Self::Clear => Operation::Clear,
         })
     }
-}
-
-/// How the caller of a call waits for its Decision.
-pub(crate) enum DecisionWait<'a, M = NoCompletion> {
-    /// Not at all: where the answer is not known at once, nothing is done.
-    Never,
-    /// On its thread.
-    Here,
-    /// It goes on. A Decision that needs no waiting is returned; for any other `make` makes what is called with it. With a batch
-    /// the call is sent together with the other calls of that batch, else at once.
-    Later { batch: Option<&'a BatchGuard>, make: M },
-}
-
-/// Of a caller that does not go on.
-pub(crate) type NoCompletion = fn() -> fn(Result<Decision>) -> WakeTarget;
-
-/// Who calls a limiter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum User {
-    /// It waits.
-    Thread,
-    Task,
 }
 
 /// What answers come to. Checks that wait for the store keep it, and not the limiter: a limiter that is dropped closes.

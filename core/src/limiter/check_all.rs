@@ -3,7 +3,8 @@
 use tokio::sync::oneshot;
 
 use super::LimiterCore;
-use super::call::{User, gone, sent};
+use super::call::{gone, sent};
+use super::caller::User;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
 use crate::decision::Decision;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::LimiterCore;
-use super::call::{DecisionWait, NoCompletion, User};
+use super::caller::{DecisionWait, NoCompletion, User};
 use super::hold_lifetime::HoldLifetime;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::AsPolicy;

@@ -6,6 +6,7 @@ mod blocking;
 mod build;
 mod builder;
 mod call;
+mod caller;
 mod check_all;
 mod completion_queue;
 mod hold;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::User;
+use super::caller::User;
 use super::{LimiterCore, valid_cost};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};

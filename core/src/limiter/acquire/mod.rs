@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LimiterCore;
-use super::call::User;
+use super::caller::User;
 use super::operations::{CheckOptions, attempt, whole_operation};
 use super::policy_ref::AsPolicy;
 use crate::algorithm::HoldId;
