@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use napi::Env;
 use napi::bindgen_prelude::{Float64Array, Function, Uint16Array};
-use tidegate::host::{BatchGuard, Call, CompletionQueue, HostAsyncLimiter, Outcome, cohort_size};
+use tidegate::host::{BatchGuard, Call, CompletionQueue, Outcome, cohort_size};
 use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Error, ErrorKind, Policy, PolicyRef, Result};
 
 use crate::array_layout::{CALL_LENGTH, CallField, CallKind, TOO_MANY};

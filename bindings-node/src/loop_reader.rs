@@ -10,7 +10,6 @@ mod platform {
 
     use napi::Env;
     use napi::bindgen_prelude::FunctionRef;
-    use tidegate::host::HostAsyncLimiter;
 
     use crate::batch_codec::BatchCodec;
     use crate::uv::{UvPoll, call_back};

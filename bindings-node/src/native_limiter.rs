@@ -9,7 +9,7 @@ use std::rc::Rc;
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array, Uint16Array};
 use napi_derive::napi;
-use tidegate::host::{Call, HostAsyncLimiter, Outcome, Task};
+use tidegate::host::{Call, Outcome, Task};
 use tidegate::{Algorithm, AsyncLimiter, CheckOptions, Hold};
 
 use crate::answer_record::charged_units;

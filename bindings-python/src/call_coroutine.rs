@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use tidegate::Result;
-use tidegate::host::{Call, HostAsyncLimiter, Outcome};
+use tidegate::host::{Call, Outcome};
 
 use crate::convert::{none_from_outcome, utf8};
 use crate::error::{raise, raise_about};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use tidegate::Result;
-use tidegate::host::{Call, HostLimiter, Outcome};
+use tidegate::host::{Call, Outcome};
 
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::utf8;

@@ -16,7 +16,7 @@ mod on_loop {
     use pyo3::prelude::*;
     use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
     use tidegate::AsyncLimiter;
-    use tidegate::host::{HostAsyncLimiter, ReplyPoller, process_generation};
+    use tidegate::host::{ReplyPoller, process_generation};
 
     use crate::loop_completions::{LoopCompletions, add_reader, running_loop};
     use crate::python_call::PythonCall;

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString};
 use tidegate::CheckOptions;
-use tidegate::host::{Call, HostLimiter};
+use tidegate::host::Call;
 use tidegate::http::placed_key;
 
 use crate::call_coroutine::CallCoroutine;

@@ -14,8 +14,7 @@ use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::process::clock::SteadyClock;
 use crate::resilience::UsageSnapshots;
-use crate::store::Store;
-use crate::store::call_context::CallContext;
+use crate::resilience::ask;
 use crate::store::memory::Memory;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Charge, Entry, Operation, States};
@@ -47,7 +46,7 @@ impl BenchStore {
     /// # Errors
     /// None.
     pub fn check(&self, key: &str) -> Result<bool> {
-        let answer = self.store.ask(&Entry { plan: &self.plan, key, operation: CHECK }, CallContext::default())?;
+        let answer = self.store.answer(&Entry { plan: &self.plan, key, operation: CHECK }, None);
         Ok(black_box(answer).applied)
     }
 }
@@ -106,7 +105,7 @@ impl BenchSnapshots {
         let (plan, clock) = (plan_of(policy), SteadyClock::default());
         let (memory, now) = (memory(1), clock.micros());
         let entry = Entry { plan: &plan, key: "", operation: CHECK };
-        let answer = memory.ask(&entry, CallContext::at(Some(now))).unwrap_or_default();
+        let answer = memory.answer(&entry, Some(now));
         let states = memory.states(&entry, now);
         Self { snapshots: UsageSnapshots::default(), plan, clock, answer, states }
     }
@@ -127,7 +126,7 @@ impl BenchSnapshots {
 /// Those of the store.
 pub fn lease(limiter: &Limiter, policy: &Policy, key: &str, units: u64, life: u64) -> Result<(u64, u64, String)> {
     let operation = Operation::Lease(LeaseTerms { units, life });
-    let answer = limiter.core.store.ask(&Entry { plan: &plan_of(policy), key, operation }, limiter.core.context())?;
+    let answer = ask(&*limiter.core.store, &Entry { plan: &plan_of(policy), key, operation }, limiter.core.context())?;
     Ok((answer.granted, answer.now, format!("{} {:?}", answer.applied, answer.views)))
 }
 
@@ -145,6 +144,6 @@ pub fn give_back(
     let plan = plan_of(policy);
     let charge = Arc::new(Charge { life, ..Charge::at(&plan, taken_at) });
     let operation = Operation::GiveBack { units, charge };
-    let answer = limiter.core.store.ask(&Entry { plan: &plan_of(policy), key, operation }, limiter.core.context())?;
+    let answer = ask(&*limiter.core.store, &Entry { plan: &plan_of(policy), key, operation }, limiter.core.context())?;
     Ok(format!("{:?}", answer.views))
 }

@@ -118,6 +118,10 @@ impl Decision {
         &self.answer
     }
 
+    pub(crate) fn into_answer(self) -> Answer {
+        self.answer
+    }
+
     /// The units that were consumed: the cost or 0, of a partial check anything between, of a charge the cost. `settle`
     /// starts from it.
     #[must_use]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate::host::{Call, CompletionQueue, HostAsyncLimiter, Outcome, Wake};
+use tidegate::host::{Call, CompletionQueue, Outcome, Wake};
 use tidegate::{AsyncLimiter, CheckOptions, Decision, Limiter, Result};
 use tidegate_tests::servers::{Kind, Servers};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use tidegate::host::{Call, HostAsyncLimiter as _, Outcome};
+use tidegate::host::{Call, Outcome};
 use tidegate::{CheckOptions, HoldAnswer};
 
 use super::{AsyncLimiter, Limiter, decorator};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
-use tidegate::host::{Call, HostLimiter as _};
+use tidegate::host::Call;
 use tidegate::{CheckOptions, HoldAnswer};
 
 use super::{AsyncLimiter, Limiter, decorator, interruptible};

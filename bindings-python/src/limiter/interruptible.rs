@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tidegate::host::{CompletionQueue, HostLimiter, Outcome, Wake, post_task};
+use tidegate::host::{CompletionQueue, Outcome, Wake, post_task};
 use tidegate::{CheckOptions, Decision, HoldAnswer, Result};
 
 use crate::error::{ClosedError, config, raise_about};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use tidegate::host::{Call, HostLimiter};
+use tidegate::host::Call;
 use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
 
 use super::figures::{Answer, Figures};

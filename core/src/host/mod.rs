@@ -1,8 +1,6 @@
 //! What only the bindings to other languages and the command use: calls as data, answers delivered to a queue of an event
 //! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public surface.
 
-mod async_limiter;
-mod completion_queue;
 mod limiter;
 mod parts;
 mod reply_poller;
@@ -10,16 +8,13 @@ mod reply_poller;
 mod servers;
 mod tasks;
 
-pub use crate::limiter::{Call, ChargedUnits, charge_mark, check_percent};
+pub use crate::limiter::{Call, ChargedUnits, CompletionQueue, Outcome, charge_mark, check_percent};
 pub use crate::process::fork::generation as process_generation;
 #[cfg(any(feature = "files", feature = "redis"))]
 pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_file};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
-pub use async_limiter::HostAsyncLimiter;
-pub use completion_queue::{CompletionQueue, Outcome};
-pub use limiter::HostLimiter;
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]

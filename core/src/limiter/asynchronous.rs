@@ -1,44 +1,24 @@
 //! The limiter for tasks. The same calls as [`Limiter`](super::Limiter), awaitable; a test holds the two together.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
-use super::acquire::{Acquire, AcquireStep};
-use super::answer_channel::{awaited, gone, sent};
+use super::AsyncLimiter;
 use super::builder::Builder;
 use super::call::Call;
+use super::caller::User;
 use super::check_all::CheckEntry;
-use super::hold::{AskedHold, Hold, HoldAnswer};
-use super::operations::{CheckOptions, whole_operation};
+use super::hold::HoldAnswer;
+use super::operations::CheckOptions;
 use super::policy_ref::AsPolicy;
-use super::settle::{ActualCosts, Settling};
-use super::{LimiterCore, check_all};
+use super::policy_uses::PolicyUse;
+use super::settle::ActualCosts;
+use super::stats::Stats;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::call_context::CallContext;
-use crate::store::request::{Answer, Attempt, Entry, Operation};
-use crate::store::submit;
-
-/// Checks limits without blocking: checks that wait at the same moment are sent to Redis as one call. Cheap to clone.
-///
-/// ```
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-/// # runtime.block_on(async {
-/// let limiter = tidegate::Limiter::builder().policy("login", "20/minute; 5/3s")?.build_async()?;
-/// assert!(limiter.check("login", "alice").await?.allowed());
-/// # Ok::<(), tidegate::Error>(())
-/// # }).unwrap();
-/// ```
-#[derive(Clone)]
-pub struct AsyncLimiter {
-    pub(crate) core: Arc<LimiterCore>,
-}
+use crate::store::request::Attempt;
 
 impl AsyncLimiter {
     /// The limiter that a policy file describes.
@@ -49,29 +29,8 @@ impl AsyncLimiter {
         Builder::from_file(path)?.build_async()
     }
 
-    async fn answer(&self, plan: &Arc<Plan>, key: &str, operation: Operation) -> Result<Answer> {
-        let mut answered = None;
-        let at_once = submit(&self.core.store, &Entry { plan, key, operation }, self.core.context(), || {
-            let (answer, awaited) = oneshot::channel();
-            answered = Some(awaited);
-            move |_, result| sent(answer, result)
-        });
-        match (at_once, answered) {
-            (Some(answer), _) => answer,
-            (None, Some(answered)) => answered.await.unwrap_or_else(|_| Err(gone())),
-            (None, None) => Err(gone()),
-        }
-    }
-
-    /// Makes a call.
-    async fn call(&self, policy: &(impl AsPolicy + ?Sized), key: &str, call: &Call) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(policy, key, call)?;
-        self.run(plan, key, operation).await
-    }
-
-    async fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
-        let answer = self.answer(&plan, key, operation.clone()).await;
-        self.core.answers.decided(plan, key, &operation, answer)
+    async fn call(&self, policy: &impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        self.core.call_of(policy, key, call, User::Task).await
     }
 
     /// The policy that a call would apply.
@@ -168,7 +127,7 @@ impl AsyncLimiter {
     /// Once it was polled the Decision is settled, also when the future is dropped before the answer. Of a Decision of `check_all`,
     /// the entries that it had not come to are not settled: each of [`Decision::decisions`] can be settled by itself.
     pub async fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.settle_entries(decision, ActualCosts::One(actual)).await
+        self.core.settle(decision, ActualCosts::One(actual), User::Task).await
     }
 
     /// Settles each entry of a [`AsyncLimiter::check_all`] with a number of its own; `None` leaves an entry as it is.
@@ -179,15 +138,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// As [`AsyncLimiter::settle`].
     pub async fn settle_each(&self, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
-        self.settle_entries(decision, ActualCosts::Each(actual)).await
-    }
-
-    async fn settle_entries(&self, decision: &Decision, actual: ActualCosts<'_>) -> Result<()> {
-        let mut settling = Settling::begin(&self.core, decision, actual)?;
-        while let Some((decision, plan, operation)) = settling.next(&self.core) {
-            settling.settled(self.run(plan, decision.key(), operation).await)?;
-        }
-        Ok(())
+        self.core.settle(decision, ActualCosts::Each(actual), User::Task).await
     }
 
     /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
@@ -198,11 +149,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// Once it was polled all entries are charged, or none is, also when the future is dropped before the answer.
     pub async fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
-        let entries = check_all::resolved(&self.core, entries)?;
-        let answers =
-            awaited(|done| self.core.store.submit_all(&check_all::borrowed(&entries), self.core.context(), done))
-                .await?;
-        check_all::decided_all(&self.core, entries, answers)
+        self.core.check_all(entries, User::Task).await
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
@@ -239,19 +186,7 @@ impl AsyncLimiter {
         options: &CheckOptions,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        let plan = self.core.plan(&policy, key)?;
-        let operation = whole_operation("acquire", options, &plan, 0)?;
-        let mut acquire = Acquire::begin(&self.core, &plan, key, &operation, timeout)?;
-        loop {
-            match acquire.step()? {
-                AcquireStep::Ask(operation) => {
-                    if let Some(decision) = acquire.answered(self.answer(&plan, key, operation).await?) {
-                        return Ok(decision);
-                    }
-                }
-                AcquireStep::Sleep { signal, count, longest } => signal.wait_async(count, longest).await,
-            }
-        }
+        self.core.acquire(&policy, key, options, timeout, User::Task).await
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
@@ -280,18 +215,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// As [`AsyncLimiter::hold`].
     pub async fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
-        let plan = self.core.plan(&policy, key)?;
-        let id = self.core.hold_id();
-        let operation = whole_operation("hold", options, &plan, id)?;
-        let began = self.core.hold_renewer.time(&self.core);
-        let asked = AskedHold::new(&self.core, &plan, key, id);
-        let answer = self.run(Arc::clone(&plan), key, operation).await;
-        asked.answered();
-        let decision = answer?;
-        if !decision.allowed() {
-            return Ok(HoldAnswer::Denied(decision));
-        }
-        Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, began, false)))
+        self.core.hold(&policy, key, options, User::Task).await
     }
 
     /// Denies the key for that long, regardless of its usage.
@@ -327,6 +251,17 @@ impl AsyncLimiter {
         self.call(&policy, key, &Call::Clear).await.map(drop)
     }
 
+    /// Forgets everything that is stored under the prefix of this limiter: see [`Limiter::clear_all`](crate::Limiter::clear_all).
+    ///
+    /// # Errors
+    /// As [`Limiter::clear_all`](crate::Limiter::clear_all).
+    ///
+    /// # Cancel safety
+    /// It goes on once it was polled, also when the future is dropped.
+    pub async fn clear_all(&self) -> Result<()> {
+        self.core.clear_all(User::Task).await
+    }
+
     /// The newest attempts, newest first, of a policy with a `journal`.
     ///
     /// # Errors
@@ -335,11 +270,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// The future can be dropped at any time: reading changes nothing.
     pub async fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
-        let plan = self.core.plan(&policy, key)?;
-        if plan.policy.options().journal == 0 {
-            return Ok(Vec::new());
-        }
-        Ok(self.answer(&plan, key, Operation::Journal).await?.into_attempts())
+        self.core.journal(&policy, key, User::Task).await
     }
 
     /// Whether the store answers.
@@ -350,8 +281,7 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// The future can be dropped at any time.
     pub async fn ping(&self) -> Result<()> {
-        self.core.open()?;
-        awaited(|done| self.core.store.submit_ping(CallContext::default(), done)).await
+        self.core.ping(User::Task).await
     }
 
     /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a
@@ -369,6 +299,12 @@ impl AsyncLimiter {
         self.core.counters()
     }
 
+    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
     /// Reads the changed policy file. It is taken as a whole or not at all. Policies that were given in code stay.
     ///
     /// # Errors
@@ -376,6 +312,21 @@ impl AsyncLimiter {
     /// store, or lacks a policy that is in use ([`AsyncLimiter::use_policy`]).
     pub fn reload(&self) -> Result<()> {
         self.core.reload()
+    }
+
+    /// Registers that something uses a policy: while the `PolicyUse` exists, [`AsyncLimiter::reload`] refuses a file without a
+    /// policy of that name, and names `by` in its error. A notation or a [`Policy`] needs no file: then the use says nothing.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::policy`].
+    pub fn use_policy(&self, policy: impl AsPolicy, by: &str) -> Result<PolicyUse> {
+        self.core.use_policy(policy.as_policy(), by)
+    }
+
+    /// A number that is another one after each reload: what was derived from a policy before is derived anew then.
+    #[must_use]
+    pub fn policy_generation(&self) -> u64 {
+        self.core.policies.generation()
     }
 
     /// Closes the limiter; every later call fails with `closed`. Holds are given back when they are dropped, or by their ttl.

@@ -1,45 +1,25 @@
 //! The limiter for threads.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{Acquire, AcquireStep};
+use super::Limiter;
 use super::builder::Builder;
-use super::call::Call;
+use super::call::{Call, gone, on_this_thread};
+use super::caller::User;
 use super::check_all::CheckEntry;
-use super::hold::{Hold, HoldAnswer};
-use super::operations::{CheckOptions, give_nothing_back, valid_cost, whole_operation};
+use super::hold::HoldAnswer;
+use super::operations::{CheckOptions, valid_cost};
 use super::policy_ref::AsPolicy;
-use super::settle::{ActualCosts, Settling};
-use super::{LimiterCore, check_all};
+use super::policy_uses::PolicyUse;
+use super::settle::ActualCosts;
+use super::stats::Stats;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::resilience::Counters;
-use crate::store::call_context::CallContext;
-use crate::store::request::{Answer, Attempt, Entry, Operation};
-
-/// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
-///
-/// ```
-/// use tidegate::Limiter;
-///
-/// let limiter = Limiter::builder().policy("login", "20/minute; 5/3s")?.build()?;
-/// for _ in 0..5 {
-///     assert!(limiter.check("login", "alice")?.allowed());
-/// }
-/// let denied = limiter.check("login", "alice")?;
-/// assert!(!denied.allowed());
-/// assert_eq!((denied.limit(), denied.remaining()), (5, 0));
-/// assert!(limiter.check("login", "bob")?.allowed());
-/// # Ok::<(), tidegate::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Limiter {
-    pub(crate) core: Arc<LimiterCore>,
-}
+use crate::store::call_context::Waits;
+use crate::store::request::Attempt;
 
 impl Limiter {
     /// The options of a new limiter.
@@ -57,34 +37,8 @@ impl Limiter {
     }
 
     #[inline]
-    fn answer(&self, plan: &Arc<Plan>, key: &str, operation: Operation) -> Result<Answer> {
-        self.core.store.ask(&Entry { plan, key, operation }, self.core.context())
-    }
-
-    /// Makes a call.
-    pub(crate) fn call(&self, policy: &(impl AsPolicy + ?Sized), key: &str, call: &Call) -> Result<Decision> {
-        let (plan, operation) = self.core.planned(policy, key, call)?;
-        self.run(plan, key, operation)
-    }
-
-    #[inline]
-    fn run(&self, plan: Arc<Plan>, key: &str, operation: Operation) -> Result<Decision> {
-        let entry = Entry { plan: &plan, key, operation };
-        let answer = self.core.store.ask(&entry, self.core.context());
-        let Entry { operation, .. } = entry;
-        self.core.answers.decided(plan, key, &operation, answer)
-    }
-
-    /// A plain check. Entry and answer move as little as can be: to copy what was just written stalls the CPU.
-    #[inline]
-    fn consume(&self, policy: &(impl AsPolicy + ?Sized), key: &str, cost: u64) -> Result<Decision> {
-        let (plan, decided_key) = (self.core.plan(policy, key)?, compact_str::CompactString::from(key));
-        give_nothing_back("check", &plan)?;
-        let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
-        let answer = self.core.store.ask(&entry, self.core.context());
-        drop(entry);
-        self.core.answers.count(&plan, key, &answer);
-        answer.map(|answer| Decision::new(self.core.id, plan, decided_key, cost, answer))
+    fn consume(&self, policy: &impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        self.core.check(policy, key, cost, Waits::Here).unwrap_or_else(|| Err(gone()))
     }
 
     /// The policy that a name or a notation means to this limiter now.
@@ -120,7 +74,7 @@ impl Limiter {
     /// As [`Limiter::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy that
     /// has a `concurrency` or a `leaky-bucket` limit.
     pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        self.call(&policy, key, &Call::Check(options.clone()))
+        self.call(policy, key, &Call::Check(options.clone()))
     }
 
     /// Asks without consuming.
@@ -128,7 +82,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Peek(cost))
+        self.call(policy, key, &Call::Peek(cost))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -136,7 +90,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Charge(cost))
+        self.call(policy, key, &Call::Charge(cost))
     }
 
     /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
@@ -145,7 +99,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`].
     pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Refund(cost))
+        self.call(policy, key, &Call::Refund(cost))
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
@@ -160,7 +114,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
     pub fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.settle_entries(decision, ActualCosts::One(actual))
+        on_this_thread(self.core.settle(decision, ActualCosts::One(actual), User::Thread))
     }
 
     /// Settles each entry of a [`Limiter::check_all`] with a number of its own; `None` leaves an entry as it is.
@@ -168,15 +122,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::settle`], and `cost_invalid` for another number of numbers than of entries.
     pub fn settle_each(&self, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
-        self.settle_entries(decision, ActualCosts::Each(actual))
-    }
-
-    fn settle_entries(&self, decision: &Decision, actual: ActualCosts<'_>) -> Result<()> {
-        let mut settling = Settling::begin(&self.core, decision, actual)?;
-        while let Some((decision, plan, operation)) = settling.next(&self.core) {
-            settling.settled(self.run(plan, decision.key(), operation))?;
-        }
-        Ok(())
+        on_this_thread(self.core.settle(decision, ActualCosts::Each(actual), User::Thread))
     }
 
     /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
@@ -184,9 +130,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for no entries or more than 256.
     pub fn check_all(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
-        let entries = check_all::resolved(&self.core, entries)?;
-        let answers = self.core.store.ask_all(&check_all::borrowed(&entries), self.core.context())?;
-        check_all::decided_all(&self.core, entries, answers)
+        on_this_thread(self.core.check_all(entries, User::Thread))
     }
 
     /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
@@ -210,19 +154,7 @@ impl Limiter {
         options: &CheckOptions,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        let plan = self.core.plan(&policy, key)?;
-        let operation = whole_operation("acquire", options, &plan, 0)?;
-        let mut acquire = Acquire::begin(&self.core, &plan, key, &operation, timeout)?;
-        loop {
-            match acquire.step()? {
-                AcquireStep::Ask(operation) => {
-                    if let Some(decision) = acquire.answered(self.answer(&plan, key, operation)?) {
-                        return Ok(decision);
-                    }
-                }
-                AcquireStep::Sleep { signal, count, longest } => signal.wait(count, longest),
-            }
-        }
+        on_this_thread(self.core.acquire(&policy, key, options, timeout, User::Thread))
     }
 
     /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
@@ -244,15 +176,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_with`].
     pub fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
-        let plan = self.core.plan(&policy, key)?;
-        let id = self.core.hold_id();
-        let operation = whole_operation("hold", options, &plan, id)?;
-        let began = self.core.hold_renewer.time(&self.core);
-        let decision = self.run(plan, key, operation)?;
-        if !decision.allowed() {
-            return Ok(HoldAnswer::Denied(decision));
-        }
-        Ok(HoldAnswer::Held(Hold::new(&self.core, id, decision, began, true)))
+        on_this_thread(self.core.hold(&policy, key, options, User::Thread))
     }
 
     /// Denies the key for that long, regardless of its usage.
@@ -260,7 +184,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`], and `config_invalid` for no time or more than 10 years.
     pub fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
-        self.call(&policy, key, &Call::Block(length)).map(drop)
+        self.call(policy, key, &Call::Block(length)).map(drop)
     }
 
     /// Ends a block.
@@ -268,7 +192,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        self.call(&policy, key, &Call::Unblock).map(drop)
+        self.call(policy, key, &Call::Unblock).map(drop)
     }
 
     /// Forgets a key's usage and ends its block. Its journal stays.
@@ -276,7 +200,17 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
-        self.call(&policy, key, &Call::Clear).map(drop)
+        self.call(policy, key, &Call::Clear).map(drop)
+    }
+
+    /// Forgets the usage of all policies and keys, all blocks and all journals: everything that is stored under the prefix of
+    /// this limiter. On Redis each primary is walked through in small steps, so the call takes as long as there are keys; each
+    /// step has the timeout of a call. Other processes may repeat a denial for as long as their deny cache does.
+    ///
+    /// # Errors
+    /// `closed`, and the errors of the store: then some keys may be left.
+    pub fn clear_all(&self) -> Result<()> {
+        on_this_thread(self.core.clear_all(User::Thread))
     }
 
     /// The newest attempts, newest first, of a policy with a `journal`.
@@ -284,11 +218,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn journal(&self, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
-        let plan = self.core.plan(&policy, key)?;
-        if plan.policy.options().journal == 0 {
-            return Ok(Vec::new());
-        }
-        Ok(self.answer(&plan, key, Operation::Journal)?.into_attempts())
+        on_this_thread(self.core.journal(&policy, key, User::Thread))
     }
 
     /// Whether the store answers.
@@ -296,8 +226,7 @@ impl Limiter {
     /// # Errors
     /// Why it does not, in one sentence.
     pub fn ping(&self) -> Result<()> {
-        self.core.open()?;
-        self.core.store.ping(CallContext::default())
+        on_this_thread(self.core.ping(User::Thread))
     }
 
     /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a
@@ -315,6 +244,12 @@ impl Limiter {
         self.core.counters()
     }
 
+    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
     /// Reads the changed policy file. It is taken as a whole or not at all. Policies that were given in code stay.
     ///
     /// # Errors
@@ -322,6 +257,21 @@ impl Limiter {
     /// store, or lacks a policy that is in use ([`Limiter::use_policy`]).
     pub fn reload(&self) -> Result<()> {
         self.core.reload()
+    }
+
+    /// Registers that something uses a policy: while the `PolicyUse` exists, [`Limiter::reload`] refuses a file without a
+    /// policy of that name, and names `by` in its error. A notation or a [`Policy`] needs no file: then the use says nothing.
+    ///
+    /// # Errors
+    /// As [`Limiter::policy`].
+    pub fn use_policy(&self, policy: impl AsPolicy, by: &str) -> Result<PolicyUse> {
+        self.core.use_policy(policy.as_policy(), by)
+    }
+
+    /// A number that is another one after each reload: what was derived from a policy before is derived anew then.
+    #[must_use]
+    pub fn policy_generation(&self) -> u64 {
+        self.core.policies.generation()
     }
 
     /// Closes the limiter; every later call fails with `closed`. Holds are given back when they are dropped, or by their ttl.

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::LimiterCore;
 use super::acquire::WaitQueues;
-use super::asynchronous::AsyncLimiter;
-use super::blocking::Limiter;
 use super::builder::Builder;
 use super::call::Answers;
 use super::hold_renewer::HoldRenewer;
 use super::policies::Policies;
 use super::publisher;
+use super::{AsyncLimiter, Limiter, LimiterCore};
 use crate::decision::LimiterId;
 use crate::error::{Error, Result};
 use crate::histogram::SharedHistogram;

@@ -208,8 +208,8 @@ impl Builder {
 
     /// The most checks that are sent to Redis as one call, up to 256; 1 sends each check as its own call.
     #[must_use]
-    pub fn fold(mut self, most: usize) -> Self {
-        self.fold = most.clamp(1, MAX_ENTRIES);
+    pub fn fold(mut self, checks: usize) -> Self {
+        self.fold = checks.clamp(1, MAX_ENTRIES);
         self
     }
 

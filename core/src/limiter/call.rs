@@ -1,19 +1,34 @@
-//! Calls about one policy and key, as data, and the one way that all of them take: the policy is found, the store is asked, the answer
-//! is counted, callers that wait for units which went back are woken, and the answer becomes a Decision. The limiters differ only in
-//! how they wait for the store.
+//! The way of every call about one policy and key. A [`Call`] says what it asks for, a [`DecisionWait`] how it waits; in between,
+//! [`LimiterCore::call`] finds the policy, asks the store, counts the answer, wakes callers that wait for units which went back, and makes
+//! the Decision.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use compact_str::CompactString;
+use tokio::sync::oneshot;
+
 use super::acquire::WaitQueues;
-use super::operations::{CheckOptions, block_operation, check_operation, decided, valid_cost};
+use super::caller::{DecisionWait, NoCompletion, User};
+use super::completion_queue::{CompletionQueue, Outcome};
+use super::operations::{CheckOptions, block_operation, check_operation, give_nothing_back, valid_cost};
 use super::policy_ref::AsPolicy;
-use super::{LimiterCore, LimiterId};
+use super::settle::{ChargedUnits, difference, valid_actual};
+use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::resilience::{ask, submit, try_immediate};
 use crate::stats::DecisionCounts;
-use crate::store::request::{Answer, Operation};
+use crate::store::Store;
+use crate::store::batch_guard::BatchGuard;
+use crate::store::call_context::{CallContext, Waits};
+use crate::store::completion::WakeTarget;
+use crate::store::layer_states::LayerStates;
+use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry, Source};
 
 /// A call about one policy and key that a Decision answers.
 #[derive(Debug, Clone)]
@@ -61,43 +76,284 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Counts an answer, wakes callers that wait for units which went back, and makes a Decision of it. Units may have gone back
-    /// behind an error too.
+    /// behind an error too. An attempt of `acquire` is not counted: it counts its last answer.
     #[inline(always)]
-    pub(crate) fn decided(
-        &self,
-        plan: Arc<Plan>,
-        key: &str,
-        operation: &Operation,
-        answer: Result<Answer>,
-    ) -> Result<Decision> {
+    fn decided(&self, plan: Arc<Plan>, key: &str, operation: &Operation, answer: Result<Answer>) -> Result<Decision> {
         if operation.frees() {
-            self.wait_queues.given_back(&plan, key);
+            self.wait_queues.units_freed(&plan, key);
         }
         let answer = answer?;
-        self.decisions.count(&plan, key, operation, &answer);
-        Ok(decided(self.limiter, plan, key, operation, answer))
-    }
-
-    /// Counts the answer to a check, where it lies: to move it first costs more than to count it.
-    #[inline(always)]
-    pub(crate) fn count(&self, plan: &Plan, key: &str, answer: &Result<Answer>) {
-        if let Ok(answer) = answer {
-            self.decisions.count_check(plan, key, answer);
+        if !matches!(operation, Operation::Acquire { .. }) {
+            self.decisions.count(&plan, key, operation, &answer);
         }
+        Ok(Decision::new(self.limiter, plan, key, operation.named_cost(), answer))
     }
 }
 
 impl LimiterCore {
-    /// The plan for a call, and what the call does with it.
+    /// Makes a call. There is no Decision where its caller does not wait for it.
     #[inline]
-    pub(crate) fn planned(
-        &self,
+    pub(crate) fn call<T>(
+        self: &Arc<Self>,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         call: &Call,
-    ) -> Result<(Arc<Plan>, Operation)> {
+        caller: DecisionWait<'_, impl FnOnce() -> T>,
+    ) -> Option<Result<Decision>>
+    where
+        T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
+    {
+        match self.planned(policy, key, call) {
+            Ok((plan, operation)) => self.run(plan, key, operation, caller),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The plan for a call, and what the call does with it.
+    #[inline]
+    fn planned(&self, policy: &(impl AsPolicy + ?Sized), key: &str, call: &Call) -> Result<(Arc<Plan>, Operation)> {
         let plan = self.plan(policy, key)?;
         let operation = call.operation(&plan)?;
         Ok((plan, operation))
     }
+
+    /// Makes a call whose policy is known.
+    #[inline]
+    pub(crate) fn run<T>(
+        self: &Arc<Self>,
+        plan: Arc<Plan>,
+        key: &str,
+        operation: Operation,
+        caller: DecisionWait<'_, impl FnOnce() -> T>,
+    ) -> Option<Result<Decision>>
+    where
+        T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
+    {
+        let (entry, context) = (Entry { plan: &plan, key, operation }, self.context());
+        let answer = match caller {
+            DecisionWait::Never => try_immediate(&*self.store, &entry, context)?,
+            DecisionWait::Here => ask(&*self.store, &entry, context),
+            DecisionWait::Later { batch, make } => {
+                // A limiter closes when it is dropped. Units that go back keep it until they have.
+                let core = entry.operation.frees().then(|| Arc::clone(self));
+                let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
+                    let (answers, done) = (Arc::clone(&self.answers), make());
+                    move |OwnedEntry { plan, key, operation }, answer| {
+                        let _core = core;
+                        done(answers.decided(plan, &key, &operation, answer))
+                    }
+                })?;
+                if let Some(batch) = batch {
+                    batch.skip();
+                }
+                answer
+            }
+        };
+        let operation = entry.operation;
+        Some(self.answers.decided(plan, key, &operation, answer))
+    }
+
+    /// Makes a plain check for a caller that does not go on. Entry and answer move as little as can be, and the answer is counted
+    /// where it lies: to copy what was just written stalls the CPU.
+    #[inline(always)]
+    pub(crate) fn check(
+        &self,
+        policy: &(impl AsPolicy + ?Sized),
+        key: &str,
+        cost: u64,
+        waits: Waits<'_, Answer>,
+    ) -> Option<Result<Decision>> {
+        let plan = match self.plan(policy, key).and_then(|plan| give_nothing_back("check", &plan).map(|()| plan)) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        let decided_key = CompactString::from(key);
+        let answer = {
+            let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
+            self.store.begin(&entry, self.context().waiting(waits), &mut LayerStates::default())?
+        };
+        if let Ok(answer) = &answer {
+            self.answers.decisions.count_check(&plan, key, answer);
+        }
+        Some(answer.map(|answer| Decision::new(self.id, plan, decided_key, cost, answer)))
+    }
+
+    /// Makes a call for a user of one of the limiters.
+    pub(super) async fn call_of(
+        self: &Arc<Self>,
+        policy: &(impl AsPolicy + ?Sized),
+        key: &str,
+        call: &Call,
+        user: User,
+    ) -> Result<Decision> {
+        let (plan, operation) = self.planned(policy, key, call)?;
+        self.decision(plan, key, operation, user).await
+    }
+
+    /// Makes a call whose policy is known, for a user of one of the limiters.
+    pub(super) async fn decision(
+        self: &Arc<Self>,
+        plan: Arc<Plan>,
+        key: &str,
+        operation: Operation,
+        user: User,
+    ) -> Result<Decision> {
+        if user == User::Thread {
+            return self.run(plan, key, operation, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()));
+        }
+        let mut answered = None;
+        let make = || {
+            let (answer, receiver) = oneshot::channel();
+            answered = Some(receiver);
+            move |decision| sent(answer, decision)
+        };
+        match (self.run(plan, key, operation, DecisionWait::Later { batch: None, make }), answered) {
+            (Some(decision), _) => decision,
+            (None, Some(answered)) => answered.await.unwrap_or_else(|_| Err(gone())),
+            (None, None) => Err(gone()),
+        }
+    }
+
+    /// The newest attempts, of a policy with a `journal`.
+    pub(super) async fn journal(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        key: &str,
+        user: User,
+    ) -> Result<Vec<Attempt>> {
+        let plan = self.plan(policy, key)?;
+        if plan.policy.options().journal == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(self.decision(plan, key, Operation::Journal, user).await?.into_answer().into_attempts())
+    }
+
+    pub(super) async fn ping(&self, user: User) -> Result<()> {
+        self.open()?;
+        self.make_several("tidegate-ping", user, |store| store.ping(None)).await
+    }
+
+    pub(super) async fn clear_all(&self, user: User) -> Result<()> {
+        self.open()?;
+        self.make_several("tidegate-clear", user, |store| store.clear_all()).await?;
+        self.answers.wait_queues.wake_all();
+        Ok(())
+    }
+
+    /// Makes several calls of a shared store, one after the other: for a task on a thread of their own.
+    async fn make_several(
+        &self,
+        thread: &str,
+        user: User,
+        run: impl FnOnce(&dyn Store) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        if user == User::Thread || self.layers.is_none() {
+            return run(&*self.store);
+        }
+        let (store, (answer, answered)) = (Arc::clone(&self.store), oneshot::channel());
+        let started = std::thread::Builder::new().name(thread.to_owned()).spawn(move || sent(answer, run(&*store)));
+        started.map_err(|error| {
+            let message = format!("the thread for Redis cannot be started: {error}");
+            Error::new(ErrorKind::StoreUnavailable, message).because(&error)
+        })?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Limiter {
+    /// Makes a call on this thread: see [`host`](crate::host).
+    ///
+    /// # Errors
+    /// As [`Limiter::check_with`].
+    #[doc(hidden)]
+    pub fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
+    }
+
+    /// Makes a call whose answer needs no waiting. Nothing was done when there is no answer: then [`Limiter::call`] waits for it, and
+    /// a host with a lock of its own releases that meanwhile.
+    #[doc(hidden)]
+    #[inline]
+    pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
+        match call {
+            Call::Check(CheckOptions { cost, meta: None, partial: false }) => match valid_cost(*cost) {
+                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
+                Err(error) => Some(Err(error)),
+            },
+            _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
+        }
+    }
+}
+
+impl AsyncLimiter {
+    /// Makes a call of a host. A Decision that needs no waiting is returned; any other is delivered to the queue, once. With a batch
+    /// the call is sent together with the other calls of that batch, else at once.
+    #[doc(hidden)]
+    pub fn post(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        call: &Call,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Decision>> {
+        self.core.call(&policy, key, call, DecisionWait::Later { batch, make: || delivery(ticket, queue) })
+    }
+
+    /// Settles a check in the same way.
+    #[doc(hidden)]
+    pub fn post_settle(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        charged: &ChargedUnits,
+        actual: u64,
+        ticket: u64,
+        queue: &Arc<dyn CompletionQueue>,
+    ) -> Option<Result<()>> {
+        let plan = match valid_actual(actual).and_then(|()| self.core.plan(&policy, key)) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        let charge = || Arc::new(charged.charge(&plan));
+        let Some(operation) = difference(charged.units, actual, charge) else { return Some(Ok(())) };
+        if charged.source == Source::Fallback {
+            self.core.settle_in_fallback(&plan, key, operation);
+            return Some(Ok(()));
+        }
+        let wait = DecisionWait::Later { batch: None, make: || delivery(ticket, queue) };
+        self.core.run(plan, key, operation, wait).map(|decision| decision.map(drop))
+    }
+}
+
+/// Delivers a Decision to the queue.
+fn delivery(
+    ticket: u64,
+    queue: &Arc<dyn CompletionQueue>,
+) -> impl FnOnce(Result<Decision>) -> WakeTarget + Send + use<> {
+    let queue = Arc::clone(queue);
+    move |decision| {
+        queue.deliver(ticket, decision.map(Outcome::Decision));
+        Some(queue)
+    }
+}
+
+/// Sends an answer to the task that waits for it.
+pub(super) fn sent<T>(answer: oneshot::Sender<T>, result: T) -> WakeTarget {
+    // The receiver is gone when the call was cancelled.
+    drop(answer.send(result));
+    None
+}
+
+/// The result of a call that waits for nothing but the store, on the thread.
+pub(super) fn on_this_thread<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(gone()),
+    }
+}
+
+pub(super) fn gone() -> Error {
+    Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")
 }

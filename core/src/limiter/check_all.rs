@@ -1,15 +1,18 @@
 //! The entries of a `check_all`, and its one Decision.
 
-use std::sync::Arc;
+use tokio::sync::oneshot;
 
 use super::LimiterCore;
+use super::call::{gone, sent};
+use super::caller::User;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Plan;
+use crate::resilience::{ask_all, submit_all};
 use crate::store::MAX_ENTRIES;
-use crate::store::request::{Answer, Entry, Operation};
+use crate::store::call_context::CallContext;
+use crate::store::request::{Answer, OwnedEntry, borrowed};
 
 /// What `check_all` takes as an entry: a policy, a key, and a cost or [`CheckOptions`].
 pub trait CheckEntry {
@@ -50,46 +53,61 @@ impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K, CheckOptions) {
 }
 
 /// The entries of a `check_all`.
-pub(super) type CheckAllEntries = Vec<(Arc<Plan>, String, Operation)>;
+type CheckAllEntries = Vec<OwnedEntry>;
 
-/// Finds the policy of each entry.
-///
-/// # Errors
-/// Those of the first entry that is wrong, and `config_invalid` for no entries or too many.
-pub(super) fn resolved(
-    core: &LimiterCore,
-    entries: impl IntoIterator<Item = impl CheckEntry>,
-) -> Result<CheckAllEntries> {
-    let resolve = |entry: &dyn CheckEntry| {
-        let plan = core.plan(&entry.policy(), entry.key())?;
-        let operation = whole_operation("check_all", &entry.options(), &plan, 0)?;
-        Ok((plan, entry.key().to_owned(), operation))
-    };
-    let resolved: CheckAllEntries = entries.into_iter().map(|entry| resolve(&entry)).collect::<Result<_>>()?;
-    if resolved.is_empty() || resolved.len() > MAX_ENTRIES {
-        return Err(Error::config(format!(
-            "check_all was given {} entries: give from 1 to {MAX_ENTRIES}",
-            resolved.len()
-        )));
+impl LimiterCore {
+    /// Decides entries together.
+    pub(super) async fn check_all(
+        &self,
+        entries: impl IntoIterator<Item = impl CheckEntry>,
+        user: User,
+    ) -> Result<Decision> {
+        let entries = self.resolved(entries)?;
+        let context = CallContext::at(self.now());
+        let answers = match user {
+            User::Thread => ask_all(&*self.store, &borrowed(&entries), context),
+            User::Task => {
+                let (answer, answered) = oneshot::channel();
+                match submit_all(&self.store, &borrowed(&entries), context, |result| sent(answer, result)) {
+                    Some(result) => result,
+                    None => answered.await.unwrap_or_else(|_| Err(gone())),
+                }
+            }
+        };
+        self.decided_all(entries, answers?)
     }
-    Ok(resolved)
-}
 
-/// The entries, as a store takes them.
-pub(super) fn borrowed(resolved: &CheckAllEntries) -> Vec<Entry<'_>> {
-    resolved.iter().map(|(plan, key, operation)| Entry { plan, key, operation: operation.clone() }).collect()
-}
+    /// Finds the policy of each entry.
+    ///
+    /// # Errors
+    /// Those of the first entry that is wrong, and `config_invalid` for no entries or too many.
+    fn resolved(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<CheckAllEntries> {
+        let resolve = |entry: &dyn CheckEntry| {
+            let plan = self.plan(&entry.policy(), entry.key())?;
+            let operation = whole_operation("check_all", &entry.options(), &plan, 0)?;
+            Ok(OwnedEntry { plan, key: entry.key().into(), operation })
+        };
+        let resolved: CheckAllEntries = entries.into_iter().map(|entry| resolve(&entry)).collect::<Result<_>>()?;
+        if resolved.is_empty() || resolved.len() > MAX_ENTRIES {
+            return Err(Error::config(format!(
+                "check_all was given {} entries: give from 1 to {MAX_ENTRIES}",
+                resolved.len()
+            )));
+        }
+        Ok(resolved)
+    }
 
-/// One Decision of the answers. Nothing is charged unless all entries are admitted.
-pub(super) fn decided_all(core: &LimiterCore, resolved: CheckAllEntries, answers: Vec<Answer>) -> Result<Decision> {
-    let all_admitted =
-        resolved.iter().zip(&answers).all(|((plan, ..), answer)| answer.applied || plan.policy.options().shadow);
-    let decisions = resolved.into_iter().zip(answers).map(|((plan, key, operation), answer)| {
-        let cost = operation.cost();
-        let granted = if all_admitted && answer.applied { cost } else { 0 };
-        core.answers.decisions.count_check(&plan, &key, &answer);
-        Decision::new(core.id, plan, &key, cost, Answer { granted, ..answer })
-    });
-    Decision::of_all(decisions.collect())
-        .ok_or_else(|| Error::new(ErrorKind::StoreRejected, "the store answered without an answer"))
+    /// One Decision of the answers. Nothing is charged unless all entries are admitted.
+    fn decided_all(&self, entries: CheckAllEntries, answers: Vec<Answer>) -> Result<Decision> {
+        let admitted = |(entry, answer): (&OwnedEntry, &Answer)| answer.applied || entry.plan.policy.options().shadow;
+        let all_admitted = entries.iter().zip(&answers).all(admitted);
+        let decisions = entries.into_iter().zip(answers).map(|(OwnedEntry { plan, key, operation }, answer)| {
+            let cost = operation.cost();
+            let granted = if all_admitted && answer.applied { cost } else { 0 };
+            self.answers.decisions.count_check(&plan, &key, &answer);
+            Decision::new(self.id, plan, key, cost, Answer { granted, ..answer })
+        });
+        Decision::of_all(decisions.collect())
+            .ok_or_else(|| Error::new(ErrorKind::StoreRejected, "the store answered without an answer"))
+    }
 }

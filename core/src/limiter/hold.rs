@@ -6,14 +6,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::LimiterCore;
+use super::caller::{DecisionWait, NoCompletion, User};
 use super::hold_lifetime::HoldLifetime;
+use super::operations::{CheckOptions, whole_operation};
+use super::policy_ref::AsPolicy;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
+use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::fork;
-use crate::store::completion::wake;
-use crate::store::request::{Entry, Operation};
-use crate::store::submit_then;
+use crate::store::request::Operation;
 
 /// Units of a `concurrency` limit. Drop it to give them back.
 #[must_use = "the units are given back when the hold is dropped"]
@@ -32,13 +34,7 @@ pub struct Hold {
 
 impl Hold {
     /// Of a check that began at `began`, by the time of the renewer.
-    pub(super) fn new(
-        core: &Arc<LimiterCore>,
-        id: HoldId,
-        decision: Decision,
-        began: Duration,
-        blocking: bool,
-    ) -> Self {
+    fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, began: Duration, blocking: bool) -> Self {
         let lifetime = core.hold_renewer.add(core, id, &decision, began);
         Self { core: Arc::clone(core), id, decision, lifetime, blocking, released: None, process: fork::generation() }
     }
@@ -91,40 +87,62 @@ impl Drop for Hold {
         // When the store cannot be reached, the ttl gives the units back.
         if self.blocking {
             let operation = Operation::Close { hold: self.id };
-            let entry = Entry { plan, key, operation: operation.clone() };
-            let answer = self.core.store.ask(&entry, self.core.context());
-            drop(self.core.answers.decided(Arc::clone(plan), key, &operation, answer));
+            let _ = self.core.run(Arc::clone(plan), key, operation, DecisionWait::<NoCompletion>::Here);
         } else {
-            give_back(&self.core, plan, key, self.id, self.released.take());
+            close(&self.core, plan, key, self.id, self.released.take());
         }
     }
 }
 
-/// Gives units back without waiting. `released` is told when the store has answered.
-fn give_back(
+/// Gives the units of a hold back without waiting. `released` is told when the store has answered.
+fn close(
     core: &Arc<LimiterCore>,
     plan: &Arc<Plan>,
     key: &str,
     hold: HoldId,
-    released: Option<oneshot::Sender<()>>,
+    mut released: Option<oneshot::Sender<()>>,
 ) {
-    let operation = Operation::Close { hold };
-    let entry = Entry { plan, key, operation: operation.clone() };
-    // The limiter, which would close when it is dropped, stays until then.
-    let (limiter, plan, key) = (Arc::clone(core), Arc::clone(plan), Box::<str>::from(key));
-    let done = move |answer| {
-        drop(limiter.answers.decided(plan, &key, &operation, answer));
-        if let Some(released) = released {
-            // The receiver is gone when `release` was cancelled.
-            let _ = released.send(());
+    // The receiver is gone when `release` was cancelled.
+    let tell = |released: Option<oneshot::Sender<()>>| released.map(|released| released.send(()));
+    let make = || {
+        let released = released.take();
+        move |_| {
+            tell(released);
+            None
         }
-        None
     };
-    wake(submit_then(&core.store, &entry, core.context(), done));
+    let caller = DecisionWait::Later { batch: None, make };
+    if core.run(Arc::clone(plan), key, Operation::Close { hold }, caller).is_some() {
+        tell(released);
+    }
+}
+
+impl LimiterCore {
+    /// Takes units of a `concurrency` limit.
+    pub(super) async fn hold(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+        user: User,
+    ) -> Result<HoldAnswer> {
+        let plan = self.plan(policy, key)?;
+        let id = self.hold_id();
+        let operation = whole_operation("hold", options, &plan, id)?;
+        let began = self.hold_renewer.time(self);
+        let asked = AskedHold::new(self, &plan, key, id);
+        let answer = self.decision(Arc::clone(&plan), key, operation, user).await;
+        asked.answered();
+        let decision = answer?;
+        if !decision.allowed() {
+            return Ok(HoldAnswer::Denied(decision));
+        }
+        Ok(HoldAnswer::Held(Hold::new(self, id, decision, began, user == User::Thread)))
+    }
 }
 
 /// A hold that the store was asked for. Dropping it before the answer gives back what the store grants.
-pub(super) struct AskedHold<'a> {
+struct AskedHold<'a> {
     core: &'a Arc<LimiterCore>,
     plan: &'a Arc<Plan>,
     key: &'a str,
@@ -133,12 +151,12 @@ pub(super) struct AskedHold<'a> {
 }
 
 impl<'a> AskedHold<'a> {
-    pub(super) fn new(core: &'a Arc<LimiterCore>, plan: &'a Arc<Plan>, key: &'a str, id: HoldId) -> Self {
+    fn new(core: &'a Arc<LimiterCore>, plan: &'a Arc<Plan>, key: &'a str, id: HoldId) -> Self {
         Self { core, plan, key, id, process: fork::generation() }
     }
 
     /// The answer has come, or an error.
-    pub(super) const fn answered(self) {
+    const fn answered(self) {
         std::mem::forget(self);
     }
 }
@@ -146,7 +164,7 @@ impl<'a> AskedHold<'a> {
 impl Drop for AskedHold<'_> {
     fn drop(&mut self) {
         if self.process == fork::generation() {
-            give_back(self.core, self.plan, self.key, self.id, None);
+            close(self.core, self.plan, self.key, self.id, None);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
+use crate::resilience::ask;
 use crate::store::request::{Entry, Operation};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
@@ -119,7 +120,7 @@ impl HoldRenewer {
             };
             let plan = core.policies.current(&plan);
             let entry = Entry { plan: &plan, key: &key, operation: Operation::Renew { hold: id } };
-            match lifetime.renewed(&plan, now, core.store.ask(&entry, core.context())) {
+            match lifetime.renewed(&plan, now, ask(&*core.store, &entry, core.context())) {
                 Renewed::Kept => {
                     self.failure_logged.store(false, Ordering::Relaxed);
                     self.loss_logged.store(false, Ordering::Relaxed);

@@ -1,15 +1,14 @@
 //! What users hold: policies, a store and a clock.
 
 mod acquire;
-mod answer_channel;
 mod asynchronous;
 mod blocking;
 mod build;
 mod builder;
 mod call;
+mod caller;
 mod check_all;
-mod clear_all;
-mod conversion;
+mod completion_queue;
 mod hold;
 mod hold_lifetime;
 mod hold_renewer;
@@ -24,18 +23,16 @@ mod reload;
 mod settle;
 mod stats;
 
-pub use asynchronous::AsyncLimiter;
-pub use blocking::Limiter;
 pub use builder::Builder;
 pub use call::Call;
 pub use check_all::CheckEntry;
+pub use completion_queue::{CompletionQueue, Outcome};
 pub use hold::{Hold, HoldAnswer};
+pub(crate) use operations::valid_cost;
 pub use operations::{CheckOptions, MAX_META};
-pub(crate) use operations::{give_nothing_back, valid_cost};
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub use settle::{ChargedUnits, charge_mark};
-pub(crate) use settle::{difference, valid_actual};
 pub use stats::Stats;
 
 use std::sync::Arc;
@@ -62,6 +59,64 @@ use policy_source::PolicySource;
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 65_536;
+
+/// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
+///
+/// ```
+/// use tidegate::Limiter;
+///
+/// let limiter = Limiter::builder().policy("login", "20/minute; 5/3s")?.build()?;
+/// for _ in 0..5 {
+///     assert!(limiter.check("login", "alice")?.allowed());
+/// }
+/// let denied = limiter.check("login", "alice")?;
+/// assert!(!denied.allowed());
+/// assert_eq!((denied.limit(), denied.remaining()), (5, 0));
+/// assert!(limiter.check("login", "bob")?.allowed());
+/// # Ok::<(), tidegate::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Limiter {
+    pub(crate) core: Arc<LimiterCore>,
+}
+
+/// Checks limits without blocking: checks that wait at the same moment are sent to Redis as one call. Cheap to clone.
+///
+/// ```
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = tidegate::Limiter::builder().policy("login", "20/minute; 5/3s")?.build_async()?;
+/// assert!(limiter.check("login", "alice").await?.allowed());
+/// # Ok::<(), tidegate::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct AsyncLimiter {
+    pub(crate) core: Arc<LimiterCore>,
+}
+
+impl Limiter {
+    /// This limiter for tasks: both share policies, usage and connections.
+    #[must_use]
+    pub fn to_async(&self) -> AsyncLimiter {
+        AsyncLimiter { core: Arc::clone(&self.core) }
+    }
+
+    /// A short description without secrets: its stores, and how many policies it has.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let closed = if self.core.open().is_ok() { "" } else { ", closed" };
+        format!("of {}, policies: {}{closed}", self.core.shown, self.core.policies.count())
+    }
+}
+
+impl AsyncLimiter {
+    /// This limiter for threads: both share policies, usage and connections.
+    #[must_use]
+    pub fn to_blocking(&self) -> Limiter {
+        Limiter { core: Arc::clone(&self.core) }
+    }
+}
 
 /// What both limiters share.
 pub(crate) struct LimiterCore {

@@ -1,16 +1,12 @@
-//! From the arguments of a call to the operation of a store, and from its answer to a Decision.
+//! From the arguments of a call to the operation of a store.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use compact_str::CompactString;
-
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
-use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{MAX_METADATA, Plan};
 use crate::policy::{Algorithm, Limit, Policy};
-use crate::store::request::{Answer, Operation};
+use crate::store::request::Operation;
 
 /// The longest metadata of an attempt, in bytes.
 pub const MAX_META: usize = MAX_METADATA;
@@ -136,18 +132,6 @@ fn can_be_partial(policy: &Policy) -> Result<()> {
             if limit.algorithm() == Algorithm::Concurrency { "hold" } else { "check" },
         ))),
     }
-}
-
-/// The Decision of an answer.
-#[inline(always)]
-pub(crate) fn decided(
-    limiter: LimiterId,
-    plan: Arc<Plan>,
-    key: impl Into<CompactString>,
-    operation: &Operation,
-    answer: Answer,
-) -> Decision {
-    Decision::new(limiter, plan, key, operation.named_cost(), answer)
 }
 
 /// A block's length in microseconds.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::caller::User;
 use super::{LimiterCore, valid_cost};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};
@@ -52,7 +53,7 @@ impl ActualCosts<'_> {
 }
 
 /// The entries of a Decision that are being settled.
-pub(super) struct Settling<'a> {
+struct Settling<'a> {
     entries: &'a [Decision],
     actual: ActualCosts<'a>,
     begun: usize,
@@ -61,7 +62,7 @@ pub(super) struct Settling<'a> {
 impl<'a> Settling<'a> {
     /// # Errors
     /// `cost_invalid`; `config_invalid` for a Decision of another limiter or process, and for one that was settled.
-    pub(super) fn begin(core: &LimiterCore, decision: &'a Decision, actual: ActualCosts<'a>) -> Result<Self> {
+    fn begin(core: &LimiterCore, decision: &'a Decision, actual: ActualCosts<'a>) -> Result<Self> {
         core.open()?;
         let parts = decision.decisions();
         let entries = if parts.is_empty() { std::slice::from_ref(decision) } else { parts };
@@ -84,7 +85,7 @@ impl<'a> Settling<'a> {
     }
 
     /// The next entry for which the store has something to do, and the policy that is in force for it.
-    pub(super) fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
+    fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
         while let Some(entry) = self.entries.get(self.begun) {
             self.begun += 1;
             let Some(actual) = self.actual.of(self.entries, self.begun - 1) else { continue };
@@ -107,11 +108,27 @@ impl<'a> Settling<'a> {
 
     /// What the store made of the last entry. After an error it may be settled again where it certainly was not; otherwise the
     /// estimate stays charged, because units that went back twice would be units of others.
-    pub(super) fn settled(&mut self, answer: Result<Decision>) -> Result<()> {
+    fn settled(&mut self, answer: Result<Decision>) -> Result<()> {
         if answer.as_ref().is_err_and(Error::did_not_run) {
             self.begun = self.begun.saturating_sub(1);
         }
         answer.map(drop)
+    }
+}
+
+impl LimiterCore {
+    /// Settles a Decision, entry by entry.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        decision: &Decision,
+        actual: ActualCosts<'_>,
+        user: User,
+    ) -> Result<()> {
+        let mut settling = Settling::begin(self, decision, actual)?;
+        while let Some((decision, plan, operation)) = settling.next(self) {
+            settling.settled(self.decision(plan, decision.key(), operation, user).await)?;
+        }
+        Ok(())
     }
 }
 

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::LimiterCore;
-use super::asynchronous::AsyncLimiter;
-use super::blocking::Limiter;
 use crate::process::fork::ForkListener;
-use crate::resilience::{Counters, Layers, StoreCondition, StoreStats};
+use crate::resilience::{Counters, StoreCondition, StoreStats};
 use crate::stats::PolicyStats;
 
 /// What a limiter has counted since it was made, or since its process was forked. No key is part of it.
@@ -37,11 +35,12 @@ pub struct Stats {
 }
 
 impl LimiterCore {
-    fn stats(&self) -> Stats {
+    pub(super) fn stats(&self) -> Stats {
+        let telemetry = self.layers.as_ref().map(|layers| &layers.telemetry);
         Stats {
             policies: self.answers.decisions.read(),
-            store: self.layers.as_ref().map(Layers::store_stats).unwrap_or_default(),
-            breaker: self.layers.as_ref().map(Layers::conditions).unwrap_or_default(),
+            store: telemetry.map(|telemetry| telemetry.store_stats()).unwrap_or_default(),
+            breaker: telemetry.map(|telemetry| telemetry.conditions()).unwrap_or_default(),
             counters: self.counters(),
         }
     }
@@ -56,23 +55,7 @@ impl ForkListener for LimiterCore {
         self.answers.wait_queues.forget_refused();
         self.forgotten_denials.reset();
         if let Some(layers) = &self.layers {
-            layers.forked();
+            layers.telemetry.forked();
         }
-    }
-}
-
-impl Limiter {
-    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.core.stats()
-    }
-}
-
-impl AsyncLimiter {
-    /// As [`Limiter::stats`].
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.core.stats()
     }
 }

@@ -2,6 +2,7 @@
 //! entry that is useful for the shortest time. What is no longer useful is removed by the calls that come later.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
@@ -9,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::plan::Plan;
 use crate::tables::hash_slab::{HashSlab, Hashed};
-use crate::tables::table_key::TableKeyRef;
+use crate::tables::table_key::{TableKey, TableKeyRef};
 
 /// Shards of a table: more than the threads that run at once.
 const SHARDS: usize = 64;
@@ -24,12 +25,46 @@ const SWEPT: usize = 64;
 /// … and the microseconds until the next one, when little was over. Otherwise it is due at once.
 const SWEEP_INTERVAL: u64 = 2_000;
 
+/// Which key an entry is about.
+pub(super) struct KnownKey {
+    /// The version of the policy that the entry is of.
+    pub(super) plan: Arc<Plan>,
+    pub(super) key: TableKey,
+    hash: u64,
+    /// The bytes that the entry has allocated. They change only within [`TableShard::change`].
+    heap_bytes: u32,
+}
+
+impl KnownKey {
+    pub(super) fn new(plan: &Arc<Plan>, key: TableKeyRef<'_>, hash: u64) -> Self {
+        Self { plan: Arc::clone(plan), key: key.into(), hash, heap_bytes: 0 }
+    }
+
+    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+        self.plan.identity == plan.identity && self.key == key
+    }
+
+    /// Notes what its entry has allocated, beside the key and a part of the plan.
+    #[inline]
+    pub(super) fn measure(&mut self, others: usize) {
+        let heap_bytes = self.key.heap_bytes() + others + Plan::share(&self.plan);
+        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
+    }
+}
+
 /// What is known about a key.
-pub(super) trait KeyEntry: Hashed {
+pub(super) trait KeyEntry {
+    fn known(&self) -> &KnownKey;
+
     /// Until when it is useful.
     fn until(&self) -> u64;
-    /// The bytes that it has allocated. They change only within [`TableShard::change`].
-    fn heap_bytes(&self) -> usize;
+}
+
+impl<T: KeyEntry> Hashed for T {
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.known().hash
+    }
 }
 
 /// A table of keys, in shards that are locked one by one.
@@ -63,6 +98,14 @@ impl<T: KeyEntry> KeyTable<T> {
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, TableShard<T>> {
         // The hash table of the shard uses the low bits and the top seven.
         self.shards[(hash >> 40) as usize % SHARDS].lock()
+    }
+
+    /// The place of a key, in its shard.
+    #[inline]
+    pub(super) fn place(&self, plan: &Plan, key: TableKeyRef<'_>) -> KeyPlace<'_, T> {
+        let hash = self.hash(plan, key);
+        let shard = self.shard(hash);
+        KeyPlace { index: shard.find(hash, |entry| entry.known().is_of(plan, key)), shard, hash }
     }
 
     /// Runs for every shard.
@@ -99,6 +142,26 @@ impl<T: KeyEntry> KeyTable<T> {
     }
 }
 
+/// The place of a key in a table, as long as its shard is locked.
+pub(super) struct KeyPlace<'a, T> {
+    pub(super) shard: MutexGuard<'a, TableShard<T>>,
+    pub(super) hash: u64,
+    /// Where its entry is, if there is one.
+    pub(super) index: Option<usize>,
+}
+
+impl<T: KeyEntry> KeyPlace<'_, T> {
+    pub(super) fn get(&self) -> Option<&T> {
+        self.index.map(|index| self.shard.get(index))
+    }
+
+    /// Changes the entry, if there is one.
+    #[inline]
+    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.index.map(|index| self.shard.change(index, change))
+    }
+}
+
 /// The entries of a part of the keys, which one lock protects.
 pub(super) struct TableShard<T> {
     slab: HashSlab<T>,
@@ -118,7 +181,7 @@ impl<T> Default for TableShard<T> {
 
 /// The bytes of an entry with its place in the table.
 fn bytes<T: KeyEntry>(entry: &T) -> usize {
-    HashSlab::<T>::ITEM_BYTES + entry.heap_bytes()
+    HashSlab::<T>::ITEM_BYTES + entry.known().heap_bytes as usize
 }
 
 impl<T: KeyEntry> TableShard<T> {
@@ -136,9 +199,9 @@ impl<T: KeyEntry> TableShard<T> {
     #[inline]
     pub(super) fn change<R>(&mut self, index: usize, change: impl FnOnce(&mut T) -> R) -> R {
         let entry = self.slab.get_mut(index);
-        let before = entry.heap_bytes();
+        let before = entry.known().heap_bytes;
         let result = change(entry);
-        self.bytes = self.bytes + entry.heap_bytes() - before;
+        self.bytes = self.bytes + entry.known().heap_bytes as usize - before as usize;
         result
     }
 
@@ -218,33 +281,31 @@ impl<T: KeyEntry> TableShard<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::plan_cache::plan_of;
+    use crate::policy::Policy;
 
     struct TestEntry {
-        hash: u64,
+        known: KnownKey,
         until: u64,
-        heap_bytes: usize,
-    }
-
-    impl Hashed for TestEntry {
-        fn hash(&self) -> u64 {
-            self.hash
-        }
     }
 
     impl KeyEntry for TestEntry {
-        fn until(&self) -> u64 {
-            self.until
+        fn known(&self) -> &KnownKey {
+            &self.known
         }
 
-        fn heap_bytes(&self) -> usize {
-            self.heap_bytes
+        fn until(&self) -> u64 {
+            self.until
         }
     }
 
     fn flood(table: &KeyTable<TestEntry>, entries: u64, heap_bytes: usize) {
+        let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         for number in 0..entries {
             let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            table.shard(hash).insert(TestEntry { hash, until: 1_000 + number, heap_bytes }, 0);
+            let mut known = KnownKey::new(&plan, TableKeyRef::of("k"), hash);
+            known.heap_bytes = heap_bytes as u32;
+            table.shard(hash).insert(TestEntry { known, until: 1_000 + number }, 0);
         }
     }
 
@@ -258,7 +319,7 @@ mod tests {
             assert!(bytes <= MAX_BYTES as u64 || heap_bytes > MAX_BYTES, "{bytes} bytes");
             // Changes are counted.
             table.each(|shard| {
-                shard.change(0, |entry| entry.heap_bytes /= 2);
+                shard.change(0, |entry| entry.known.heap_bytes /= 2);
             });
             assert_eq!(table.sum(TableShard::bytes), bytes - SHARDS as u64 * (heap_bytes as u64 / 2));
             let sweeps = SHARDS as u64 * (MAX_ENTRIES / SHARDS / SWEPT + 1) as u64;

@@ -1,61 +1,43 @@
-//! What a layer does before a store is asked, and what it makes of the answer: the same for calls that wait on their
-//! thread and for those that do not.
+//! How a call goes through the layers to a store, and its answer back, however the caller waits for it; and what a layer does
+//! before the store is asked and with the answer.
 
-use std::ops::ControlFlow;
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
-use crate::store::call_context::CallContext;
-use crate::store::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
+use crate::store::call_context::{CallContext, Waits};
+use crate::store::completion::{Completion, WakeTarget};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, borrowed, owned};
-
-/// What a layer remembers of a call until its answer is there, as words of [`LayerStates`].
-pub(super) trait LayerState: Copy + Default + Send + 'static {
-    /// How many words it takes.
-    const WORDS: usize;
-
-    fn save(self, states: &mut LayerStates);
-    fn load(states: &mut LayerStates) -> Self;
-}
-
-/// For a layer that remembers nothing.
-impl LayerState for () {
-    const WORDS: usize = 0;
-
-    #[inline]
-    fn save(self, _: &mut LayerStates) {}
-
-    #[inline]
-    fn load(_: &mut LayerStates) -> Self {}
-}
+use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};
 
 /// A layer around a store.
 pub(super) trait Layer: Send + Sync + 'static {
-    type State: LayerState;
+    /// The answer where the store is not to be asked. Where the caller does not wait at all, nothing else may be done.
+    fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>>;
 
-    /// Breaks with the answer where the store is not to be asked.
-    fn before(&self, entry: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, Self::State>;
+    fn after(
+        &self,
+        entry: &Entry<'_>,
+        now: Option<u64>,
+        states: &LayerStates,
+        result: Result<Answer>,
+    ) -> Result<Answer>;
 
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, state: Self::State, result: Result<Answer>) -> Result<Answer>;
-
-    /// Fails where the store is not to be asked about entries that are decided together.
-    fn before_all(&self, _entries: &[Entry<'_>], _context: CallContext<'_>) -> Result<Self::State> {
-        Ok(Self::State::default())
+    /// Fails where the store is not to be asked about so many entries that are decided together.
+    fn before_all(&self, _entries: usize, _deadline: Option<Instant>, _states: &mut LayerStates) -> Result<()> {
+        Ok(())
     }
 
     fn after_all(
         &self,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-        state: Self::State,
+        _entries: &[Entry<'_>],
+        _now: Option<u64>,
+        _states: &LayerStates,
         result: Result<Vec<Answer>>,
-    ) -> Result<Vec<Answer>>;
-
-    /// The answer that `before` would break with; a call without one may never be made.
-    fn try_immediate(&self, _entry: &Entry<'_>, _now: Option<u64>) -> Option<Result<Answer>> {
-        None
+    ) -> Result<Vec<Answer>> {
+        result
     }
 
     /// The store has forgotten everything.
@@ -64,7 +46,7 @@ pub(super) trait Layer: Send + Sync + 'static {
     fn close(&self) {}
 }
 
-/// A layer around a store.
+/// A store with a layer around it.
 pub(super) struct Layered<L> {
     layer: Arc<L>,
     store: Arc<dyn Store>,
@@ -78,63 +60,52 @@ impl<L: Layer> Layered<L> {
 
 impl<L: Layer> Store for Layered<L> {
     #[inline]
-    fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
-        match self.layer.before(entry, context) {
-            ControlFlow::Break(result) => result,
-            ControlFlow::Continue(state) => self.layer.after(entry, context.now, state, self.store.ask(entry, context)),
+    fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>> {
+        if let Some(result) = self.layer.before(entry, &context, states) {
+            return Some(result);
         }
-    }
-
-    fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
-        let state = self.layer.before_all(entries, context)?;
-        self.layer.after_all(entries, context.now, state, self.store.ask_all(entries, context))
+        let result = self.store.begin(entry, context, states)?;
+        Some(self.layer.after(entry, context.now, states, result))
     }
 
     #[inline]
-    fn submit(
-        &self,
-        entry: &Entry<'_>,
-        context: CallContext<'_>,
-        states: &mut LayerStates,
-        make: MakeCompletion<'_>,
-    ) -> Option<Result<Answer>> {
-        let state = match self.layer.before(entry, context) {
-            ControlFlow::Break(result) => return Some(result),
-            ControlFlow::Continue(state) => state,
-        };
-        state.save(states);
-        let result = self.store.submit(entry, context, states, make)?;
-        Some(self.layer.after(entry, context.now, state, result))
-    }
-
-    #[inline]
-    fn after(
+    fn finish(
         &self,
         entry: &Entry<'_>,
         now: Option<u64>,
         states: &mut LayerStates,
         result: Result<Answer>,
     ) -> Result<Answer> {
-        let state = L::State::load(states);
-        self.layer.after(entry, now, state, self.store.after(entry, now, states, result))
+        let result = self.store.finish(entry, now, states, result);
+        self.layer.after(entry, now, states, result)
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
-        let state = match self.layer.before_all(entries, context) {
-            Ok(state) => state,
-            Err(error) => return wake(done(Err(error))),
-        };
-        let (layer, kept, now) = (Arc::clone(&self.layer), owned(entries), context.now);
-        let done = move |result| done(layer.after_all(&borrowed(&kept), now, state, result));
-        self.store.submit_all(entries, context, Box::new(done));
+    fn begin_all(
+        &self,
+        entries: &[Entry<'_>],
+        context: CallContext<'_, Vec<Answer>>,
+        states: &mut LayerStates,
+    ) -> Option<Result<Vec<Answer>>> {
+        if let Err(error) = self.layer.before_all(entries.len(), context.deadline, states) {
+            return Some(Err(error));
+        }
+        let result = self.store.begin_all(entries, context, states)?;
+        Some(self.layer.after_all(entries, context.now, states, result))
     }
 
-    fn ping(&self, context: CallContext<'_>) -> Result<()> {
-        self.store.ping(context)
+    fn finish_all(
+        &self,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+        states: &mut LayerStates,
+        result: Result<Vec<Answer>>,
+    ) -> Result<Vec<Answer>> {
+        let result = self.store.finish_all(entries, now, states, result);
+        self.layer.after_all(entries, now, states, result)
     }
 
-    fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
-        self.store.submit_ping(context, done);
+    fn ping(&self, deadline: Option<Instant>) -> Result<()> {
+        self.store.ping(deadline)
     }
 
     fn clear_all(&self) -> Result<()> {
@@ -143,28 +114,89 @@ impl<L: Layer> Store for Layered<L> {
         Ok(())
     }
 
-    fn submit_clear_all(&self, done: PingCompletion) {
-        let layer = Arc::clone(&self.layer);
-        let forget = move |result: Result<()>| {
-            if result.is_ok() {
-                layer.forget_all();
-            }
-            done(result)
-        };
-        self.store.submit_clear_all(Box::new(forget));
-    }
-
     fn close(&self) {
         self.layer.close();
         self.store.close();
     }
+}
 
-    #[inline]
-    fn try_immediate(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {
-        if let Some(result) = self.layer.try_immediate(entry, context.now) {
-            return Some(result);
-        }
-        let result = self.store.try_immediate(entry, context)?;
-        Some(self.layer.after(entry, context.now, L::State::default(), result))
-    }
+/// Does one operation on the calling thread.
+#[inline]
+pub(crate) fn ask(store: &dyn Store, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
+    store.begin(entry, context, &mut LayerStates::default()).unwrap_or_else(|| Err(unanswered()))
+}
+
+/// As [`ask`], of entries that are decided together.
+pub(crate) fn ask_all(
+    store: &dyn Store,
+    entries: &[Entry<'_>],
+    context: CallContext<'_, Vec<Answer>>,
+) -> Result<Vec<Answer>> {
+    store.begin_all(entries, context, &mut LayerStates::default()).unwrap_or_else(|| Err(unanswered()))
+}
+
+/// The answer, if it needs no waiting; without one nothing was done.
+#[inline]
+pub(crate) fn try_immediate(store: &dyn Store, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {
+    store.begin(entry, context.waiting(Waits::Never), &mut LayerStates::default())
+}
+
+#[cold]
+fn unanswered() -> Error {
+    Error::new(ErrorKind::StoreRejected, "the store returned without an answer")
+}
+
+/// Does one operation without waiting: an answer that needs no waiting is returned, any other goes to the callback that
+/// `make` makes. Everything that is kept of the call meanwhile is in one box.
+pub(crate) fn submit<T>(
+    store: &Arc<dyn Store>,
+    entry: &Entry<'_>,
+    context: CallContext<'_>,
+    make: impl FnOnce() -> T,
+) -> Option<Result<Answer>>
+where
+    T: FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
+{
+    let (make, now) = (Cell::new(Some(make)), context.now);
+    let complete = |mut states| -> Completion<Answer> {
+        let (layers, owned, callback) = (Arc::clone(store), OwnedEntry::from(entry), make.take().map(|make| make()));
+        Box::new(move |result| {
+            let result = layers.finish(&owned.entry(), now, &mut states, result);
+            callback.and_then(|callback| callback(owned, result))
+        })
+    };
+    store.begin(entry, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
+}
+
+/// The same for a callback that is called in any case, also with an answer that needs no waiting.
+pub(crate) fn submit_then(
+    store: &Arc<dyn Store>,
+    entry: &Entry<'_>,
+    context: CallContext<'_>,
+    callback: impl FnOnce(Result<Answer>) -> WakeTarget + Send + 'static,
+) -> WakeTarget {
+    let mut callback = Some(callback);
+    let immediate = submit(store, entry, context, || {
+        let callback = callback.take();
+        move |_, result| callback.and_then(|callback| callback(result))
+    });
+    immediate.and_then(|result| callback.and_then(|callback| callback(result)))
+}
+
+/// As [`submit`], of entries that are decided together.
+pub(crate) fn submit_all(
+    store: &Arc<dyn Store>,
+    entries: &[Entry<'_>],
+    context: CallContext<'_, Vec<Answer>>,
+    callback: impl FnOnce(Result<Vec<Answer>>) -> WakeTarget + Send + 'static,
+) -> Option<Result<Vec<Answer>>> {
+    let (callback, now) = (Cell::new(Some(callback)), context.now);
+    let complete = |mut states| -> Completion<Vec<Answer>> {
+        let (layers, kept, callback) = (Arc::clone(store), owned(entries), callback.take());
+        Box::new(move |result| {
+            let result = layers.finish_all(&borrowed(&kept), now, &mut states, result);
+            callback.and_then(|callback| callback(result))
+        })
+    };
+    store.begin_all(entries, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
 }

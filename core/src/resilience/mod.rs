@@ -21,6 +21,7 @@ pub(crate) use breaker::Breaker;
 pub(crate) use deny_cache::MAX_DENY_CACHE;
 #[cfg(feature = "bench")]
 pub(crate) use fallback::UsageSnapshots;
+pub(crate) use layer::{ask, ask_all, submit, submit_all, try_immediate};
 pub(crate) use rollout::{Rollout, share_of};
 pub(crate) use shards::Shards;
 pub(crate) use store_change::Listener;
@@ -29,27 +30,18 @@ pub use store_stats::{StoreCondition, StoreStats};
 pub use telemetry::Counters;
 pub(crate) use telemetry::Telemetry;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::policy::OnStoreError;
 use crate::process::clock::ManualClock;
+use crate::store::Store;
 use crate::store::request::Entry;
-use crate::store::{Store, layer_states};
 use deny_cache::DenyCache;
 use fallback::Fallback;
-use layer::{Layer, LayerState, Layered};
+use layer::Layered;
 use leases::Leases;
-
-/// What all layers that a call can pass remember of it: rollout and shards are the partitioned stores among them.
-const WORDS: usize = words::<DenyCache>() + words::<Fallback>() + 2 * partitioned_store::WORDS + words::<Breaker>();
-const _: () = assert!(WORDS <= layer_states::CAPACITY, "the layers remember more of a call than there is room for");
-
-const fn words<L: Layer>() -> usize {
-    L::State::WORDS
-}
 
 /// The layers of a limiter, for calls that are about one of them.
 pub(crate) struct Layers {
@@ -59,7 +51,8 @@ pub(crate) struct Layers {
     deny_cache: Option<Arc<DenyCache>>,
     leases: Arc<Leases>,
     rollout: Option<Arc<Rollout>>,
-    telemetry: Arc<Telemetry>,
+    /// Events of a forked child are counted anew; the tables of its leases and its deny cache are its own in any case.
+    pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl Layers {
@@ -112,20 +105,6 @@ impl Layers {
     /// A clock that is moved by hand shows another time.
     pub(crate) fn time_changed(&self) {
         self.leases.expire();
-    }
-
-    pub(crate) fn store_stats(&self) -> StoreStats {
-        self.telemetry.store_stats()
-    }
-
-    /// The condition of each store, by its URL without secrets.
-    pub(crate) fn conditions(&self) -> BTreeMap<String, StoreCondition> {
-        self.telemetry.conditions()
-    }
-
-    /// In a forked child: its events are counted anew. The tables of leases and deny cache are its own in any case.
-    pub(crate) fn forked(&self) {
-        self.telemetry.forked();
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -8,6 +8,7 @@ use super::digest;
 use super::partitioned_store::PartitionedStore;
 use crate::error::{Error, Result};
 use crate::store::Store;
+use crate::store::layer_states::LayerStates;
 use crate::store::request::Entry;
 
 /// All keys, in the unit of a share: a ten-thousandth of a percent.
@@ -59,6 +60,10 @@ impl PartitionedStore for Rollout {
         self.timeout
     }
 
+    fn asked(states: &mut LayerStates) -> &mut u32 {
+        &mut states.rollout
+    }
+
     /// By the key alone, so that a key moves with all its policies. The digest is another than that of the shards.
     fn store_of(&self, entry: &Entry<'_>) -> usize {
         let position = digest::of(&[b"rollout", entry.key.as_bytes()]) % u64::from(ALL_KEYS);
@@ -73,11 +78,11 @@ mod tests {
     use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
     use crate::resilience::breaker::Breaker;
+    use crate::resilience::layer::submit_then;
     use crate::resilience::stub_store::StubStore;
     use crate::resilience::telemetry::Telemetry;
     use crate::store::call_context::CallContext;
     use crate::store::request::Operation;
-    use crate::store::submit_then;
 
     #[test]
     fn an_answer_passes_the_layers_of_the_store_that_gave_it() {
@@ -94,7 +99,7 @@ mod tests {
         let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         for _ in 0..3 {
             let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
-            assert!(submit_then(&store, &entry, CallContext::default(), |_| None).is_none());
+            assert!(submit_then(&store, &entry, CallContext::at(None), |_| None).is_none());
         }
         // The key moves while its calls are in flight.
         rollout.set(100.0).expect("a percentage");

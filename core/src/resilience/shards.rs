@@ -8,6 +8,7 @@ use super::digest::{self, Digest};
 use super::partitioned_store::PartitionedStore;
 use crate::error::{Error, Result};
 use crate::store::Store;
+use crate::store::layer_states::LayerStates;
 use crate::store::request::Entry;
 use crate::store::url::without_secrets;
 
@@ -46,6 +47,10 @@ impl PartitionedStore for Shards {
 
     fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    fn asked(states: &mut LayerStates) -> &mut u32 {
+        &mut states.shard
     }
 
     fn store_of(&self, entry: &Entry<'_>) -> usize {

@@ -1,18 +1,20 @@
 //! A store for the tests of the layers: a test takes its calls, and answers them or loses them.
 
+use std::time::Instant;
+
 use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
-use crate::store::call_context::CallContext;
-use crate::store::completion::{BatchCompletion, Completion, MakeCompletion, PingCompletion, wake};
+use crate::store::call_context::{CallContext, Waits};
+use crate::store::completion::{Completion, wake};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, OwnedEntry};
 
 /// A call that no test has taken.
 pub(super) struct Message {
     pub(super) entry: OwnedEntry,
-    pub(super) completion: Completion,
+    pub(super) completion: Completion<Answer>,
 }
 
 /// A store whose answers a test gives.
@@ -34,48 +36,31 @@ fn never() -> Error {
 }
 
 impl Store for StubStore {
-    fn ask(&self, _: &Entry<'_>, _: CallContext<'_>) -> Result<Answer> {
-        Err(never())
-    }
-
-    fn ask_all(&self, _: &[Entry<'_>], _: CallContext<'_>) -> Result<Vec<Answer>> {
-        Err(never())
-    }
-
-    fn submit(
-        &self,
-        entry: &Entry<'_>,
-        _: CallContext<'_>,
-        states: &mut LayerStates,
-        make: MakeCompletion<'_>,
-    ) -> Option<Result<Answer>> {
-        self.outgoing.lock().push(Message { entry: OwnedEntry::from(entry), completion: make(*states) });
+    fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>> {
+        match context.waits {
+            Waits::Never => {}
+            Waits::Here => return Some(Err(never())),
+            Waits::Later(make) => {
+                self.outgoing.lock().push(Message { entry: OwnedEntry::from(entry), completion: make(*states) });
+            }
+        }
         None
     }
 
-    fn submit_all(&self, _: &[Entry<'_>], _: CallContext<'_>, done: BatchCompletion) {
-        wake(done(Err(never())));
+    fn begin_all(
+        &self,
+        _: &[Entry<'_>],
+        _: CallContext<'_, Vec<Answer>>,
+        _: &mut LayerStates,
+    ) -> Option<Result<Vec<Answer>>> {
+        Some(Err(never()))
     }
 
-    fn ping(&self, _: CallContext<'_>) -> Result<()> {
+    fn ping(&self, _: Option<Instant>) -> Result<()> {
         Ok(())
-    }
-
-    fn submit_ping(&self, _: CallContext<'_>, done: PingCompletion) {
-        wake(done(Ok(())));
     }
 
     fn clear_all(&self) -> Result<()> {
         Ok(())
-    }
-
-    fn submit_clear_all(&self, done: PingCompletion) {
-        wake(done(Ok(())));
-    }
-
-    fn close(&self) {}
-
-    fn try_immediate(&self, _: &Entry<'_>, _: CallContext<'_>) -> Option<Result<Answer>> {
-        None
     }
 }

@@ -3,10 +3,38 @@
 use std::time::Instant;
 
 use super::batch_guard::BatchGuard;
+use super::completion::Completion;
+use super::layer_states::LayerStates;
+use super::request::Answer;
 
-/// The time, the deadline and the batch of a call.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct CallContext<'a> {
+/// How the caller of a call waits for its answer.
+pub(crate) enum Waits<'a, T> {
+    /// Not at all: where the answer is not known at once, nothing is done.
+    Never,
+    /// On its thread.
+    Here,
+    /// It goes on. An answer that needs no waiting is returned; for any other the store makes the completion, from what the layers
+    /// remember, and calls that.
+    Later(&'a dyn Fn(LayerStates) -> Completion<T>),
+}
+
+impl<T> Clone for Waits<'_, T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Waits<'_, T> {}
+
+impl<T> Waits<'_, T> {
+    pub(crate) const fn is_never(&self) -> bool {
+        matches!(self, Self::Never)
+    }
+}
+
+/// The time, the deadline and the batch of a call, and how its caller waits.
+pub(crate) struct CallContext<'a, T = Answer> {
     /// The time to decide by, in microseconds since 1970; without it the store uses its own clock.
     pub(crate) now: Option<u64>,
     /// When the call gives up; without it the call has the timeout of the store. Given where one call is made of several,
@@ -15,17 +43,33 @@ pub(crate) struct CallContext<'a> {
     /// The batch that a call without waiting is sent with; without it the call is sent at once.
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build sends batches"))]
     pub(crate) batch: Option<&'a BatchGuard>,
+    pub(crate) waits: Waits<'a, T>,
 }
 
-impl CallContext<'_> {
-    /// A call that is decided at that time, and nothing else.
+impl<T> Clone for CallContext<'_, T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for CallContext<'_, T> {}
+
+impl<'a, T> CallContext<'a, T> {
+    /// A call that is decided at that time, whose caller waits for it.
     #[inline]
     pub(crate) const fn at(now: Option<u64>) -> Self {
-        Self { now, deadline: None, batch: None }
+        Self { now, deadline: None, batch: None, waits: Waits::Here }
     }
 
     /// A call that is decided at that time and gives up at the deadline.
     pub(crate) const fn until(now: Option<u64>, deadline: Instant) -> Self {
-        Self { now, deadline: Some(deadline), batch: None }
+        Self { deadline: Some(deadline), ..Self::at(now) }
+    }
+
+    /// The same call of a caller that waits in that way.
+    #[inline]
+    pub(crate) fn waiting(self, waits: Waits<'a, T>) -> Self {
+        Self { waits, ..self }
     }
 }

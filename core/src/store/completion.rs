@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::layer_states::LayerStates;
-use super::request::Answer;
 use crate::error::Result;
 
 /// A collector of answers. It is woken once after all answers that arrived together.
@@ -18,17 +16,7 @@ pub trait Wake: Send + Sync {
 pub(crate) type WakeTarget = Option<Arc<dyn Wake>>;
 
 /// Called once with the answer to a call, on the thread that received it.
-pub(crate) type Completion = Box<dyn FnOnce(Result<Answer>) -> WakeTarget + Send>;
-
-/// Makes the completion of a call from the states of its layers. A store calls it at most once, and only when the call has
-/// to wait.
-pub(crate) type MakeCompletion<'a> = &'a mut dyn FnMut(LayerStates) -> Completion;
-
-/// Called once with the answers to entries that are decided together.
-pub(crate) type BatchCompletion = Box<dyn FnOnce(Result<Vec<Answer>>) -> WakeTarget + Send>;
-
-/// Called once with the result of a ping.
-pub(crate) type PingCompletion = Box<dyn FnOnce(Result<()>) -> WakeTarget + Send>;
+pub(crate) type Completion<T> = Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>;
 
 /// Targets to wake, each once, when the set is dropped.
 #[derive(Default)]

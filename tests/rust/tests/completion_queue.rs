@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use tidegate::host::{Call, CompletionQueue, HostAsyncLimiter, Outcome, Wake, post_task};
+use tidegate::host::{Call, CompletionQueue, Outcome, Wake, post_task};
 use tidegate::{CheckOptions, Limiter, ManualClock, Result};
 use tidegate_tests::servers::{Kind, Servers};
 

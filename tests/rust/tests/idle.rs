@@ -5,7 +5,6 @@ use std::fs;
 use std::time::Duration;
 
 use tidegate::Limiter;
-use tidegate::host::HostAsyncLimiter;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::threads;
 

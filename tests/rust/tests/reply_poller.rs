@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
-use tidegate::host::{Call, CompletionQueue, HostAsyncLimiter, Outcome, ReplyPoller, Wake};
+use tidegate::host::{Call, CompletionQueue, Outcome, ReplyPoller, Wake};
 use tidegate::{AsyncLimiter, CheckOptions, ErrorKind, Limiter, OnStoreError, Result};
 use tidegate_tests::servers::{Kind, Servers};
 

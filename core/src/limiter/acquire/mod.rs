@@ -1,7 +1,6 @@
 //! How `acquire` waits: one queue per policy and key, so that callers are admitted in the order they came.
 
 mod queue_estimate;
-mod queue_position;
 mod wait_deadline;
 mod wait_queue;
 mod wait_queues;
@@ -10,21 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LimiterCore;
-use super::operations::{attempt, decided};
+use super::caller::User;
+use super::operations::{CheckOptions, attempt, whole_operation};
+use super::policy_ref::AsPolicy;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::clock::Signal;
-use crate::store::request::{Answer, Operation};
+use crate::store::request::Operation;
 use queue_estimate::QueueEstimate;
-use queue_position::QueuePosition;
 use wait_deadline::WaitDeadline;
+use wait_queue::QueuePosition;
 use wait_queues::Joined;
 pub(super) use wait_queues::{WaitBounds, WaitQueues};
 
 /// What a caller in `acquire` does next.
-pub(super) enum AcquireStep {
+enum AcquireStep {
     /// It asks the store, and gives the answer to [`Acquire::answered`].
     Ask(Operation),
     /// It sleeps until the signal has another count, at most that long.
@@ -39,7 +40,7 @@ enum CallerState {
 }
 
 /// A caller in `acquire`.
-pub(super) struct Acquire<'a> {
+struct Acquire<'a> {
     core: &'a LimiterCore,
     plan: &'a Arc<Plan>,
     key: &'a str,
@@ -55,7 +56,7 @@ pub(super) struct Acquire<'a> {
 
 impl<'a> Acquire<'a> {
     /// Enters the queue, or gives up at once where it is full.
-    pub(super) fn begin(
+    fn begin(
         core: &'a LimiterCore,
         plan: &'a Arc<Plan>,
         key: &'a str,
@@ -75,7 +76,7 @@ impl<'a> Acquire<'a> {
 
     /// # Errors
     /// `closed`.
-    pub(super) fn step(&mut self) -> Result<AcquireStep> {
+    fn step(&mut self) -> Result<AcquireStep> {
         let position = match &self.state {
             CallerState::Queued(position) => position,
             CallerState::GivesUp(estimate) => return Ok(AcquireStep::Ask(estimate.operation(self.plan))),
@@ -99,12 +100,12 @@ impl<'a> Acquire<'a> {
     }
 
     /// The Decision, unless it sleeps and asks again.
-    pub(super) fn answered(&mut self, answer: Answer) -> Option<Decision> {
-        let (limiter, plan) = (self.core.id, Arc::clone(self.plan));
+    fn answered(&mut self, decision: Decision) -> Option<Decision> {
         let decision = match &self.state {
-            CallerState::GivesUp(estimate) => estimate.denied(limiter, plan, self.key, answer),
+            CallerState::GivesUp(estimate) => {
+                estimate.denied(self.core.id, Arc::clone(self.plan), self.key, decision.into_answer())
+            }
             CallerState::Queued(_) => {
-                let decision = decided(limiter, plan, self.key, self.operation, answer);
                 self.waiter = if self.waiter == 0 { self.core.hold_id() } else { self.waiter };
                 self.pause = self.deadline.pause(&decision);
                 if self.pause.is_some() {
@@ -115,5 +116,33 @@ impl<'a> Acquire<'a> {
         };
         self.core.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
         Some(decision)
+    }
+}
+
+impl LimiterCore {
+    /// Waits until the call is admitted.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+        timeout: Option<Duration>,
+        user: User,
+    ) -> Result<Decision> {
+        let plan = self.plan(policy, key)?;
+        let operation = whole_operation("acquire", options, &plan, 0)?;
+        let mut acquire = Acquire::begin(self, &plan, key, &operation, timeout)?;
+        loop {
+            match (acquire.step()?, user) {
+                (AcquireStep::Ask(operation), _) => {
+                    let decision = self.decision(Arc::clone(&plan), key, operation, user).await?;
+                    if let Some(decision) = acquire.answered(decision) {
+                        return Ok(decision);
+                    }
+                }
+                (AcquireStep::Sleep { signal, count, longest }, User::Thread) => signal.wait(count, longest),
+                (AcquireStep::Sleep { signal, count, longest }, User::Task) => signal.wait_async(count, longest).await,
+            }
+        }
     }
 }

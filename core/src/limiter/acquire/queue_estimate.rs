@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule, View};
 use crate::decision::{Decision, LimiterId};
-use crate::limiter::operations::decided;
 use crate::plan::Plan;
 use crate::store::request::{Answer, Operation};
 
@@ -22,9 +21,9 @@ impl QueueEstimate {
 
     /// What to ask the store: as many of the units wanted as can ever be admitted at once.
     pub(super) fn operation(&self, plan: &Plan) -> Operation {
-        let most = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
+        let capacity = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
         // A cost that never fits is not admitted after the callers ahead either.
-        let cost = if self.cost > most { self.cost } else { self.wanted.min(most) };
+        let cost = if self.cost > capacity { self.cost } else { self.wanted.min(capacity) };
         Operation::Peek { cost }
     }
 
@@ -39,7 +38,7 @@ impl QueueEstimate {
         answer.applied = false;
         // Where there is room for all, the callers ahead are about to take theirs.
         answer.yield_to_others();
-        decided(limiter, plan, key, &Operation::Peek { cost: self.cost }, answer)
+        Decision::new(limiter, plan, key, self.cost, answer)
     }
 
     fn admits_at(&self, plan: &Plan, index: usize, view: &View, (asked, at): (u64, u64)) -> u64 {

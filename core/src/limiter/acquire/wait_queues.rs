@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::queue_position::QueuePosition;
-use super::wait_queue::WaitQueue;
+use super::wait_queue::{QueuePosition, WaitQueue};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
@@ -136,7 +135,7 @@ impl WaitQueues {
     }
 
     /// Units of a key were given back: the first caller in its queue may ask again before its time.
-    pub(in crate::limiter) fn given_back(&self, plan: &Plan, key: &str) {
+    pub(in crate::limiter) fn units_freed(&self, plan: &Plan, key: &str) {
         let Some(open) = self.open.get() else { return };
         let queue = open.by_key.lock().get(plan, key);
         if let Some(queue) = queue {

@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
-use super::outage::Outage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::clock::SteadyClock;
+use crate::process::fork;
 use crate::resilience::store_change::StoreState;
 use crate::resilience::store_stats::StoreCondition;
 use crate::resilience::telemetry::Telemetry;
 use crate::store::Store;
-use crate::store::call_context::CallContext;
+use crate::store::layer_states::SentCall;
 
 /// Failures in a row after which a store is lost, and refusals after which it is refusing.
 const FAILURE_THRESHOLD: u32 = 3;
@@ -26,15 +26,32 @@ pub(super) const SHORT_PROBE: Duration = Duration::from_millis(250);
 /// refuses writes would change its state all the time.
 const REFUSAL_QUIET_TIME: Duration = Duration::from_secs(1);
 
-/// What is remembered of a call that was sent.
-#[derive(Clone, Copy, Default)]
-pub(in crate::resilience) struct SentCall {
-    /// The epoch of the circuit when it was sent.
-    pub(super) epoch: u64,
-    /// Whether it had too little time for a timeout to say anything about the store.
-    pub(super) hurried: bool,
-    /// When it was sent, by the clock of the circuit.
-    pub(super) at: u64,
+/// One outage of a store, from its last sign of life on.
+struct Outage {
+    /// Probing threads belong to this process: a forked child has none and asks the store itself.
+    process: u64,
+    cause: Error,
+    /// The error of calls that are not sent.
+    error: Error,
+    since: SystemTime,
+    began: Instant,
+    /// Whether a probe has found that it is over.
+    over: AtomicBool,
+    probers: [OnceLock<Thread>; 2],
+}
+
+impl Outage {
+    /// `shown` is the store's URL without secrets.
+    fn new(shown: &str, cause: Error) -> Self {
+        let error = Error::new(cause.kind(), format!("{shown} is not asked until it answers again: {cause}"));
+        let (since, began) = (SystemTime::now(), Instant::now());
+        let (over, probers) = (AtomicBool::new(false), Default::default());
+        Self { process: fork::generation(), cause, error, since, began, over, probers }
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.process == fork::generation()
+    }
 }
 
 /// Whether the store may be asked, and who probes it.
@@ -99,20 +116,21 @@ impl Circuit {
         (self.shown.clone(), condition)
     }
 
+    /// Fails while the circuit is open, and counts the operations that are not sent.
+    #[inline]
+    pub(super) fn may_send(&self, operations: usize) -> Result<()> {
+        let Some(error) = self.lost() else { return Ok(()) };
+        self.telemetry.withheld.add(operations as u64);
+        Err(error)
+    }
+
     /// Counts operations that are about to be sent; fails while the circuit is open.
     #[inline]
     pub(super) fn send(&self, operations: usize, deadline: Option<Instant>) -> Result<SentCall> {
-        match self.lost() {
-            Some(error) => {
-                self.telemetry.withheld.add(operations as u64);
-                Err(error)
-            }
-            None => {
-                self.telemetry.asked.add(operations as u64);
-                let (epoch, hurried) = (self.epoch.load(Ordering::Acquire), !self.has_time(deadline));
-                Ok(SentCall { epoch, hurried, at: self.clock.micros() })
-            }
-        }
+        self.may_send(operations)?;
+        self.telemetry.asked.add(operations as u64);
+        let (epoch, had_little_time) = (self.epoch.load(Ordering::Acquire), !self.has_time(deadline));
+        Ok(SentCall { epoch, at: self.clock.micros(), had_little_time })
     }
 
     /// Whether a call with that deadline has enough time for its failure to say something about the store.
@@ -125,7 +143,7 @@ impl Circuit {
     pub(super) fn observe(self: &Arc<Self>, sent: SentCall, error: Option<&Error>) {
         self.telemetry.ended(self.clock.micros().saturating_sub(sent.at));
         match error {
-            Some(error) if sent.hurried && error.kind() == ErrorKind::StoreTimeout => {
+            Some(error) if sent.had_little_time && error.kind() == ErrorKind::StoreTimeout => {
                 self.telemetry.failed(error.kind())
             }
             None => {
@@ -173,7 +191,7 @@ impl Circuit {
         let is_probed = self.start_prober(&outage, 0, move |circuit| {
             // On this thread, so that no caller waits for the listener.
             circuit.telemetry.gone(&circuit.shown, StoreState::Lost, &reported.cause, reported.since);
-            circuit.probe(&reported, || CallContext::until(None, Instant::now() + SHORT_PROBE));
+            circuit.probe(&reported, Some(SHORT_PROBE));
         });
         if !is_probed {
             // Without a prober only a call can find out when the store is back.
@@ -181,7 +199,7 @@ impl Circuit {
         }
         if self.timeout > SHORT_PROBE {
             let probed = Arc::clone(&outage);
-            self.start_prober(&outage, 1, move |circuit| circuit.probe(&probed, CallContext::default));
+            self.start_prober(&outage, 1, move |circuit| circuit.probe(&probed, None));
         }
     }
 
@@ -205,10 +223,10 @@ impl Circuit {
         self.open.store(None);
     }
 
-    /// Pings the store until it answers.
-    fn probe(&self, outage: &Outage, context: impl Fn() -> CallContext<'static>) {
+    /// Pings the store until it answers. Without a timeout each ping has that of the store.
+    fn probe(&self, outage: &Outage, timeout: Option<Duration>) {
         while !self.closed.load(Ordering::Relaxed) && !outage.over.load(Ordering::Relaxed) {
-            match self.store.ping(context()) {
+            match self.store.ping(timeout.map(|timeout| Instant::now() + timeout)) {
                 Err(error) if error.kind() == ErrorKind::Closed => return,
                 Err(error) if !is_answer(&error) => std::thread::park_timeout(PROBE_PAUSE),
                 _ => {

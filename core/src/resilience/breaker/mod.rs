@@ -6,21 +6,19 @@
 //! Error replies are answers: they do not open the circuit, but it is reported when they begin and when they end.
 
 mod circuit;
-mod outage;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::layer::{Layer, LayerState, Layered};
+use super::layer::{Layer, Layered};
 use super::telemetry::Telemetry;
 use crate::error::Result;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
-use crate::store::layer_states::LayerStates;
+use crate::store::layer_states::{LayerStates, SentCall};
 use crate::store::request::{Answer, Entry};
 use crate::store::url::without_secrets;
-use circuit::{Circuit, SentCall};
+use circuit::Circuit;
 
 /// The layer that fails calls at once while the store is lost.
 pub(crate) struct Breaker {
@@ -43,57 +41,41 @@ impl Breaker {
     }
 }
 
-impl LayerState for SentCall {
-    const WORDS: usize = 2;
-
-    #[inline]
-    fn save(self, states: &mut LayerStates) {
-        states.push([self.epoch << 1 | u64::from(self.hurried), self.at]);
-    }
-
-    #[inline]
-    fn load(states: &mut LayerStates) -> Self {
-        let [epoch, at] = states.next();
-        Self { epoch: epoch >> 1, hurried: epoch & 1 == 1, at }
-    }
-}
-
 impl Layer for Breaker {
-    type State = SentCall;
-
     #[inline]
-    fn before(&self, _: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, SentCall> {
-        match self.circuit.send(1, context.deadline) {
-            Ok(sent) => ControlFlow::Continue(sent),
-            Err(error) => ControlFlow::Break(Err(error)),
+    fn before(&self, _: &Entry<'_>, context: &CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>> {
+        let sent = if context.waits.is_never() {
+            self.circuit.may_send(1).map(|()| SentCall::default())
+        } else {
+            self.circuit.send(1, context.deadline)
+        };
+        match sent {
+            Ok(sent) => states.breaker = sent,
+            Err(error) => return Some(Err(error)),
         }
+        None
     }
 
     #[inline]
-    fn after(&self, _: &Entry<'_>, _: Option<u64>, sent: SentCall, result: Result<Answer>) -> Result<Answer> {
-        self.circuit.observe(sent, result.as_ref().err());
+    fn after(&self, _: &Entry<'_>, _: Option<u64>, states: &LayerStates, result: Result<Answer>) -> Result<Answer> {
+        self.circuit.observe(states.breaker, result.as_ref().err());
         result
     }
 
-    fn before_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<SentCall> {
-        self.circuit.send(entries.len(), context.deadline)
+    fn before_all(&self, entries: usize, deadline: Option<Instant>, states: &mut LayerStates) -> Result<()> {
+        states.breaker = self.circuit.send(entries, deadline)?;
+        Ok(())
     }
 
     fn after_all(
         &self,
         _: &[Entry<'_>],
         _: Option<u64>,
-        sent: SentCall,
+        states: &LayerStates,
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
-        self.circuit.observe(sent, result.as_ref().err());
+        self.circuit.observe(states.breaker, result.as_ref().err());
         result
-    }
-
-    fn try_immediate(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
-        let error = self.circuit.lost()?;
-        self.circuit.telemetry.withheld.add(1);
-        Some(Err(error))
     }
 
     fn close(&self) {
@@ -114,9 +96,9 @@ mod tests {
     use crate::error::{Error, ErrorKind};
     use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
+    use crate::resilience::layer::{submit_then, try_immediate};
     use crate::resilience::stub_store::StubStore;
     use crate::store::request::Operation;
-    use crate::store::submit_then;
 
     #[test]
     fn failures_from_before_a_recovery_do_not_count_after_it() {
@@ -126,17 +108,17 @@ mod tests {
         let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
         for _ in 0..20 {
-            assert!(submit_then(&breaker, &entry, CallContext::default(), |_| None).is_none());
+            assert!(submit_then(&breaker, &entry, CallContext::at(None), |_| None).is_none());
         }
         let fails = || stub.answer(Err(Error::new(ErrorKind::StoreUnavailable, "gone")));
         (0..3).for_each(|_| fails());
         assert_eq!(telemetry.counters().lost, 1);
         // The stub answers pings, so it is back at once.
-        while breaker.try_immediate(&entry, CallContext::default()).is_some() {
+        while try_immediate(&*breaker, &entry, CallContext::at(None)).is_some() {
             std::thread::yield_now();
         }
         (0..17).for_each(|_| fails());
-        assert!(breaker.try_immediate(&entry, CallContext::default()).is_none());
+        assert!(try_immediate(&*breaker, &entry, CallContext::at(None)).is_none());
         assert_eq!(telemetry.counters().lost, 1, "twenty failures together are one outage");
     }
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use crate::algorithm::{Rule, State, View};
 use crate::plan::Plan;
-use crate::resilience::key_table::KeyEntry;
+use crate::resilience::key_table::{KeyEntry, KnownKey};
 use crate::store::request::{Answer, Entry, Source, States};
 use crate::tables::allocation::spilled;
-use crate::tables::hash_slab::Hashed;
-use crate::tables::table_key::{TableKey, TableKeyRef};
+use crate::tables::table_key::TableKeyRef;
 
 /// In the last tenth of its time one check goes through to the store and renews a denial, while all others are still
 /// answered. Without that every check between the end of a denial and the next answer would go to the store.
@@ -20,10 +19,7 @@ const RENEWAL_PART: u64 = 10;
 
 /// A denial, and until when it may be repeated.
 pub(super) struct Denial {
-    plan: Arc<Plan>,
-    key: TableKey,
-    hash: u64,
-    heap_bytes: u32,
+    known: KnownKey,
     pub(super) cost: u64,
     answer: Answer,
     /// The states that the answer was read from.
@@ -42,20 +38,14 @@ pub(super) struct DenialTimes {
     pub(super) longest: u64,
 }
 
-impl Hashed for Denial {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
 impl KeyEntry for Denial {
+    #[inline]
+    fn known(&self) -> &KnownKey {
+        &self.known
+    }
+
     fn until(&self) -> u64 {
         self.until
-    }
-
-    #[inline]
-    fn heap_bytes(&self) -> usize {
-        self.heap_bytes as usize
     }
 }
 
@@ -77,10 +67,7 @@ impl Denial {
         let renew_at = if lifetime > longest { until - longest / RENEWAL_PART } else { until };
         let kept = |(rule, state): (&Rule, _)| rule.compacted(state, answer.now + (until - received));
         let mut denial = Self {
-            plan: Arc::clone(entry.plan),
-            key: key.into(),
-            hash,
-            heap_bytes: 0,
+            known: KnownKey::new(entry.plan, key, hash),
             cost: entry.operation.cost(),
             answer: answer.clone(),
             states: entry.plan.rules.iter().zip(states).map(kept).collect(),
@@ -93,14 +80,12 @@ impl Denial {
     }
 
     pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
-        self.plan.identity == plan.identity && self.key == key
+        self.known.is_of(plan, key)
     }
 
     fn measure(&mut self) {
         let states = self.states.iter().map(State::heap_bytes).sum::<usize>() + spilled(&self.states);
-        let views = self.answer.views.heap_bytes();
-        let heap_bytes = self.key.heap_bytes() + states + views + Plan::share(&self.plan);
-        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
+        self.known.measure(states + self.answer.views.heap_bytes());
     }
 
     /// What the store would answer at `now`; `None` when the store is to be asked. `renews` says that this check may go
@@ -124,12 +109,12 @@ impl Denial {
     /// Whether it was decided by this version of its policy.
     #[inline]
     fn is_current(&mut self, plan: &Arc<Plan>) -> bool {
-        if Arc::ptr_eq(&self.plan, plan) {
+        if Arc::ptr_eq(&self.known.plan, plan) {
             return true;
         }
-        let same = self.plan.policy == plan.policy;
+        let same = self.known.plan.policy == plan.policy;
         if same {
-            self.plan = Arc::clone(plan);
+            self.known.plan = Arc::clone(plan);
             self.measure();
         }
         same
@@ -137,7 +122,7 @@ impl Denial {
 
     fn answer(&self, now: u64) -> Answer {
         let at = self.answer.now + (now - self.received);
-        let limits = self.plan.rules.iter().zip(&self.states).zip(self.answer.views.iter());
+        let limits = self.known.plan.rules.iter().zip(&self.states).zip(self.answer.views.iter());
         Answer {
             now: at,
             blocked_until: self.answer.blocked_until,

@@ -4,16 +4,15 @@ mod denial;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::key_table::{KeyTable, TableShard};
-use super::layer::{Layer, LayerState};
+use super::layer::Layer;
 use crate::error::Result;
 use crate::process::clock::SteadyClock;
 use crate::process::fork::PerProcess;
 use crate::store::call_context::CallContext;
-use crate::store::layer_states::LayerStates;
+use crate::store::layer_states::{LayerStates, SentCheck};
 use crate::store::request::{Answer, Entry, Operation, Source};
 use crate::tables::table_key::TableKeyRef;
 use denial::{Denial, DenialTimes};
@@ -29,36 +28,6 @@ pub(crate) struct DenyCache {
     time: SteadyClock,
     /// A forked child begins anew: a lock that a thread of its parent held stays locked in the child.
     denials: PerProcess<KeyTable<Denial>>,
-}
-
-/// What is known when a check is sent.
-#[derive(Clone, Copy)]
-pub(super) struct SentCheck {
-    hash: u64,
-    /// The changes of the shard then: when there are more afterwards, the answer may be older than they are.
-    changes: u64,
-    sent: u64,
-    /// Whether the cache had a denial of the key.
-    known: bool,
-}
-
-/// Of a check from which the cache may learn.
-impl LayerState for Option<SentCheck> {
-    const WORDS: usize = 4;
-
-    #[inline]
-    fn save(self, states: &mut LayerStates) {
-        states.push(match self {
-            Some(SentCheck { hash, changes, sent, known }) => [1 | u64::from(known) << 1, hash, changes, sent],
-            None => [0; 4],
-        });
-    }
-
-    #[inline]
-    fn load(states: &mut LayerStates) -> Self {
-        let [flags, hash, changes, sent] = states.next();
-        (flags != 0).then_some(SentCheck { hash, changes, sent, known: flags & 2 != 0 })
-    }
 }
 
 /// What the cache knows about an entry.
@@ -207,17 +176,16 @@ const fn changes(operation: &Operation) -> bool {
 }
 
 impl Layer for DenyCache {
-    type State = Option<SentCheck>;
-
     #[inline]
-    fn before(&self, entry: &Entry<'_>, context: CallContext<'_>) -> ControlFlow<Result<Answer>, Option<SentCheck>> {
-        match self.lookup(entry, context.now, true) {
-            Lookup::Denied(answer) => return ControlFlow::Break(Ok(answer)),
-            Lookup::Ask(sent_check) => return ControlFlow::Continue(Some(sent_check)),
-            Lookup::Uncached if changes(&entry.operation) => self.invalidate(entry),
-            Lookup::Uncached => {}
+    fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>> {
+        let goes_on = !context.waits.is_never();
+        match self.lookup(entry, context.now, goes_on) {
+            Lookup::Denied(answer) => return Some(Ok(answer)),
+            Lookup::Ask(sent_check) if goes_on => states.deny_cache = Some(sent_check),
+            Lookup::Uncached if goes_on && changes(&entry.operation) => self.invalidate(entry),
+            Lookup::Ask(_) | Lookup::Uncached => {}
         }
-        ControlFlow::Continue(None)
+        None
     }
 
     #[inline]
@@ -225,10 +193,10 @@ impl Layer for DenyCache {
         &self,
         entry: &Entry<'_>,
         now: Option<u64>,
-        sent_check: Option<SentCheck>,
+        states: &LayerStates,
         mut result: Result<Answer>,
     ) -> Result<Answer> {
-        if let (Some(sent_check), Ok(answer)) = (sent_check, &mut result) {
+        if let (Some(sent_check), Ok(answer)) = (states.deny_cache, &mut result) {
             self.learn(sent_check, entry, now, answer);
         }
         // A peek that is admitted shows that the denial is over.
@@ -245,7 +213,7 @@ impl Layer for DenyCache {
         &self,
         entries: &[Entry<'_>],
         _: Option<u64>,
-        _: Option<SentCheck>,
+        _: &LayerStates,
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
         if let Ok(answers) = &result {
@@ -259,13 +227,5 @@ impl Layer for DenyCache {
 
     fn forget_all(&self) {
         self.clear();
-    }
-
-    #[inline]
-    fn try_immediate(&self, entry: &Entry<'_>, now: Option<u64>) -> Option<Result<Answer>> {
-        match self.lookup(entry, now, false) {
-            Lookup::Denied(answer) => Some(Ok(answer)),
-            _ => None,
-        }
     }
 }

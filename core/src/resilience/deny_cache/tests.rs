@@ -8,8 +8,9 @@ use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::resilience::layer::Layered;
+use crate::resilience::layer::{submit_then, try_immediate};
 use crate::resilience::stub_store::StubStore;
-use crate::store::{Store, submit_then};
+use crate::store::Store;
 
 const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
 /// The time of the store; the cache uses the clock of the process.
@@ -44,12 +45,12 @@ impl TestCache {
             answers.lock().push(result.expect("an answer"));
             None
         };
-        submit_then(&self.store, &Entry { plan: &self.plan, key: "k", operation }, CallContext::default(), done);
+        submit_then(&self.store, &Entry { plan: &self.plan, key: "k", operation }, CallContext::at(None), done);
     }
 
     fn try_immediate(&self) -> Option<Answer> {
         let entry = Entry { plan: &self.plan, key: "k", operation: CHECK };
-        self.store.try_immediate(&entry, CallContext::default()).map(|answer| answer.expect("an answer"))
+        try_immediate(&*self.store, &entry, CallContext::at(None)).map(|answer| answer.expect("an answer"))
     }
 }
 

@@ -1,11 +1,9 @@
 //! What a check answers when the store fails: an error, an admission, a denial, or the usage that this process knows and
 //! enforces itself.
 
-mod outage_usage;
 mod process_usage;
 mod usage_snapshots;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::layer::Layer;
@@ -16,6 +14,7 @@ use crate::policy::OnStoreError;
 use crate::process::clock::SteadyClock;
 use crate::process::fork::PerProcess;
 use crate::store::call_context::CallContext;
+use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, Source, States};
 use process_usage::ProcessUsage;
 #[cfg(feature = "bench")]
@@ -81,29 +80,32 @@ impl Fallback {
         (self.choice(entry.plan) == OnStoreError::Local).then_some(*states)
     }
 
+    /// What an entry is answered instead, counted.
+    fn answer(
+        &self,
+        choice: OnStoreError,
+        entry: &Entry<'_>,
+        now: u64,
+        enforce: impl FnOnce(&ProcessUsage) -> Answer,
+    ) -> Answer {
+        let (count, answer) = match choice {
+            OnStoreError::Local => (&self.telemetry.fallback_local, self.with_usage(enforce)),
+            OnStoreError::Open => (&self.telemetry.fallback_open, admitted(entry, now)),
+            OnStoreError::Closed | OnStoreError::Raise => (&self.telemetry.fallback_closed, unavailable(entry, now)),
+        };
+        count.add(1);
+        answer
+    }
+
     #[cold]
-    fn answer(&self, entry: &Entry<'_>, now: Option<u64>, error: Error) -> Result<Answer> {
-        let now = self.now(now);
-        match self.choice(entry.plan) {
+    fn answer_one(&self, entry: &Entry<'_>, now: Option<u64>, error: Error) -> Result<Answer> {
+        let (now, choice) = (self.now(now), self.choice(entry.plan));
+        // Where no units were taken, there is nothing to renew or to give back.
+        let is_of_hold = matches!(entry.operation, Operation::Renew { .. } | Operation::Close { .. });
+        match choice {
             OnStoreError::Raise => Err(error),
-            // No units were taken, so there is nothing to renew or to give back.
-            OnStoreError::Open | OnStoreError::Closed
-                if matches!(entry.operation, Operation::Renew { .. } | Operation::Close { .. }) =>
-            {
-                Err(error)
-            }
-            OnStoreError::Open => {
-                self.telemetry.fallback_open.add(1);
-                Ok(admitted(entry, now))
-            }
-            OnStoreError::Closed => {
-                self.telemetry.fallback_closed.add(1);
-                Ok(unavailable(entry, now))
-            }
-            OnStoreError::Local => {
-                self.telemetry.fallback_local.add(1);
-                Ok(self.with_usage(|usage| usage.enforce(entry, now)))
-            }
+            OnStoreError::Open | OnStoreError::Closed if is_of_hold => Err(error),
+            choice => Ok(self.answer(choice, entry, now, |usage| usage.enforce(entry, now))),
         }
     }
 
@@ -138,19 +140,8 @@ impl Fallback {
                 (local, false) => usage.enforce_all(local, now),
             })
             .into_iter();
-        let answers = entries.iter().zip(choices).map(|(entry, choice)| match choice {
-            OnStoreError::Local => {
-                self.telemetry.fallback_local.add(1);
-                local.next().unwrap_or_else(|| unavailable(entry, now))
-            }
-            OnStoreError::Open => {
-                self.telemetry.fallback_open.add(1);
-                admitted(entry, now)
-            }
-            _ => {
-                self.telemetry.fallback_closed.add(1);
-                unavailable(entry, now)
-            }
+        let answers = entries.iter().zip(choices).map(|(entry, choice)| {
+            self.answer(choice, entry, now, |_| local.next().unwrap_or_else(|| unavailable(entry, now)))
         });
         Ok(answers.collect())
     }
@@ -181,15 +172,13 @@ fn unavailable(entry: &Entry<'_>, now: u64) -> Answer {
 }
 
 impl Layer for Fallback {
-    type State = ();
-
     #[inline]
-    fn before(&self, _: &Entry<'_>, _: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
-        ControlFlow::Continue(())
+    fn before(&self, _: &Entry<'_>, _: &CallContext<'_>, _: &mut LayerStates) -> Option<Result<Answer>> {
+        None
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, _: &LayerStates, result: Result<Answer>) -> Result<Answer> {
         let result = match result {
             Ok(mut answer) => {
                 if let Some(rare) = answer.rare.as_ref().filter(|rare| !rare.others.is_empty()) {
@@ -207,7 +196,9 @@ impl Layer for Fallback {
                 }
                 Ok(answer)
             }
-            Err(error) if error.kind().is_store() && !is_for_store(&entry.operation) => self.answer(entry, now, error),
+            Err(error) if error.kind().is_store() && !is_for_store(&entry.operation) => {
+                self.answer_one(entry, now, error)
+            }
             Err(error) => Err(error),
         };
         if let Operation::Close { hold } = entry.operation {
@@ -224,7 +215,7 @@ impl Layer for Fallback {
         &self,
         entries: &[Entry<'_>],
         now: Option<u64>,
-        (): (),
+        _: &LayerStates,
         result: Result<Vec<Answer>>,
     ) -> Result<Vec<Answer>> {
         match result {

@@ -2,21 +2,45 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::outage_usage::OutageUsage;
 use super::usage_snapshots::{ResumedUsage, STORE, UsageSnapshots};
 use crate::algorithm::HoldId;
-use crate::error::Result;
 use crate::plan::Plan;
-use crate::store::Store;
-use crate::store::call_context::CallContext;
-use crate::store::memory::ForgottenDenials;
+use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::request::{Answer, Entry, Operation, Source, States};
+use crate::store::url::MemoryBounds;
 use crate::tables::table_key::{TableKey, TableKeyRef};
+
+/// What is enforced locally. It is less than a memory store has by default: the store is another one, and this is in
+/// addition.
+const BOUNDS: MemoryBounds = MemoryBounds { max_keys: 1_000_000, max_bytes: 256 << 20 };
+
+/// A memory store for one outage.
+struct OutageUsage {
+    memory: Memory,
+    /// The number of the outage, from 1.
+    outage: u64,
+    used: AtomicBool,
+}
+
+impl OutageUsage {
+    fn new(outage: u64, forgotten_denials: Arc<ForgottenDenials>) -> Self {
+        Self { memory: Memory::new(BOUNDS, forgotten_denials), outage, used: AtomicBool::new(false) }
+    }
+
+    fn mark_used(&self) {
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+}
 
 /// Keeps the last known usage, and goes on from it during an outage.
 pub(super) struct ProcessUsage {
@@ -57,7 +81,7 @@ impl ProcessUsage {
 
     fn enforce_in(&self, outage: &OutageUsage, entry: &Entry<'_>, now: u64) -> Answer {
         let store_time = self.begin(outage, entry, now);
-        let mut answer = immediate(outage.memory.ask(entry, CallContext::at(Some(store_time))));
+        let mut answer = outage.memory.answer(entry, Some(store_time));
         answer.source = Source::Fallback;
         self.keep(outage, entry, &answer, now);
         answer
@@ -158,11 +182,6 @@ impl ProcessUsage {
         let key = TableKeyRef::of(entry.key);
         holds.iter().filter(|(_, held)| held.is_of(entry.plan, key)).map(|(id, held)| (*id, held.units)).collect()
     }
-}
-
-/// The memory store never fails.
-fn immediate(answer: Result<Answer>) -> Answer {
-    answer.unwrap_or_default()
 }
 
 #[cfg(test)]

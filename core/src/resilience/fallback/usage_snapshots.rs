@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::algorithm::{HoldId, Rule, Traces};
 use crate::plan::Plan;
-use crate::resilience::key_table::{KeyTable, TableShard};
+use crate::resilience::key_table::{KeyPlace, KeyTable, TableShard};
 use crate::store::request::{Answer, Entry, States};
 use crate::tables::table_key::TableKeyRef;
 use snapshot::Snapshot;
@@ -51,12 +51,11 @@ impl UsageSnapshots {
             }
         }
         let key = TableKeyRef::of(entry.key);
-        let hash = self.table.hash(entry.plan, key);
-        let mut shard = self.table.shard(hash);
-        match shard.find(hash, |snapshot| snapshot.is_of(entry.plan, key)) {
+        let KeyPlace { mut shard, hash, index } = self.table.place(entry.plan, key);
+        match index {
             Some(index) => shard.change(index, |snapshot| snapshot.update(entry, answer, states, now, outage)),
             None => {
-                let snapshot = Snapshot::new(entry.plan, key.into(), hash, answer, states, now, outage);
+                let snapshot = Snapshot::new(entry.plan, (key, hash), answer, states, now, outage);
                 if snapshot.is_unused(now) && outage == STORE && entry.plan.grace == 0 {
                     return;
                 }
@@ -86,9 +85,8 @@ impl UsageSnapshots {
         seed: impl FnOnce(ResumedUsage<'_>),
     ) -> u64 {
         let key = TableKeyRef::of(entry.key);
-        let hash = self.table.hash(entry.plan, key);
-        let mut shard = self.table.shard(hash);
-        match shard.find(hash, |snapshot| snapshot.is_of(entry.plan, key)) {
+        let KeyPlace { mut shard, hash, index } = self.table.place(entry.plan, key);
+        match index {
             Some(index) => shard.change(index, |snapshot| {
                 if snapshot.outage != outage {
                     snapshot.outage = outage;
@@ -106,7 +104,7 @@ impl UsageSnapshots {
                         holds.as_ref().iter().for_each(|(id, units)| rule.charge(state, store_time, *units, *id));
                     }
                 }
-                let snapshot = Snapshot::new(entry.plan, key.into(), hash, &answer, states, now, outage);
+                let snapshot = Snapshot::new(entry.plan, (key, hash), &answer, states, now, outage);
                 if !holds.as_ref().is_empty() {
                     seed(snapshot.resumed(now));
                 }
@@ -129,10 +127,7 @@ impl UsageSnapshots {
 
     /// Whether a key is enforced locally in that outage.
     pub(super) fn is_enforced_in(&self, entry: &Entry<'_>, outage: u64) -> bool {
-        let key = TableKeyRef::of(entry.key);
-        let hash = self.table.hash(entry.plan, key);
-        let shard = self.table.shard(hash);
-        let found = shard.find(hash, |snapshot| snapshot.is_of(entry.plan, key));
-        found.is_some_and(|index| shard.get(index).outage == outage)
+        let place = self.table.place(entry.plan, TableKeyRef::of(entry.key));
+        place.get().is_some_and(|snapshot| snapshot.outage == outage)
     }
 }

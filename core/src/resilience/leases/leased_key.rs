@@ -12,11 +12,10 @@ use super::block::{Block, LeaseCharge, Unspent};
 use super::demand::{Demand, INTERVAL};
 use crate::algorithm::{LeaseTerms, View};
 use crate::plan::Plan;
-use crate::resilience::key_table::KeyEntry;
+use crate::resilience::key_table::{KeyEntry, KnownKey};
 use crate::store::request::{Answer, Source};
 use crate::tables::allocation::allocated;
-use crate::tables::hash_slab::Hashed;
-use crate::tables::table_key::{TableKey, TableKeyRef};
+use crate::tables::table_key::TableKeyRef;
 
 /// Units of the first block of a key.
 const FIRST_SIZE: u64 = 8;
@@ -43,10 +42,7 @@ pub(super) struct Todo {
 
 /// The blocks of one key, and the size of its next one.
 pub(super) struct LeasedKey {
-    plan: Arc<Plan>,
-    key: TableKey,
-    hash: u64,
-    heap_bytes: u32,
+    pub(super) known: KnownKey,
     demand: Demand,
     /// The one that ends first is spent first.
     blocks: SmallVec<[Block; MAX_BLOCKS]>,
@@ -60,31 +56,22 @@ pub(super) struct LeasedKey {
     ended: VecDeque<LeaseCharge>,
 }
 
-impl Hashed for LeasedKey {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
 impl KeyEntry for LeasedKey {
+    #[inline]
+    fn known(&self) -> &KnownKey {
+        &self.known
+    }
+
     fn until(&self) -> u64 {
         let blocks = self.blocks.iter().map(|block| block.until + KEPT).max().unwrap_or(0);
         blocks.max(self.demand.since + 2 * INTERVAL)
-    }
-
-    #[inline]
-    fn heap_bytes(&self) -> usize {
-        self.heap_bytes as usize
     }
 }
 
 impl LeasedKey {
     pub(super) fn new(plan: &Arc<Plan>, key: TableKeyRef<'_>, hash: u64) -> Self {
         let mut leased = Self {
-            plan: Arc::clone(plan),
-            key: key.into(),
-            hash,
-            heap_bytes: 0,
+            known: KnownKey::new(plan, key, hash),
             demand: Demand::default(),
             blocks: SmallVec::new(),
             size: 0,
@@ -96,19 +83,9 @@ impl LeasedKey {
         leased
     }
 
-    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
-        self.plan.identity == plan.identity && self.key == key
-    }
-
-    pub(super) fn key(&self) -> &TableKey {
-        &self.key
-    }
-
     fn measure(&mut self) {
         let views = self.blocks.iter().map(|block| block.views.heap_bytes()).sum::<usize>();
-        let ended = allocated(self.ended.capacity() * size_of::<LeaseCharge>());
-        let heap_bytes = self.key.heap_bytes() + views + ended + Plan::share(&self.plan);
-        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
+        self.known.measure(views + allocated(self.ended.capacity() * size_of::<LeaseCharge>()));
     }
 
     /// Spends `cost` units, if there are as many; `asks` says that the store is asked otherwise. Renews what runs out.
@@ -124,7 +101,7 @@ impl LeasedKey {
     ) -> Option<Answer> {
         if !self.is_current(plan) {
             self.end(todo);
-            self.plan = Arc::clone(plan);
+            self.known.plan = Arc::clone(plan);
             self.ended.clear();
             self.measure();
         }
@@ -160,7 +137,7 @@ impl LeasedKey {
     /// Whether the blocks are of this version of the policy.
     #[inline]
     fn is_current(&self, plan: &Arc<Plan>) -> bool {
-        Arc::ptr_eq(&self.plan, plan) || self.plan.policy == plan.policy
+        Arc::ptr_eq(&self.known.plan, plan) || self.known.plan.policy == plan.policy
     }
 
     fn left(&self) -> u64 {
@@ -174,12 +151,12 @@ impl LeasedKey {
     }
 
     /// Takes units back of a check that was spent from that block: into the block, or to the store when the block has ended.
-    pub(super) fn give_back(&mut self, block: u32, units: u64, now: u64, todo: &mut Todo) {
+    pub(super) fn take_back(&mut self, block: u32, units: u64, now: u64, todo: &mut Todo) {
         self.expire(now, todo);
         if let Some(block) = self.blocks.iter_mut().find(|known| known.charge.block == block) {
             block.left = block.granted.min(block.left + units);
         } else if let Some(charge) = self.ended.iter().find(|charge| charge.block == block) {
-            todo.unspent.push(charge.unspent(&self.plan, units));
+            todo.unspent.push(charge.unspent(&self.known.plan, units));
         }
     }
 
@@ -203,7 +180,7 @@ impl LeasedKey {
         if block.left > 0 {
             // The demand was smaller than this process thought.
             self.size = (block.granted - block.left).max(FIRST_SIZE);
-            todo.unspent.push(block.unspent(&self.plan));
+            todo.unspent.push(block.unspent(&self.known.plan));
         }
         self.measure();
     }
@@ -230,16 +207,16 @@ impl LeasedKey {
 
     #[cold]
     fn ask(&mut self, cost: u64, next_request: impl FnOnce() -> u64, todo: &mut Todo) {
-        let Some(most) = self.plan.lease else { return };
-        let demand = self.demand.units_in(most.life);
+        let Some(terms) = self.known.plan.lease else { return };
+        let demand = self.demand.units_in(terms.life);
         let wanted = demand.saturating_add(demand / 4).min(self.size.saturating_mul(2)).max(FIRST_SIZE.max(2 * cost));
         // What a process holds is never more than its share.
-        let units = wanted.min(most.units.saturating_sub(self.left()));
+        let units = wanted.min(terms.units.saturating_sub(self.left()));
         if units <= cost {
             return;
         }
         (self.size, self.request) = (units, next_request());
-        todo.request = Some((self.request, LeaseTerms { units, ..most }));
+        todo.request = Some((self.request, LeaseTerms { units, ..terms }));
     }
 
     /// The request of that number has no reply: another one may be made, after a pause.

@@ -13,24 +13,25 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use compact_str::CompactString;
 
-use super::key_table::{KeyTable, TableShard};
+use super::key_table::{KeyPlace, KeyTable, TableShard};
 use super::layer::Layer;
 use crate::algorithm::LeaseTerms;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::clock::{ManualClock, SteadyClock};
 use crate::process::fork::PerProcess;
+use crate::resilience::layer::submit_then;
+use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::wake;
+use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, Source};
-use crate::store::{Store, submit_then};
 use crate::tables::table_key::{TableKey, TableKeyRef};
 use block::{Block, Unspent};
 use expiry::{BlockEnd, Expiry};
@@ -104,11 +105,6 @@ impl Leases {
         self.clock.as_ref().map_or_else(|| self.time.micros(), |clock| clock.micros())
     }
 
-    /// The context of a call of this layer.
-    fn context(&self) -> CallContext<'static> {
-        CallContext::at(self.clock.as_ref().map(|clock| clock.micros()))
-    }
-
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, its_use: Use) -> Option<Answer> {
         let cost = match (&entry.operation, its_use) {
@@ -121,13 +117,12 @@ impl Leases {
         };
         let (now, key, mut todo) = (self.time(), TableKeyRef::of(entry.key), Todo::default());
         let answer = self.with(|table| {
-            let hash = table.hash(entry.plan, key);
-            let mut shard = table.shard(hash);
-            let index = match shard.find(hash, |leased| leased.is_of(entry.plan, key)) {
+            let KeyPlace { mut shard, hash, index } = table.place(entry.plan, key);
+            let index = match index {
                 Some(index) => index,
                 None if its_use == Use::Check => {
                     shard.insert(LeasedKey::new(entry.plan, key, hash), now);
-                    shard.find(hash, |leased| leased.is_of(entry.plan, key))?
+                    shard.find(hash, |leased| leased.known.is_of(entry.plan, key))?
                 }
                 None => return None,
             };
@@ -141,97 +136,76 @@ impl Leases {
             table.sweep_if_due(now);
             answer
         });
-        self.run(todo, entry);
-        answer
-    }
-
-    /// Does what a call has left to do.
-    #[inline]
-    fn run(&self, todo: Todo, entry: &Entry<'_>) {
         if let Some((number, terms)) = todo.request {
             self.request(entry, number, terms);
         }
-        for unspent in todo.unspent {
-            self.give_back(&unspent, entry.key);
-        }
+        self.return_unspent(todo, entry.key);
+        answer
     }
 
-    /// Asks the store for units, without waiting.
+    /// Makes a call of this layer, without waiting.
+    fn post(&self, entry: &Entry<'_>, done: impl FnOnce(Result<Answer>) + Send + 'static) {
+        let pending = Arc::clone(&self.pending);
+        pending.begin();
+        let context = CallContext::at(self.clock.as_ref().map(|clock| clock.micros()));
+        wake(submit_then(&self.store, entry, context, move |result| {
+            done(result);
+            pending.end();
+            None
+        }));
+    }
+
+    /// Asks the store for units.
     #[cold]
     fn request(&self, entry: &Entry<'_>, number: u64, terms: LeaseTerms) {
         let (this, plan, key) = (Weak::clone(&self.this), Arc::clone(entry.plan), CompactString::from(entry.key));
         let sent = self.time();
-        let entry = Entry { operation: Operation::Lease(terms), ..*entry };
-        let pending = Arc::clone(&self.pending);
-        pending.begin();
-        wake(submit_then(&self.store, &entry, self.context(), move |result| {
+        self.post(&Entry { operation: Operation::Lease(terms), ..*entry }, move |result| {
             if let Some(this) = this.upgrade() {
                 let times = (sent, this.time());
                 let block = result.ok().and_then(|answer| Block::granted(&plan, number, terms, &answer, times));
                 this.replied(&plan, &key, number, block);
             }
-            pending.end();
-            None
-        }));
+        });
     }
 
     fn replied(&self, plan: &Arc<Plan>, key: &CompactString, number: u64, block: Option<Block>) {
-        let (now, key_ref) = (self.time(), TableKeyRef::of(key));
-        let mut todo = Todo::default();
+        let (now, key_ref, mut todo) = (self.time(), TableKeyRef::of(key), Todo::default());
         if let Some(block) = &block {
             self.note_clock(block.ahead(), plan, key_ref);
         }
         let until = self.with(|table| {
-            let hash = table.hash(plan, key_ref);
-            let mut shard = table.shard(hash);
-            match (shard.find(hash, |leased| leased.is_of(plan, key_ref)), block) {
-                (Some(index), Some(block)) => {
-                    shard.change(index, |leased| leased.add(number, (plan, block), now, &mut todo))
-                }
-                (Some(index), None) => {
-                    shard.change(index, |leased| leased.refused(number, now));
-                    None
-                }
+            let mut place = table.place(plan, key_ref);
+            let Some(block) = block else {
+                place.change(|leased| leased.refused(number, now));
+                return None;
+            };
+            if place.index.is_none() {
                 // The table had no room for the key, or all keys were forgotten.
-                (None, Some(block)) => {
-                    todo.unspent.push(block.unspent(plan));
-                    None
-                }
-                (None, None) => None,
+                todo.unspent.push(block.unspent(plan));
             }
+            place.change(|leased| leased.add(number, (plan, block), now, &mut todo)).flatten()
         });
         if let Some(until) = until {
             self.expiry.add(BlockEnd::new(until, plan, key), &self.this, self.clock.is_some());
         }
-        for unspent in todo.unspent {
-            self.give_back(&unspent, key);
+        self.return_unspent(todo, key);
+    }
+
+    /// Gives units back to the store.
+    #[inline]
+    fn return_unspent(&self, todo: Todo, key: &str) {
+        for Unspent { plan, units, charge } in todo.unspent {
+            self.post(&Entry { plan: &plan, key, operation: Operation::GiveBack { units, charge } }, drop);
         }
     }
 
+    /// Changes what is known of a key, and gives back what is not needed then.
     #[cold]
-    fn give_back(&self, unspent: &Unspent, key: &str) {
-        let operation = Operation::GiveBack { units: unspent.units, charge: Arc::clone(&unspent.charge) };
-        let entry = Entry { plan: &unspent.plan, key, operation };
-        let pending = Arc::clone(&self.pending);
-        pending.begin();
-        wake(submit_then(&self.store, &entry, self.context(), move |_| {
-            pending.end();
-            None
-        }));
-    }
-
-    /// Ends the blocks of a key: its usage is being changed, or was.
-    #[cold]
-    fn end(&self, entry: &Entry<'_>, end: impl FnOnce(&mut LeasedKey, &mut Todo)) {
-        let (key, mut todo) = (TableKeyRef::of(entry.key), Todo::default());
-        self.with(|table| {
-            let hash = table.hash(entry.plan, key);
-            let mut shard = table.shard(hash);
-            if let Some(index) = shard.find(hash, |leased| leased.is_of(entry.plan, key)) {
-                shard.change(index, |leased| end(leased, &mut todo));
-            }
-        });
-        self.run(todo, entry);
+    fn change(&self, plan: &Plan, key: &str, change: impl FnOnce(&mut LeasedKey, &mut Todo)) {
+        let mut todo = Todo::default();
+        self.with(|table| table.place(plan, TableKeyRef::of(key)).change(|leased| change(leased, &mut todo)));
+        self.return_unspent(todo, key);
     }
 
     /// Gives back what is left of the blocks whose time is over.
@@ -239,17 +213,7 @@ impl Leases {
         loop {
             let now = self.time();
             let Some(BlockEnd { plan, key, .. }) = self.expiry.pop(now) else { return };
-            let (key_ref, mut todo) = (TableKeyRef::of(&key), Todo::default());
-            self.with(|table| {
-                let hash = table.hash(&plan, key_ref);
-                let mut shard = table.shard(hash);
-                if let Some(index) = shard.find(hash, |leased| leased.is_of(&plan, key_ref)) {
-                    shard.change(index, |leased| leased.expire(now, &mut todo));
-                }
-            });
-            for unspent in todo.unspent {
-                self.give_back(&unspent, &key);
-            }
+            self.change(&plan, &key, |leased, todo| leased.expire(now, todo));
         }
     }
 
@@ -262,11 +226,8 @@ impl Leases {
     /// leased before: all leases end.
     fn note_clock(&self, ahead: i64, plan: &Plan, key: TableKeyRef<'_>) {
         let noted = self.ahead.fetch_max(ahead, Ordering::Relaxed);
-        let outrun = |table: &KeyTable<LeasedKey>| {
-            let hash = table.hash(plan, key);
-            let shard = table.shard(hash);
-            shard.find(hash, |leased| leased.is_of(plan, key)).is_some_and(|at| shard.get(at).is_outrun_by(ahead))
-        };
+        let outrun =
+            |table: &KeyTable<LeasedKey>| table.place(plan, key).get().is_some_and(|leased| leased.is_outrun_by(ahead));
         let jumped = noted != NO_CLOCK && ahead > noted.saturating_add(MAX_JUMP);
         if jumped || plan.lease.is_some() && self.with(outrun) {
             self.forget();
@@ -277,7 +238,7 @@ impl Leases {
     #[cold]
     fn take_back(&self, entry: &Entry<'_>, units: u64, block: u32) -> Answer {
         let now = self.time();
-        self.end(entry, |leased, todo| leased.give_back(block, units, now, todo));
+        self.change(entry.plan, entry.key, |leased, todo| leased.take_back(block, units, now, todo));
         Answer { applied: true, now, views: entry.plan.unused_views(now, 1), ..Answer::default() }
     }
 }
@@ -288,35 +249,30 @@ const fn changes(operation: &Operation) -> bool {
 }
 
 impl Layer for Leases {
-    type State = ();
-
     #[inline]
-    fn before(&self, entry: &Entry<'_>, _: CallContext<'_>) -> ControlFlow<Result<Answer>, ()> {
-        if entry.plan.lease.is_none() {
-            return ControlFlow::Continue(());
+    fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, _: &mut LayerStates) -> Option<Result<Answer>> {
+        entry.plan.lease?;
+        if context.waits.is_never() {
+            return self.lookup(entry, Use::Immediate).map(Ok);
         }
         if let Operation::GiveBack { units, ref charge } = entry.operation
             && charge.block != 0
         {
-            return ControlFlow::Break(Ok(self.take_back(entry, units, charge.block)));
+            return Some(Ok(self.take_back(entry, units, charge.block)));
         }
         let its_use = if matches!(entry.operation, Operation::Peek { .. }) { Use::Peek } else { Use::Check };
-        if let Some(answer) = self.lookup(entry, its_use) {
-            return ControlFlow::Break(Ok(answer));
+        let answer = self.lookup(entry, its_use);
+        if answer.is_none() && changes(&entry.operation) {
+            self.change(entry.plan, entry.key, LeasedKey::end);
         }
-        if changes(&entry.operation) {
-            self.end(entry, LeasedKey::end);
-        }
-        ControlFlow::Continue(())
+        answer.map(Ok)
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, _: Option<u64>, (): (), result: Result<Answer>) -> Result<Answer> {
-        if entry.plan.lease.is_some() {
-            // Units that were taken while the call was under way. What was charged before a clear the store does not take back.
-            if changes(&entry.operation) {
-                self.end(entry, LeasedKey::end);
-            }
+    fn after(&self, entry: &Entry<'_>, _: Option<u64>, _: &LayerStates, result: Result<Answer>) -> Result<Answer> {
+        // Units that were taken while the call was under way. What was charged before a clear the store does not take back.
+        if entry.plan.lease.is_some() && changes(&entry.operation) {
+            self.change(entry.plan, entry.key, LeasedKey::end);
         }
         if let Ok(answer) = &result
             && self.ahead.load(Ordering::Relaxed) != NO_CLOCK
@@ -325,16 +281,6 @@ impl Layer for Leases {
             self.note_clock(answer.now.wrapping_sub(self.time()) as i64, entry.plan, TableKeyRef::of(entry.key));
         }
         result
-    }
-
-    fn after_all(&self, _: &[Entry<'_>], _: Option<u64>, (): (), result: Result<Vec<Answer>>) -> Result<Vec<Answer>> {
-        result
-    }
-
-    #[inline]
-    fn try_immediate(&self, entry: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
-        entry.plan.lease?;
-        self.lookup(entry, Use::Immediate).map(Ok)
     }
 
     fn forget_all(&self) {
@@ -351,15 +297,15 @@ impl Layer for Leases {
             table.each(|shard| keys.extend(shard.take()));
             keys
         });
-        let unspent = keys.into_iter().filter_map(|mut leased| {
+        let mut returned = 0;
+        for mut leased in keys {
             let mut todo = Todo::default();
             leased.end(&mut todo);
             // Of a longer key there is only a digest.
-            let TableKey::Text(key) = leased.key().clone() else { return None };
-            Some(todo.unspent.into_iter().map(move |unspent| (unspent, key.clone())))
-        });
-        for (unspent, key) in unspent.flatten().take(MAX_RETURNED) {
-            self.give_back(&unspent, &key);
+            let TableKey::Text(key) = &leased.known.key else { continue };
+            todo.unspent.truncate(MAX_RETURNED - returned);
+            returned += todo.unspent.len();
+            self.return_unspent(todo, key);
         }
         self.pending.wait(deadline);
     }

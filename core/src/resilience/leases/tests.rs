@@ -92,7 +92,7 @@ impl Setup {
 
     /// The store does what a message asks for.
     fn execute(&self, message: &Message) -> Answer {
-        self.memory.ask(&message.entry.entry(), CallContext::at(Some(self.clock.micros()))).expect("an answer")
+        self.memory.answer(&message.entry.entry(), Some(self.clock.micros()))
     }
 
     fn deliver(&self, message: Message) {
@@ -109,7 +109,7 @@ impl Setup {
 
     fn left(&self) -> u64 {
         let entry = Entry { plan: &self.plan, key: "k", operation: Operation::Peek { cost: 1 } };
-        let answer = self.memory.ask(&entry, CallContext::at(Some(self.clock.micros()))).expect("an answer");
+        let answer = self.memory.answer(&entry, Some(self.clock.micros()));
         answer.views.iter().map(View::remaining).min().expect("a limit")
     }
 }
@@ -176,10 +176,8 @@ fn units_of_a_request_that_a_clear_overtakes_go_back_and_others_do_not() {
         // Another process charges as much after the clear.
         setup.pass(10);
         let charge = Operation::Charge { cost: granted.granted };
-        setup
-            .memory
-            .ask(&Entry { plan: &setup.plan, key: "k", operation: charge }, CallContext::at(Some(setup.clock.micros())))
-            .expect("an answer");
+        let charge = Entry { plan: &setup.plan, key: "k", operation: charge };
+        setup.memory.answer(&charge, Some(setup.clock.micros()));
         // The reply to the request comes before that to the clear.
         wake((request.completion)(Ok(granted.clone())));
         wake((clear.completion)(Ok(cleared)));

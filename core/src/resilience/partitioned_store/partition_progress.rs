@@ -1,12 +1,13 @@
 //! What is known about entries that are decided together while their stores are asked one after the other.
 
-use crate::error::Result;
+use std::collections::VecDeque;
+
+use crate::error::{Error, Result};
 use crate::store::request::{Answer, Entry, Operation};
 
 /// The entries of one store.
-#[derive(Clone)]
-pub(super) struct Part {
-    pub(super) store: usize,
+struct Part {
+    store: usize,
     /// Their numbers.
     entries: Vec<usize>,
 }
@@ -20,10 +21,27 @@ pub(super) struct Repair {
     pub(super) operation: Operation,
 }
 
+/// What is to be done next.
+pub(super) enum CheckAllStep {
+    /// Charge the entries of those numbers, which a store has.
+    Charge {
+        store: usize,
+        entries: Vec<usize>,
+    },
+    Repair(Repair),
+    Finish(Result<()>),
+}
+
 /// The entries of each store, and the answers so far.
 pub(super) struct PartitionProgress {
+    /// In the order in which they are asked.
     parts: Vec<Part>,
     answers: Vec<Option<Answer>>,
+    /// The number of the next part.
+    part: usize,
+    /// What is to be done since a part was not admitted.
+    repairs: VecDeque<Repair>,
+    failure: Option<Error>,
 }
 
 impl PartitionProgress {
@@ -36,41 +54,56 @@ impl PartitionProgress {
                 None => parts.push(Part { store, entries: vec![index] }),
             }
         }
-        Self { parts, answers: vec![None; entries.len()] }
+        Self { parts, answers: vec![None; entries.len()], part: 0, repairs: VecDeque::new(), failure: None }
     }
 
-    /// In the order in which they are asked.
-    pub(super) fn parts(&self) -> &[Part] {
-        &self.parts
-    }
-
-    pub(super) fn entries_of<'a>(&self, part: usize, entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
-        self.parts[part].entries.iter().map(|index| entries[*index].clone()).collect()
-    }
-
-    /// Records the answers to a part; returns whether all its entries were admitted.
-    pub(super) fn record(&mut self, part: usize, entries: &[Entry<'_>], answers: Vec<Answer>) -> bool {
-        let mut admitted = true;
-        for (index, answer) in self.parts[part].entries.iter().zip(answers) {
-            admitted &= answer.applied || entries[*index].plan.policy.options().shadow;
-            self.answers[*index] = Some(answer);
+    pub(super) fn next_step(&mut self) -> CheckAllStep {
+        if let Some(repair) = self.repairs.pop_front() {
+            return CheckAllStep::Repair(repair);
         }
-        admitted
+        match self.parts.get(self.part) {
+            Some(Part { store, entries }) => CheckAllStep::Charge { store: *store, entries: entries.clone() },
+            None => CheckAllStep::Finish(self.failure.clone().map_or(Ok(()), Err)),
+        }
     }
 
-    /// What to do when a part was not admitted: the parts before it are refunded exactly what they were charged. With
-    /// `peeks` every entry whose state has changed or is not known is asked for it then.
-    pub(super) fn repairs(&self, part: usize, entries: &[Entry<'_>], peeks: bool) -> Vec<Repair> {
+    /// Records the answers to a part, and finds out what is to be repaired where it was not admitted.
+    pub(super) fn charged(&mut self, entries: &[Entry<'_>], result: Result<Vec<Answer>>) {
+        let mut admitted = true;
+        match result {
+            Ok(answers) => {
+                for (index, answer) in self.parts[self.part].entries.iter().zip(answers) {
+                    admitted &= answer.applied || entries[*index].plan.policy.options().shadow;
+                    self.answers[*index] = Some(answer);
+                }
+            }
+            Err(error) => self.failure = Some(error),
+        }
+        if admitted && self.failure.is_none() {
+            self.part += 1;
+        } else {
+            self.repairs = self.repairs(entries).into();
+            // No other part is asked.
+            self.part = self.parts.len();
+        }
+    }
+
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.failure.clone()
+    }
+
+    /// What to do when a part was not admitted: the parts before it are refunded exactly what they were charged. Unless it has
+    /// failed, every entry whose state has changed or is not known is asked for it then.
+    fn repairs(&self, entries: &[Entry<'_>]) -> Vec<Repair> {
         let mut repairs = Vec::new();
         for (number, Part { store, entries: indexes }) in self.parts.iter().enumerate() {
             for &index in indexes {
                 let cost = entries[index].operation.cost();
-                let admitted = self.answers[index].as_ref().filter(|answer| answer.applied && number < part);
-                let charged = admitted.is_some();
+                let admitted = self.answers[index].as_ref().filter(|answer| answer.applied && number < self.part);
+                let is_unknown = admitted.is_some() || number > self.part;
                 let repair = |operation| Repair { entry: index, store: *store, operation };
-                let undo = |answer: &Answer| repair(answer.undo(entries[index].plan, cost));
-                repairs.extend(admitted.map(undo));
-                repairs.extend((peeks && (charged || number > part)).then(|| repair(Operation::Peek { cost })));
+                repairs.extend(admitted.map(|answer| repair(answer.undo(entries[index].plan, cost))));
+                repairs.extend((self.failure.is_none() && is_unknown).then(|| repair(Operation::Peek { cost })));
             }
         }
         repairs
@@ -85,7 +118,7 @@ impl PartitionProgress {
     }
 
     /// The answers. An entry without one, of a whole that another entry refused, is answered as if it was never used.
-    pub(super) fn finish(&mut self, entries: &[Entry<'_>]) -> Vec<Answer> {
+    pub(super) fn answers(&mut self, entries: &[Entry<'_>]) -> Vec<Answer> {
         let now = self.answers.iter().flatten().map(|answer| answer.now).max().unwrap_or(0);
         let unused = |entry: &Entry<'_>| Answer {
             applied: true,

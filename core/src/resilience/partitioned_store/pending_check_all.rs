@@ -1,19 +1,20 @@
-//! A `check_all` over several stores that does not block its thread: each step is taken by the completion of the step
+//! A `check_all` over several stores, step by step. Where its caller goes on, each step is begun by the completion of the step
 //! before.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::partition_progress::{PartitionProgress, Repair};
-use super::{PartitionedStore, has_time, refund_later};
-use crate::error::{Error, Result};
-use crate::store::call_context::CallContext;
-use crate::store::completion::{BatchCompletion, WakeTarget};
-use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};
-use crate::store::{Store, submit_then};
+use super::PartitionedStore;
+use super::partition_progress::{CheckAllStep, PartitionProgress, Repair};
+use crate::error::{Error, ErrorKind, Result};
+use crate::resilience::layer::{ask, ask_all, submit, submit_all, submit_then};
+use crate::store::Store;
+use crate::store::call_context::{CallContext, Waits};
+use crate::store::completion::{Completion, WakeTarget, wake};
+use crate::store::layer_states::LayerStates;
+use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owned};
 
 /// A `check_all` under way, between two of its steps.
 pub(super) struct PendingCheckAll {
@@ -23,76 +24,122 @@ pub(super) struct PendingCheckAll {
     deadline: Instant,
     timeout: Duration,
     progress: Mutex<PartitionProgress>,
-    done: Mutex<Option<BatchCompletion>>,
+    /// Whether its caller waits on its thread.
+    waits_here: bool,
+    done: Mutex<Option<Completion<Vec<Answer>>>>,
 }
 
 impl PendingCheckAll {
+    /// Takes all steps up to the first that has to wait.
     pub(super) fn start(
         store: &impl PartitionedStore,
         entries: &[Entry<'_>],
-        progress: PartitionProgress,
-        now: Option<u64>,
-        deadline: Instant,
-        done: BatchCompletion,
-    ) -> WakeTarget {
-        let (stores, timeout) = (Arc::clone(store.stores()), store.timeout());
-        let (entries, progress, done) = (owned(entries), Mutex::new(progress), Mutex::new(Some(done)));
-        Arc::new(Self { stores, entries, now, deadline, timeout, progress, done }).charge(0)
-    }
-
-    fn charge(self: Arc<Self>, part: usize) -> WakeTarget {
-        if let Err(late) = has_time(self.deadline) {
-            return self.charged(part, Err(late));
-        }
-        let entries = borrowed(&self.entries);
-        let (store, of_part) = {
-            let progress = self.progress.lock();
-            (progress.parts()[part].store, progress.entries_of(part, &entries))
+        context: &CallContext<'_, Vec<Answer>>,
+        states: &LayerStates,
+    ) -> Option<Result<Vec<Answer>>> {
+        let done = match context.waits {
+            Waits::Never => return None,
+            Waits::Here => None,
+            Waits::Later(make) => Some(make(*states)),
         };
-        let next = Arc::clone(&self);
-        let done = Box::new(move |result| next.charged(part, result));
-        self.stores[store].submit_all(&of_part, CallContext::until(self.now, self.deadline), done);
-        None
+        let timeout = store.timeout();
+        let pending = Arc::new(Self {
+            stores: Arc::clone(store.stores()),
+            entries: owned(entries),
+            now: context.now,
+            deadline: context.deadline.unwrap_or_else(|| Instant::now() + timeout),
+            timeout,
+            progress: Mutex::new(PartitionProgress::new(entries, |entry| store.store_of(entry))),
+            waits_here: done.is_none(),
+            done: Mutex::new(done),
+        });
+        pending.go_on()
     }
 
-    fn charged(self: Arc<Self>, part: usize, result: Result<Vec<Answer>>) -> WakeTarget {
-        let mut progress = self.progress.lock();
-        let entries = borrowed(&self.entries);
-        let failure = match result.map(|answers| progress.record(part, &entries, answers)) {
-            Ok(true) => {
-                let is_last = part + 1 == progress.parts().len();
-                drop((progress, entries));
-                return if is_last { self.finish(None) } else { self.charge(part + 1) };
+    fn go_on(self: &Arc<Self>) -> Option<Result<Vec<Answer>>> {
+        loop {
+            let step = self.progress.lock().next_step();
+            match step {
+                CheckAllStep::Charge { store, entries } => {
+                    let result = self.charge(&self.stores[store], &entries)?;
+                    self.charged(result);
+                }
+                CheckAllStep::Repair(repair) => {
+                    let result = self.repair(&repair)?;
+                    self.progress.lock().repaired(&repair, result);
+                }
+                CheckAllStep::Finish(result) => return Some(result.map(|()| self.answers())),
             }
-            Ok(false) => None,
-            Err(error) => Some(error),
-        };
-        let repairs = progress.repairs(part, &entries, failure.is_none());
-        drop((progress, entries));
-        self.repair(failure, repairs.into())
-    }
-
-    /// One repair after the other. After a failure the caller does not wait for them.
-    fn repair(self: Arc<Self>, failure: Option<Error>, mut repairs: VecDeque<Repair>) -> WakeTarget {
-        if failure.is_some() || has_time(self.deadline).is_err() {
-            for repair in repairs {
-                let entry = self.entries[repair.entry].with(repair.operation);
-                refund_later(&self.stores[repair.store], &entry, self.now, self.timeout);
-            }
-            return self.finish(failure);
         }
-        let Some(repair) = repairs.pop_front() else { return self.finish(failure) };
-        let next = Arc::clone(&self);
-        let (entry, store) = (self.entries[repair.entry].with(repair.operation.clone()), &self.stores[repair.store]);
-        submit_then(store, &entry, CallContext::until(self.now, self.deadline), move |result| {
-            next.progress.lock().repaired(&repair, result);
-            next.repair(failure, repairs)
+    }
+
+    /// The next step was done by a completion.
+    fn completed(self: &Arc<Self>) -> WakeTarget {
+        let result = self.go_on()?;
+        let done = self.done.lock().take()?;
+        done(result)
+    }
+
+    fn charge(self: &Arc<Self>, store: &Arc<dyn Store>, numbers: &[usize]) -> Option<Result<Vec<Answer>>> {
+        if let Err(late) = self.has_time() {
+            return Some(Err(late));
+        }
+        let entries: Vec<Entry<'_>> = numbers.iter().map(|number| self.entries[*number].entry()).collect();
+        let context = CallContext::until(self.now, self.deadline);
+        if self.waits_here {
+            return Some(ask_all(&**store, &entries, context));
+        }
+        let this = Arc::clone(self);
+        submit_all(store, &entries, context, move |result| {
+            this.charged(result);
+            this.completed()
         })
     }
 
-    fn finish(&self, failure: Option<Error>) -> WakeTarget {
-        let done = self.done.lock().take()?;
-        let answers = self.progress.lock().finish(&borrowed(&self.entries));
-        done(failure.map_or(Ok(answers), Err))
+    fn charged(&self, result: Result<Vec<Answer>>) {
+        self.progress.lock().charged(&borrowed(&self.entries), result);
+    }
+
+    /// Who goes on does not wait for a repair after a failure.
+    fn repair(self: &Arc<Self>, repair: &Repair) -> Option<Result<Answer>> {
+        let (entry, store) = (self.entries[repair.entry].with(repair.operation.clone()), &self.stores[repair.store]);
+        let is_late =
+            self.has_time().err().or_else(|| if self.waits_here { None } else { self.progress.lock().failure() });
+        if let Some(error) = is_late {
+            refund_later(store, &entry, self.now, self.timeout);
+            return Some(Err(error));
+        }
+        let context = CallContext::until(self.now, self.deadline);
+        if self.waits_here {
+            return Some(ask(&**store, &entry, context));
+        }
+        submit(store, &entry, context, || {
+            let (this, repair) = (Arc::clone(self), repair.clone());
+            move |_, result| {
+                this.progress.lock().repaired(&repair, result);
+                this.completed()
+            }
+        })
+    }
+
+    fn answers(&self) -> Vec<Answer> {
+        self.progress.lock().answers(&borrowed(&self.entries))
+    }
+
+    /// Fails when the deadline has passed. A call that is sent without any time left may still be charged.
+    fn has_time(&self) -> Result<()> {
+        if Instant::now() < self.deadline {
+            return Ok(());
+        }
+        let message =
+            "the stores that were asked first took all the time of this call, so that the others were not asked";
+        Err(Error::new(ErrorKind::StoreTimeout, message))
+    }
+}
+
+/// Refunds what a call has charged that has no time left. No caller waits for it, so it has time of its own.
+fn refund_later(store: &Arc<dyn Store>, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
+    if let Operation::GiveBack { .. } = entry.operation {
+        wake(submit_then(store, entry, CallContext::until(now, Instant::now() + timeout), |_| None));
     }
 }

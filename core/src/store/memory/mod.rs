@@ -16,13 +16,13 @@ mod usage;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use super::Store;
 use super::call_context::CallContext;
-use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, States};
 use crate::algorithm::{Rule, Traces};
@@ -166,8 +166,10 @@ impl Memory {
         (hash >> 40) as usize & (self.shards.len() - 1)
     }
 
+    /// Does an operation, at that time or else at the time of the process.
     #[inline(always)]
-    fn run(&self, entry: &Entry<'_>, now: u64, swept: usize) -> Answer {
+    pub(crate) fn answer(&self, entry: &Entry<'_>, now: Option<u64>) -> Answer {
+        let (now, swept) = self.time(now);
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
         let mut shard = self.shards[self.shard_of(hash)].lock();
@@ -243,38 +245,24 @@ impl Memory {
 
 impl Store for Memory {
     #[inline]
-    fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
-        let (now, swept) = self.time(context.now);
-        Ok(self.run(entry, now, swept))
+    fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, _: &mut LayerStates) -> Option<Result<Answer>> {
+        Some(Ok(self.answer(entry, context.now)))
     }
 
-    fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
+    fn begin_all(
+        &self,
+        entries: &[Entry<'_>],
+        context: CallContext<'_, Vec<Answer>>,
+        _: &mut LayerStates,
+    ) -> Option<Result<Vec<Answer>>> {
         let (now, swept) = self.time(context.now);
         let answers = self.check_all(entries, |_| now, swept);
         self.forgotten_denials.report();
-        Ok(answers)
+        Some(Ok(answers))
     }
 
-    fn submit(
-        &self,
-        entry: &Entry<'_>,
-        context: CallContext<'_>,
-        _: &mut LayerStates,
-        _: MakeCompletion<'_>,
-    ) -> Option<Result<Answer>> {
-        Some(self.ask(entry, context))
-    }
-
-    fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
-        wake(done(self.ask_all(entries, context)));
-    }
-
-    fn ping(&self, _: CallContext<'_>) -> Result<()> {
+    fn ping(&self, _: Option<Instant>) -> Result<()> {
         Ok(())
-    }
-
-    fn submit_ping(&self, _: CallContext<'_>, done: PingCompletion) {
-        wake(done(Ok(())));
     }
 
     fn clear_all(&self) -> Result<()> {
@@ -284,15 +272,5 @@ impl Store for Memory {
             self.count(&mut shard);
         }
         Ok(())
-    }
-
-    fn submit_clear_all(&self, done: PingCompletion) {
-        wake(done(self.clear_all()));
-    }
-
-    fn close(&self) {}
-
-    fn try_immediate(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {
-        Some(self.ask(entry, context))
     }
 }

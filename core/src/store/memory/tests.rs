@@ -23,7 +23,7 @@ fn bytes(store: &Memory) -> usize {
 
 fn check(store: &Memory, plan: &Arc<Plan>, key: &str, now: u64) -> bool {
     let entry = Entry { plan, key, operation: CHECK };
-    store.ask(&entry, CallContext::at(Some(now))).expect("an answer").applied
+    store.answer(&entry, Some(now)).applied
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn expired_usages_are_swept_when_others_are_added() {
     let plan = plan_of(&Policy::parse("5/1ms").expect("a policy"));
     for number in 0..20_000 {
         let key = format!("key {number}");
-        store.ask(&Entry { plan: &plan, key: &key, operation: CHECK }, CallContext::default()).expect("an answer");
+        store.answer(&Entry { plan: &plan, key: &key, operation: CHECK }, None);
         if number % 100 == 0 {
             // Expiry is by the clock of the process, which a test cannot move.
             let start = store.clock.micros();
@@ -86,7 +86,7 @@ fn denied_keys_beyond_max_keys_are_kept_until_max_bytes_and_then_the_soonest_to_
         keys.iter()
             .filter(|key| {
                 let entry = Entry { plan: &plan, key, operation: Operation::Peek { cost: 1 } };
-                !store.ask(&entry, CallContext::at(Some(now))).expect("an answer").applied
+                !store.answer(&entry, Some(now)).applied
             })
             .count()
     });
@@ -119,7 +119,7 @@ fn a_debt_that_has_denied_no_check_yet_goes_after_what_is_not_denied() {
         let in_debt: Vec<String> = (0..50).map(|number| format!("in debt {number}")).collect();
         for key in &in_debt {
             let entry = Entry { plan: &plan, key, operation: Operation::Charge { cost: 15 } };
-            store.ask(&entry, CallContext::at(Some(NOW))).expect("an answer");
+            store.answer(&entry, Some(NOW));
         }
         for number in 0..20_000_u64 {
             assert!(check(&store, &plan, &format!("flood {number}"), NOW + number));
@@ -147,9 +147,9 @@ fn every_sort_of_state_is_counted_and_nothing_is_left_of_it() {
             let key = format!("key {}", number % 100);
             let operation = Operation::Check { cost: 1, hold: number + 1, meta: Some([7; 600].into()) };
             let entry = Entry { plan: &plan, key: &key, operation };
-            store.ask(&entry, CallContext::at(Some(NOW + number * 100_000))).expect("an answer");
+            store.answer(&entry, Some(NOW + number * 100_000));
             let block = Entry { operation: Operation::Block { micros: 1_000 }, ..entry };
-            store.ask(&block, CallContext::at(Some(NOW + number * 100_000))).expect("an answer");
+            store.answer(&block, Some(NOW + number * 100_000));
             assert!(bytes(&store) <= 4_000_000, "{policy}: {} bytes after {number} checks", bytes(&store));
         }
         let measured: usize = store.shards.iter().map(|shard| shard.lock().measured_bytes()).sum();

@@ -21,8 +21,8 @@ use smallvec::smallvec;
 
 use super::Store;
 use super::batch_guard::BatchGuard;
-use super::call_context::CallContext;
-use super::completion::{BatchCompletion, MakeCompletion, PingCompletion, wake};
+use super::call_context::{CallContext, Waits};
+use super::completion::Completion;
 use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, Operation};
@@ -99,7 +99,7 @@ impl Redis {
     }
 
     /// When a call that begins now gives up.
-    fn deadline(&self, context: &CallContext<'_>) -> Instant {
+    fn deadline<T>(&self, context: &CallContext<'_, T>) -> Instant {
         context.deadline.unwrap_or_else(|| Instant::now() + self.directory.timeout())
     }
 
@@ -128,135 +128,128 @@ impl Redis {
         same.then_some(slot)
     }
 
-    fn submit_requests(
+    fn ask(&self, entry: &Entry<'_>, context: &CallContext<'_>) -> Result<Answer> {
+        let (blocking, request) = (self.blocking()?, self.request(entry));
+        let (slot, call) = (self.slot(&request), self.call_state(&entry.operation, self.deadline(context)));
+        self.directory.batch_formed(1);
+        let run = || blocking.run(smallvec![request], Grouping::Independent, context.now, slot, call);
+        let mut answers = guarded(run)?;
+        answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))
+    }
+
+    /// Gives a call to the engine, with the completion that `make` makes when there is one.
+    fn enqueue(&self, batch: Option<&BatchGuard>, make: impl FnOnce() -> EngineCall) -> Result<()> {
+        self.engine()?.enqueue(make(), batch);
+        Ok(())
+    }
+
+    /// Gives requests that are decided together to the engine; `None` for a slot is that they have several.
+    fn enqueue_all(
         &self,
-        requests: Vec<Request>,
-        time: Option<u64>,
+        (requests, slot): (Vec<Request>, Option<u16>),
+        context: &CallContext<'_, Vec<Answer>>,
         deadline: Instant,
-        batch: Option<&BatchGuard>,
-        done: BatchCompletion,
-    ) {
-        let engine = match self.engine() {
-            Ok(engine) => engine,
-            Err(error) => return wake(done(Err(error))),
-        };
-        let call = match self.common_slot(&requests) {
-            Some(slot) => EngineCall::Call(PendingCall {
+        make: impl FnOnce() -> Completion<Vec<Answer>>,
+    ) -> Result<()> {
+        let time = context.now;
+        self.enqueue(context.batch, || {
+            let caller = Caller::new(make());
+            let Some(slot) = slot else {
+                let slots = requests.iter().map(|request| self.slot(request)).collect();
+                return EngineCall::Transaction { requests, slots, time, deadline, caller };
+            };
+            EngineCall::Call(PendingCall {
                 requests: requests.into(),
                 grouping: Grouping::AllOrNothing,
                 time,
                 slot,
                 state: CallState::by_itself(deadline),
-                recipient: Recipient::All(Caller::new(done)),
-            }),
-            None => {
-                let slots = requests.iter().map(|request| self.slot(request)).collect();
-                EngineCall::Transaction { requests, slots, time, deadline, caller: Caller::new(done) }
-            }
-        };
-        engine.enqueue(call, batch);
+                recipient: Recipient::All(caller),
+            })
+        })
     }
 }
 
 impl Store for Redis {
-    fn ask(&self, entry: &Entry<'_>, context: CallContext<'_>) -> Result<Answer> {
-        let (blocking, request) = (self.blocking()?, self.request(entry));
-        let (slot, call) = (self.slot(&request), self.call_state(&entry.operation, self.deadline(&context)));
-        self.directory.batch_formed(1);
-        let run = || blocking.run(smallvec![request], Grouping::Independent, context.now, slot, call);
-        let mut answers = guarded(run)?;
-        let mut answer = answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))?;
-        answer.may_be_old = self.may_read_replica(&entry.operation);
-        Ok(answer)
-    }
-
-    fn ask_all(&self, entries: &[Entry<'_>], context: CallContext<'_>) -> Result<Vec<Answer>> {
-        let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
-        let deadline = self.deadline(&context);
-        if let Some(slot) = self.common_slot(&requests) {
-            let (blocking, call) = (self.blocking()?, CallState::by_itself(deadline));
-            self.directory.batch_formed(entries.len());
-            let run = || blocking.run(requests.into(), Grouping::AllOrNothing, context.now, slot, call);
-            let answers = guarded(run)?;
-            return answers.into_iter().collect();
-        }
-        // Several nodes are asked at the same time, which the engine does.
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let done: BatchCompletion = Box::new(move |result| {
-            // The caller may have given up.
-            let _ = sender.send(result);
-            None
+    fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>> {
+        let make = match context.waits {
+            Waits::Never => return None,
+            Waits::Here => {
+                let result = self.ask(entry, &context);
+                return Some(self.finish(entry, context.now, states, result));
+            }
+            Waits::Later(make) => make,
+        };
+        let queued = self.enqueue(context.batch, || {
+            let request = self.request(entry);
+            let slot = self.slot(&request);
+            EngineCall::Call(PendingCall {
+                requests: std::iter::once(request).collect(),
+                grouping: Grouping::Independent,
+                time: context.now,
+                slot,
+                state: self.call_state(&entry.operation, self.deadline(&context)),
+                recipient: Recipient::One(Caller::new(make(*states))),
+            })
         });
-        self.submit_requests(requests, context.now, deadline, None, done);
-        // The engine answers by the deadline; a moment later it is too late even for a machine that was busy.
-        let left = deadline.saturating_duration_since(Instant::now()) + protocol::RETRY_PAUSE;
-        let late = || timed_out(self.directory.shown(), self.directory.timeout());
-        receiver.recv_timeout(left).unwrap_or_else(|_| Err(late()))
+        queued.err().map(Err)
     }
 
-    fn submit(
-        &self,
-        entry: &Entry<'_>,
-        context: CallContext<'_>,
-        states: &mut LayerStates,
-        make: MakeCompletion<'_>,
-    ) -> Option<Result<Answer>> {
-        let engine = match self.engine() {
-            Ok(engine) => engine,
-            Err(error) => return Some(Err(error)),
-        };
-        let request = self.request(entry);
-        let slot = self.slot(&request);
-        let call = PendingCall {
-            requests: std::iter::once(request).collect(),
-            grouping: Grouping::Independent,
-            time: context.now,
-            slot,
-            state: self.call_state(&entry.operation, self.deadline(&context)),
-            recipient: Recipient::One(Caller::new(make(*states))),
-        };
-        engine.enqueue(EngineCall::Call(call), context.batch);
-        None
-    }
-
-    fn after(&self, entry: &Entry<'_>, _: Option<u64>, _: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
+    fn finish(&self, entry: &Entry<'_>, _: Option<u64>, _: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
         let mut answer = result?;
         answer.may_be_old = self.may_read_replica(&entry.operation);
         Ok(answer)
     }
 
-    fn submit_all(&self, entries: &[Entry<'_>], context: CallContext<'_>, done: BatchCompletion) {
+    fn begin_all(
+        &self,
+        entries: &[Entry<'_>],
+        context: CallContext<'_, Vec<Answer>>,
+        states: &mut LayerStates,
+    ) -> Option<Result<Vec<Answer>>> {
         let requests: Vec<Request> = entries.iter().map(|entry| self.request(entry)).collect();
-        self.submit_requests(requests, context.now, self.deadline(&context), context.batch, done);
+        let (slot, deadline) = (self.common_slot(&requests), self.deadline(&context));
+        match (context.waits, slot) {
+            (Waits::Never, _) => None,
+            (Waits::Later(make), slot) => {
+                self.enqueue_all((requests, slot), &context, deadline, || make(*states)).err().map(Err)
+            }
+            (Waits::Here, Some(slot)) => Some(self.blocking().and_then(|blocking| {
+                self.directory.batch_formed(entries.len());
+                let call = CallState::by_itself(deadline);
+                let run = || blocking.run(requests.into(), Grouping::AllOrNothing, context.now, slot, call);
+                guarded(run)?.into_iter().collect()
+            })),
+            // Several nodes are asked at the same time, which the engine does.
+            (Waits::Here, None) => {
+                let (sender, receiver) = std::sync::mpsc::channel();
+                let make = || -> Completion<_> {
+                    Box::new(move |result| {
+                        // The caller may have given up.
+                        let _ = sender.send(result);
+                        None
+                    })
+                };
+                if let Err(error) = self.enqueue_all((requests, None), &context, deadline, make) {
+                    return Some(Err(error));
+                }
+                // The engine answers by the deadline; a moment later it is too late even for a machine that was busy.
+                let left = deadline.saturating_duration_since(Instant::now()) + protocol::RETRY_PAUSE;
+                let late = || timed_out(self.directory.shown(), self.directory.timeout());
+                Some(receiver.recv_timeout(left).unwrap_or_else(|_| Err(late())))
+            }
+        }
     }
 
-    fn ping(&self, context: CallContext<'_>) -> Result<()> {
+    fn ping(&self, deadline: Option<Instant>) -> Result<()> {
         let end = Instant::now() + self.directory.timeout();
         let blocking = self.blocking()?;
-        guarded(|| ping::all(&blocking, context.deadline.map_or(end, |deadline| deadline.min(end))))
-    }
-
-    fn submit_ping(&self, context: CallContext<'_>, done: PingCompletion) {
-        // Every primary is asked, one after the other, on a thread that ends by the deadline.
-        let deadline = self.deadline(&context);
-        let blocking = match self.blocking() {
-            Ok(blocking) => blocking,
-            Err(error) => return wake(done(Err(error))),
-        };
-        on_thread("tidegate-ping", done, move || ping::all(&blocking, deadline));
+        guarded(|| ping::all(&blocking, deadline.map_or(end, |deadline| deadline.min(end))))
     }
 
     fn clear_all(&self) -> Result<()> {
         let blocking = self.blocking()?;
         guarded(|| clear_all::clear_all(&blocking, self.directory.timeout()))
-    }
-
-    fn submit_clear_all(&self, done: PingCompletion) {
-        let timeout = self.directory.timeout();
-        match self.blocking() {
-            Ok(blocking) => on_thread("tidegate-clear", done, move || clear_all::clear_all(&blocking, timeout)),
-            Err(error) => wake(done(Err(error))),
-        }
     }
 
     fn close(&self) {
@@ -268,29 +261,10 @@ impl Store for Redis {
             engine.stop();
         }
     }
-
-    fn try_immediate(&self, _: &Entry<'_>, _: CallContext<'_>) -> Option<Result<Answer>> {
-        None
-    }
 }
 
 impl Drop for Redis {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// Runs what takes several calls on a thread of its own, and gives its result to the completion.
-fn on_thread(name: &str, done: PingCompletion, run: impl FnOnce() -> Result<()> + Send + 'static) {
-    let done = Arc::new(parking_lot::Mutex::new(Some(done)));
-    let shared = Arc::clone(&done);
-    let finish = move |result| {
-        if let Some(done) = shared.lock().take() {
-            wake(done(result));
-        }
-    };
-    let finished = finish.clone();
-    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(move || finished(guarded(run))) {
-        finish(Err(io::cannot_start(&error)));
     }
 }

@@ -5,19 +5,14 @@ use std::sync::Arc;
 use super::{ResumedUsage, STORE};
 use crate::algorithm::{State, Traces};
 use crate::plan::{Plan, StoredLimit};
-use crate::resilience::key_table::KeyEntry;
+use crate::resilience::key_table::{KeyEntry, KnownKey};
 use crate::store::request::{Answer, Entry, Operation, States};
 use crate::tables::allocation::spilled;
-use crate::tables::hash_slab::Hashed;
-use crate::tables::table_key::{TableKey, TableKeyRef};
+use crate::tables::table_key::TableKeyRef;
 
 /// What was stored for a key when it was last asked for. Moments are in the time of the store, except where it says otherwise.
 pub(super) struct Snapshot {
-    key: TableKey,
-    hash: u64,
-    heap_bytes: u32,
-    /// The version of the policy that the states were read with.
-    plan: Arc<Plan>,
+    known: KnownKey,
     states: States,
     blocked_until: u64,
     traces: Traces,
@@ -35,32 +30,24 @@ pub(super) struct Snapshot {
 impl Snapshot {
     pub(super) fn new(
         plan: &Arc<Plan>,
-        key: TableKey,
-        hash: u64,
+        (key, hash): (TableKeyRef<'_>, u64),
         answer: &Answer,
         states: States,
         now: u64,
         outage: u64,
     ) -> Self {
         let ahead = answer.now.wrapping_sub(now) as i64;
-        let (plan, blocked_until, traces, seen) = (Arc::clone(plan), answer.blocked_until, answer.traces(), answer.now);
-        let until = until(answer, ahead);
-        let mut new =
-            Self { key, hash, heap_bytes: 0, plan, states, blocked_until, traces, seen, ahead, until, outage };
+        let (known, until) = (KnownKey::new(plan, key, hash), until(answer, ahead));
+        let (blocked_until, traces, seen) = (answer.blocked_until, answer.traces(), answer.now);
+        let mut new = Self { known, states, blocked_until, traces, seen, ahead, until, outage };
         new.measure();
         new
-    }
-
-    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
-        self.plan.identity == plan.identity && self.key == key
     }
 
     /// Measures what it has allocated.
     #[inline]
     fn measure(&mut self) {
-        let states = spilled(&self.states) + self.states.iter().map(State::heap_bytes).sum::<usize>();
-        let heap_bytes = self.key.heap_bytes() + states + Plan::share(&self.plan);
-        self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
+        self.known.measure(spilled(&self.states) + self.states.iter().map(State::heap_bytes).sum::<usize>());
     }
 
     pub(super) const fn is_unused(&self, now: u64) -> bool {
@@ -79,10 +66,10 @@ impl Snapshot {
         if may_be_old && outage == STORE {
             return;
         }
-        if Arc::ptr_eq(&self.plan, entry.plan) {
+        if Arc::ptr_eq(&self.known.plan, entry.plan) {
             self.states = states;
         } else if !self.is_still_stored(entry, answer, &states, outage) {
-            (self.plan, self.states) = (Arc::clone(entry.plan), states);
+            (self.known.plan, self.states) = (Arc::clone(entry.plan), states);
         }
         (self.seen, self.ahead, self.outage) = (answer.now, ahead, outage);
         (self.blocked_until, self.until) = (answer.blocked_until, until(answer, ahead));
@@ -100,7 +87,7 @@ impl Snapshot {
             _ => true,
         };
         let converted = || -> States {
-            let stored = self.plan.format.tags.iter().zip(&self.states);
+            let stored = self.known.plan.format.tags.iter().zip(&self.states);
             let mut stored = stored.map(|(tag, state)| StoredLimit::new(tag, state, answer.now)).collect();
             entry.plan.converted(&mut stored, answer.now)
         };
@@ -110,11 +97,11 @@ impl Snapshot {
     /// Of an answer that may be older than the snapshot: keeps for each limit the usage that is larger.
     #[cold]
     fn keep_more(&mut self, entry: &Entry<'_>, answer: &Answer, states: States, ahead: i64) {
-        if self.plan.format.tags != entry.plan.format.tags {
+        if self.known.plan.format.tags != entry.plan.format.tags {
             return;
         }
         let at = self.seen.max(answer.now);
-        for ((rule, kept), state) in self.plan.rules.iter().zip(&mut self.states).zip(states) {
+        for ((rule, kept), state) in self.known.plan.rules.iter().zip(&mut self.states).zip(states) {
             let size = |state: &State| (rule.used(state, at), rule.ends(state));
             if size(&state) >= size(kept) {
                 *kept = state;
@@ -134,7 +121,7 @@ impl Snapshot {
     /// What the key goes on from.
     pub(super) fn resumed(&self, now: u64) -> ResumedUsage<'_> {
         let (states, now) = (self.states.clone(), self.store_time(now));
-        ResumedUsage { plan: &self.plan, states, blocked_until: self.blocked_until, traces: self.traces, now }
+        ResumedUsage { plan: &self.known.plan, states, blocked_until: self.blocked_until, traces: self.traces, now }
     }
 }
 
@@ -145,19 +132,13 @@ fn until(answer: &Answer, ahead: i64) -> u64 {
     until.saturating_add_signed(ahead.saturating_neg())
 }
 
-impl Hashed for Snapshot {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
 impl KeyEntry for Snapshot {
     #[inline]
-    fn heap_bytes(&self) -> usize {
-        self.heap_bytes as usize
+    fn known(&self) -> &KnownKey {
+        &self.known
     }
 
     fn until(&self) -> u64 {
-        self.until + self.plan.grace
+        self.until + self.known.plan.grace
     }
 }

@@ -14,13 +14,14 @@ use crate::plan::Plan;
 use crate::process::clock::ManualClock;
 use crate::process::log::Log;
 use crate::resilience::layer::Layered;
+use crate::resilience::layer::submit_then;
 use crate::resilience::stub_store::{Message, StubStore};
+use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::{Completion, wake};
 use crate::store::memory::{ForgottenDenials, Memory};
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, Source};
 use crate::store::url::MemoryBounds;
-use crate::store::{Store, submit_then};
 
 /// When a history begins: the store's time in microseconds.
 const START: u64 = 1_700_000_000_000_000;
@@ -124,9 +125,9 @@ enum Event {
     /// A process makes a check.
     Check(usize),
     /// A message arrives at the store.
-    Arrives(usize, OwnedEntry, Option<Completion>),
+    Arrives(usize, OwnedEntry, Option<Completion<Answer>>),
     /// A reply arrives at its process.
-    Replies(usize, Completion, Result<Answer>),
+    Replies(usize, Completion<Answer>, Result<Answer>),
     /// Time passes for a process that makes no check.
     Tick(usize),
 }
@@ -278,15 +279,14 @@ impl World {
     }
 
     /// The store does what a message asks for, and replies unless the reply is lost.
-    fn arrives(&mut self, process: usize, entry: &OwnedEntry, completion: Option<Completion>) {
-        let result = self.memory.ask(&entry.entry(), CallContext::at(Some(self.now)));
-        let answer = result.as_ref().ok();
-        match (&entry.operation, answer) {
-            (Operation::Check { .. }, Some(answer)) if answer.applied => self.admit(self.now, answer.granted),
-            (Operation::GiveBack { .. }, _) => self.report.given_back += 1,
+    fn arrives(&mut self, process: usize, entry: &OwnedEntry, completion: Option<Completion<Answer>>) {
+        let answer = self.memory.answer(&entry.entry(), Some(self.now));
+        match &entry.operation {
+            Operation::Check { .. } if answer.applied => self.admit(self.now, answer.granted),
+            Operation::GiveBack { .. } => self.report.given_back += 1,
             _ => {}
         }
-        for (index, view) in answer.iter().flat_map(|answer| answer.views.iter()).enumerate() {
+        for (index, view) in answer.views.iter().enumerate() {
             let period = self.plan.policy.limits()[index].period().micros();
             let opened = view.resets_at.saturating_sub(period);
             if self.report.windows[index].last() != Some(&opened) {
@@ -299,7 +299,7 @@ impl World {
             return self.schedule(TIMEOUT, Event::Replies(process, completion, Err(lost())));
         }
         let delay = if self.random.chance(3) { self.random.below(2_000_000) } else { 100 + self.random.below(2_000) };
-        self.schedule(delay, Event::Replies(process, completion, result));
+        self.schedule(delay, Event::Replies(process, completion, Ok(answer)));
     }
 }
 

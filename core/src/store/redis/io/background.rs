@@ -148,6 +148,6 @@ impl EngineShared {
     }
 }
 
-pub(crate) fn cannot_start(error: &std::io::Error) -> Error {
+fn cannot_start(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::StoreUnavailable, format!("the thread for Redis cannot be started: {error}")).because(error)
 }

@@ -22,7 +22,7 @@ mod sync;
 #[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 mod tls;
 
-pub(super) use background::{Engine, cannot_start};
+pub(super) use background::Engine;
 pub(super) use blocking::{BlockingCalls, CommandConnection};
 pub(super) use connection::Connector;
 pub(super) use engine_call::EngineCall;

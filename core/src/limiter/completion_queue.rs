@@ -1,8 +1,8 @@
 //! Where answers are delivered that an event loop waits for. One wake-up brings all answers that arrived together.
 
+use super::hold::Hold;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::Hold;
 use crate::store::completion::Wake;
 use crate::store::request::Attempt;
 
