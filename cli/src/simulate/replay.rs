@@ -3,9 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,13 +10,13 @@ use clap::ValueEnum;
 use tidegate::host::{Call, HostLimiter};
 use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
 
+use super::Arguments;
 use super::figures::{Answer, Figures};
 use super::traffic::pattern::Random;
 use super::traffic::{Event, Keys};
 use crate::Failure;
 use crate::store_options::limiter_builder;
 use crate::temporary_keys::TemporaryKeys;
-use crate::terminal::path_text;
 
 /// Room for more keys than a simulation may have, so that the store forgets none.
 const MEMORY: &str = "memory://?max_keys=8000000&max_bytes=64GB";
@@ -70,6 +67,7 @@ pub(super) struct Replay {
     waiting: BinaryHeap<Reverse<Caller>>,
     order: u64,
     retried_units: u64,
+    /// Lines of CSV that are not written yet, where decisions are kept.
     decisions: Option<String>,
     /// What it writes to a shared store.
     temporary: Option<TemporaryKeys>,
@@ -85,53 +83,32 @@ struct Pace {
 }
 
 impl Replay {
-    /// A replay in memory, or on the store of a URL under that prefix.
-    pub(super) fn new(
-        policy: &Policy,
-        store: Option<&str>,
-        prefix: &str,
-        start: u64,
-        retries: Retries,
-    ) -> Result<Self, Failure> {
+    /// A replay in memory, or on the store that was named, under that prefix.
+    pub(super) fn new(policy: &Policy, arguments: &Arguments, prefix: &str, start: u64) -> Result<Self, Failure> {
         // Every check asks the store itself, and a store that fails ends the simulation.
         let mut options = policy.options().clone();
         (options.on_store_error, options.lease, options.journal) = (Some(OnStoreError::Raise), None, 0);
         let policy = Policy::new(policy.limits().to_vec(), options)?.named(policy.name())?;
         let clock = Arc::new(ManualClock::new(Duration::from_micros(start)));
-        let store = store.unwrap_or(MEMORY);
+        let store = arguments.store.as_deref().unwrap_or(MEMORY);
         let builder = limiter_builder().store(store).prefix(prefix).clock(Arc::clone(&clock));
         let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
         let on_redis = (!builder.is_local()).then(|| Pace { started: Instant::now(), first: start, least: 0, most: 0 });
         let limiter = builder.clone().build()?;
-        let mut temporary = None;
-        if on_redis.is_some() {
-            let keys = TemporaryKeys::of(builder)?;
-            keys.ended_by({
-                let limiter = limiter.clone();
-                move || limiter.close()
-            });
-            temporary = Some(keys);
-            limiter.ping()?;
-        }
-        let figures = Figures::new(&policy, start);
+        let temporary = on_redis.is_some().then(|| TemporaryKeys::of(builder, &limiter)).transpose()?;
         Ok(Self {
+            figures: Figures::new(&policy, start),
             policy,
-            figures,
             clock,
             limiter,
             on_redis,
-            retries,
+            retries: arguments.retries(),
             waiting: BinaryHeap::new(),
             order: 0,
             retried_units: 0,
-            decisions: None,
+            decisions: arguments.decisions.as_ref().map(|_| String::new()),
             temporary,
         })
-    }
-
-    /// Keeps every decision as a line of CSV, until they are written.
-    pub(super) fn keep_decisions(&mut self) {
-        self.decisions = Some(String::new());
     }
 
     /// Replays calls, and before each the retries that are due.
@@ -232,14 +209,9 @@ impl Replay {
         (lag > GRACE).then(|| u64::try_from(lag).unwrap_or(u64::MAX))
     }
 
-    /// Appends the decisions since the last time to a file.
-    pub(super) fn write_decisions(&mut self, file: &mut BufWriter<File>, path: &Path) -> Result<(), Failure> {
-        if let Some(lines) = &mut self.decisions {
-            let written = file.write_all(lines.as_bytes());
-            written.map_err(|error| Failure::unwritable(path_text(path), &error))?;
-            lines.clear();
-        }
-        Ok(())
+    /// The decisions since the last time, as lines of CSV; none where they are not kept.
+    pub(super) fn take_decisions(&mut self) -> String {
+        self.decisions.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Removes what the replay has left in a shared store.

@@ -65,12 +65,7 @@ impl Bench {
         let store = self.store.chosen(file.as_ref());
         let options = self.store.with_temporary_keys("bench");
         let limiter = options.limiter(&store, output)?;
-        let temporary = TemporaryKeys::of(options.builder(&store)?)?;
-        temporary.ended_by({
-            let limiter = limiter.clone();
-            move || limiter.close()
-        });
-        limiter.ping()?;
+        let temporary = TemporaryKeys::of(options.builder(&store)?, &limiter)?;
         // The names are made before, so that their making is not measured.
         let keys: Arc<[String]> = (0..self.keys).map(|key| format!("key {key}")).collect();
         let begun = Instant::now();

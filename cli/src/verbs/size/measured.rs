@@ -74,12 +74,7 @@ pub(super) fn costs(
     let usual_prefix = &options.prefix;
     let options = options.with_temporary_keys("size");
     let limiter = options.limiter(store, output)?;
-    let temporary = TemporaryKeys::of(options.builder(store)?)?;
-    temporary.ended_by({
-        let limiter = limiter.clone();
-        move || limiter.close()
-    });
-    limiter.ping()?;
+    let temporary = TemporaryKeys::of(options.builder(store)?, &limiter)?;
     let mut primaries = Primaries::of(store, options.timeout)?;
     output.progress("measuring memory …");
     let keys = key_bytes(&limiter, &mut primaries, [&options.prefix, usual_prefix], policies);
