@@ -13,12 +13,12 @@ use crate::policy_argument;
 use crate::{Failure, Output, time_text};
 
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Store")]
 pub(crate) struct StoreOptions {
     /// Where usage lives: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), memory://.
     /// Given several times, or several URLs with blanks between them: each store has a share of the keys
     #[arg(
         long = "store",
+        help_heading = "Store",
         value_name = "URL",
         env = "TIDEGATE_STORE",
         hide_env_values = true,
@@ -31,15 +31,15 @@ pub(crate) struct StoreOptions {
     pub(crate) policies: PoliciesOption,
 
     /// What every key in Redis begins with
-    #[arg(long, value_name = "TEXT", default_value = "tg")]
+    #[arg(long, value_name = "TEXT", default_value = "tg", help_heading = "Store")]
     pub(crate) prefix: String,
 
     /// A file with the secret of the digests in the names of keys (`key_secret`)
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_KEY_SECRET_FILE", hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_KEY_SECRET_FILE", hide_env_values = true, help_heading = "Store")]
     key_secret_file: Option<PathBuf>,
 
     /// The longest wait for the store, as in 250ms or 2s
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse, help_heading = "Store")]
     pub(crate) timeout: Duration,
 }
 

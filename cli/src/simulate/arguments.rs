@@ -10,7 +10,7 @@ use super::replay::{Retries, Retry};
 use super::traffic::Traffic;
 use super::traffic::moment::{self, words};
 use super::traffic::pattern::{self, MAX_CALLS, Plan, Shape};
-use super::traffic::trace::TraceOptions;
+use super::traffic::trace_line::TraceOptions;
 use super::traffic::value_name;
 use crate::calendar::MINUTE;
 use crate::terminal::path_text;
@@ -79,22 +79,21 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pattern")]
-#[group(conflicts_with = "trace")]
 struct PatternOptions {
     /// Calls per second of all keys, as in 20/s, 1.5k/minute or 1M/s [default: twice what the policies admit]
-    #[arg(long, value_parser = number_text::rate)]
+    #[arg(long, value_parser = number_text::rate, conflicts_with = "trace")]
     rate: Option<f64>,
 
     /// How long the traffic lasts, as in 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
-    #[arg(long, value_name = "TIME", value_parser = moment::length)]
+    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
     duration: Option<u64>,
 
     /// How many keys make the calls
-    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
     keys: u32,
 
     /// The window of bursts and of the boundary attack [default: the longest period of the policies]
-    #[arg(long, value_name = "TIME", value_parser = moment::length)]
+    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
     window: Option<u64>,
 }
 

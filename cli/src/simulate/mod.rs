@@ -69,9 +69,13 @@ fn replay(
     let mut replays = Vec::new();
     let prefix = temporary_prefix("simulate");
     for (number, policy) in policies.iter().enumerate() {
-        replays.push(Replay::new(policy, arguments, &format!("{prefix}{number}:"), start)?);
+        let prefix = format!("{prefix}{number}:");
+        replays.push(Replay::new(policy, arguments.store.as_deref(), &prefix, start, arguments.retries())?);
     }
     let mut decisions = arguments.decisions.as_deref().map(DecisionFile::create).transpose()?;
+    if decisions.is_some() {
+        replays.iter_mut().for_each(Replay::keep_decisions);
+    }
     let mut progress = Progress::new(policies.len());
     while !events.is_empty() {
         all(&mut replays, |replay| replay.run(&events, &traffic.keys))?;

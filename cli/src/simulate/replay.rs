@@ -10,7 +10,6 @@ use clap::ValueEnum;
 use tidegate::host::{Call, HostLimiter};
 use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
 
-use super::Arguments;
 use super::figures::{Answer, Figures};
 use super::traffic::pattern::Random;
 use super::traffic::{Event, Keys};
@@ -84,13 +83,19 @@ struct Pace {
 
 impl Replay {
     /// A replay in memory, or on the store that was named, under that prefix.
-    pub(super) fn new(policy: &Policy, arguments: &Arguments, prefix: &str, start: u64) -> Result<Self, Failure> {
+    pub(super) fn new(
+        policy: &Policy,
+        store: Option<&str>,
+        prefix: &str,
+        start: u64,
+        retries: Retries,
+    ) -> Result<Self, Failure> {
         // Every check asks the store itself, and a store that fails ends the simulation.
         let mut options = policy.options().clone();
         (options.on_store_error, options.lease, options.journal) = (Some(OnStoreError::Raise), None, 0);
         let policy = Policy::new(policy.limits().to_vec(), options)?.named(policy.name())?;
         let clock = Arc::new(ManualClock::new(Duration::from_micros(start)));
-        let store = arguments.store.as_deref().unwrap_or(MEMORY);
+        let store = store.unwrap_or(MEMORY);
         let builder = limiter_builder().store(store).prefix(prefix).clock(Arc::clone(&clock));
         let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
         let on_redis = (!builder.is_local()).then(|| Pace { started: Instant::now(), first: start, least: 0, most: 0 });
@@ -102,13 +107,18 @@ impl Replay {
             clock,
             limiter,
             on_redis,
-            retries: arguments.retries(),
+            retries,
             waiting: BinaryHeap::new(),
             order: 0,
             retried_units: 0,
-            decisions: arguments.decisions.as_ref().map(|_| String::new()),
+            decisions: None,
             temporary,
         })
+    }
+
+    /// Keeps every decision as a line of CSV, until it is taken.
+    pub(super) fn keep_decisions(&mut self) {
+        self.decisions = Some(String::new());
     }
 
     /// Replays calls, and before each the retries that are due.

@@ -41,7 +41,7 @@ struct FileReport<'a> {
 }
 
 /// A warning, or why a file is invalid.
-struct Finding<'a> {
+struct LintFinding<'a> {
     file: &'a str,
     /// The policy of a warning.
     policy: Option<&'a str>,
@@ -83,7 +83,7 @@ fn counts(reports: &[FileReport<'_>]) -> (usize, usize) {
 }
 
 fn text(reports: &[FileReport<'_>], output: &mut Output) {
-    for Finding { file, policy, location, message } in reports.iter().flat_map(FileReport::findings) {
+    for LintFinding { file, policy, location, message } in reports.iter().flat_map(FileReport::findings) {
         let place = match location {
             Some(location) if location.file.is_some() => location.to_string(),
             Some(location) => format!("{}:{}:{}", shown(file), location.line, location.column),
@@ -109,8 +109,8 @@ fn as_json(reports: &[FileReport<'_>]) -> Value {
 }
 
 impl FileReport<'_> {
-    fn findings(&self) -> Vec<Finding<'_>> {
-        let finding = |policy, location, message| Finding { file: self.file, policy, location, message };
+    fn findings(&self) -> Vec<LintFinding<'_>> {
+        let finding = |policy, location, message| LintFinding { file: self.file, policy, location, message };
         match &self.found {
             Ok(warnings) => warnings
                 .iter()
@@ -127,7 +127,7 @@ impl FileReport<'_> {
     }
 
     fn as_json(&self) -> Value {
-        let of = |finding: &Finding<'_>| {
+        let of = |finding: &LintFinding<'_>| {
             let (about, value) = match (finding.policy, &self.found) {
                 (None, Err(error)) => ("code", error.code()),
                 (policy, _) => ("policy", policy.unwrap_or_default()),
@@ -147,7 +147,7 @@ impl FileReport<'_> {
     }
 }
 
-impl Finding<'_> {
+impl LintFinding<'_> {
     /// A command of GitHub's runner: `::warning file=…,line=…,col=…::message`.
     fn annotation(&self) -> String {
         let place = self.location.map(|location| format!(",line={},col={}", location.line, location.column));
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn annotations_are_escaped_as_github_reads_them() {
         let location = SourceLocation::new(None, 3, 5);
-        let finding = |file, policy, location, message| Finding { file, policy, location, message };
+        let finding = |file, policy, location, message| LintFinding { file, policy, location, message };
         assert_eq!(
             finding("a,b:c.yaml", Some("p"), Some(&location), "5% of\r\n10: x, y").annotation(),
             "::warning file=a%2Cb%3Ac.yaml,line=3,col=5::p: 5%25 of%0D%0A10: x, y"

@@ -1,9 +1,9 @@
 //! The calls that are replayed: of a trace, or of a pattern.
 
-mod line;
 pub(super) mod moment;
 pub(super) mod pattern;
-pub(super) mod trace;
+mod trace;
+pub(super) mod trace_line;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::Failure;
-use trace::TraceOptions;
+use trace_line::TraceOptions;
 
 /// The most keys of a simulation: each has state in every policy.
 const MAX_KEYS: usize = 1_000_000;

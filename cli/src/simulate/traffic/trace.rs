@@ -8,10 +8,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use clap::Args;
 use serde_json::json;
 
-use super::line::{LineParser, TraceFormat};
+use super::trace_line::{LineParser, TraceFormat, TraceOptions};
 use super::{Event, Keys, Summary, moment, value_name};
 use crate::Failure;
 use crate::terminal::path_text;
@@ -20,37 +19,6 @@ use crate::terminal::path_text;
 const MAX_LINE: u64 = 1 << 20;
 /// The most calls that can be sorted in memory: 24 bytes each.
 const MAX_SORTED: usize = 40_000_000;
-
-/// What was said about a trace.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Trace")]
-#[group(conflicts_with = "pattern")]
-pub(in crate::simulate) struct TraceOptions {
-    /// How the lines of the trace are written [default: as the first line looks]
-    #[arg(long)]
-    pub(in crate::simulate) format: Option<TraceFormat>,
-
-    /// The field of JSON lines, or the column, with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
-    #[arg(long, value_name = "FIELD")]
-    pub(in crate::simulate) time_field: Option<String>,
-
-    /// The field that is the key, of JSON lines, the columns that a first line names, or an access log: address, user, method, path, status, referer, agent
-    /// [default: address; of the others key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
-    #[arg(long, value_name = "FIELD")]
-    pub(in crate::simulate) key_field: Option<String>,
-
-    /// The field of JSON lines, or the column, with the cost of a call [default: cost, where the first line has it; else every call costs 1]
-    #[arg(long, value_name = "FIELD")]
-    pub(in crate::simulate) cost_field: Option<String>,
-
-    /// Sort the calls by time, in memory
-    #[arg(long)]
-    pub(in crate::simulate) sort: bool,
-
-    /// Count lines that are no calls instead of stopping
-    #[arg(long)]
-    pub(in crate::simulate) skip_bad_lines: bool,
-}
 
 /// A trace that is being read.
 pub(super) struct Trace {

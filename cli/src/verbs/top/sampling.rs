@@ -94,7 +94,7 @@ impl Sampler {
 }
 
 /// One reading of a server: what values are compared with, and where the result goes.
-struct Reading<'a> {
+struct ServerReading<'a> {
     connection: ServerConnection,
     policies: &'a [Policy],
     prefix: &'a str,
@@ -111,7 +111,7 @@ impl Server {
         sample: &mut Sample,
     ) -> Result<(), Failure> {
         let connection = self.connection.take().map_or_else(|| store.connect(&self.address), Ok)?;
-        let mut reading = Reading { connection, policies, prefix, sample };
+        let mut reading = ServerReading { connection, policies, prefix, sample };
         if let Value::Int(keys) = reading.timed(&[&[b"DBSIZE".to_vec()]])?.swap_remove(0) {
             reading.sample.all_keys += keys.unsigned_abs();
         }
@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-impl Reading<'_> {
+impl ServerReading<'_> {
     /// Sends commands together, and notes how long that took.
     fn timed(&mut self, commands: &[&[Vec<u8>]]) -> Result<Vec<Value>, Failure> {
         let began = Instant::now();

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::moment;
-use super::trace::TraceOptions;
 
 /// The fields that are looked for when none is named.
 const TIME_FIELDS: [&str; 6] = ["time", "timestamp", "ts", "@timestamp", "at", "date"];
@@ -26,6 +25,36 @@ pub(in crate::simulate) enum TraceFormat {
     AccessLog,
     /// An object of JSON on each line
     JsonLines,
+}
+
+/// What was said about a trace.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Trace")]
+pub(in crate::simulate) struct TraceOptions {
+    /// How the lines of the trace are written [default: as the first line looks]
+    #[arg(long, conflicts_with = "pattern")]
+    pub(in crate::simulate) format: Option<TraceFormat>,
+
+    /// The field of JSON lines, or the column, with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    pub(in crate::simulate) time_field: Option<String>,
+
+    /// The field that is the key, of JSON lines, the columns that a first line names, or an access log: address, user, method, path, status, referer, agent
+    /// [default: address; of the others key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    pub(in crate::simulate) key_field: Option<String>,
+
+    /// The field of JSON lines, or the column, with the cost of a call [default: cost, where the first line has it; else every call costs 1]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    pub(in crate::simulate) cost_field: Option<String>,
+
+    /// Sort the calls by time, in memory
+    #[arg(long, conflicts_with = "pattern")]
+    pub(in crate::simulate) sort: bool,
+
+    /// Count lines that are no calls instead of stopping
+    #[arg(long, conflicts_with = "pattern")]
+    pub(in crate::simulate) skip_bad_lines: bool,
 }
 
 /// The time, the key and the cost of a line.
