@@ -89,7 +89,13 @@ struct PatternOptions {
     duration: Option<u64>,
 
     /// How many keys make the calls
-    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 10,
+        value_parser = value_parser!(u32).range(1..=1_000_000),
+        conflicts_with = "trace"
+    )]
     keys: u32,
 
     /// The window of bursts and of the boundary attack [default: the longest period of the policies]
