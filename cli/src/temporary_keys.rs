@@ -26,7 +26,8 @@ pub(crate) struct TemporaryKeys {
 }
 
 impl TemporaryKeys {
-    /// The keys under the prefix of a limiter that this builds. The other limiter writes them, once it has reached its store.
+    /// The keys under the prefix of a limiter that this builds, which the other limiter writes. Fails where that cannot reach
+    /// its store.
     pub(crate) fn of(builder: Builder, limiter: &Limiter) -> Result<Self, Failure> {
         let keys = Self { cleaner: builder.build()?, is_removed: false };
         LISTENS.call_once(|| drop(std::thread::Builder::new().name("signals".to_owned()).spawn(listen)));

@@ -19,7 +19,7 @@ use crate::{Failure, number_text, policy_argument};
 /// The most calls that a pattern has by itself.
 const USUAL_CALLS: f64 = 1e6;
 /// How often a caller tries again, by itself.
-const USUAL_RETRIES: u32 = 5;
+const RETRIES: u32 = 5;
 /// The most policies side by side.
 const MAX_POLICIES: usize = 16;
 
@@ -111,7 +111,7 @@ struct Callers {
     retry: Option<Retry>,
 
     /// How often a caller tries again
-    #[arg(long, value_name = "COUNT", default_value_t = USUAL_RETRIES, value_parser = value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = RETRIES, value_parser = value_parser!(u32).range(1..=1_000))]
     retries: u32,
 }
 
@@ -227,7 +227,7 @@ impl Arguments {
             ("cost-field", trace_options.cost_field.clone()),
             ("only-key", self.only_key.clone()),
             ("retry", callers.retry.map(|retry| value_name(&retry))),
-            ("retries", (callers.retries != USUAL_RETRIES).then(|| callers.retries.to_string())),
+            ("retries", (callers.retries != RETRIES).then(|| callers.retries.to_string())),
         ];
         let options = options.into_iter().filter_map(|(name, value)| Some(format!("--{name} {}", shell(&value?))));
         let flags = [("--sort", trace_options.sort), ("--skip-bad-lines", trace_options.skip_bad_lines)];

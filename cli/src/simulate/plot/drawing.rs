@@ -36,7 +36,7 @@ const ASKED: f64 = 0.3;
 const ADMITTED: f64 = 0.6;
 const FONTS: &str = "Inter, system-ui, sans-serif";
 
-/// The colours. Those of the curves are of the palette of Okabe and Ito, which people with any colour vision can tell apart.
+/// The colours. Those of curves are of the palette of Okabe and Ito, which people with any colour vision can tell apart.
 pub(super) struct Palette {
     background: RGBColor,
     text: RGBColor,
