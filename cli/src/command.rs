@@ -1,6 +1,6 @@
 //! The verbs and their arguments.
 
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::verbs::bench::Bench;
 use crate::verbs::completions::Completions;
@@ -38,17 +38,10 @@ pub(crate) struct Command {
     /// When to use colours; NO_COLOR is honoured
     // Read by `terminal::colours_of` before the arguments are parsed.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    color: Colours,
+    color: clap::ColorChoice,
 
     #[command(subcommand)]
     verb: Verb,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Colours {
-    Auto,
-    Always,
-    Never,
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidegate::{Algorithm, Decision, LimitState, Policy, host};
 
 use crate::number_text::number;
-use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, columns, paint};
 use crate::time_text::{length, moment};
 
 /// The fields of section 5 of the contract: times in seconds, moments in seconds since 1970, `null` for never.
@@ -106,26 +106,13 @@ pub(crate) fn blocked(decision: &Decision) -> Option<String> {
 
 /// A line for each limit.
 pub(crate) fn table(decision: &Decision, policy: &Policy) -> Vec<String> {
-    let rows: Vec<[String; 5]> = decision
-        .limits()
-        .zip(policy.limits())
-        .map(|(state, limit)| {
-            let left = format!("{} of {}", number(state.remaining), number(state.limit));
-            [limit.to_string(), left, when(state.next_after), length(state.reset_after), remark(&state)]
-        })
-        .collect();
-    let heads = ["limit", "left", "next", "unused in", ""];
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([heads[column].len()]).max().unwrap_or(0)
-    };
-    let widths: [usize; 5] = std::array::from_fn(width);
-    let joined = |cells: [&str; 5]| {
-        let text: String = cells.iter().zip(widths).map(|(cell, width)| format!("  {cell:<width$}")).collect();
-        text.trim_end().to_owned()
-    };
-    let mut lines = vec![paint(DIM, &joined(heads))];
-    lines.extend(rows.iter().map(|row| joined(row.each_ref().map(String::as_str))));
+    let mut rows = vec![["limit", "left", "next", "unused in", ""].map(str::to_owned)];
+    rows.extend(decision.limits().zip(policy.limits()).map(|(state, limit)| {
+        let left = format!("{} of {}", number(state.remaining), number(state.limit));
+        [limit.to_string(), left, when(state.next_after), length(state.reset_after), remark(&state)]
+    }));
+    let mut lines: Vec<String> = columns(&rows).iter().map(|line| format!("  {line}")).collect();
+    lines[0] = paint(DIM, &lines[0]);
     lines
 }
 

@@ -34,7 +34,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let colours = terminal::colours_of(&arguments);
     colours.write_global();
-    let parsed = without_empty_variables(Command::command()).color(for_clap(colours)).try_get_matches_from(&arguments);
+    let parsed = without_empty_variables(Command::command()).try_get_matches_from(&arguments);
     let command = match parsed.and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => command,
         Err(error) => return usage(&error, &arguments, colours),
@@ -75,12 +75,4 @@ fn usage(error: &clap::Error, arguments: &[OsString], colours: ColorChoice) -> u
         output.usage(&text, colours);
     }
     output.end(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-fn for_clap(colours: ColorChoice) -> clap::ColorChoice {
-    match colours {
-        ColorChoice::Always | ColorChoice::AlwaysAnsi => clap::ColorChoice::Always,
-        ColorChoice::Never => clap::ColorChoice::Never,
-        ColorChoice::Auto => clap::ColorChoice::Auto,
-    }
 }

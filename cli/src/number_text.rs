@@ -15,6 +15,12 @@ pub(crate) fn number(value: u64) -> String {
     text
 }
 
+/// `1 key`, `7 keys`.
+pub(crate) fn counted(count: impl ToString, noun: &str) -> String {
+    let count = count.to_string();
+    format!("{count} {noun}{}", if count == "1" { "" } else { "s" })
+}
+
 /// Bytes: `88 bytes`, `1.5 kB`, `4.4 GB`.
 pub(crate) fn bytes(count: f64) -> String {
     let units = ["bytes", "kB", "MB", "GB", "TB", "PB"];

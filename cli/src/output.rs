@@ -97,14 +97,12 @@ impl Output {
     }
 
     /// Writes what is wrong with the arguments to standard error.
-    pub(crate) fn usage(&self, text: &str, colours: ColorChoice) {
-        let _ = if self.json {
+    pub(crate) fn usage(&mut self, text: &str, colours: ColorChoice) {
+        if self.json {
             let message = anstream::adapter::strip_str(text).to_string();
-            let message = message.trim().trim_start_matches("error: ");
-            writeln!(io::stderr(), "{}", json!({"error": {"code": "config_invalid", "message": message}}))
-        } else {
-            write!(anstream::AutoStream::new(io::stderr(), colours), "{text}")
-        };
+            return self.failure(&Failure::argument(message.trim().trim_start_matches("error: ")));
+        }
+        let _ = write!(anstream::AutoStream::new(io::stderr(), colours), "{text}");
     }
 
     /// A text in which the store URLs among the arguments have no user, password and options.

@@ -35,13 +35,7 @@ pub(crate) struct StoreOptions {
     pub(crate) prefix: String,
 
     /// A file with the secret of the digests in the names of keys (`key_secret`)
-    #[arg(
-        long = "key-secret-file",
-        value_name = "FILE",
-        env = "TIDEGATE_KEY_SECRET_FILE",
-        hide_env_values = true,
-        help_heading = "Store"
-    )]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_KEY_SECRET_FILE", hide_env_values = true, help_heading = "Store")]
     key_secret_file: Option<PathBuf>,
 
     /// The longest wait for the store, as in 250ms or 2s
@@ -179,11 +173,10 @@ impl StoreOptions {
 
     /// See [`StoreOptions::limiter`].
     pub(crate) fn builder(&self, store: &ChosenStore) -> Result<Builder, Failure> {
-        let builder = limiter_builder();
-        let builder = match self.key_secret()? {
-            Some(secret) => builder.key_secret(secret),
-            None => builder,
-        };
+        let mut builder = limiter_builder();
+        if let Some(secret) = self.key_secret()? {
+            builder = builder.key_secret(secret);
+        }
         let builder = match (&store.rollout, &*store.urls) {
             (Some((new, percent)), [old]) => builder.rollout(old, new, *percent),
             _ => builder.stores(&store.urls),

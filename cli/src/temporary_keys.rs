@@ -26,11 +26,15 @@ pub(crate) struct TemporaryKeys {
 }
 
 impl TemporaryKeys {
-    /// The keys under the prefix of a limiter that this builds.
-    pub(crate) fn of(builder: Builder) -> Result<Self, Failure> {
-        let cleaner = builder.build()?;
+    /// The keys under the prefix of a limiter that this builds, which the other limiter writes. Fails where that cannot reach
+    /// its store.
+    pub(crate) fn of(builder: Builder, limiter: &Limiter) -> Result<Self, Failure> {
+        let keys = Self { cleaner: builder.build()?, is_removed: false };
         LISTENS.call_once(|| drop(std::thread::Builder::new().name("signals".to_owned()).spawn(listen)));
-        Ok(Self { cleaner, is_removed: false })
+        let writer = limiter.clone();
+        keys.ended_by(move || writer.close());
+        limiter.ping()?;
+        Ok(keys)
     }
 
     /// Has a signal end what writes the keys, so that the verb comes to its end.

@@ -78,6 +78,17 @@ pub(crate) fn bar(share: f64, columns: usize) -> String {
     format!("{}{}", "█".repeat(filled), "░".repeat(columns - filled))
 }
 
+/// Rows of a table, a line each: the cells of a column are as wide as the widest.
+pub(crate) fn columns<Row: AsRef<[String]>>(rows: &[Row]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
+    let line = |row: &Row| {
+        let cells = row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
 /// A text cut into lines of at most so many columns, at blanks.
 pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use tidegate::{Algorithm, Policy, PolicyFile};
 
 use super::plot::Theme;
@@ -10,7 +10,7 @@ use super::replay::{Retries, Retry};
 use super::traffic::Traffic;
 use super::traffic::moment::{self, words};
 use super::traffic::pattern::{self, MAX_CALLS, Plan, Shape};
-use super::traffic::trace::{Options, Trace, TraceFormat, name_of};
+use super::traffic::trace_line::TraceOptions;
 use super::traffic::value_name;
 use crate::calendar::MINUTE;
 use crate::terminal::path_text;
@@ -19,7 +19,7 @@ use crate::{Failure, number_text, policy_argument};
 /// The most calls that a pattern has by itself.
 const USUAL_CALLS: f64 = 1e6;
 /// How often a caller tries again, by itself.
-const USUAL_RETRIES: u32 = 5;
+const RETRIES: u32 = 5;
 /// The most policies side by side.
 const MAX_POLICIES: usize = 16;
 
@@ -42,71 +42,18 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY", help_heading = "Traffic")]
     pub(super) only_key: Option<String>,
 
-    /// Calls per second of all keys, as in 20/s, 1.5k/minute or 1M/s [default: twice what the policies admit]
-    #[arg(long, value_parser = number_text::rate, conflicts_with = "trace", help_heading = "Pattern")]
-    rate: Option<f64>,
-
-    /// How long the traffic lasts, as in 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
-    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace", help_heading = "Pattern")]
-    duration: Option<u64>,
-
-    /// How many keys make the calls
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 10,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
-        conflicts_with = "trace",
-        help_heading = "Pattern"
-    )]
-    keys: u32,
-
-    /// The window of bursts and of the boundary attack [default: the longest period of the policies]
-    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace", help_heading = "Pattern")]
-    window: Option<u64>,
+    #[command(flatten)]
+    pattern_options: PatternOptions,
 
     /// What random numbers follow from: the same seed gives the same traffic and the same retries
     #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Pattern")]
     seed: u64,
 
-    /// How the lines of the trace are written [default: as the first line looks]
-    #[arg(long, conflicts_with = "pattern", help_heading = "Trace")]
-    format: Option<TraceFormat>,
+    #[command(flatten)]
+    trace_options: TraceOptions,
 
-    /// The field of JSON lines, or the column, with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
-    #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
-    time_field: Option<String>,
-
-    /// The field that is the key, of JSON lines, the columns that a first line names, or an access log: address, user, method, path, status, referer, agent
-    /// [default: address; of the others key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
-    #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
-    key_field: Option<String>,
-
-    /// The field of JSON lines, or the column, with the cost of a call [default: cost, where the first line has it; else every call costs 1]
-    #[arg(long, value_name = "FIELD", conflicts_with = "pattern", help_heading = "Trace")]
-    cost_field: Option<String>,
-
-    /// Sort the calls by time, in memory
-    #[arg(long, conflicts_with = "pattern", help_heading = "Trace")]
-    sort: bool,
-
-    /// Count lines that are no calls instead of stopping
-    #[arg(long, conflicts_with = "pattern", help_heading = "Trace")]
-    skip_bad_lines: bool,
-
-    /// What callers do that are refused [default: after with retry-storm, else never]
-    #[arg(long, value_name = "WHEN", help_heading = "Callers")]
-    retry: Option<Retry>,
-
-    /// How often a caller tries again
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = USUAL_RETRIES,
-        value_parser = clap::value_parser!(u32).range(1..=1_000),
-        help_heading = "Callers"
-    )]
-    retries: u32,
+    #[command(flatten)]
+    callers: Callers,
 
     /// Draw a plot; the extension says what: .svg, .png or .html. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -128,6 +75,44 @@ pub(crate) struct Arguments {
     /// read: a simulation does not use the store of a service unless it is named here
     #[arg(long, value_name = "URL", hide_env = true, help_heading = "Store")]
     pub(super) store: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pattern")]
+struct PatternOptions {
+    /// Calls per second of all keys, as in 20/s, 1.5k/minute or 1M/s [default: twice what the policies admit]
+    #[arg(long, value_parser = number_text::rate, conflicts_with = "trace")]
+    rate: Option<f64>,
+
+    /// How long the traffic lasts, as in 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
+    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
+    duration: Option<u64>,
+
+    /// How many keys make the calls
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 10,
+        value_parser = value_parser!(u32).range(1..=1_000_000),
+        conflicts_with = "trace"
+    )]
+    keys: u32,
+
+    /// The window of bursts and of the boundary attack [default: the longest period of the policies]
+    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
+    window: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Callers")]
+struct Callers {
+    /// What callers do that are refused [default: after with retry-storm, else never]
+    #[arg(long, value_name = "WHEN")]
+    retry: Option<Retry>,
+
+    /// How often a caller tries again
+    #[arg(long, value_name = "COUNT", default_value_t = RETRIES, value_parser = value_parser!(u32).range(1..=1_000))]
+    retries: u32,
 }
 
 const EXAMPLES: &str = "\
@@ -168,10 +153,9 @@ impl Arguments {
         let find = |text: &String| policy_argument::find(text, file.as_ref());
         let policies: Vec<Policy> = self.policy.iter().map(find).collect::<Result<_, Failure>>()?;
         if policies.len() > MAX_POLICIES {
-            return Err(Failure::argument(format!(
-                "{} policies are too many to compare: give at most {MAX_POLICIES}",
-                policies.len()
-            )));
+            let count = policies.len();
+            let message = format!("{count} policies are too many to compare: give at most {MAX_POLICIES}");
+            return Err(Failure::argument(message));
         }
         let names: Vec<&str> = policies.iter().map(Policy::name).collect();
         if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
@@ -183,32 +167,26 @@ impl Arguments {
     /// The traffic that was chosen.
     pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic, Failure> {
         if let Some(path) = &self.trace {
-            let trace = Trace::open(Options {
-                path: path.clone(),
-                format: self.format,
-                time_field: self.time_field.clone(),
-                key_field: self.key_field.clone(),
-                cost_field: self.cost_field.clone(),
-                skip_bad_lines: self.skip_bad_lines,
-            })?;
-            return Traffic::of_trace(trace, self.sort);
+            return Traffic::of_trace(path, &self.trace_options, self.only_key.clone());
         }
+        let options = &self.pattern_options;
         let shape = self.pattern.unwrap_or(Shape::Steady);
-        let limits = || policies.iter().flat_map(Policy::limits);
-        let longest_period = limits().map(|limit| limit.period().micros()).max().unwrap_or(MINUTE);
-        let window = self.window.unwrap_or(longest_period);
-        let usual = pattern::usual_duration(shape, self.window.unwrap_or(0).max(longest_period));
-        let twice_the_limit = 2.0 * f64::from(self.keys) * most_generous(policies);
-        let rate = self.rate.unwrap_or_else(|| match shape {
+        let periods = policies.iter().flat_map(Policy::limits).map(|limit| limit.period().micros());
+        let longest_period = periods.max().unwrap_or(MINUTE);
+        let window = options.window.unwrap_or(longest_period);
+        let usual = pattern::usual_duration(shape, window.max(longest_period));
+        let twice_the_limit = 2.0 * f64::from(options.keys) * most_generous(policies);
+        let rate = options.rate.unwrap_or_else(|| match shape {
             // Its curve takes a day, whatever the rate.
-            Shape::Daily => twice_the_limit.min(USUAL_CALLS * 1e6 / self.duration.unwrap_or(usual) as f64),
+            Shape::Daily => twice_the_limit.min(USUAL_CALLS * 1e6 / options.duration.unwrap_or(usual) as f64),
             _ => twice_the_limit,
         });
-        let duration = self.duration.unwrap_or_else(|| match shape {
+        let for_usual_calls = (USUAL_CALLS / rate * 1e6) as u64;
+        let duration = options.duration.unwrap_or_else(|| match shape {
             Shape::Daily => usual,
             // The attack takes two windows.
-            Shape::Boundary => usual.min(((USUAL_CALLS / rate * 1e6) as u64).max(2 * window)),
-            _ => usual.min((USUAL_CALLS / rate * 1e6) as u64),
+            Shape::Boundary => usual.min(for_usual_calls.max(2 * window)),
+            _ => usual.min(for_usual_calls),
         });
         let calls = rate * duration as f64 / 1e6;
         if calls > MAX_CALLS {
@@ -218,59 +196,44 @@ impl Arguments {
                 words(duration)
             )));
         }
-        Traffic::of_pattern(&Plan { shape, rate, duration, keys: self.keys, seed: self.seed, window })
+        let plan = Plan { shape, rate, duration, keys: options.keys, seed: self.seed, window };
+        Traffic::of_pattern(plan, self.only_key.clone())
     }
 
     pub(super) fn retries(&self) -> Retries {
         let usual = if self.pattern == Some(Shape::RetryStorm) { Retry::After } else { Retry::Never };
-        Retries { how: self.retry.unwrap_or(usual), most: self.retries, seed: self.seed }
-    }
-
-    /// What to say when there is nothing to replay.
-    pub(super) fn no_events(&self, traffic: &Traffic) -> String {
-        if let (Some(key), true) = (&self.only_key, traffic.keys.len() > 0) {
-            return format!("no call has the key {key:?} of --only-key: there are {} other keys", traffic.keys.len());
-        }
-        match (&self.trace, traffic.skipped()) {
-            (Some(path), Some((lines, first))) => {
-                format!("{}: no line is a call; {lines} lines were skipped, the first: {first}", name_of(path))
-            }
-            (Some(path), None) => format!("{}: there are no calls in it: expected one on each line", name_of(path)),
-            (None, _) => "the pattern has no calls: raise --rate or --duration".to_owned(),
-        }
+        Retries { how: self.callers.retry.unwrap_or(usual), most: self.callers.retries, seed: self.seed }
     }
 
     /// The command that makes this simulation again, without the URL of the store.
     pub(super) fn as_command(&self) -> String {
-        let mut words = vec!["tidegate simulate".to_owned()];
-        words.extend(self.policy.iter().map(|text| shell(text)));
-        let mut option = |name: &str, value: Option<String>| {
-            words.extend(value.map(|value| format!("--{name} {}", shell(&value))));
-        };
+        let Self { pattern_options, trace_options, callers, .. } = self;
         let path = |path: &PathBuf| path_text(path);
-        option("policies", self.policy_file.as_ref().map(path));
-        option("pattern", self.pattern.map(|shape| value_name(&shape)));
-        option("trace", self.trace.as_ref().map(path));
-        option("rate", self.rate.map(|rate| rate.to_string()));
         let seconds = |micros: u64| format!("{}", micros as f64 / 1e6);
-        option("duration", self.duration.map(seconds));
-        option("window", self.window.map(seconds));
-        if self.pattern.is_some() {
-            option("keys", Some(self.keys.to_string()));
-        }
-        if self.pattern.is_some() || self.retry == Some(Retry::Backoff) {
-            option("seed", Some(self.seed.to_string()));
-        }
-        option("format", self.format.map(|format| value_name(&format)));
-        option("time-field", self.time_field.clone());
-        option("key-field", self.key_field.clone());
-        option("cost-field", self.cost_field.clone());
-        option("only-key", self.only_key.clone());
-        option("retry", self.retry.map(|retry| value_name(&retry)));
-        option("retries", (self.retries != USUAL_RETRIES).then(|| self.retries.to_string()));
-        let sort = self.sort.then(|| "--sort".to_owned());
-        let skip = self.skip_bad_lines.then(|| "--skip-bad-lines".to_owned());
-        words.extend(sort.into_iter().chain(skip));
+        let has_pattern = self.pattern.is_some();
+        let has_seed = has_pattern || callers.retry == Some(Retry::Backoff);
+        let options = [
+            ("policies", self.policy_file.as_ref().map(path)),
+            ("pattern", self.pattern.map(|shape| value_name(&shape))),
+            ("trace", self.trace.as_ref().map(path)),
+            ("rate", pattern_options.rate.map(|rate| rate.to_string())),
+            ("duration", pattern_options.duration.map(seconds)),
+            ("window", pattern_options.window.map(seconds)),
+            ("keys", has_pattern.then(|| pattern_options.keys.to_string())),
+            ("seed", has_seed.then(|| self.seed.to_string())),
+            ("format", trace_options.format.map(|format| value_name(&format))),
+            ("time-field", trace_options.time_field.clone()),
+            ("key-field", trace_options.key_field.clone()),
+            ("cost-field", trace_options.cost_field.clone()),
+            ("only-key", self.only_key.clone()),
+            ("retry", callers.retry.map(|retry| value_name(&retry))),
+            ("retries", (callers.retries != RETRIES).then(|| callers.retries.to_string())),
+        ];
+        let options = options.into_iter().filter_map(|(name, value)| Some(format!("--{name} {}", shell(&value?))));
+        let flags = [("--sort", trace_options.sort), ("--skip-bad-lines", trace_options.skip_bad_lines)];
+        let mut words = vec!["tidegate simulate".to_owned()];
+        words.extend(self.policy.iter().map(|text| shell(text)).chain(options));
+        words.extend(flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_owned()));
         words.join(" ")
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Answer {
 }
 
 /// The figures of one policy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Figures {
     /// The periods of its limits, in microseconds.
     periods: Vec<u64>,
@@ -127,21 +127,10 @@ impl Figures {
         let worst = vec![Worst::default(); periods.len()];
         Self {
             periods,
-            asked: 0,
-            admitted: 0,
-            units_asked: 0,
-            units_admitted: 0,
-            shadow_denied: 0,
-            retries: 0,
-            gave_up: 0,
-            longest_wait: None,
-            longest_delay: 0,
-            delays: 0,
             worst_after_delay: has_delays.then(|| worst.clone()),
             worst,
-            keys: Vec::new(),
             timeline: Timeline::new(start),
-            remembered: 0,
+            ..Self::default()
         }
     }
 
@@ -197,12 +186,9 @@ impl Figures {
     }
 
     /// The keys that were refused last, and the longest time since the first of these refusals.
-    pub(super) fn still_refused(&self, end: u64) -> (usize, Option<KeyWait>) {
-        let waits = self.keys.iter().enumerate().filter_map(|(key, figures)| {
-            figures.refused_since.map(|since| KeyWait { micros: end.saturating_sub(since), key: key as u32 })
-        });
-        let longest = waits.clone().max_by_key(|wait| (wait.micros, std::cmp::Reverse(wait.key)));
-        (waits.count(), longest)
+    pub(super) fn still_refused(&self, end: u64) -> (usize, Option<u64>) {
+        let waits = self.keys.iter().filter_map(|key| Some(end.saturating_sub(key.refused_since?)));
+        (waits.clone().count(), waits.max())
     }
 
     pub(super) fn mean_delay(&self) -> f64 {
@@ -267,7 +253,7 @@ mod tests {
             figures.count(&Event { at, key, cost: 1 }, answered(allowed));
         }
         assert_eq!(figures.longest_wait, Some(KeyWait { micros: 8, key: 0 }));
-        assert_eq!(figures.still_refused(20), (1, Some(KeyWait { micros: 13, key: 1 })));
+        assert_eq!(figures.still_refused(20), (1, Some(13)));
         let fairness = figures.fairness().expect("calls");
         assert_eq!((fairness.least, fairness.most, fairness.jain), (0.0, 0.5, 0.5));
     }

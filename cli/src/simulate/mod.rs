@@ -36,13 +36,13 @@ const MAX_REMEMBERED: usize = 64 << 20;
 /// Replays the traffic, and shows what each policy made of it.
 pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Outcome, Failure> {
     let policies = arguments.policies()?;
-    let outputs = plot::PlotFile::all(&arguments.out, arguments.theme)?;
-    let mut traffic = arguments.traffic(&policies)?.with_only_key(arguments.only_key.clone());
+    plot::check(&arguments.out)?;
+    let mut traffic = arguments.traffic(&policies)?;
     let mut report = replay(arguments, &policies, &mut traffic, output)?;
     report.command = arguments.as_command();
-    for file in &outputs {
-        file.write(&report)?;
-        report.files.push(path_text(file.path()));
+    for path in &arguments.out {
+        plot::write(path, &report, arguments.theme)?;
+        report.files.push(path_text(path));
     }
     if output.is_json() {
         output.json(&report.json());
@@ -63,7 +63,7 @@ fn replay(
     let mut events = Vec::with_capacity(chunk);
     traffic.fill(&mut events, chunk)?;
     let Some(first) = events.first() else {
-        return Err(Failure::argument(arguments.no_events(traffic)));
+        return Err(Failure::argument(traffic.no_events()));
     };
     let start = traffic.span(first.at).0;
     let mut replays = Vec::new();
@@ -80,20 +80,15 @@ fn replay(
     while !events.is_empty() {
         all(&mut replays, |replay| replay.run(&events, &traffic.keys))?;
         keep_within_memory(&replays)?;
-        write_decisions(&mut replays, decisions.as_mut())?;
+        decisions.iter_mut().try_for_each(|file| file.write(&mut replays))?;
         progress.show(events.len(), traffic.progress(), output);
         traffic.fill(&mut events, chunk)?;
     }
     let end = traffic.span(start).1;
     all(&mut replays, |replay| replay.retry_until(end, &traffic.keys))?;
-    write_decisions(&mut replays, decisions.as_mut())?;
-    if let Some(decisions) = decisions {
-        decisions.finish()?;
-    }
-    for replay in &mut replays {
-        replay.clear()?;
-    }
-    Ok(Report::new(&replays, traffic, (start, end)))
+    decisions.iter_mut().try_for_each(|file| file.write(&mut replays).and_then(|()| file.flush()))?;
+    replays.iter_mut().try_for_each(Replay::clear)?;
+    Ok(Report::new(replays, traffic, (start, end)))
 }
 
 /// Does the same with every policy, each in a thread of its own.
@@ -117,11 +112,6 @@ fn keep_within_memory(replays: &[Replay]) -> Result<(), Failure> {
     )))
 }
 
-fn write_decisions(replays: &mut [Replay], file: Option<&mut DecisionFile<'_>>) -> Result<(), Failure> {
-    let Some(file) = file else { return Ok(()) };
-    replays.iter_mut().try_for_each(|replay| replay.write_decisions(&mut file.file, file.path))
-}
-
 /// The file of --decisions.
 struct DecisionFile<'a> {
     file: BufWriter<File>,
@@ -130,14 +120,22 @@ struct DecisionFile<'a> {
 
 impl<'a> DecisionFile<'a> {
     fn create(path: &'a Path) -> Result<Self, Failure> {
-        let created = File::create(path).and_then(|file| {
-            let mut file = BufWriter::new(file);
-            file.write_all(DECISION_COLUMNS.as_bytes()).map(|()| Self { file, path })
-        });
-        created.map_err(|error| Failure::unwritable(path_text(path), &error))
+        let file = File::create(path).map_err(|error| Failure::unwritable(path_text(path), &error))?;
+        let mut created = Self { file: BufWriter::new(file), path };
+        created.append(DECISION_COLUMNS)?;
+        Ok(created)
     }
 
-    fn finish(mut self) -> Result<(), Failure> {
+    /// Writes the decisions since the last time.
+    fn write(&mut self, replays: &mut [Replay]) -> Result<(), Failure> {
+        replays.iter_mut().try_for_each(|replay| self.append(&replay.take_decisions()))
+    }
+
+    fn append(&mut self, text: &str) -> Result<(), Failure> {
+        self.file.write_all(text.as_bytes()).map_err(|error| Failure::unwritable(path_text(self.path), &error))
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
         self.file.flush().map_err(|error| Failure::unwritable(path_text(self.path), &error))
     }
 }

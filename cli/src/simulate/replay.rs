@@ -3,9 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +16,6 @@ use super::traffic::{Event, Keys};
 use crate::Failure;
 use crate::store_options::limiter_builder;
 use crate::temporary_keys::TemporaryKeys;
-use crate::terminal::path_text;
 
 /// Room for more keys than a simulation may have, so that the store forgets none.
 const MEMORY: &str = "memory://?max_keys=8000000&max_bytes=64GB";
@@ -70,6 +66,7 @@ pub(super) struct Replay {
     waiting: BinaryHeap<Reverse<Caller>>,
     order: u64,
     retried_units: u64,
+    /// Lines of CSV that are not written yet, where decisions are kept.
     decisions: Option<String>,
     /// What it writes to a shared store.
     temporary: Option<TemporaryKeys>,
@@ -85,7 +82,7 @@ struct Pace {
 }
 
 impl Replay {
-    /// A replay in memory, or on the store of a URL under that prefix.
+    /// A replay in memory, or on the store that was named, under that prefix.
     pub(super) fn new(
         policy: &Policy,
         store: Option<&str>,
@@ -103,20 +100,10 @@ impl Replay {
         let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
         let on_redis = (!builder.is_local()).then(|| Pace { started: Instant::now(), first: start, least: 0, most: 0 });
         let limiter = builder.clone().build()?;
-        let mut temporary = None;
-        if on_redis.is_some() {
-            let keys = TemporaryKeys::of(builder)?;
-            keys.ended_by({
-                let limiter = limiter.clone();
-                move || limiter.close()
-            });
-            temporary = Some(keys);
-            limiter.ping()?;
-        }
-        let figures = Figures::new(&policy, start);
+        let temporary = on_redis.is_some().then(|| TemporaryKeys::of(builder, &limiter)).transpose()?;
         Ok(Self {
+            figures: Figures::new(&policy, start),
             policy,
-            figures,
             clock,
             limiter,
             on_redis,
@@ -129,7 +116,7 @@ impl Replay {
         })
     }
 
-    /// Keeps every decision as a line of CSV, until they are written.
+    /// Keeps every decision as a line of CSV, until it is taken.
     pub(super) fn keep_decisions(&mut self) {
         self.decisions = Some(String::new());
     }
@@ -232,14 +219,9 @@ impl Replay {
         (lag > GRACE).then(|| u64::try_from(lag).unwrap_or(u64::MAX))
     }
 
-    /// Appends the decisions since the last time to a file.
-    pub(super) fn write_decisions(&mut self, file: &mut BufWriter<File>, path: &Path) -> Result<(), Failure> {
-        if let Some(lines) = &mut self.decisions {
-            let written = file.write_all(lines.as_bytes());
-            written.map_err(|error| Failure::unwritable(path_text(path), &error))?;
-            lines.clear();
-        }
-        Ok(())
+    /// The decisions since the last time, as lines of CSV; none where they are not kept.
+    pub(super) fn take_decisions(&mut self) -> String {
+        self.decisions.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Removes what the replay has left in a shared store.

@@ -1,9 +1,11 @@
 //! The table, for people: a line for each policy, and below it what each limit let through.
 
 use super::report::{NamedWorst, PolicyReport, Report, percent};
+use super::timeline::Bucket;
 use super::traffic::moment::{trimmed, words};
 use crate::calendar::{date, time_of_day};
-use crate::number_text::number;
+use crate::number_text::{counted, number};
+use crate::terminal::columns;
 
 /// The columns after the policy.
 pub(super) const COLUMNS: [&str; 6] =
@@ -14,42 +16,39 @@ const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇',
 
 /// The cells of a policy, without its name. A cell has a line for each limit, or one.
 pub(super) fn cells(policy: &PolicyReport) -> [Vec<String>; 6] {
-    let mut refused =
-        vec![format!("{} ({} %)", number(policy.refused), trimmed(percent(policy.refused, policy.asked)))];
-    if policy.shadow {
-        refused.push(format!(
-            "shadow: {} ({} %)",
-            number(policy.shadow_denied),
-            trimmed(percent(policy.shadow_denied, policy.asked))
-        ));
+    let figures = &policy.figures;
+    let share = |count: u64| format!("{} ({} %)", number(count), trimmed(percent(count, figures.asked)));
+    let mut refused = vec![share(figures.refused())];
+    if policy.policy.options().shadow {
+        refused.push(format!("shadow: {}", share(figures.shadow_denied)));
     }
-    let mut asked = vec![number(policy.asked)];
-    if policy.retries > 0 || policy.gave_up > 0 {
-        asked.push(format!("{} retries", number(policy.retries)));
-        asked.push(format!("{} gave up", number(policy.gave_up)));
+    let mut asked = vec![number(figures.asked)];
+    if figures.retries > 0 || figures.gave_up > 0 {
+        asked.push(format!("{} retries", number(figures.retries)));
+        asked.push(format!("{} gave up", number(figures.gave_up)));
     }
     let mut worst: Vec<String> = policy.worst.iter().map(worst_text).collect();
-    if let Some(delay) = &policy.delay {
-        worst.extend(delay.worst.iter().map(|worst| format!("after delay: {}", worst_text(worst))));
-    }
-    let fairness = policy.fairness.map_or_else(String::new, |fairness| {
+    let after_delay = policy.worst_after_delay.iter().flatten();
+    worst.extend(after_delay.map(|worst| format!("after delay: {}", worst_text(worst))));
+    let fairness = figures.fairness().map_or_else(String::new, |fairness| {
         let (least, most) = (trimmed(fairness.least * 100.0), trimmed(fairness.most * 100.0));
         format!("{:.3} ({least} to {most} %)", fairness.jain)
     });
-    [asked, vec![number(policy.admitted)], refused, waits(policy), worst, vec![fairness]]
+    [asked, vec![number(figures.admitted)], refused, waits(policy), worst, vec![fairness]]
 }
 
 fn waits(policy: &PolicyReport) -> Vec<String> {
-    let mut lines = vec![policy.longest_wait.as_ref().map_or_else(|| "none".to_owned(), |wait| words(wait.micros))];
-    let longest = policy.longest_wait.as_ref().map_or(0, |wait| wait.micros);
-    if let (keys, Some(wait)) = &policy.still_refused
-        && wait.micros > longest
+    let figures = &policy.figures;
+    let longest = figures.longest_wait.map(|wait| wait.micros);
+    let mut lines = vec![longest.map_or_else(|| "none".to_owned(), words)];
+    if let (keys, Some(wait)) = policy.still_refused
+        && wait > longest.unwrap_or(0)
     {
-        let keys = if *keys == 1 { "1 key".to_owned() } else { format!("{} keys", number(*keys as u64)) };
-        lines.push(format!("{keys} at the end: {}", words(wait.micros)));
+        lines.push(format!("{} at the end: {}", counted(number(keys as u64), "key"), words(wait)));
     }
-    if let Some(delay) = &policy.delay {
-        lines.push(format!("delay {}, at most {}", words(delay.mean.round() as u64), words(delay.longest)));
+    if policy.worst_after_delay.is_some() {
+        let mean = words(figures.mean_delay().round() as u64);
+        lines.push(format!("delay {mean}, at most {}", words(figures.longest_delay)));
     }
     lines
 }
@@ -62,39 +61,25 @@ fn worst_text(worst: &NamedWorst) -> String {
 
 /// The whole text.
 pub(super) fn text(report: &Report) -> String {
-    let mut text = format!("{}\n{}\n\n", title(report), description(report));
-    let mut rows: Vec<Vec<Vec<String>>> = Vec::new();
-    let header = std::iter::once("policy").chain(COLUMNS);
-    rows.push(header.map(|column| vec![column.to_owned()]).collect());
+    let heads = std::iter::once("policy").chain(COLUMNS).map(|column| vec![column.to_owned()]);
+    let mut rows: Vec<Vec<Vec<String>>> = vec![heads.collect()];
     for policy in &report.policies {
-        let mut name = vec![policy.name.clone()];
-        if policy.name != policy.notation {
-            name.push(policy.notation.clone());
-        }
+        let (name, notation) = policy.names();
+        let name = std::iter::once(name.to_owned()).chain(notation).collect();
         rows.push(std::iter::once(name).chain(cells(policy)).collect());
     }
-    let width = |column: usize| {
-        let lines = rows.iter().filter_map(|row| row.get(column)).flatten();
-        lines.map(|line| line.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..=COLUMNS.len()).map(width).collect();
-    for row in &rows {
-        for line in 0..row.iter().map(Vec::len).max().unwrap_or(0) {
-            let cells = row
-                .iter()
-                .zip(&widths)
-                .map(|(cell, width)| format!("{:width$}", cell.get(line).map_or("", String::as_str)));
-            text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-            text.push('\n');
-        }
-    }
-    text.push('\n');
-    text.push_str(&curves(report));
+    // A cell of several lines is as many rows.
+    let lines = rows.iter().flat_map(|row| {
+        let height = row.iter().map(Vec::len).max().unwrap_or(0);
+        (0..height).map(|line| row.iter().map(|cell| cell.get(line).cloned().unwrap_or_default()).collect())
+    });
+    let lines = columns(&lines.collect::<Vec<Vec<String>>>()).join("\n");
+    let mut text = format!("{}\n{}\n\n{lines}\n\n{}", title(report), description(report), curves(report));
     let notes = report.notes.iter().map(|note| format!("note: {note}\n"));
     let files = report.files.iter().map(|file| format!("written: {file}\n"));
     for lines in [notes.collect::<String>(), files.collect()] {
         if !lines.is_empty() {
-            text.push_str(&format!("\n{lines}"));
+            text += &format!("\n{lines}");
         }
     }
     text.trim_end().to_owned()
@@ -103,15 +88,14 @@ pub(super) fn text(report: &Report) -> String {
 /// What the traffic was.
 pub(super) fn title(report: &Report) -> String {
     let length = words(report.end - report.start);
-    let calls = if report.calls == 1 { "call" } else { "calls" };
-    format!("{}: {} {calls} in {length}", report.traffic.title, number(report.calls))
+    format!("{}: {} in {length}", report.traffic.title, counted(number(report.calls), "call"))
 }
 
 /// The numbers of the traffic.
 pub(super) fn description(report: &Report) -> String {
     let mut parts = report.traffic.details.clone();
     if report.traffic.is_recorded {
-        parts.push(if report.keys == 1 { "1 key".to_owned() } else { format!("{} keys", number(report.keys as u64)) });
+        parts.push(counted(number(report.keys as u64), "key"));
     }
     if report.has_dates {
         let moment = |moment: u64| format!("{} {}", date(moment), time_of_day(moment, 1_000_000));
@@ -128,17 +112,16 @@ pub(super) fn description(report: &Report) -> String {
 
 /// A curve of what came, and one of what each policy admitted, all on the same scale.
 fn curves(report: &Report) -> String {
-    let parts = |policy: &PolicyReport, admitted: bool| {
-        policy.timeline.parts(report.end, CURVE, |bucket| if admitted { bucket.admitted } else { bucket.asked })
-    };
+    let parts = |policy: &PolicyReport, of: fn(&Bucket) -> u64| policy.figures.timeline.parts(report.end, CURVE, of);
     let mut rows = Vec::new();
     for (index, policy) in report.policies.iter().enumerate() {
+        let (name, retries) = (policy.policy.name(), policy.figures.retries);
         // With retries, each policy is asked something else.
-        if index == 0 || policy.retries > 0 {
-            let of = if policy.retries > 0 { format!("asked of {}", policy.name) } else { "asked".to_owned() };
-            rows.push((of, parts(policy, false)));
+        if index == 0 || retries > 0 {
+            let of = if retries > 0 { format!("asked of {name}") } else { "asked".to_owned() };
+            rows.push((of, parts(policy, |bucket| bucket.asked)));
         }
-        rows.push((format!("admitted by {}", policy.name), parts(policy, true)));
+        rows.push((format!("admitted by {name}"), parts(policy, |bucket| bucket.admitted)));
     }
     let most = rows.iter().flat_map(|(_, parts)| parts).copied().max().unwrap_or(0).max(1);
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);

@@ -13,7 +13,7 @@ pub(super) struct Bucket {
 }
 
 /// Units by time since the start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(super) struct Timeline {
     start: u64,
     width: u64,
@@ -48,12 +48,11 @@ impl Timeline {
         let since = at.saturating_sub(self.start);
         while since / self.width >= MAX_BUCKETS as u64 {
             self.width *= 2;
-            let halved = self.buckets.chunks(2).map(|pair| {
-                pair.iter().fold(Bucket::default(), |sum, bucket| Bucket {
-                    asked: sum.asked + bucket.asked,
-                    admitted: sum.admitted + bucket.admitted,
-                    going: sum.going + bucket.going,
-                })
+            let sum = |pair: &[Bucket], of: fn(&Bucket) -> u64| pair.iter().map(of).sum();
+            let halved = self.buckets.chunks(2).map(|pair| Bucket {
+                asked: sum(pair, |bucket| bucket.asked),
+                admitted: sum(pair, |bucket| bucket.admitted),
+                going: sum(pair, |bucket| bucket.going),
             });
             self.buckets = halved.collect();
         }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use tidegate::{Limiter, Policy};
 
-use crate::number_text::number;
+use crate::number_text::{counted, number};
 use crate::store_options::StoreOptions;
 use crate::temporary_keys::TemporaryKeys;
 use crate::terminal::{BOLD, DIM, NAME, paint};
@@ -65,28 +65,20 @@ impl Bench {
         let store = self.store.chosen(file.as_ref());
         let options = self.store.with_temporary_keys("bench");
         let limiter = options.limiter(&store, output)?;
-        let temporary = TemporaryKeys::of(options.builder(&store)?)?;
-        temporary.ended_by({
-            let limiter = limiter.clone();
-            move || limiter.close()
-        });
-        limiter.ping()?;
+        let temporary = TemporaryKeys::of(options.builder(&store)?, &limiter)?;
         // The names are made before, so that their making is not measured.
         let keys: Arc<[String]> = (0..self.keys).map(|key| format!("key {key}")).collect();
         let begun = Instant::now();
-        let measured = self.measure(&limiter, &policy, &keys, output);
+        let mut measured = self.measure(&limiter, &policy, &keys, output)?;
         let elapsed = begun.elapsed();
         temporary.remove()?;
-        let mut measured = measured?;
         measured.latencies.sort_unstable();
         let rate = measured.checks as f64 / elapsed.as_secs_f64();
         let latency = |share: f64| percentile(&measured.latencies, share);
         let shares = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
         if output.is_json() {
-            let micros: serde_json::Map<String, serde_json::Value> = shares
-                .iter()
-                .map(|(name, share)| ((*name).to_owned(), json!(latency(*share).as_nanos() as f64 / 1e3)))
-                .collect();
+            let micros = shares.map(|(name, share)| (name, latency(share).as_nanos() as f64 / 1e3));
+            let micros: serde_json::Value = micros.into_iter().collect();
             output.json(&json!({
                 "store": store.shown(),
                 "policy": policy.name(),
@@ -101,29 +93,23 @@ impl Bench {
             return Ok(Outcome::Done);
         }
         output.line(format!("{}  on {}", paint(NAME, policy.name()), store.shown()));
-        let threads =
-            if self.concurrency == 1 { "1 thread".to_owned() } else { format!("{} threads", self.concurrency) };
-        let keys = if self.keys == 1 { "1 key".to_owned() } else { format!("{} keys", number(self.keys)) };
+        let (threads, keys) = (counted(self.concurrency, "thread"), counted(number(self.keys), "key"));
         output.line(paint(DIM, &format!("  {threads}, {keys}, {:.1} s", elapsed.as_secs_f64())));
         output.line(format!("  {} checks per second", paint(BOLD, &number(rate as u64))));
-        let text: Vec<String> =
-            shares.iter().map(|(name, share)| format!("{name} {}", shown(latency(*share)))).collect();
+        let text = shares.map(|(name, share)| format!("{name} {}", shown(latency(share))));
         output.line(format!("  {}", text.join("   ")));
         output.line(format!("  {} of {} allowed", number(measured.allowed), number(measured.checks)));
         Ok(Outcome::Done)
     }
 
     fn validate(&self) -> Result<(), Failure> {
-        if !(0.01..=3_600.0).contains(&self.seconds) {
-            return Err(Failure::argument("--seconds must be from 0.01 to 3600"));
-        }
-        if !(1..=256).contains(&self.concurrency) {
-            return Err(Failure::argument("--concurrency must be from 1 to 256"));
-        }
-        if !(1..=MAX_KEYS).contains(&self.keys) {
-            return Err(Failure::argument(format!("--keys must be from 1 to {MAX_KEYS}")));
-        }
-        Ok(())
+        let keys = format!("--keys must be from 1 to {MAX_KEYS}");
+        let wrong = [
+            (!(0.01..=3_600.0).contains(&self.seconds), "--seconds must be from 0.01 to 3600"),
+            (!(1..=256).contains(&self.concurrency), "--concurrency must be from 1 to 256"),
+            (!(1..=MAX_KEYS).contains(&self.keys), &*keys),
+        ];
+        wrong.iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, why)| Err(Failure::argument(*why)))
     }
 
     fn measure(

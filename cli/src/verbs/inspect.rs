@@ -1,9 +1,11 @@
 //! `tidegate inspect`: everything that is known of a key, without changing it.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 use tidegate::{Attempt, Decision, LimitState, Policy, host};
 
@@ -12,7 +14,7 @@ use crate::decision_text::{as_json, blocked, when};
 use crate::number_text::number;
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
-use crate::time_text::{length, moment};
+use crate::time_text::length;
 use crate::{Failure, Outcome, Output};
 
 /// Columns of a limit's bar, and how many callers and attempts are listed.
@@ -46,11 +48,13 @@ pub(crate) struct Inspect {
 }
 
 /// What the attempts with the same metadata have in common.
+#[derive(Serialize)]
 struct CallerCount {
     meta: Option<String>,
     attempts: usize,
     denied: usize,
-    newest: u64,
+    /// In seconds since 1970.
+    newest: f64,
 }
 
 impl Inspect {
@@ -61,24 +65,12 @@ impl Inspect {
         let (policy, key) = (self.policy.as_deref().unwrap_or_default(), self.named.as_deref().unwrap_or_default());
         let OpenStore { limiter, policy } = self.store.open(policy, OnMemory::Refuses, output)?;
         let decision = limiter.peek(&policy, key, 1)?;
-        let attempts = journal::attempts(&limiter, &policy, key)?;
+        let attempts = limiter.journal(&policy, key)?;
         let callers = callers(&attempts);
         if output.is_json() {
-            let block = host::block_left(&decision);
-            let callers: Vec<_> = callers
-                .iter()
-                .map(|caller| {
-                    json!({
-                        "meta": caller.meta,
-                        "attempts": caller.attempts,
-                        "denied": caller.denied,
-                        "newest": caller.newest as f64 / 1e6,
-                    })
-                })
-                .collect();
             output.json(&json!({
                 "decision": as_json(&decision, &policy),
-                "blocked_for": block.map(|left| left.as_secs_f64()),
+                "blocked_for": host::block_left(&decision).map(|left| left.as_secs_f64()),
                 "other_limits": host::other_limits(&decision),
                 "journal": journal::as_json(&attempts),
                 "callers": callers,
@@ -89,9 +81,7 @@ impl Inspect {
         }
         Ok(Outcome::Done)
     }
-}
 
-impl Inspect {
     /// Every policy of the file: those that refuse the key first, then those that it has used.
     fn all(&self, key: &str, output: &mut Output) -> Result<Outcome, Failure> {
         let file = self.store.policies.read()?.ok_or_else(|| {
@@ -105,9 +95,7 @@ impl Inspect {
             found.push((limiter.peek(&policy, key, 1)?, policy));
         }
         let wait = |decision: &Decision| decision.next_after().unwrap_or(Duration::MAX);
-        found.sort_by_key(|(decision, _)| {
-            (std::cmp::Reverse(wait(decision)), std::cmp::Reverse(decision.reset_after()))
-        });
+        found.sort_by_key(|(decision, _)| Reverse((wait(decision), decision.reset_after())));
         if output.is_json() {
             let policies: Vec<_> = found.iter().map(|(decision, policy)| as_json(decision, policy)).collect();
             output.json(&json!({"key": key, "policies": policies}));
@@ -151,12 +139,10 @@ fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
 fn limit_line(state: &LimitState, name: &str) -> String {
     let used = state.limit.saturating_sub(state.remaining) + state.over;
     let share = if state.limit == 0 { 1.0 } else { used as f64 / state.limit as f64 };
-    let style = if share >= 1.0 {
-        BAD
-    } else if share >= 0.8 {
-        WARN
-    } else {
-        GOOD
+    let style = match share {
+        1.0.. => BAD,
+        0.8.. => WARN,
+        _ => GOOD,
     };
     let over = if state.over > 0 { format!(", {} over", number(state.over)) } else { String::new() };
     let reset = if state.reset_after.is_zero() {
@@ -180,25 +166,23 @@ fn callers(attempts: &[Attempt]) -> Vec<CallerCount> {
     for attempt in attempts {
         let meta = journal::metadata(attempt);
         let at = *index.entry(meta.clone()).or_insert_with(|| {
-            callers.push(CallerCount { meta, attempts: 0, denied: 0, newest: 0 });
+            callers.push(CallerCount { meta, attempts: 0, denied: 0, newest: 0.0 });
             callers.len() - 1
         });
         let caller = &mut callers[at];
         caller.attempts += 1;
         caller.denied += usize::from(!attempt.allowed);
-        caller.newest = caller.newest.max(attempt.at);
+        caller.newest = caller.newest.max(attempt.at as f64 / 1e6);
     }
-    callers.sort_by(|a, b| b.attempts.cmp(&a.attempts).then(b.newest.cmp(&a.newest)));
+    callers.sort_by(|a, b| b.attempts.cmp(&a.attempts).then(b.newest.total_cmp(&a.newest)));
     callers
 }
 
 fn show_journal(policy: &Policy, attempts: &[Attempt], callers: &[CallerCount], output: &mut Output) {
     output.line("");
     if policy.options().journal == 0 {
-        return output.line(paint(
-            DIM,
-            "No journal: with `journal: 100` in the policy file, the newest attempts are shown here.",
-        ));
+        let advice = "No journal: with `journal: 100` in the policy file, the newest attempts are shown here.";
+        return output.line(paint(DIM, advice));
     }
     if attempts.is_empty() {
         return output.line("The journal is empty.");
@@ -216,9 +200,6 @@ fn show_journal(policy: &Policy, attempts: &[Attempt], callers: &[CallerCount], 
     output.line("");
     output.line(paint(BOLD, "Newest attempts"));
     for attempt in attempts.iter().take(ATTEMPTS) {
-        let answer = if attempt.allowed { paint(GOOD, "allowed") } else { paint(BAD, "denied ") };
-        let meta = journal::metadata(attempt).unwrap_or_default();
-        let text = format!("  {}  {answer}  cost {}  {meta}", moment(attempt.at), number(attempt.cost));
-        output.line(text.trim_end());
+        output.line(journal::line(attempt, &format!("cost {}", number(attempt.cost))));
     }
 }

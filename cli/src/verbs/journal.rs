@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use tidegate::{Attempt, Limiter, Policy};
+use tidegate::Attempt;
 
 use crate::number_text::number;
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
@@ -39,7 +39,7 @@ impl Journal {
                 policy.name()
             )));
         }
-        let mut attempts = attempts(&limiter, &policy, &self.key)?;
+        let mut attempts = limiter.journal(&policy, &self.key)?;
         attempts.truncate(self.last.unwrap_or(usize::MAX));
         if output.is_json() {
             // A trace: `simulate` reads calls in the order of their times.
@@ -55,18 +55,17 @@ impl Journal {
             output.line(paint(DIM, "  at (UTC)                 answer   cost  what the caller said"));
         }
         for attempt in &attempts {
-            let answer = if attempt.allowed { paint(GOOD, "allowed") } else { paint(BAD, "denied ") };
-            let said = metadata(attempt).unwrap_or_default();
-            let text = format!("  {}  {answer}  {:>4}  {said}", moment(attempt.at), number(attempt.cost));
-            output.line(text.trim_end());
+            output.line(line(attempt, &format!("{:>4}", number(attempt.cost))));
         }
         Ok(Outcome::Done)
     }
 }
 
-/// The newest attempts, newest first; none for a policy without a journal.
-pub(crate) fn attempts(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Vec<Attempt>, Failure> {
-    Ok(limiter.journal(policy, key)?)
+/// An attempt for people, with its cost as the caller writes it.
+pub(crate) fn line(attempt: &Attempt, cost: &str) -> String {
+    let answer = if attempt.allowed { paint(GOOD, "allowed") } else { paint(BAD, "denied ") };
+    let said = metadata(attempt).unwrap_or_default();
+    format!("  {}  {answer}  {cost}  {said}", moment(attempt.at)).trim_end().to_owned()
 }
 
 /// What the caller said of an attempt, as text that is safe on a terminal.
@@ -75,14 +74,9 @@ pub(crate) fn metadata(attempt: &Attempt) -> Option<String> {
 }
 
 pub(crate) fn as_json(attempts: &[Attempt]) -> Vec<Value> {
-    let meta = |attempt: &Attempt| attempt.meta.as_deref().map(|meta| String::from_utf8_lossy(meta).into_owned());
     let one = |attempt: &Attempt| {
-        json!({
-            "at": attempt.at as f64 / 1e6,
-            "allowed": attempt.allowed,
-            "cost": attempt.cost,
-            "meta": meta(attempt),
-        })
+        let meta = attempt.meta.as_deref().map(String::from_utf8_lossy);
+        json!({"at": attempt.at as f64 / 1e6, "allowed": attempt.allowed, "cost": attempt.cost, "meta": meta})
     };
     attempts.iter().map(one).collect()
 }

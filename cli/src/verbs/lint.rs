@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tidegate::{Error, SourceLocation, Warning, host};
 
+use crate::number_text::counted;
 use crate::terminal::{BAD, BOLD, GOOD, WARN, escaped as shown, paint};
 use crate::{Failure, Outcome, Output};
 
@@ -39,6 +40,15 @@ struct FileReport<'a> {
     found: Result<Vec<Warning>, Error>,
 }
 
+/// A warning, or why a file is invalid.
+struct LintFinding<'a> {
+    file: &'a str,
+    /// The policy of a warning.
+    policy: Option<&'a str>,
+    location: Option<&'a SourceLocation>,
+    message: &'a str,
+}
+
 impl Lint {
     #[expect(clippy::unnecessary_wraps, reason = "verbs have one signature")]
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
@@ -54,10 +64,11 @@ impl Lint {
         match format {
             Format::Text => text(&reports, output),
             Format::Json => output.json(&as_json(&reports)),
-            Format::Github => reports.iter().for_each(|report| annotations(report, output)),
+            Format::Github => {
+                reports.iter().flat_map(FileReport::findings).for_each(|finding| output.line(finding.annotation()));
+            }
         }
-        let (warnings, errors) = counts(&reports);
-        Ok(match (warnings, errors) {
+        Ok(match counts(&reports) {
             (0, 0) => Outcome::Done,
             (_, 0) => Outcome::Negative,
             _ => Outcome::Invalid,
@@ -72,91 +83,81 @@ fn counts(reports: &[FileReport<'_>]) -> (usize, usize) {
 }
 
 fn text(reports: &[FileReport<'_>], output: &mut Output) {
-    for report in reports {
-        match &report.found {
-            Ok(warnings) => warnings.iter().for_each(|warning| {
-                let (place, policy) =
-                    (location_of(report.file, warning.location.as_ref()), paint(BOLD, &warning.policy));
-                output.line(format!("{place}: {} {policy}: {}", paint(WARN, "warning:"), warning.message));
-            }),
-            Err(error) => {
-                let place = location_of(report.file, error.location());
-                output.line(format!("{place}: {} {}", paint(BAD, "error:"), message(report.file, error)));
-            }
-        }
+    for LintFinding { file, policy, location, message } in reports.iter().flat_map(FileReport::findings) {
+        let place = match location {
+            Some(location) if location.file.is_some() => location.to_string(),
+            Some(location) => format!("{}:{}:{}", shown(file), location.line, location.column),
+            None => shown(file),
+        };
+        let level = match policy {
+            Some(policy) => format!("{} {}:", paint(WARN, "warning:"), paint(BOLD, policy)),
+            None => paint(BAD, "error:"),
+        };
+        output.line(format!("{place}: {level} {message}"));
     }
-    let (warnings, errors) = counts(reports);
     let files = if reports.len() == 1 { shown(reports[0].file) } else { format!("{} files", reports.len()) };
-    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-    output.line(match (warnings, errors) {
+    output.line(match counts(reports) {
         (0, 0) => format!("{files}: {}", paint(GOOD, "nothing found")),
-        (_, 0) => format!("{files}: {}", count(warnings, "warning")),
-        _ => format!("{files}: {}, {}", count(errors, "error"), count(warnings, "warning")),
+        (warnings, 0) => format!("{files}: {}", counted(warnings, "warning")),
+        (warnings, errors) => format!("{files}: {}, {}", counted(errors, "error"), counted(warnings, "warning")),
     });
 }
 
-fn location_of(file: &str, location: Option<&SourceLocation>) -> String {
-    match location {
-        Some(location) if location.file.is_some() => location.to_string(),
-        Some(location) => format!("{}:{}:{}", shown(file), location.line, location.column),
-        None => shown(file),
-    }
-}
-
-/// The message without the location or the file that it may begin with.
-fn message<'a>(file: &str, error: &'a Error) -> &'a str {
-    let place = error.location().map_or_else(|| shown(file), ToString::to_string);
-    error.message().strip_prefix(&format!("{place}: ")).unwrap_or(error.message())
-}
-
 fn as_json(reports: &[FileReport<'_>]) -> Value {
-    let line = |location: Option<&SourceLocation>| location.map(|location| location.line);
-    let column = |location: Option<&SourceLocation>| location.map(|location| location.column);
-    let file = |report: &FileReport<'_>| {
-        let warnings: Vec<Value> = report
-            .found
-            .iter()
-            .flatten()
-            .map(|warning| {
-                json!({
-                    "policy": warning.policy,
-                    "line": line(warning.location.as_ref()),
-                    "column": column(warning.location.as_ref()),
-                    "message": warning.message,
-                })
-            })
-            .collect();
-        let error = report.found.as_ref().err().map(|error| {
-            json!({
-                "code": error.code(),
-                "line": line(error.location()),
-                "column": column(error.location()),
-                "message": message(report.file, error),
-            })
-        });
-        json!({"file": report.file, "valid": report.found.is_ok(), "error": error, "warnings": warnings})
-    };
     let (warnings, errors) = counts(reports);
-    json!({"files": reports.iter().map(file).collect::<Vec<_>>(), "warnings": warnings, "errors": errors})
+    json!({"files": reports.iter().map(FileReport::as_json).collect::<Value>(), "warnings": warnings, "errors": errors})
 }
 
-fn annotations(report: &FileReport<'_>, output: &mut Output) {
-    match &report.found {
-        Ok(warnings) => warnings.iter().for_each(|warning| {
-            let text = format!("{}: {}", warning.policy, warning.message);
-            output.line(annotation("warning", report.file, warning.location.as_ref(), &text));
-        }),
-        Err(error) => output.line(annotation("error", report.file, error.location(), message(report.file, error))),
+impl FileReport<'_> {
+    fn findings(&self) -> Vec<LintFinding<'_>> {
+        let finding = |policy, location, message| LintFinding { file: self.file, policy, location, message };
+        match &self.found {
+            Ok(warnings) => warnings
+                .iter()
+                .map(|warning| finding(Some(&*warning.policy), warning.location.as_ref(), &*warning.message))
+                .collect(),
+            Err(error) => {
+                // The message may begin with the location, or with the file.
+                let place = error.location().map_or_else(|| shown(self.file), ToString::to_string);
+                let message = error.message();
+                let message = message.strip_prefix(&format!("{place}: ")).unwrap_or(message);
+                vec![finding(None, error.location(), message)]
+            }
+        }
+    }
+
+    fn as_json(&self) -> Value {
+        let of = |finding: &LintFinding<'_>| {
+            let (about, value) = match (finding.policy, &self.found) {
+                (None, Err(error)) => ("code", error.code()),
+                (policy, _) => ("policy", policy.unwrap_or_default()),
+            };
+            json!({
+                about: value,
+                "line": finding.location.map(|location| location.line),
+                "column": finding.location.map(|location| location.column),
+                "message": finding.message,
+            })
+        };
+        let found: Vec<Value> = self.findings().iter().map(of).collect();
+        match self.found {
+            Ok(_) => json!({"file": self.file, "valid": true, "error": null, "warnings": found}),
+            Err(_) => json!({"file": self.file, "valid": false, "error": found[0], "warnings": []}),
+        }
     }
 }
 
-/// A command of GitHub's runner: `::warning file=…,line=…,col=…::message`.
-fn annotation(level: &str, file: &str, location: Option<&SourceLocation>, message: &str) -> String {
-    let mut properties = format!("file={}", escaped_property(file));
-    if let Some(location) = location {
-        properties += &format!(",line={},col={}", location.line, location.column);
+impl LintFinding<'_> {
+    /// A command of GitHub's runner: `::warning file=…,line=…,col=…::message`.
+    fn annotation(&self) -> String {
+        let place = self.location.map(|location| format!(",line={},col={}", location.line, location.column));
+        let (level, policy) = match self.policy {
+            Some(policy) => ("warning", format!("{policy}: ")),
+            None => ("error", String::new()),
+        };
+        let message = escaped(&format!("{policy}{}", self.message));
+        format!("::{level} file={}{}::{message}", escaped_property(self.file), place.unwrap_or_default())
     }
-    format!("::{level} {properties}::{}", escaped(message))
 }
 
 /// As GitHub reads a message: `%` first, which stands before every code.
@@ -176,10 +177,11 @@ mod tests {
     #[test]
     fn annotations_are_escaped_as_github_reads_them() {
         let location = SourceLocation::new(None, 3, 5);
+        let finding = |file, policy, location, message| LintFinding { file, policy, location, message };
         assert_eq!(
-            annotation("warning", "a,b:c.yaml", Some(&location), "5% of\r\n10: x, y"),
-            "::warning file=a%2Cb%3Ac.yaml,line=3,col=5::5%25 of%0D%0A10: x, y"
+            finding("a,b:c.yaml", Some("p"), Some(&location), "5% of\r\n10: x, y").annotation(),
+            "::warning file=a%2Cb%3Ac.yaml,line=3,col=5::p: 5%25 of%0D%0A10: x, y"
         );
-        assert_eq!(annotation("error", "x.yaml", None, "gone"), "::error file=x.yaml::gone");
+        assert_eq!(finding("x.yaml", None, None, "gone").annotation(), "::error file=x.yaml::gone");
     }
 }

@@ -5,42 +5,13 @@ use crate::calendar::{DAY, MINUTE, SECOND, date, time_of_day};
 use crate::number_text::number;
 
 /// Steps of time that read well, in microseconds.
-const TIME_STEPS: [u64; 34] = [
-    1,
-    2,
-    5,
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    60 * MINUTE,
-    2 * 60 * MINUTE,
-    3 * 60 * MINUTE,
-    6 * 60 * MINUTE,
-];
+fn time_steps() -> impl Iterator<Item = u64> {
+    let decimal = |unit: u64| (0..6).flat_map(move |power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power) * unit));
+    let of_sixty = |unit: u64| [1, 2, 5, 10, 15, 30].map(|count| count * unit);
+    let hours = [1, 2, 3, 6, 12].map(|hours| hours * 60 * MINUTE);
+    decimal(1).chain(of_sixty(SECOND)).chain(of_sixty(MINUTE)).chain(hours).chain(decimal(DAY))
+}
+
 /// The most ticks of the axis of time.
 const MOST_TICKS: u64 = 10;
 
@@ -55,14 +26,7 @@ pub(super) struct TimeAxis {
 impl TimeAxis {
     pub(super) fn new(start: u64, end: u64, is_recorded: bool) -> Self {
         let span = (end - start).max(1);
-        let step = TIME_STEPS.into_iter().find(|step| span / step <= MOST_TICKS);
-        // From days on, 1, 2, 5, 10, … of them.
-        let days = || {
-            let steps = (0..6).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power) * DAY));
-            steps.into_iter().find(|step| span / step <= MOST_TICKS).unwrap_or(span)
-        };
-        let half_day = DAY / 2;
-        let step = step.unwrap_or_else(|| if span / half_day <= MOST_TICKS { half_day } else { days() });
+        let step = time_steps().find(|step| span / step <= MOST_TICKS).unwrap_or(span);
         Self { start, step, span, is_recorded }
     }
 

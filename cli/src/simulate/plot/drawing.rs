@@ -1,8 +1,7 @@
 //! The drawing: a title, a legend, and for each policy a panel with what it was asked, what it admitted, and its limit.
 
-use std::error::Error;
-
 use plotters::coord::Shift;
+use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -10,6 +9,7 @@ use super::super::report::{NamedWorst, PolicyReport, Report, percent};
 use super::super::table;
 use super::super::timeline::{Bucket, Curve};
 use super::super::traffic::moment::trimmed;
+use super::Theme;
 use super::axis::{TimeAxis, unit_label, unit_ticks};
 use crate::number_text::number;
 
@@ -36,7 +36,7 @@ const ASKED: f64 = 0.3;
 const ADMITTED: f64 = 0.6;
 const FONTS: &str = "Inter, system-ui, sans-serif";
 
-/// The colours. They are of the palette of Okabe and Ito, which people with any colour vision can tell apart.
+/// The colours. Those of curves are of the palette of Okabe and Ito, which people with any colour vision can tell apart.
 pub(super) struct Palette {
     background: RGBColor,
     text: RGBColor,
@@ -47,45 +47,30 @@ pub(super) struct Palette {
     going: RGBColor,
 }
 
+/// The colours of a palette, in the order of its fields.
+pub(super) const LIGHT: [u32; 7] = [0xffffff, 0x1f2933, 0x5b6673, 0xe1e6eb, 0xe69f00, 0x0072b2, 0x009e73];
+pub(super) const DARK: [u32; 7] = [0x161b22, 0xe6edf3, 0x9da7b3, 0x303842, 0xf0b232, 0x56b4e9, 0x3cc89b];
+
 impl Palette {
-    pub(super) const LIGHT: Self = Self {
-        background: RGBColor(255, 255, 255),
-        text: RGBColor(31, 41, 51),
-        muted: RGBColor(91, 102, 115),
-        grid: RGBColor(225, 230, 235),
-        asked: RGBColor(230, 159, 0),
-        admitted: RGBColor(0, 114, 178),
-        going: RGBColor(0, 158, 115),
-    };
-    pub(super) const DARK: Self = Self {
-        background: RGBColor(22, 27, 34),
-        text: RGBColor(230, 237, 243),
-        muted: RGBColor(157, 167, 179),
-        grid: RGBColor(48, 56, 66),
-        asked: RGBColor(240, 178, 50),
-        admitted: RGBColor(86, 180, 233),
-        going: RGBColor(60, 200, 155),
-    };
-
-    const fn all(&self) -> [RGBColor; 7] {
-        [self.background, self.text, self.muted, self.grid, self.asked, self.admitted, self.going]
-    }
-
-    /// Replaces the colours of a light drawing where the reader prefers dark ones.
-    pub(super) fn style_for_dark() -> String {
-        let mut style = "<style>@media (prefers-color-scheme: dark) {\n".to_owned();
-        for (light, dark) in Self::LIGHT.all().iter().zip(Self::DARK.all()) {
-            let (light, dark) = (hex(*light), hex(dark));
-            style.push_str(&format!(
-                "[fill=\"{light}\"] {{ fill: {dark} }} [stroke=\"{light}\"] {{ stroke: {dark} }}\n"
-            ));
-        }
-        style + "}</style>\n"
+    pub(super) fn of(theme: Theme) -> Self {
+        let colors = if theme == Theme::Dark { DARK } else { LIGHT };
+        let [background, text, muted, grid, asked, admitted, going] = colors.map(|color| {
+            let [_, red, green, blue] = color.to_be_bytes();
+            RGBColor(red, green, blue)
+        });
+        Self { background, text, muted, grid, asked, admitted, going }
     }
 }
 
-fn hex(RGBColor(red, green, blue): RGBColor) -> String {
-    format!("#{red:02X}{green:02X}{blue:02X}")
+/// Replaces the colours of a light drawing where the reader prefers dark ones.
+pub(super) fn style_for_dark() -> String {
+    let mut style = "<style>@media (prefers-color-scheme: dark) {\n".to_owned();
+    for (light, dark) in LIGHT.iter().zip(DARK) {
+        style += &format!(
+            "[fill=\"#{light:06X}\"] {{ fill: #{dark:06X} }} [stroke=\"#{light:06X}\"] {{ stroke: #{dark:06X} }}\n"
+        );
+    }
+    style + "}</style>\n"
 }
 
 /// The width and the height of a drawing, with a title or without.
@@ -94,15 +79,18 @@ pub(super) fn size(report: &Report, titled: bool) -> (u32, u32) {
     (WIDTH, title + LEGEND + PANEL * report.policies.len() as u32 + FOOT)
 }
 
-type Drawing<B> = DrawingArea<B, Shift>;
-type PlotResult = Result<(), Box<dyn Error>>;
+type Area<B> = DrawingArea<B, Shift>;
+type PlotResult<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+/// What is drawn, and how.
+struct Drawing<'a> {
+    report: &'a Report,
+    axis: TimeAxis,
+    palette: Palette,
+}
 
 /// Draws everything; the size of the backend says whether there is room for a title.
-pub(super) fn draw<B>(backend: B, report: &Report, palette: &Palette) -> PlotResult
-where
-    B: DrawingBackend,
-    B::ErrorType: 'static,
-{
+pub(super) fn draw<B: DrawingBackend>(backend: B, report: &Report, palette: Palette) -> PlotResult<B> {
     let area = backend.into_drawing_area();
     area.fill(&palette.background)?;
     let titled = area.dim_in_pixel().1 == size(report, true).1;
@@ -111,17 +99,16 @@ where
         write(&title, &table::title(report), &style(40.0, palette.text, HPos::Left), (MARGIN, 34))?;
         write(&title, &table::description(report), &style(26.0, palette.muted, HPos::Left), (MARGIN, 92))?;
     }
+    let drawing = Drawing { report, axis: TimeAxis::new(report.start, report.end, report.has_dates), palette };
     let (legend, mut rest) = rest.split_vertically(LEGEND);
-    draw_legend(&legend, report, palette)?;
-    let axis = TimeAxis::new(report.start, report.end, report.has_dates);
+    drawing.legend(&legend)?;
     for policy in &report.policies {
         let (panel, below) = rest.split_vertically(PANEL);
-        draw_panel(&panel, report, policy, &axis, palette)?;
+        drawing.panel(&panel, policy)?;
         rest = below;
     }
-    draw_foot(&rest, &axis, palette)?;
-    area.present()?;
-    Ok(())
+    drawing.foot(&rest)?;
+    area.present()
 }
 
 fn style(size: f64, color: RGBColor, at: HPos) -> TextStyle<'static> {
@@ -130,67 +117,18 @@ fn style(size: f64, color: RGBColor, at: HPos) -> TextStyle<'static> {
     font.color(&color).pos(Pos::new(at, VPos::Top))
 }
 
-fn write<B: DrawingBackend>(area: &Drawing<B>, text: &str, style: &TextStyle<'_>, at: (i32, i32)) -> PlotResult
-where
-    B::ErrorType: 'static,
-{
-    let shown: String = if text.chars().count() > MAX_TEXT {
-        text.chars().take(MAX_TEXT - 1).chain(['…']).collect()
-    } else {
-        text.to_owned()
-    };
-    area.draw(&Text::new(shown, at, style.clone()))?;
-    Ok(())
+fn write<B: DrawingBackend>(area: &Area<B>, text: &str, style: &TextStyle<'_>, at: (i32, i32)) -> PlotResult<B> {
+    let mut shown: String = text.chars().take(MAX_TEXT).collect();
+    if shown.len() < text.len() {
+        shown.pop();
+        shown.push('…');
+    }
+    area.draw(&Text::new(shown, at, style.clone()))
 }
 
-fn draw_legend<B: DrawingBackend>(area: &Drawing<B>, report: &Report, palette: &Palette) -> PlotResult
-where
-    B::ErrorType: 'static,
-{
-    let text = style(25.0, palette.text, HPos::Left);
-    let mut left = MARGIN;
-    let mut entry = |name: &str, width: i32| {
-        let at = left;
-        left += width;
-        write(area, name, &text, (at + 56, 18)).map(|()| at)
-    };
-    let at = entry("asked", 170)?;
-    swatch(area, at, palette.asked.mix(ASKED), palette.asked)?;
-    let at = entry("admitted", 210)?;
-    swatch(area, at, palette.admitted.mix(ADMITTED), palette.admitted)?;
-    if report.policies.iter().any(|policy| policy.delay.is_some()) {
-        let at = entry("going on after the delay", 390)?;
-        area.draw(&PathElement::new(vec![(at, 32), (at + 42, 32)], palette.going.stroke_width(4)))?;
-    }
-    let keys = if report.keys == 1 { "the limit" } else { "the limit, for all keys together" };
-    let at = entry(keys, 300)?;
-    for dash in 0..3 {
-        let from = at + dash * 16;
-        area.draw(&PathElement::new(vec![(from, 32), (from + 10, 32)], palette.text.stroke_width(3)))?;
-    }
-    Ok(())
-}
-
-fn swatch<B: DrawingBackend>(area: &Drawing<B>, left: i32, fill: RGBAColor, color: RGBColor) -> PlotResult
-where
-    B::ErrorType: 'static,
-{
-    area.draw(&Rectangle::new([(left, 18), (left + 42, 46)], fill.filled()))?;
-    area.draw(&PathElement::new(vec![(left, 18), (left + 42, 18)], color.stroke_width(4)))?;
-    Ok(())
-}
-
-fn draw_foot<B: DrawingBackend>(area: &Drawing<B>, axis: &TimeAxis, palette: &Palette) -> PlotResult
-where
-    B::ErrorType: 'static,
-{
-    let width = WIDTH as i32 - LEFT as i32 - MARGIN;
-    let label = style(24.0, palette.muted, HPos::Center);
-    for tick in axis.ticks() {
-        let x = LEFT as i32 + (tick / axis.end() * f64::from(width)).round() as i32;
-        write(area, &axis.label(tick), &label, (x, 2))?;
-    }
-    write(area, &axis.description(), &label, (LEFT as i32 + width / 2, 44))
+/// A level line, as the legend has them.
+fn level(left: i32, width: i32, top: i32, style: ShapeStyle) -> PathElement<(i32, i32)> {
+    PathElement::new(vec![(left, top), (left + width, top)], style)
 }
 
 /// The curves of a panel, and the limit they are compared with.
@@ -198,83 +136,136 @@ struct PanelCurves {
     asked: Curve,
     admitted: Curve,
     going: Option<Curve>,
+    most: f64,
     limit: f64,
+    is_limit_drawn: bool,
     period: String,
 }
 
 impl PanelCurves {
     fn new(report: &Report, policy: &PolicyReport) -> Self {
-        let limit = &policy.limits[policy.drawn_limit()];
-        let period = limit.period();
-        let curve = |of: fn(&Bucket) -> u64| policy.timeline.trailing(period.micros(), report.end, COLUMNS, of);
-        let mut admitted = curve(|bucket| bucket.admitted);
+        let worst = policy.drawn_limit();
+        let period = worst.limit.period();
+        let timeline = &policy.figures.timeline;
+        let curve = |of: fn(&Bucket) -> u64| timeline.trailing(period.micros(), report.end, COLUMNS, of);
+        let (asked, mut admitted) = (curve(|bucket| bucket.asked), curve(|bucket| bucket.admitted));
         if report.keys == 1 {
             // The worst count of the only key is that of all keys.
-            let worst = &policy.worst[policy.drawn_limit()];
             admitted.reach(worst.at.saturating_sub(report.start) as f64 / 1e6, worst.units as f64);
         }
-        Self {
-            asked: curve(|bucket| bucket.asked),
-            admitted,
-            going: policy.delay.as_ref().map(|_| curve(|bucket| bucket.going)),
-            limit: limit.count() as f64 * report.keys as f64,
-            period: spoken(&period.to_string()),
-        }
-    }
-
-    fn most(&self) -> f64 {
-        self.asked.most.max(self.admitted.most).max(self.going.as_ref().map_or(0.0, |curve| curve.most))
+        let going = policy.worst_after_delay.as_ref().map(|_| curve(|bucket| bucket.going));
+        let most = going.iter().chain([&asked, &admitted]).map(|curve| curve.most).fold(0.0, f64::max);
+        let limit = worst.limit.count() as f64 * report.keys as f64;
+        let is_limit_drawn = limit <= FAR_ABOVE * most.max(1.0);
+        Self { asked, admitted, going, most, limit, is_limit_drawn, period: spoken(&period.to_string()) }
     }
 }
 
-fn draw_panel<B: DrawingBackend>(
-    area: &Drawing<B>,
-    report: &Report,
-    policy: &PolicyReport,
-    axis: &TimeAxis,
-    palette: &Palette,
-) -> PlotResult
-where
-    B::ErrorType: 'static,
-{
-    let curves = PanelCurves::new(report, policy);
-    let is_limit_drawn = curves.limit <= FAR_ABOVE * curves.most().max(1.0);
-    let most = if is_limit_drawn { curves.most().max(curves.limit) } else { curves.most() };
-    draw_panel_head(area, report, policy, &curves, is_limit_drawn, palette)?;
-    let ticks = unit_ticks(most * 1.02);
-    let top = ticks.last().copied().unwrap_or(1.0);
-    let (_, plot) = area.split_vertically(96);
-    let mut chart = ChartBuilder::on(&plot)
-        .margin_right(MARGIN as u32)
-        .margin_bottom(28)
-        .y_label_area_size(LEFT)
-        .build_cartesian_2d(0.0..axis.end(), 0.0..top)?;
-    let label = style(24.0, palette.muted, HPos::Right).pos(Pos::new(HPos::Right, VPos::Center));
-    for tick in ticks {
-        let color = if tick == 0.0 { palette.muted } else { palette.grid };
-        let line = PathElement::new(vec![(0.0, tick), (axis.end(), tick)], color.stroke_width(2));
-        chart.plotting_area().draw(&line)?;
-        let text = Text::new(unit_label(tick), (-16, 0), label.clone());
-        chart.plotting_area().draw(&(EmptyElement::at((0.0, tick)) + text))?;
+impl Drawing<'_> {
+    fn legend<B: DrawingBackend>(&self, area: &Area<B>) -> PlotResult<B> {
+        let Palette { asked, admitted, going, text, .. } = self.palette;
+        let text_style = style(25.0, text, HPos::Left);
+        let mut left = MARGIN;
+        let mut entry = |name: &str, width: i32| {
+            let at = left;
+            left += width;
+            write(area, name, &text_style, (at + 56, 18)).map(|()| at)
+        };
+        for (name, width, color, opacity) in [("asked", 170, asked, ASKED), ("admitted", 210, admitted, ADMITTED)] {
+            let at = entry(name, width)?;
+            area.draw(&Rectangle::new([(at, 18), (at + 42, 46)], color.mix(opacity).filled()))?;
+            area.draw(&level(at, 42, 18, color.stroke_width(4)))?;
+        }
+        if self.report.policies.iter().any(|policy| policy.worst_after_delay.is_some()) {
+            let at = entry("going on after the delay", 390)?;
+            area.draw(&level(at, 42, 32, going.stroke_width(4)))?;
+        }
+        let at = entry(if self.report.keys == 1 { "the limit" } else { "the limit, for all keys together" }, 300)?;
+        (0..3).try_for_each(|dash| area.draw(&level(at + dash * 16, 10, 32, text.stroke_width(3))))
     }
-    for tick in axis.ticks() {
-        let line = PathElement::new(vec![(tick, 0.0), (tick, top)], palette.grid.stroke_width(2));
-        chart.plotting_area().draw(&line)?;
+
+    fn foot<B: DrawingBackend>(&self, area: &Area<B>) -> PlotResult<B> {
+        let width = WIDTH as i32 - LEFT as i32 - MARGIN;
+        let label = style(24.0, self.palette.muted, HPos::Center);
+        for tick in self.axis.ticks() {
+            let x = LEFT as i32 + (tick / self.axis.end() * f64::from(width)).round() as i32;
+            write(area, &self.axis.label(tick), &label, (x, 2))?;
+        }
+        write(area, &self.axis.description(), &label, (LEFT as i32 + width / 2, 44))
     }
-    for (curve, color, opacity) in
-        [(&curves.asked, palette.asked, ASKED), (&curves.admitted, palette.admitted, ADMITTED)]
-    {
-        let area = AreaSeries::new(steps(curve, axis.end()), 0.0, color.mix(opacity));
-        chart.draw_series(area.border_style(color.stroke_width(3)))?;
+
+    fn panel<B: DrawingBackend>(&self, area: &Area<B>, policy: &PolicyReport) -> PlotResult<B> {
+        let Palette { text, muted, grid, asked, admitted, going, .. } = self.palette;
+        let curves = PanelCurves::new(self.report, policy);
+        self.panel_head(area, policy, &curves)?;
+        let most = if curves.is_limit_drawn { curves.most.max(curves.limit) } else { curves.most };
+        let ticks = unit_ticks(most * 1.02);
+        let (end, top) = (self.axis.end(), ticks.last().copied().unwrap_or(1.0));
+        let (_, plot) = area.split_vertically(96);
+        let mut chart = ChartBuilder::on(&plot)
+            .margin_right(MARGIN as u32)
+            .margin_bottom(28)
+            .y_label_area_size(LEFT)
+            .build_cartesian_2d(0.0..end, 0.0..top)?;
+        let label = style(24.0, muted, HPos::Right).pos(Pos::new(HPos::Right, VPos::Center));
+        for tick in ticks {
+            let color = if tick == 0.0 { muted } else { grid };
+            chart.plotting_area().draw(&PathElement::new(vec![(0.0, tick), (end, tick)], color.stroke_width(2)))?;
+            let text = Text::new(unit_label(tick), (-16, 0), label.clone());
+            chart.plotting_area().draw(&(EmptyElement::at((0.0, tick)) + text))?;
+        }
+        for tick in self.axis.ticks() {
+            chart.plotting_area().draw(&PathElement::new(vec![(tick, 0.0), (tick, top)], grid.stroke_width(2)))?;
+        }
+        for (curve, color, opacity) in [(&curves.asked, asked, ASKED), (&curves.admitted, admitted, ADMITTED)] {
+            let area = AreaSeries::new(steps(curve, end), 0.0, color.mix(opacity));
+            chart.draw_series(area.border_style(color.stroke_width(3)))?;
+        }
+        if let Some(curve) = &curves.going {
+            chart.draw_series(LineSeries::new(steps(curve, end), going.stroke_width(4)))?;
+        }
+        if curves.is_limit_drawn {
+            let line = [(0.0, curves.limit), (end, curves.limit)];
+            chart.draw_series(DashedLineSeries::new(line, 14, 10, text.stroke_width(3)))?;
+        }
+        Ok(())
     }
-    if let Some(going) = &curves.going {
-        chart.draw_series(LineSeries::new(steps(going, axis.end()), palette.going.stroke_width(4)))?;
+
+    fn panel_head<B: DrawingBackend>(
+        &self,
+        area: &Area<B>,
+        policy: &PolicyReport,
+        curves: &PanelCurves,
+    ) -> PlotResult<B> {
+        let (keys, figures) = (self.report.keys, &policy.figures);
+        let (asked, admitted) = (number(figures.asked), number(figures.admitted));
+        let share = trimmed(percent(figures.admitted, figures.asked));
+        let mut said = format!("{admitted} of {asked} admitted ({share} %)");
+        if policy.policy.options().shadow {
+            said += &format!(", {} refused in shadow", number(figures.shadow_denied));
+        }
+        let of_keys = if keys == 1 { String::new() } else { format!(" of all {} keys", number(keys as u64)) };
+        let mut left = format!("units{of_keys} in the last {}", curves.period);
+        if !curves.is_limit_drawn {
+            left += &format!("; their limit of {} is above this plot", number(curves.limit as u64));
+        }
+        left += &match (keys, figures.refused_keys()) {
+            (..=1, _) | (_, 0) => String::new(),
+            (_, 1) => "; 1 key was refused by its own limit".to_owned(),
+            (_, refused) => format!("; {} keys were refused by their own limits", number(refused as u64)),
+        };
+        let of_limit = |worst: &NamedWorst| {
+            let period = spoken(&worst.limit.period().to_string());
+            format!("{} in any {period}, limit {}", number(worst.units), number(worst.limit.count()))
+        };
+        let right = format!("worst for one key: {}", policy.worst.iter().map(of_limit).collect::<Vec<_>>().join("; "));
+        let Palette { text, muted, .. } = self.palette;
+        let edge = WIDTH as i32 - MARGIN;
+        write(area, &policy.title(), &style(29.0, text, HPos::Left), (MARGIN, 4))?;
+        write(area, &said, &style(25.0, text, HPos::Right), (edge, 8))?;
+        write(area, &left, &style(24.0, muted, HPos::Left), (MARGIN, 44))?;
+        write(area, &right, &style(24.0, muted, HPos::Right), (edge, 44))
     }
-    if is_limit_drawn {
-        let line = [(0.0, curves.limit), (axis.end(), curves.limit)];
-        chart.draw_series(DashedLineSeries::new(line, 14, 10, palette.text.stroke_width(3)))?;
-    }
-    Ok(())
 }
 
 /// A period as it stands in a sentence: `minute`, `second`, `3 s`.
@@ -287,58 +278,15 @@ fn spoken(period: &str) -> String {
     }
 }
 
-/// The points of a curve that stays as it is until the next one.
+/// The points of a curve that stays as it is until the next one. A level part needs only its two ends.
 fn steps(curve: &Curve, end: f64) -> Vec<(f64, f64)> {
-    let mut points = Vec::with_capacity(curve.points.len() * 2);
-    for (index, (time, units)) in curve.points.iter().enumerate() {
-        let next = curve.points.get(index + 1).map_or(end, |(time, _)| *time);
-        if points.last().is_none_or(|(_, last)| last != units) {
-            points.push((time.min(end), *units));
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for level in curve.points.chunk_by(|(_, units), (_, next)| units == next) {
+        let (begin, units) = (level[0].0.min(end), level[0].1);
+        if let Some(last) = points.last_mut() {
+            last.0 = begin;
         }
-        // A level part needs only its two ends.
-        if curve.points.get(index + 1).is_none_or(|(_, following)| following != units) {
-            points.push((next.min(end), *units));
-        }
+        points.extend([(begin, units), (end, units)]);
     }
     points
-}
-
-fn draw_panel_head<B: DrawingBackend>(
-    area: &Drawing<B>,
-    report: &Report,
-    policy: &PolicyReport,
-    curves: &PanelCurves,
-    is_limit_drawn: bool,
-    palette: &Palette,
-) -> PlotResult
-where
-    B::ErrorType: 'static,
-{
-    let share = trimmed(percent(policy.admitted, policy.asked));
-    let mut said = format!("{} of {} admitted ({share} %)", number(policy.admitted), number(policy.asked));
-    if policy.shadow {
-        said.push_str(&format!(", {} refused in shadow", number(policy.shadow_denied)));
-    }
-    write(area, &policy.title(), &style(29.0, palette.text, HPos::Left), (MARGIN, 4))?;
-    write(area, &said, &style(25.0, palette.text, HPos::Right), (WIDTH as i32 - MARGIN, 8))?;
-    let keys = if report.keys == 1 { String::new() } else { format!(" of all {} keys", number(report.keys as u64)) };
-    let mut left = format!("units{keys} in the last {}", curves.period);
-    if !is_limit_drawn {
-        left.push_str(&format!("; their limit of {} is above this plot", number(curves.limit as u64)));
-    }
-    if report.keys > 1 && policy.refused_keys > 0 {
-        let verb = if policy.refused_keys == 1 {
-            "key was refused by its own limit"
-        } else {
-            "keys were refused by their own limits"
-        };
-        left.push_str(&format!("; {} {verb}", number(policy.refused_keys as u64)));
-    }
-    let of_limit = |worst: &NamedWorst| {
-        let period = spoken(&worst.limit.period().to_string());
-        format!("{} in any {period}, limit {}", number(worst.units), number(worst.limit.count()))
-    };
-    let right = format!("worst for one key: {}", policy.worst.iter().map(of_limit).collect::<Vec<_>>().join("; "));
-    write(area, &left, &style(24.0, palette.muted, HPos::Left), (MARGIN, 44))?;
-    write(area, &right, &style(24.0, palette.muted, HPos::Right), (WIDTH as i32 - MARGIN, 44))
 }

@@ -2,10 +2,10 @@
 
 use super::super::report::Report;
 use super::super::table::{self, COLUMNS};
-use super::Theme;
+use super::{Theme, drawing};
 
 const STYLE: &str = "
-:root { color-scheme: SCHEME; --background: #ffffff; --text: #1f2933; --muted: #5b6673; --line: #e1e6eb; --code: #f3f5f7 }
+:root { color-scheme: SCHEME; LIGHT; --code: #f3f5f7 }
 DARK
 * { box-sizing: border-box }
 body { margin: 0 auto; max-width: 1080px; padding: 2rem 1.25rem; background: var(--background); color: var(--text);
@@ -25,33 +25,23 @@ code { font: .9em/1.5 ui-monospace, monospace; background: var(--code); padding:
 pre { background: var(--code); padding: .75rem 1rem; border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere }
 pre code { background: none; padding: 0 }
 ";
-const DARK: &str = "--background: #161b22; --text: #e6edf3; --muted: #9da7b3; --line: #303842; --code: #21262d";
 
 /// A text as HTML and SVG have it.
 pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
+    let codes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
+    codes.iter().fold(text.to_owned(), |text, (letter, code)| text.replace(*letter, code))
 }
 
 /// The page.
 pub(super) fn page(report: &Report, svg: &str, theme: Theme) -> String {
     let title = escaped(&table::title(report));
+    let dark = format!("{}; --code: #21262d", variables(drawing::DARK));
     let (scheme, dark) = match theme {
-        Theme::Auto => ("light dark", format!("@media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}")),
+        Theme::Auto => ("light dark", format!("@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}")),
         Theme::Light => ("light", String::new()),
-        Theme::Dark => ("dark", format!(":root {{ {DARK} }}")),
+        Theme::Dark => ("dark", format!(":root {{ {dark} }}")),
     };
-    let style = STYLE.replace("SCHEME", scheme).replace("DARK", &dark);
+    let style = STYLE.replace("SCHEME", scheme).replace("LIGHT", &variables(drawing::LIGHT)).replace("DARK", &dark);
     let notes: String = report.notes.iter().map(|note| format!("<p>Note: {}</p>\n", escaped(note))).collect();
     format!(
         "<!doctype html>
@@ -88,21 +78,24 @@ admitted: 1 when all are equal.</p>
     )
 }
 
+/// The first colours of a palette, as the style has them.
+fn variables([background, text, muted, line, ..]: [u32; 7]) -> String {
+    format!("--background: #{background:06x}; --text: #{text:06x}; --muted: #{muted:06x}; --line: #{line:06x}")
+}
+
 fn rows(report: &Report) -> String {
     let header: String = std::iter::once("policy").chain(COLUMNS).map(|column| format!("<th>{column}</th>")).collect();
     let mut html = format!("<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n");
     for policy in &report.policies {
-        html.push_str(&format!("<tr><td><code>{}</code>", escaped(&policy.name)));
-        if policy.name != policy.notation {
-            html.push_str(&format!("<div class=\"muted\">{}</div>", escaped(&policy.notation)));
-        }
-        html.push_str("</td>");
+        let (name, notation) = policy.names();
+        html += &format!("<tr><td><code>{}</code>", escaped(name));
+        html += &notation.map_or_else(String::new, |text| format!("<div class=\"muted\">{}</div>", escaped(&text)));
+        html += "</td>";
         for cell in table::cells(policy) {
             let lines: String = cell.iter().map(|line| format!("<div>{}</div>", escaped(line))).collect();
-            html.push_str(&format!("<td>{lines}</td>"));
+            html += &format!("<td>{lines}</td>");
         }
-        html.push_str("</tr>\n");
+        html += "</tr>\n";
     }
-    html.push_str("</tbody>\n</table>\n");
-    html
+    html + "</tbody>\n</table>\n"
 }

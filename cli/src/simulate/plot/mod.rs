@@ -27,64 +27,42 @@ pub(super) enum Theme {
     Dark,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a file shows, by its extension.
 enum Kind {
     Svg,
     Png,
     Html,
 }
 
-/// A file to write.
-#[derive(Debug)]
-pub(super) struct PlotFile {
-    path: PathBuf,
-    kind: Kind,
-    theme: Theme,
+/// What to draw into a file; it is asked before any work is done for the file.
+fn kind(path: &Path) -> Result<Kind, Failure> {
+    let refused = |why: &str| Failure::argument(format!("--out {}: {why}", path_text(path)));
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    let kind = match extension.as_deref() {
+        Some("svg") => Kind::Svg,
+        Some("png") => Kind::Png,
+        Some("html" | "htm") => Kind::Html,
+        _ => return Err(refused("the extension says what to draw, and this is none of .svg, .png and .html")),
+    };
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(refused(&format!("there is no folder {}; make it first", path_text(folder)))),
+        None => Ok(kind),
+    }
 }
 
-impl PlotFile {
-    /// The files of all paths, before any work is done for them.
-    pub(super) fn all(paths: &[PathBuf], theme: Theme) -> Result<Vec<Self>, Failure> {
-        paths.iter().map(|path| Self::new(path, theme)).collect()
-    }
+/// Whether plots can be drawn into all these files.
+pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
+    paths.iter().try_for_each(|path| kind(path).map(drop))
+}
 
-    fn new(path: &Path, theme: Theme) -> Result<Self, Failure> {
-        let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-        let kind = match extension.as_deref() {
-            Some("svg") => Kind::Svg,
-            Some("png") => Kind::Png,
-            Some("html" | "htm") => Kind::Html,
-            _ => {
-                return Err(Failure::argument(format!(
-                    "--out {}: the extension says what to draw, and this is none of .svg, .png and .html",
-                    path_text(path)
-                )));
-            }
-        };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(Failure::argument(format!(
-                "--out {}: there is no folder {}; make it first",
-                path_text(path),
-                path_text(folder)
-            )));
-        }
-        Ok(Self { path: path.to_owned(), kind, theme })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Draws and writes it.
-    pub(super) fn write(&self, report: &Report) -> Result<(), Failure> {
-        let contents = match self.kind {
-            Kind::Svg => svg(report, self.theme, true)?.into_bytes(),
-            Kind::Png => png(report, self.theme)?,
-            Kind::Html => html::page(report, &svg(report, self.theme, false)?, self.theme).into_bytes(),
-        };
-        std::fs::write(&self.path, contents).map_err(|error| Failure::unwritable(path_text(&self.path), &error))
-    }
+/// Draws and writes a plot.
+pub(super) fn write(path: &Path, report: &Report, theme: Theme) -> Result<(), Failure> {
+    let contents = match kind(path)? {
+        Kind::Svg => svg(report, theme, true)?.into_bytes(),
+        Kind::Png => png(report, theme)?,
+        Kind::Html => html::page(report, &svg(report, theme, false)?, theme).into_bytes(),
+    };
+    std::fs::write(path, contents).map_err(|error| Failure::unwritable(path_text(path), &error))
 }
 
 fn undrawn(error: impl std::fmt::Display) -> Failure {
@@ -93,28 +71,25 @@ fn undrawn(error: impl std::fmt::Display) -> Failure {
 
 /// The drawing, with a title or for a page that has one, in colours that follow the reader where the theme says so.
 fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String, Failure> {
-    let palette = if theme == Theme::Dark { Palette::DARK } else { Palette::LIGHT };
-    let mut svg = String::new();
-    drawing::draw(SVGBackend::with_string(&mut svg, drawing::size(report, titled)), report, &palette)
-        .map_err(undrawn)?;
+    let (mut svg, (width, height)) = (String::new(), drawing::size(report, titled));
+    let backend = SVGBackend::with_string(&mut svg, (width, height));
+    drawing::draw(backend, report, Palette::of(theme)).map_err(undrawn)?;
     let (tag, rest) = svg.split_once('>').ok_or_else(|| undrawn("it has no beginning"))?;
     // It is drawn in half pixels, so that curves are smooth.
-    let (width, height) = drawing::size(report, titled);
-    let tag = tag.replace(&format!("width=\"{width}\""), &format!("width=\"{}\"", width / SCALE));
-    let tag = tag.replace(&format!("height=\"{height}\""), &format!("height=\"{}\"", height / SCALE));
+    let halved = |tag: &str, name: &str, size: u32| {
+        tag.replace(&format!("{name}=\"{size}\""), &format!("{name}=\"{}\"", size / SCALE))
+    };
+    let tag = halved(&halved(tag, "width", width), "height", height);
     let title = html::escaped(&table::title(report));
-    let style = if theme == Theme::Auto { Palette::style_for_dark() } else { String::new() };
-    Ok(format!(
-        "{tag} role=\"img\" style=\"max-width:100%;height:auto\">\n<title>{title}</title>\n{style}{}",
-        rest.trim_start()
-    ))
+    let style = if theme == Theme::Auto { drawing::style_for_dark() } else { String::new() };
+    let rest = rest.trim_start();
+    Ok(format!("{tag} role=\"img\" style=\"max-width:100%;height:auto\">\n<title>{title}</title>\n{style}{rest}"))
 }
 
 fn png(report: &Report, theme: Theme) -> Result<Vec<u8>, Failure> {
-    let palette = if theme == Theme::Dark { Palette::DARK } else { Palette::LIGHT };
     let (width, height) = drawing::size(report, true);
     let mut pixels = Pixmap::new(width, height).ok_or_else(|| undrawn("it is too large"))?;
     let backend = PixelBackend::new(&mut pixels).map_err(undrawn)?;
-    drawing::draw(backend, report, &palette).map_err(undrawn)?;
+    drawing::draw(backend, report, Palette::of(theme)).map_err(undrawn)?;
     pixels.encode_png().map_err(undrawn)
 }

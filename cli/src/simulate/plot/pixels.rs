@@ -99,10 +99,6 @@ impl DrawingBackend for PixelBackend<'_> {
         self.fill(Rect::from_xywh(x as f32, y as f32, 1.0, 1.0).map(PathBuilder::from_rect), color)
     }
 
-    fn draw_line<S: BackendStyle>(&mut self, from: BackendCoord, to: BackendCoord, style: &S) -> DrawingResult {
-        self.draw_path([from, to], style)
-    }
-
     fn draw_rect<S: BackendStyle>(
         &mut self,
         from: BackendCoord,
@@ -121,17 +117,6 @@ impl DrawingBackend for PixelBackend<'_> {
         style: &S,
     ) -> DrawingResult {
         self.stroke(open_path(path).finish(), style)
-    }
-
-    fn draw_circle<S: BackendStyle>(
-        &mut self,
-        (x, y): BackendCoord,
-        radius: u32,
-        style: &S,
-        fill: bool,
-    ) -> DrawingResult {
-        let path = PathBuilder::from_circle(x as f32, y as f32, radius as f32);
-        if fill { self.fill(path, style.color()) } else { self.stroke(path, style) }
     }
 
     fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(

@@ -1,20 +1,19 @@
 //! The calls that are replayed: of a trace, or of a pattern.
 
-mod access_log;
-mod field;
-mod json_lines;
 pub(super) mod moment;
 pub(super) mod pattern;
-mod timestamps;
-pub(super) mod trace;
+mod trace;
+pub(super) mod trace_line;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Failure;
+use trace_line::TraceOptions;
 
 /// The most keys of a simulation: each has state in every policy.
 const MAX_KEYS: usize = 1_000_000;
@@ -83,7 +82,6 @@ pub(super) struct Summary {
 enum Source {
     Pattern(pattern::Calls),
     Trace(trace::Trace),
-    Sorted(std::vec::IntoIter<Event>, Box<trace::Trace>),
 }
 
 /// Calls in the order of their times.
@@ -96,30 +94,16 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn of_pattern(plan: &pattern::Plan) -> Result<Self, Failure> {
+    pub(super) fn of_pattern(plan: pattern::Plan, only_key: Option<String>) -> Result<Self, Failure> {
         let mut keys = Keys::default();
-        for number in 1..=plan.keys {
-            keys.add(&format!("user-{number}"))?;
-        }
-        Ok(Self { keys, source: Source::Pattern(pattern::Calls::new(plan.clone())), last: None, only_key: None })
+        (1..=plan.keys).try_for_each(|number| keys.add(&format!("user-{number}")).map(drop))?;
+        Ok(Self { keys, source: Source::Pattern(pattern::Calls::new(plan)), last: None, only_key })
     }
 
-    /// A trace; `sorted` reads it as a whole first.
-    pub(super) fn of_trace(mut trace: trace::Trace, sorted: bool) -> Result<Self, Failure> {
+    pub(super) fn of_trace(path: &Path, options: &TraceOptions, only_key: Option<String>) -> Result<Self, Failure> {
         let mut keys = Keys::default();
-        let source = if sorted {
-            let events = trace.read_sorted(&mut keys)?;
-            Source::Sorted(events.into_iter(), Box::new(trace))
-        } else {
-            Source::Trace(trace)
-        };
-        Ok(Self { keys, source, last: None, only_key: None })
-    }
-
-    /// The same without the calls of other keys.
-    pub(super) fn with_only_key(mut self, key: Option<String>) -> Self {
-        self.only_key = key;
-        self
+        let source = Source::Trace(trace::Trace::open(path, options, &mut keys)?);
+        Ok(Self { keys, source, last: None, only_key })
     }
 
     /// How many keys make the calls.
@@ -133,7 +117,6 @@ impl Traffic {
         while events.len() < most {
             let event = match &mut self.source {
                 Source::Pattern(calls) => calls.next(),
-                Source::Sorted(calls, _) => calls.next(),
                 Source::Trace(trace) => trace.next(&mut self.keys)?,
             };
             let Some(event) = event else { break };
@@ -152,10 +135,9 @@ impl Traffic {
 
     /// The moments between which the traffic lies: those that a pattern names, else those of the calls.
     pub(super) fn span(&self, first: u64) -> (u64, u64) {
-        let last = self.last.map_or(first, |event| event.at);
         match &self.source {
             Source::Pattern(calls) => calls.span(),
-            Source::Trace(_) | Source::Sorted(..) => (first, last),
+            Source::Trace(_) => (first, self.last.map_or(first, |event| event.at)),
         }
     }
 
@@ -168,10 +150,6 @@ impl Traffic {
                 Some(done as f64 / (end - start).max(1) as f64)
             }
             Source::Trace(trace) => trace.progress(),
-            Source::Sorted(calls, trace) => {
-                let left = calls.len() as f64;
-                Some(1.0 - left / (trace.events() as f64).max(1.0))
-            }
         }
     }
 
@@ -179,30 +157,28 @@ impl Traffic {
         let mut summary = match &self.source {
             Source::Pattern(calls) => calls.summary(),
             Source::Trace(trace) => trace.summary(),
-            Source::Sorted(_, trace) => trace.summary(),
         };
-        if let Some(key) = &self.only_key {
-            summary.details.push(format!("only the key {key:?}"));
-        }
+        summary.details.extend(self.only_key.as_ref().map(|key| format!("only the key {key:?}")));
         summary.json["only_key"] = self.only_key.clone().into();
         summary
     }
 
-    /// What is said of callers that the trace does not tell apart.
-    pub(super) fn pooled(&self) -> Option<String> {
+    /// What a reader of the figures has to know of the trace.
+    pub(super) fn notes(&self) -> Vec<String> {
         match &self.source {
-            Source::Pattern(_) => None,
-            Source::Trace(trace) => trace.pooled(),
-            Source::Sorted(_, trace) => trace.pooled(),
+            Source::Pattern(_) => Vec::new(),
+            Source::Trace(trace) => trace.notes(),
         }
     }
 
-    /// The lines that were skipped, and what was wrong with the first of them.
-    pub(super) fn skipped(&self) -> Option<(u64, &str)> {
-        match &self.source {
-            Source::Pattern(_) => None,
-            Source::Trace(trace) => trace.skipped(),
-            Source::Sorted(_, trace) => trace.skipped(),
+    /// What to say when there is nothing to replay.
+    pub(super) fn no_events(&self) -> String {
+        match (&self.source, &self.only_key) {
+            (_, Some(key)) if self.keys.len() > 0 => {
+                format!("no call has the key {key:?} of --only-key: there are {} other keys", self.keys.len())
+            }
+            (Source::Trace(trace), _) => trace.no_events(),
+            (Source::Pattern(_), _) => "the pattern has no calls: raise --rate or --duration".to_owned(),
         }
     }
 }
@@ -210,13 +186,4 @@ impl Traffic {
 /// A choice as its option spells it.
 pub(super) fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-/// The first members of what JSON says of traffic.
-fn json_of(source: &str, more: Value) -> Value {
-    let mut value = json!({"source": source});
-    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
-        value.extend(more);
-    }
-    value
 }

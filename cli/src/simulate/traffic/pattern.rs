@@ -6,8 +6,9 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::moment::{trimmed, words};
-use super::{Event, Summary, json_of, value_name};
+use super::{Event, Summary, value_name};
 use crate::calendar::{DAY, MINUTE, SECOND};
+use crate::number_text::counted;
 
 /// When patterns begin: the first moment of 2024, a Monday, so that every window of the calendar but a leap year's begins.
 const START: u64 = 1_704_067_200 * SECOND;
@@ -207,18 +208,19 @@ impl Calls {
 
     pub(super) fn summary(&self) -> Summary {
         let Plan { shape, rate, duration, keys, seed, window } = &self.plan;
-        let mut details = vec![
-            spoken_rate(*rate),
-            format!("{keys} {}", if *keys == 1 { "key" } else { "keys" }),
-            format!("seed {seed}"),
-        ];
-        let has_windows = matches!(shape, Shape::Bursts | Shape::Boundary);
-        if has_windows {
-            details.insert(2, format!("window {}", words(*window)));
-        }
+        let window = matches!(shape, Shape::Bursts | Shape::Boundary).then_some(*window);
+        let mut details = vec![spoken_rate(*rate), counted(keys, "key")];
+        details.extend(window.map(|window| format!("window {}", words(window))));
+        details.push(format!("seed {seed}"));
         let seconds = |micros: u64| micros as f64 / SECOND as f64;
-        let json = json!({"pattern": value_name(shape), "rate": rate, "duration": seconds(*duration), "seed": seed,
-                          "window": has_windows.then(|| seconds(*window))});
+        let json = json!({
+            "source": "pattern",
+            "pattern": value_name(shape),
+            "rate": rate,
+            "duration": seconds(*duration),
+            "seed": seed,
+            "window": window.map(seconds),
+        });
         let title = match shape {
             Shape::Steady => "Steady traffic",
             Shape::Bursts => "Bursts",
@@ -226,7 +228,7 @@ impl Calls {
             Shape::RetryStorm => "Retry storm",
             Shape::Daily => "Daily curve",
         };
-        Summary { title: title.to_owned(), details, json: json_of("pattern", json), is_recorded: false }
+        Summary { title: title.to_owned(), details, json, is_recorded: false }
     }
 }
 

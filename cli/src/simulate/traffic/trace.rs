@@ -8,12 +8,10 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use clap::ValueEnum;
 use serde_json::json;
 
-use super::field::shown;
-use super::timestamps::Columns;
-use super::{Event, Keys, Summary, access_log, json_lines, json_of, moment, value_name};
+use super::trace_line::{LineParser, TraceFormat, TraceOptions};
+use super::{Event, Keys, Summary, moment, value_name};
 use crate::Failure;
 use crate::terminal::path_text;
 
@@ -22,38 +20,10 @@ const MAX_LINE: u64 = 1 << 20;
 /// The most calls that can be sorted in memory: 24 bytes each.
 const MAX_SORTED: usize = 40_000_000;
 
-/// How the lines of a trace are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(in crate::simulate) enum TraceFormat {
-    /// A time on each line, and, after commas, a key and a cost
-    Timestamps,
-    /// The common or combined format of web servers
-    AccessLog,
-    /// An object of JSON on each line
-    JsonLines,
-}
-
-/// What was said about a trace.
-#[derive(Debug, Clone)]
-pub(in crate::simulate) struct Options {
-    pub(in crate::simulate) path: PathBuf,
-    pub(in crate::simulate) format: Option<TraceFormat>,
-    pub(in crate::simulate) time_field: Option<String>,
-    pub(in crate::simulate) key_field: Option<String>,
-    pub(in crate::simulate) cost_field: Option<String>,
-    pub(in crate::simulate) skip_bad_lines: bool,
-}
-
-/// How a line becomes a call.
-enum LineParser {
-    Timestamps(Columns),
-    AccessLog { key_field: String },
-    JsonLines(json_lines::Fields),
-}
-
 /// A trace that is being read.
-pub(in crate::simulate) struct Trace {
-    options: Options,
+pub(super) struct Trace {
+    path: PathBuf,
+    options: TraceOptions,
     reader: BufReader<Box<dyn Read>>,
     size: Option<u64>,
     read: Rc<Cell<u64>>,
@@ -61,8 +31,10 @@ pub(in crate::simulate) struct Trace {
     line: Vec<u8>,
     line_number: u64,
     events: u64,
-    skipped: u64,
-    first_skipped: String,
+    /// All calls in the order of their times, where they were sorted.
+    sorted: Option<std::vec::IntoIter<Event>>,
+    /// Lines that were skipped, and what was wrong with the first of them.
+    skipped: (u64, String),
     /// Calls whose line names no caller.
     pooled: u64,
 }
@@ -82,63 +54,67 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Trace {
-    pub(in crate::simulate) fn open(options: Options) -> Result<Self, Failure> {
+    pub(super) fn open(path: &Path, options: &TraceOptions, keys: &mut Keys) -> Result<Self, Failure> {
         let read = Rc::new(Cell::new(0));
         let counted = Rc::clone(&read);
-        let (inner, size): (Box<dyn Read>, _) = if is_standard_input(&options.path) {
+        let (inner, size): (Box<dyn Read>, _) = if is_standard_input(path) {
             (Box::new(Counted { inner: io::stdin(), read: counted }), None)
         } else {
             let failed = |error: io::Error| {
                 Failure::argument(format!(
                     "the trace {} cannot be read: {error}; name a file, or - for standard input",
-                    path_text(&options.path)
+                    path_text(path)
                 ))
             };
-            let file = File::open(&options.path).map_err(failed)?;
+            let file = File::open(path).map_err(failed)?;
             let metadata = file.metadata().map_err(failed)?;
             if metadata.is_dir() {
                 return Err(failed(io::ErrorKind::IsADirectory.into()));
             }
             (Box::new(Counted { inner: file, read: counted }), metadata.is_file().then_some(metadata.len()))
         };
-        let reader = BufReader::with_capacity(1 << 16, inner);
-        let (line, parser) = (Vec::new(), None);
-        Ok(Self {
-            options,
-            reader,
+        let mut trace = Self {
+            path: path.to_owned(),
+            options: options.clone(),
+            reader: BufReader::with_capacity(1 << 16, inner),
             size,
             read,
-            parser,
-            line,
+            parser: None,
+            line: Vec::new(),
             line_number: 0,
             events: 0,
-            skipped: 0,
-            first_skipped: String::new(),
+            sorted: None,
+            skipped: (0, String::new()),
             pooled: 0,
-        })
+        };
+        if options.sort {
+            trace.sorted = Some(trace.read_all(keys)?.into_iter());
+        }
+        Ok(trace)
     }
 
     /// The next call; `None` at the end.
     pub(super) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>, Failure> {
+        if let Some(sorted) = &mut self.sorted {
+            return Ok(sorted.next());
+        }
         while self.read_line()? {
             let bytes = std::mem::take(&mut self.line);
-            let parsed = self.parse(&String::from_utf8_lossy(&bytes), keys);
+            let text = String::from_utf8_lossy(&bytes);
+            let line = text.trim_start_matches('\u{feff}').trim();
+            let is_comment = line.is_empty() || line.starts_with('#');
+            let event = if is_comment { None } else { self.event(line, keys)? };
             self.line = bytes;
-            match parsed {
-                Ok(Some(event)) => {
-                    self.events += 1;
-                    return Ok(Some(event));
-                }
-                Ok(None) => {}
-                Err(BadLine::Stop(failure)) => return Err(failure),
-                Err(BadLine::Line(message)) => self.bad_line(message)?,
+            if event.is_some() {
+                self.events += 1;
+                return Ok(event);
             }
         }
         Ok(None)
     }
 
     /// All calls, sorted by time; calls at the same time stay in the order of their lines.
-    pub(super) fn read_sorted(&mut self, keys: &mut Keys) -> Result<Vec<Event>, Failure> {
+    fn read_all(&mut self, keys: &mut Keys) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         while let Some(event) = self.next(keys)? {
             if events.len() == MAX_SORTED {
@@ -176,101 +152,42 @@ impl Trace {
         Ok(count > 0)
     }
 
-    fn parse(&mut self, line: &str, keys: &mut Keys) -> Result<Option<Event>, BadLine> {
-        let line = line.trim_start_matches('\u{feff}').trim();
-        if line.is_empty() || line.starts_with('#') {
-            return Ok(None);
-        }
-        let parser = match self.parser.take() {
+    /// The call of a line; `None` of a header, and of a bad line that is skipped.
+    fn event(&mut self, line: &str, keys: &mut Keys) -> Result<Option<Event>, Failure> {
+        let place = || format!("{}:{}", name_of(&self.path), self.line_number);
+        let parser = match &mut self.parser {
             Some(parser) => parser,
-            None => match self.first_line(line)? {
-                (parser, true) => {
-                    self.parser = Some(parser);
+            first => {
+                let (parser, is_header) = LineParser::of(line, &self.options, &place()).map_err(Failure::argument)?;
+                let parser = first.insert(parser);
+                if is_header {
                     return Ok(None);
                 }
-                (parser, false) => parser,
-            },
-        };
-        let parsed = match &parser {
-            LineParser::Timestamps(columns) => columns.parse(line),
-            LineParser::AccessLog { key_field } => access_log::parse(line, key_field)
-                .map(|(at, key)| (at, Cow::Borrowed(key), 1))
-                .ok_or_else(|| format!("{}: expected {}", shown(line), access_log::EXPECTED)),
-            LineParser::JsonLines(fields) => fields
-                .parse(line)
-                .map(|(at, key, cost)| (at, Cow::Owned(key), cost))
-                .map_err(|error| format!("{} {error}", shown(line))),
-        };
-        self.parser = Some(parser);
-        let (at, key, cost) = parsed.map_err(BadLine::Line)?;
-        if key.len() > tidegate::MAX_KEY {
-            return Err(BadLine::Line(format!(
-                "the key has {} bytes: expected at most {}",
-                key.len(),
-                tidegate::MAX_KEY
-            )));
-        }
-        // What a log has where it knows no caller.
-        self.pooled += u64::from(matches!(&*key, "" | "-"));
-        let key = keys.add(&key).map_err(BadLine::Stop)?;
-        Ok(Some(Event { at, key, cost }))
-    }
-
-    /// What the first line says about the others, and whether it is only a header.
-    fn first_line(&mut self, line: &str) -> Result<(LineParser, bool), BadLine> {
-        let stop = |message: String| BadLine::Stop(Failure::argument(message));
-        let place = format!("{}:{}", self.name(), self.line_number);
-        let options = &self.options;
-        let detected = if line.starts_with('{') {
-            TraceFormat::JsonLines
-        } else if line.contains('[') && line.contains('"') {
-            TraceFormat::AccessLog
-        } else {
-            TraceFormat::Timestamps
-        };
-        let format = options.format.unwrap_or(detected);
-        if format == TraceFormat::AccessLog && (options.time_field.is_some() || options.cost_field.is_some()) {
-            return Err(stop(format!(
-                "--time-field and --cost-field name fields of JSON lines or columns, and {place} is a line of an access log: leave \
-                 them out"
-            )));
-        }
-        match format {
-            TraceFormat::JsonLines => {
-                let (time, key, cost) = (&options.time_field, &options.key_field, &options.cost_field);
-                let fields = json_lines::Fields::of(line, time.as_deref(), key.as_deref(), cost.as_deref());
-                Ok((
-                    LineParser::JsonLines(fields.map_err(|error| stop(format!("{place}: {} {error}", shown(line))))?),
-                    false,
-                ))
+                parser
             }
-            TraceFormat::AccessLog => {
-                let key_field = options.key_field.as_deref().unwrap_or("address");
-                if !access_log::FIELDS.contains(&key_field) {
-                    let fields = access_log::FIELDS.join(", ");
-                    return Err(stop(format!("--key-field {key_field}: an access log has the fields {fields}")));
+        };
+        let parsed = parser.parse(line).and_then(|(at, key, cost)| match key.len() {
+            ..=tidegate::MAX_KEY => Ok((at, key, cost)),
+            bytes => Err(format!("the key has {bytes} bytes: expected at most {}", tidegate::MAX_KEY)),
+        });
+        match parsed {
+            Ok((at, key, cost)) => {
+                // What a log has where it knows no caller.
+                self.pooled += u64::from(matches!(&*key, "" | "-"));
+                Ok(Some(Event { at, key: keys.add(&key)?, cost }))
+            }
+            Err(message) if self.options.skip_bad_lines => {
+                if self.skipped.0 == 0 {
+                    self.skipped.1 = format!("{}: {message}", place());
                 }
-                Ok((LineParser::AccessLog { key_field: key_field.to_owned() }, false))
+                self.skipped.0 += 1;
+                Ok(None)
             }
-            TraceFormat::Timestamps => {
-                let named = [&options.time_field, &options.key_field, &options.cost_field].map(|name| name.as_deref());
-                let (columns, is_header) =
-                    Columns::of(line, named).map_err(|error| stop(format!("{place}: {error}")))?;
-                Ok((LineParser::Timestamps(columns), is_header))
+            Err(message) => {
+                let message = format!("{}: {message}; --skip-bad-lines counts such lines and goes on", place());
+                Err(Failure::argument(message))
             }
         }
-    }
-
-    fn bad_line(&mut self, message: String) -> Result<(), Failure> {
-        let message = format!("{}:{}: {message}", self.name(), self.line_number);
-        if !self.options.skip_bad_lines {
-            return Err(Failure::argument(format!("{message}; --skip-bad-lines counts such lines and goes on")));
-        }
-        if self.skipped == 0 {
-            self.first_skipped = message;
-        }
-        self.skipped += 1;
-        Ok(())
     }
 
     pub(super) fn out_of_order(&self, at: u64, before: u64) -> Failure {
@@ -284,49 +201,52 @@ impl Trace {
     }
 
     fn name(&self) -> Cow<'_, str> {
-        name_of(&self.options.path)
-    }
-
-    pub(super) fn events(&self) -> u64 {
-        self.events
+        name_of(&self.path)
     }
 
     pub(super) fn progress(&self) -> Option<f64> {
-        self.size.map(|size| self.read.get() as f64 / size.max(1) as f64)
+        let left = |calls: &std::vec::IntoIter<Event>| 1.0 - calls.len() as f64 / (self.events as f64).max(1.0);
+        let read = || self.size.map(|size| self.read.get() as f64 / size.max(1) as f64);
+        self.sorted.as_ref().map(left).or_else(read)
     }
 
-    pub(super) fn skipped(&self) -> Option<(u64, &str)> {
-        (self.skipped > 0).then_some((self.skipped, self.first_skipped.as_str()))
-    }
-
-    /// Calls of different callers that have one key all the same.
-    pub(super) fn pooled(&self) -> Option<String> {
+    /// What is said of lines that were skipped, and of callers that the trace does not tell apart.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let (lines, first) = &self.skipped;
+        let skipped = (*lines > 0).then(|| format!("{lines} lines were skipped; the first: {first}"));
         let has_no_key = matches!(&self.parser, Some(LineParser::Timestamps(columns)) if columns.key.is_none());
-        if has_no_key {
-            return Some("no column is a key: all calls are those of one caller".to_owned());
+        let pooled = match self.pooled {
+            _ if has_no_key => Some("no column is a key: all calls are those of one caller".to_owned()),
+            0 => None,
+            calls => Some(format!("{calls} calls name no caller (\"-\" or nothing): all of these are one caller")),
+        };
+        skipped.into_iter().chain(pooled).collect()
+    }
+
+    /// Why there is nothing to replay.
+    pub(super) fn no_events(&self) -> String {
+        match &self.skipped {
+            (0, _) => format!("{}: there are no calls in it: expected one on each line", self.name()),
+            (lines, first) => {
+                format!("{}: no line is a call; {lines} lines were skipped, the first: {first}", self.name())
+            }
         }
-        (self.pooled > 0)
-            .then(|| format!("{} calls name no caller (\"-\" or nothing): all of these are one caller", self.pooled))
     }
 
     pub(super) fn summary(&self) -> Summary {
-        let format = match &self.parser {
-            Some(LineParser::AccessLog { .. }) => TraceFormat::AccessLog,
-            Some(LineParser::JsonLines(_)) => TraceFormat::JsonLines,
-            Some(LineParser::Timestamps(_)) | None => TraceFormat::Timestamps,
-        };
-        let key = match &self.parser {
-            Some(LineParser::AccessLog { key_field }) => Some(key_field.clone()),
-            Some(LineParser::JsonLines(fields)) => Some(fields.key.clone()),
-            Some(LineParser::Timestamps(columns)) => columns.key.map(|column| format!("column {}", column + 1)),
-            None => None,
-        };
-        let file = self.options.path.file_name().filter(|_| !is_standard_input(&self.options.path));
+        let (format, key) = self.parser.as_ref().map_or((TraceFormat::Timestamps, None), |parser| parser.description());
+        let file = self.path.file_name().filter(|_| !is_standard_input(&self.path));
         let title = file.map_or_else(|| self.name(), OsStr::to_string_lossy);
         let details = key.iter().map(|key| format!("key: {key}")).collect();
-        let json = json!({"file": self.name(), "format": value_name(&format), "key_field": key, "lines": self.line_number,
-                          "skipped_lines": self.skipped});
-        Summary { title: title.into_owned(), details, json: json_of("trace", json), is_recorded: true }
+        let json = json!({
+            "source": "trace",
+            "file": self.name(),
+            "format": value_name(&format),
+            "key_field": key,
+            "lines": self.line_number,
+            "skipped_lines": self.skipped.0,
+        });
+        Summary { title: title.into_owned(), details, json, is_recorded: true }
     }
 }
 
@@ -334,15 +254,6 @@ fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// A trace by its name.
-pub(in crate::simulate) fn name_of(path: &Path) -> Cow<'_, str> {
+fn name_of(path: &Path) -> Cow<'_, str> {
     if is_standard_input(path) { "standard input".into() } else { path.to_string_lossy() }
-}
-
-/// Why a line is no call.
-enum BadLine {
-    /// It may be skipped.
-    Line(String),
-    /// Nothing can go on.
-    Stop(Failure),
 }

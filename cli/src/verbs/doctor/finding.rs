@@ -1,11 +1,12 @@
 //! What an examination finds.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::Output;
 use crate::terminal::{BAD, DIM, GOOD, WARN, paint, width, wrapped};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Level {
     Ok,
     /// Worth knowing; nothing has to be done now.
@@ -14,24 +15,17 @@ pub(super) enum Level {
     Problem,
 }
 
-impl Level {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Problem => "problem",
-        }
-    }
-}
-
 /// One finding, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
     /// What was examined, in one word.
     pub(super) check: &'static str,
     /// The server, where a store has several.
     pub(super) server: Option<String>,
+    /// How many servers have it in common.
+    #[serde(skip)]
+    servers: usize,
     pub(super) message: String,
     /// A sentence, or a command to paste.
     pub(super) advice: Option<String>,
@@ -39,7 +33,7 @@ pub(super) struct Finding {
 
 impl Finding {
     fn new(level: Level, check: &'static str, message: impl Into<String>) -> Self {
-        Self { level, check, server: None, message: message.into(), advice: None }
+        Self { level, check, server: None, servers: 1, message: message.into(), advice: None }
     }
 
     pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Self {
@@ -59,16 +53,34 @@ impl Finding {
         self
     }
 
+    /// Joins findings that several servers have in common.
+    pub(super) fn join_equal(findings: Vec<Self>) -> Vec<Self> {
+        let mut joined: Vec<Self> = Vec::new();
+        for finding in findings {
+            let is_equal = |other: &&mut Self| {
+                (other.level, other.check, &other.message) == (finding.level, finding.check, &finding.message)
+            };
+            match joined.iter_mut().find(is_equal) {
+                Some(other) => {
+                    other.servers += 1;
+                    other.server = Some(format!("{} servers", other.servers));
+                }
+                None => joined.push(finding),
+            }
+        }
+        joined
+    }
+
     pub(super) fn show(&self, output: &mut Output) {
-        let style = match self.level {
-            Level::Ok => GOOD,
-            Level::Note => WARN,
-            Level::Problem => BAD,
+        let (style, level) = match self.level {
+            Level::Ok => (GOOD, "ok"),
+            Level::Note => (WARN, "note"),
+            Level::Problem => (BAD, "problem"),
         };
         let server = self.server.as_ref().map_or_else(String::new, |server| format!("{server}: "));
         let room = width().saturating_sub(25).max(30);
         let mut lines = wrapped(&format!("{server}{}", self.message), room).into_iter();
-        let level = paint(style, &format!("{:<8}", self.level.name()));
+        let level = paint(style, &format!("{level:<8}"));
         output.line(format!("  {level} {:<12} {}", self.check, lines.next().unwrap_or_default()));
         lines.for_each(|line| output.line(format!("{:24}{line}", "")));
         if let Some(advice) = &self.advice {
@@ -79,15 +91,5 @@ impl Finding {
                 output.line(format!("{:24}{mark}{line}", ""));
             }
         }
-    }
-
-    pub(super) fn as_json(&self) -> Value {
-        json!({
-            "level": self.level.name(),
-            "check": self.check,
-            "server": self.server,
-            "message": self.message,
-            "advice": self.advice,
-        })
     }
 }

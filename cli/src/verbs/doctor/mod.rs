@@ -10,10 +10,12 @@ mod replication;
 mod version;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use tidegate::host::{ServerAddress, ServerConnection, StoreServers};
 use tidegate::{Error, PolicyFile};
 
+use crate::number_text::counted;
 use crate::reply::Info;
 use crate::store_options::{ChosenStore, StoreOptions};
 use crate::terminal::{BOLD, DIM, paint};
@@ -38,11 +40,13 @@ pub(crate) struct Doctor {
 }
 
 /// What was found about one store.
+#[derive(Serialize)]
 struct StoreReport {
     store: String,
     kind: &'static str,
     findings: Vec<Finding>,
     /// Whether any server could be asked.
+    #[serde(rename = "asked")]
     was_asked: bool,
 }
 
@@ -69,15 +73,13 @@ impl Doctor {
             |level| reports.iter().flat_map(|report| &report.findings).filter(|finding| finding.level == level).count();
         let (problems, notes) = (count(Level::Problem), count(Level::Note));
         if output.is_json() {
-            let stores: Vec<Value> = reports.iter().map(StoreReport::as_json).collect();
-            output.json(&json!({"stores": stores, "problems": problems, "notes": notes}));
+            output.json(&json!({"stores": reports, "problems": problems, "notes": notes}));
         } else {
             reports.iter().for_each(|report| report.show(output));
             output.line(match (problems, notes) {
                 (0, 0) => "no problems".to_owned(),
                 (0, _) => format!("no problems, {notes} to know"),
-                (1, _) => format!("1 problem, {notes} to know"),
-                _ => format!("{problems} problems, {notes} to know"),
+                _ => format!("{}, {notes} to know", counted(problems, "problem")),
             });
         }
         Ok(match (reports.iter().all(|report| report.was_asked), problems) {
@@ -141,18 +143,15 @@ impl StoreReport {
             report.findings.push(Finding::note("clock", message).advice("run NTP on all of them"));
         }
         if report.was_asked {
-            let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-            let replicas = count(replicas, "replica");
+            let (primaries, replicas) = (counted(shards.len(), "primary"), counted(replicas, "replica"));
             let topology = match servers.kind() {
-                "cluster" => {
-                    format!("a cluster of {} and {replicas}", count(shards.len(), "primary").replace("ys", "ies"))
-                }
+                "cluster" => format!("a cluster of {} and {replicas}", primaries.replace("ys", "ies")),
                 "sentinel" => format!("a primary that sentinels watch, and {replicas}"),
                 _ => "one server".to_owned(),
             };
             report.findings.insert(0, Finding::ok("reachable", topology));
         }
-        report.join_equal();
+        report.findings = Finding::join_equal(report.findings);
         report
     }
 
@@ -164,54 +163,22 @@ impl StoreReport {
         self.findings.extend(findings);
     }
 
-    /// Joins findings that several servers have in common.
-    fn join_equal(&mut self) {
-        let mut joined: Vec<(Finding, usize)> = Vec::new();
-        for finding in self.findings.drain(..) {
-            let is_same = |other: &&mut (Finding, usize)| {
-                let of = |finding: &Finding| (finding.level, finding.check, finding.message.clone());
-                of(&other.0) == of(&finding)
-            };
-            match joined.iter_mut().find(is_same) {
-                Some((_, count)) => *count += 1,
-                None => joined.push((finding, 1)),
-            }
-        }
-        self.findings = joined
-            .into_iter()
-            .map(|(mut finding, count)| {
-                if count > 1 {
-                    finding.server = Some(format!("{count} servers"));
-                }
-                finding
-            })
-            .collect();
-    }
-
     fn show(&self, output: &mut Output) {
         output.line(format!("{}  {}", paint(BOLD, &self.store), paint(DIM, self.kind)));
         self.findings.iter().for_each(|finding| finding.show(output));
         output.line("");
     }
-
-    fn as_json(&self) -> Value {
-        let findings: Vec<Value> = self.findings.iter().map(Finding::as_json).collect();
-        json!({"store": self.store, "kind": self.kind, "asked": self.was_asked, "findings": findings})
-    }
 }
 
 /// Who can read or redirect what is sent.
 fn transport(servers: &StoreServers) -> Option<Finding> {
-    if !servers.is_readable() {
-        return None;
-    }
     let message = "keys, and the password, cross the network in plain text";
     let advice = if servers.follows_any() {
         "use TLS (rediss…://), and list with follow=… the hosts that servers may name: any of them gets the password"
     } else {
         "use TLS: the scheme begins with rediss or valkeys"
     };
-    Some(Finding::note("transport", message).advice(advice))
+    servers.is_readable().then(|| Finding::note("transport", message).advice(advice))
 }
 
 fn unreachable(error: &Error) -> Finding {
@@ -259,14 +226,12 @@ fn cluster_state(info: &Info) -> Finding {
     let assigned = info.get("cluster_slots_assigned").unwrap_or("?");
     match info.get("cluster_state") {
         Some("ok") => Finding::ok("cluster", format!("state ok, {assigned} of 16384 slots assigned")),
-        state => Finding::problem(
-            "cluster",
-            format!(
-                "state {}, {assigned} of 16384 slots assigned: keys of the others fail",
-                state.unwrap_or("unknown")
-            ),
-        )
-        .advice("redis-cli --cluster check HOST:PORT says which node is missing"),
+        state => {
+            let state = state.unwrap_or("unknown");
+            let message = format!("state {state}, {assigned} of 16384 slots assigned: keys of the others fail");
+            Finding::problem("cluster", message)
+                .advice("redis-cli --cluster check HOST:PORT says which node is missing")
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Costs {
 }
 
 /// The bytes of a key as its format says.
-pub(super) fn stated_bytes(policies: &[Policy]) -> (f64, f64) {
+fn stated_bytes(policies: &[Policy]) -> (f64, f64) {
     let keys = policies.iter().map(|policy| RedisCost::of(policy).key);
     with_tables(keys.map(|(least, most)| (least as f64, most as f64)), policies.len())
 }
@@ -59,7 +59,7 @@ pub(super) fn with_tables(keys: impl Iterator<Item = (f64, f64)>, count: usize) 
 }
 
 /// What grows in a key of its own.
-pub(super) fn beside(policies: &[Policy]) -> Vec<String> {
+fn beside(policies: &[Policy]) -> Vec<String> {
     let of = |policy: &Policy| {
         let name = policy.name().to_owned();
         RedisCost::of(policy).beside.into_iter().map(move |what| format!("Not counted, for {name}: {what}."))

@@ -9,7 +9,7 @@ use redis::Value;
 use tidegate::host::{ServerConnection, redis_key};
 use tidegate::{Algorithm, AsyncLimiter, Decision, Error, Limiter, Policy};
 
-use super::costs::{Costs, beside, stated_bytes, with_tables};
+use super::costs::{Costs, with_tables};
 use crate::redis_cost::{RedisCost, name_bytes};
 use crate::reply::Info;
 use crate::store_options::{ChosenStore, StoreOptions};
@@ -74,73 +74,41 @@ pub(super) fn costs(
     let usual_prefix = &options.prefix;
     let options = options.with_temporary_keys("size");
     let limiter = options.limiter(store, output)?;
-    let temporary = TemporaryKeys::of(options.builder(store)?)?;
-    temporary.ended_by({
-        let limiter = limiter.clone();
-        move || limiter.close()
-    });
-    limiter.ping()?;
+    let temporary = TemporaryKeys::of(options.builder(store)?, &limiter)?;
     let mut primaries = Primaries::of(store, options.timeout)?;
     output.progress("measuring memory …");
-    let keys = key_bytes(&limiter, &mut primaries, [&options.prefix, usual_prefix], policies);
-    let work = Work { limiter: &limiter, store, options: &options, policies, temporary: &temporary };
-    let costs = keys.and_then(|keys| measure(&work, &mut primaries, keys, output));
-    let removed = temporary.remove();
-    // Why it failed says more than that keys are left.
-    costs.and_then(|costs| removed.map(|()| costs))
-}
-
-/// What is measured.
-struct Work<'a> {
-    limiter: &'a Limiter,
-    store: &'a ChosenStore,
-    options: &'a StoreOptions,
-    policies: &'a [Policy],
-    temporary: &'a TemporaryKeys,
-}
-
-fn measure(
-    work: &Work<'_>,
-    primaries: &mut Primaries,
-    keys: Option<(f64, f64)>,
-    output: &mut Output,
-) -> Result<Costs, Failure> {
-    let Work { limiter, store, options, policies, temporary } = *work;
     let mut costs = Costs::shipped(policies);
-    let mut notes = beside(policies);
-    match keys {
-        Some(keys) => costs.key_bytes = keys,
-        None => {
-            costs.key_bytes = stated_bytes(policies);
-            notes.push("The user may not run MEMORY USAGE: the memory is what the format of a key says.".to_owned());
-        }
+    match key_bytes(&limiter, &mut primaries, [&options.prefix, usual_prefix], policies)? {
+        Some(bytes) => costs.key_bytes = bytes,
+        None => costs
+            .notes
+            .push("The user may not run MEMORY USAGE: the memory is what the format of a key says.".to_owned()),
     }
     output.progress("measuring checks …");
     let before = primaries.cpu()?;
     thread::sleep(IDLE);
     let background = primaries.cpu()?.zip(before).map(|(after, before)| (after - before) / IDLE.as_secs_f64());
-    let Some(background) = background else {
-        notes.push("The user may not run INFO: the CPU time is a figure of this project.".to_owned());
-        costs.notes = notes;
-        return Ok(costs);
-    };
-    costs.alone = per_check(primaries, background, || alone(limiter, policies))?;
-    output.progress("measuring batches of checks …");
-    let shared = options.shared_limiter(store)?;
-    temporary.ended_by({
-        let shared = shared.clone();
-        move || shared.close()
-    });
-    costs.folded = per_check(primaries, background, || folded(&shared, policies))?;
-    costs.is_measured = true;
-    costs.source = format!("measured now on {}: CPU time of the server, also for its sockets", store.shown());
-    if background > 0.2 {
-        notes.push(format!(
-            "Other clients keep the server {:.0} % busy; that was subtracted, and makes the figures less exact.",
-            background * 100.0
-        ));
+    if let Some(background) = background {
+        costs.alone = per_check(&mut primaries, background, || alone(&limiter, policies))?;
+        output.progress("measuring batches of checks …");
+        let shared = options.shared_limiter(store)?;
+        temporary.ended_by({
+            let shared = shared.clone();
+            move || shared.close()
+        });
+        costs.folded = per_check(&mut primaries, background, || folded(&shared, policies))?;
+        costs.is_measured = true;
+        costs.source = format!("measured now on {}: CPU time of the server, also for its sockets", store.shown());
+        if background > 0.2 {
+            costs.notes.push(format!(
+                "Other clients keep the server {:.0} % busy; that was subtracted, and makes the figures less exact.",
+                background * 100.0
+            ));
+        }
+    } else {
+        costs.notes.push("The user may not run INFO: the CPU time is a figure of this project.".to_owned());
     }
-    costs.notes = notes;
+    temporary.remove()?;
     Ok(costs)
 }
 

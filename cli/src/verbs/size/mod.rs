@@ -4,6 +4,7 @@ mod costs;
 mod measured;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 use tidegate::Policy;
 
@@ -43,23 +44,20 @@ pub(crate) struct Size {
 }
 
 /// What one way of calling takes.
+#[derive(Serialize)]
 struct Load {
     /// Microseconds of a server's core for each check of all policies.
-    micros: f64,
+    micros_per_check: f64,
     /// Cores that are busy all the time.
-    cores: f64,
+    busy_cores: f64,
     /// Primaries, each of which runs its commands on one core.
     servers: u64,
 }
 
 impl Load {
-    fn of(micros: f64, rate: f64) -> Self {
-        let cores = rate * micros / 1e6;
-        Self { micros, cores, servers: ((cores / BUSY).ceil() as u64).max(1) }
-    }
-
-    fn as_json(&self) -> serde_json::Value {
-        json!({"micros_per_check": self.micros, "busy_cores": self.cores, "servers": self.servers})
+    fn of(micros_per_check: f64, rate: f64) -> Self {
+        let busy_cores = rate * micros_per_check / 1e6;
+        Self { micros_per_check, busy_cores, servers: ((busy_cores / BUSY).ceil() as u64).max(1) }
     }
 }
 
@@ -84,8 +82,8 @@ impl Size {
                 "policies": policies.iter().map(Policy::name).collect::<Vec<_>>(),
                 "costs": costs.source,
                 "measured": costs.is_measured,
-                "alone": alone.as_json(),
-                "folded": folded.as_json(),
+                "alone": alone,
+                "folded": folded,
                 "key_bytes": {"least": least, "most": most},
                 "memory_bytes": {"least": memory(least), "most": memory(most)},
                 "notes": costs.notes,
@@ -104,8 +102,8 @@ impl Size {
         let row = |title: &str, cells: [String; 2]| format!("  {title:<26}{:<18}{}", cells[0], cells[1]);
         output.line(paint(DIM, &row("", ["each check alone".to_owned(), "folded in batches".to_owned()])));
         let both = |show: fn(&Load) -> String| [show(&alone), show(&folded)];
-        output.line(row("server CPU for a check", both(|load| format!("{:.1} µs", load.micros))));
-        output.line(row("cores that are busy", both(|load| format!("{:.1}", load.cores))));
+        output.line(row("server CPU for a check", both(|load| format!("{:.1} µs", load.micros_per_check))));
+        output.line(row("cores that are busy", both(|load| format!("{:.1}", load.busy_cores))));
         let servers = both(|load| number(load.servers));
         output.line(paint(BOLD, &row("primaries, 60 % busy", servers)));
         output.line("");

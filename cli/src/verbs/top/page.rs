@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tidegate::host;
 
-use super::published::{Published, Rates};
+use super::published::{PolicyRates, Published};
 use super::{KeyLine, Observation, Top};
 use crate::Output;
 use crate::decision_text::when;
-use crate::number_text::number;
+use crate::number_text::{counted, number};
 use crate::store_options::ChosenStore;
 use crate::terminal::{BAD, BOLD, DIM, NAME, WARN, escaped, is_interactive, paint, screen_rows, width};
 use crate::time_text::{length, moment};
@@ -30,19 +30,12 @@ impl Page<'_> {
             // One line for each reading, for programs that follow.
             return if is_one_of_many { output.line(self.as_json().to_string()) } else { output.json(&self.as_json()) };
         }
-        let mut text = String::new();
         let screen = (is_one_of_many && is_interactive()).then(screen_rows);
         if screen.is_some() {
             output.clear_screen();
         }
-        for line in self.lines(screen) {
-            text.push_str(&line);
-            text.push('\n');
-        }
-        if is_one_of_many && !is_interactive() {
-            text.push('\n');
-        }
-        output.text(&text);
+        let end = if is_one_of_many && screen.is_none() { "\n" } else { "" };
+        output.line(self.lines(screen).join("\n") + end);
     }
 
     /// At most so many lines as the screen has: more would scroll the first away.
@@ -91,12 +84,8 @@ impl Page<'_> {
             ));
             if sample.unknown > 0 {
                 let keys = number(sample.unknown as u64);
-                lines.push(paint(
-                    DIM,
-                    &format!(
-                        "         {keys} of these fit no known policy: --policies FILE names the policies of your services"
-                    ),
-                ));
+                let advice = "fit no known policy: --policies FILE names the policies of your services";
+                lines.push(paint(DIM, &format!("         {keys} of these {advice}")));
             }
         }
         lines.extend(sample.failures.iter().map(|failure| format!("         {}", paint(BAD, &escaped(failure)))));
@@ -113,20 +102,15 @@ impl Page<'_> {
                     0 => String::new(),
                     files => format!("; {files} files cannot be read"),
                 };
-                let limiters = if fresh == 1 { "limiter" } else { "limiters" };
-                format!("names    {fresh} {limiters} of this machine{of}{stale}{unread}; other machines are not seen")
+                let limiters = counted(fresh, "limiter");
+                format!("names    {limiters} of this machine{of}{stale}{unread}; other machines are not seen")
             }
         });
         lines
     }
 
-    fn rates(&self) -> Vec<(String, Rates)> {
-        let rates = self.published.map(Published::rates).unwrap_or_default();
-        let mut rates: Vec<(String, Rates)> = rates.into_iter().collect();
-        rates.sort_by(|(a, x), (b, y)| {
-            y.denied.total_cmp(&x.denied).then(y.allowed.total_cmp(&x.allowed)).then(a.cmp(b))
-        });
-        rates
+    fn rates(&self) -> Vec<PolicyRates> {
+        self.published.map(Published::rates).unwrap_or_default()
     }
 
     fn policy_lines(&self, most: usize) -> Vec<String> {
@@ -137,10 +121,10 @@ impl Page<'_> {
         let widest = 40.min(width().saturating_sub(42)).max(10);
         let head = format!("{:<widest$}  {:>12}  {:>12}  {:>12}", "policy", "allowed/s", "denied/s", "in shadow/s");
         let mut lines = vec![paint(BOLD, &head)];
-        for (name, rates) in rates.iter().take(most) {
+        for PolicyRates { policy, rates } in rates.iter().take(most) {
             let denied = format!("{:>12.1}", rates.denied);
             let denied = if rates.denied > 0.0 { paint(WARN, &denied) } else { denied };
-            let name = paint(NAME, &cut(name, widest));
+            let name = paint(NAME, &cut(policy, widest));
             lines.push(format!("{name}  {:>12.1}  {denied}  {:>12.1}", rates.allowed, rates.shadow_denied));
         }
         if rates.len() > most {
@@ -166,15 +150,12 @@ impl Page<'_> {
             let key = cut(&line.key, for_key);
             let key = if line.is_named { key } else { paint(DIM, &key) };
             let (remaining, next) = match &line.decision {
-                None => (String::from("?"), String::from("?")),
-                Some(decision) => {
-                    let remaining = format!("{} of {}", number(decision.remaining()), number(decision.limit()));
-                    let next = match host::block_left(decision) {
-                        Some(left) => format!("blocked {}", length(left)),
-                        None => when(decision.next_after()),
-                    };
-                    (remaining, next)
-                }
+                None => ("?".to_owned(), "?".to_owned()),
+                Some(decision) => (
+                    format!("{} of {}", number(decision.remaining()), number(decision.limit())),
+                    host::block_left(decision)
+                        .map_or_else(|| when(decision.next_after()), |left| format!("blocked {}", length(left))),
+                ),
             };
             let denied = line.denied_per_second.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.1}"));
             let policy = cut(&line.policies.join(" or "), for_policy);
@@ -199,18 +180,6 @@ impl Page<'_> {
                 "programs": published.programs(),
             })
         });
-        let policies: Vec<Value> = self
-            .rates()
-            .iter()
-            .map(|(name, rates)| {
-                json!({
-                    "policy": name,
-                    "allowed_per_second": rates.allowed,
-                    "denied_per_second": rates.denied,
-                    "shadow_denied_per_second": rates.shadow_denied,
-                })
-            })
-            .collect();
         json!({
             "at": since_1970(self.reading.at).as_secs_f64(),
             "store": self.store.shown(),
@@ -222,7 +191,7 @@ impl Page<'_> {
             "slowest_answer": sample.slowest.as_secs_f64(),
             "failures": sample.failures,
             "names": names,
-            "policies": policies,
+            "policies": self.rates(),
             "keys": self.reading.keys.iter().map(key_as_json).collect::<Vec<_>>(),
             "keys_left_out": self.reading.left_out,
         })

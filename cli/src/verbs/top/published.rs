@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use tidegate::Policy;
 use tidegate::host::{self, Links, Unreadable};
 
@@ -20,31 +20,61 @@ const MAX_FILES: usize = 1_000;
 const MAX_BYTES: usize = 4 << 20;
 
 /// Units are calls: so many a second were allowed and denied.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Rates {
+    #[serde(rename = "allowed_per_second")]
     pub(super) allowed: f64,
+    #[serde(rename = "denied_per_second")]
     pub(super) denied: f64,
     /// What policies that are shadows would have denied. These calls were allowed.
+    #[serde(rename = "shadow_denied_per_second")]
     pub(super) shadow_denied: f64,
 }
 
+/// The calls of a policy, by its name.
+#[derive(Serialize)]
+pub(super) struct PolicyRates {
+    pub(super) policy: String,
+    #[serde(flatten)]
+    pub(super) rates: Rates,
+}
+
 /// A key that a process named.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct NamedKey {
     pub(super) policy: String,
     pub(super) key: String,
 }
 
-/// One reading of a file.
-#[derive(Debug, Clone, Default)]
+/// One reading of a file, as `core/src/limiter/publisher.rs` writes it.
+#[derive(Debug, Default, Deserialize)]
 struct Snapshot {
+    version: u64,
     written: f64,
-    program: String,
+    program: Option<String>,
+    #[serde(default)]
     store: String,
+    #[serde(default)]
     prefix: String,
-    notations: BTreeMap<String, String>,
-    policies: BTreeMap<String, [u64; 3]>,
-    denied: BTreeMap<NamedKey, u64>,
+    policies: BTreeMap<String, Counts>,
+    denied: Vec<Denials>,
+}
+
+/// What a process has counted of a policy since it started.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Counts {
+    notation: Option<String>,
+    allowed: u64,
+    denied: u64,
+    shadow_denied: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Denials {
+    #[serde(flatten)]
+    named: NamedKey,
+    denials: u64,
 }
 
 /// A file, and what changed between its last two versions.
@@ -96,7 +126,7 @@ impl Published {
                 Err(Unreadable::Failed(error)) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text.ok(),
             };
-            match text.and_then(|text| Snapshot::of(&text)) {
+            match text.and_then(|text| snapshot(&text)) {
                 Some(snapshot) => self.files.entry(path).or_default().take(snapshot),
                 None => self.unreadable += 1,
             }
@@ -117,7 +147,8 @@ impl Published {
 
     /// The names of their programs.
     pub(super) fn programs(&self) -> Vec<&str> {
-        let mut programs: Vec<&str> = self.fresh().map(|file| file.last.program.as_str()).collect();
+        let mut programs: Vec<&str> =
+            self.fresh().map(|file| file.last.program.as_deref().unwrap_or_default()).collect();
         programs.sort_unstable();
         programs.dedup();
         programs
@@ -125,25 +156,29 @@ impl Published {
 
     /// The policies that have a name.
     pub(super) fn policies(&self) -> Vec<Policy> {
-        let mut notations: BTreeMap<&str, &str> = BTreeMap::new();
-        for file in self.fresh() {
-            notations.extend(file.last.notations.iter().map(|(name, notation)| (name.as_str(), notation.as_str())));
-        }
+        let counts = self.fresh().flat_map(|file| &file.last.policies);
+        let notations: BTreeMap<&str, &str> =
+            counts.filter_map(|(name, counts)| Some((name.as_str(), counts.notation.as_deref()?))).collect();
         notations.iter().filter_map(|(name, notation)| Policy::parse(notation).ok()?.named(*name).ok()).collect()
     }
 
-    /// Calls a second by policy, of all processes together.
-    pub(super) fn rates(&self) -> BTreeMap<String, Rates> {
-        let mut rates: BTreeMap<String, Rates> = BTreeMap::new();
+    /// Calls a second by policy, of all processes together: first those that are denied most.
+    pub(super) fn rates(&self) -> Vec<PolicyRates> {
+        let mut rates: BTreeMap<&str, Rates> = BTreeMap::new();
         for file in self.fresh() {
             for policy in file.last.policies.keys() {
                 let of_file = file.policies.get(policy).copied().unwrap_or_default();
-                let sum = rates.entry(policy.clone()).or_default();
+                let sum = rates.entry(policy).or_default();
                 sum.allowed += of_file.allowed;
                 sum.denied += of_file.denied;
                 sum.shadow_denied += of_file.shadow_denied;
             }
         }
+        let rates = rates.into_iter().map(|(policy, rates)| PolicyRates { policy: policy.to_owned(), rates });
+        let mut rates: Vec<PolicyRates> = rates.collect();
+        rates.sort_by(|PolicyRates { rates: x, .. }, PolicyRates { rates: y, .. }| {
+            y.denied.total_cmp(&x.denied).then(y.allowed.total_cmp(&x.allowed))
+        });
         rates
     }
 
@@ -164,7 +199,7 @@ impl Published {
 
     /// Every key that is known by name, with the prefix of its process.
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, &NamedKey)> {
-        self.fresh().flat_map(|file| file.last.denied.keys().map(|key| (file.last.prefix.as_str(), key)))
+        self.fresh().flat_map(|file| file.last.denied.iter().map(|denied| (&*file.last.prefix, &denied.named)))
     }
 }
 
@@ -181,15 +216,21 @@ impl ProcessFile {
         }
         if self.last.written > 0.0 {
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
-            let of = |(name, counts): (&String, &[u64; 3])| {
-                let before = self.last.policies.get(name).copied().unwrap_or_default();
-                let [allowed, denied, shadow_denied] = std::array::from_fn(|at| rate(counts[at], before[at]));
-                (name.clone(), Rates { allowed, denied, shadow_denied })
+            let of = |(name, counts): (&String, &Counts)| {
+                let before = self.last.policies.get(name).cloned().unwrap_or_default();
+                let rates = Rates {
+                    allowed: rate(counts.allowed, before.allowed),
+                    denied: rate(counts.denied, before.denied),
+                    shadow_denied: rate(counts.shadow_denied, before.shadow_denied),
+                };
+                (name.clone(), rates)
             };
             self.policies = snapshot.policies.iter().map(of).collect();
-            let of = |(key, denials): (&NamedKey, &u64)| {
-                let rate = rate(*denials, self.last.denied.get(key).copied().unwrap_or_default());
-                (rate > 0.0).then(|| (key.clone(), rate))
+            let before: BTreeMap<&NamedKey, u64> =
+                self.last.denied.iter().map(|denied| (&denied.named, denied.denials)).collect();
+            let of = |Denials { named, denials }: &Denials| {
+                let rate = rate(*denials, before.get(named).copied().unwrap_or_default());
+                (rate > 0.0).then(|| (named.clone(), rate))
             };
             self.denied = snapshot.denied.iter().filter_map(of).collect();
         }
@@ -197,61 +238,35 @@ impl ProcessFile {
     }
 }
 
-impl Snapshot {
-    /// `None` for a file of another version.
-    fn of(text: &[u8]) -> Option<Self> {
-        let value: Value = serde_json::from_slice(text).ok()?;
-        if value.get("version")?.as_u64()? != 1 {
-            return None;
-        }
-        let word = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut snapshot = Self {
-            written: value.get("written")?.as_f64()?,
-            program: word("program"),
-            store: word("store"),
-            prefix: word("prefix"),
-            ..Self::default()
-        };
-        for (name, counts) in value.get("policies")?.as_object()? {
-            let count = |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or_default();
-            snapshot.policies.insert(name.clone(), ["allowed", "denied", "shadow_denied"].map(count));
-            if let Some(notation) = counts.get("notation").and_then(Value::as_str) {
-                snapshot.notations.insert(name.clone(), notation.to_owned());
-            }
-        }
-        for denied in value.get("denied")?.as_array()? {
-            let word = |name: &str| denied.get(name).and_then(Value::as_str).map(str::to_owned);
-            let key = NamedKey { policy: word("policy")?, key: word("key")? };
-            snapshot.denied.insert(key, denied.get("denials")?.as_u64()?);
-        }
-        Some(snapshot)
-    }
+/// `None` for a file of another version.
+fn snapshot(text: &[u8]) -> Option<Snapshot> {
+    serde_json::from_slice(text).ok().filter(|snapshot: &Snapshot| snapshot.version == 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn snapshot(written: f64, allowed: u64, denials: u64) -> Snapshot {
+    fn read(written: f64, allowed: u64, denials: u64) -> Snapshot {
         let text = format!(
             r#"{{"version":1,"written":{written},"program":"app","store":"memory://","prefix":"tg",
                 "policies":{{"login":{{"notation":"5/minute","allowed":{allowed},"denied":{denials}}}}},
                 "denied":[{{"policy":"login","key":"alice","denials":{denials}}}]}}"#
         );
-        Snapshot::of(text.as_bytes()).expect("a snapshot")
+        snapshot(text.as_bytes()).expect("a snapshot")
     }
 
     #[test]
     fn rates_are_those_between_two_versions_of_a_file() {
         let mut file = ProcessFile::default();
-        file.take(snapshot(100.0, 10, 2));
+        file.take(read(100.0, 10, 2));
         assert!(file.policies.is_empty() && file.denied.is_empty(), "one version has no rate");
-        file.take(snapshot(102.0, 30, 7));
+        file.take(read(102.0, 30, 7));
         assert_eq!(file.policies["login"], Rates { allowed: 10.0, denied: 2.5, shadow_denied: 0.0 });
         assert_eq!(file.denied.values().copied().collect::<Vec<_>>(), [2.5]);
-        file.take(snapshot(102.0, 30, 7));
+        file.take(read(102.0, 30, 7));
         assert_eq!(file.policies["login"].allowed, 10.0, "the same version again changes nothing");
-        file.take(snapshot(103.0, 30, 7));
+        file.take(read(103.0, 30, 7));
         assert!(file.denied.is_empty(), "nothing was denied since");
     }
 
@@ -276,7 +291,7 @@ mod tests {
     #[test]
     fn a_file_of_another_version_is_not_read() {
         for text in [&br#"{"version":2}"#[..], b"", b"[]", br#"{"version":1,"written":"x"}"#] {
-            assert!(Snapshot::of(text).is_none());
+            assert!(snapshot(text).is_none());
         }
     }
 }

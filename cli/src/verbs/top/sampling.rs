@@ -61,12 +61,11 @@ pub(super) struct Sampler {
     store: StoreServers,
     servers: Vec<Server>,
     prefix: String,
-    pattern: Vec<u8>,
 }
 
 impl Sampler {
     pub(super) fn new(store: StoreServers, prefix: &str) -> Self {
-        Self { store, servers: Vec::new(), prefix: prefix.to_owned(), pattern: host::pattern_of_keys(prefix) }
+        Self { store, servers: Vec::new(), prefix: prefix.to_owned() }
     }
 
     /// Looks at up to `budget` keys of each server.
@@ -85,21 +84,18 @@ impl Sampler {
         }
         let policies = &policies[..policies.len().min(MAX_POLICIES)];
         for server in &mut self.servers {
-            let mut reading = Comparison { policies, prefix: &self.prefix, sample: &mut *sample };
-            match server.read(&self.store, &self.pattern, budget, &mut reading) {
+            match server.read(&self.store, &self.prefix, budget, policies, sample) {
                 Ok(()) => sample.servers += 1,
-                Err(failure) => {
-                    // A connection that failed is not used again.
-                    server.connection = None;
-                    sample.failures.push(format!("{}: {}", server.address, failure.message));
-                }
+                // A connection that failed is not used again.
+                Err(failure) => sample.failures.push(format!("{}: {}", server.address, failure.message)),
             }
         }
     }
 }
 
-/// What a value is compared with, and where the result goes.
-struct Comparison<'a> {
+/// One reading of a server: what values are compared with, and where the result goes.
+struct ServerReading<'a> {
+    connection: ServerConnection,
     policies: &'a [Policy],
     prefix: &'a str,
     sample: &'a mut Sample,
@@ -109,35 +105,32 @@ impl Server {
     fn read(
         &mut self,
         store: &StoreServers,
-        pattern: &[u8],
+        prefix: &str,
         budget: usize,
-        reading: &mut Comparison<'_>,
+        policies: &[Policy],
+        sample: &mut Sample,
     ) -> Result<(), Failure> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => store.connect(&self.address)?,
-        };
-        if let Value::Int(keys) = timed(&mut connection, &[&[b"DBSIZE".to_vec()]], reading)?.swap_remove(0) {
+        let connection = self.connection.take().map_or_else(|| store.connect(&self.address), Ok)?;
+        let mut reading = ServerReading { connection, policies, prefix, sample };
+        if let Value::Int(keys) = reading.timed(&[&[b"DBSIZE".to_vec()]])?.swap_remove(0) {
             reading.sample.all_keys += keys.unsigned_abs();
         }
         let mut limited = Vec::new();
-        let tracked = std::mem::take(&mut self.tracked);
-        for keys in tracked.chunks(STEP) {
-            limited.extend(values(&mut connection, keys, reading, false)?);
+        for keys in std::mem::take(&mut self.tracked).chunks(STEP) {
+            limited.extend(reading.values(keys, false)?);
         }
-        let mut scanned = 0;
+        let (pattern, mut scanned) = (host::pattern_of_keys(prefix), 0);
         while scanned < budget {
             let step = STEP.min(budget - scanned);
-            let count = step.to_string().into_bytes();
-            let scan =
-                [b"SCAN".to_vec(), self.cursor.clone(), b"MATCH".to_vec(), pattern.to_vec(), b"COUNT".to_vec(), count];
-            let reply = timed(&mut connection, &[&scan], reading)?.swap_remove(0);
+            let count = step.to_string();
+            let scan = [b"SCAN", &*self.cursor, b"MATCH", &*pattern, b"COUNT", count.as_bytes()];
+            let reply = reading.timed(&[&scan.map(<[u8]>::to_vec)])?.swap_remove(0);
             if let Value::ServerError(_) = reply {
                 return Err(refused("SCAN", &reply));
             }
             let (cursor, keys) = host::scanned_keys(reply).ok_or_else(|| refused("SCAN", &Value::Nil))?;
             scanned += step;
-            limited.extend(values(&mut connection, &keys, reading, true)?);
+            limited.extend(reading.values(&keys, true)?);
             self.cursor = cursor;
             if self.cursor == b"0" {
                 break;
@@ -148,66 +141,57 @@ impl Server {
         limited.sort_unstable();
         limited.dedup();
         limited.truncate(MAX_TRACKED);
-        self.tracked = limited;
-        self.connection = Some(connection);
+        (self.tracked, self.connection) = (limited, Some(reading.connection));
         Ok(())
     }
 }
 
-/// Sends commands together, and notes how long that took.
-fn timed(
-    connection: &mut ServerConnection,
-    commands: &[&[Vec<u8>]],
-    reading: &mut Comparison<'_>,
-) -> Result<Vec<Value>, Failure> {
-    let began = Instant::now();
-    let replies = connection.ask_all(commands)?;
-    reading.sample.slowest = reading.sample.slowest.max(began.elapsed());
-    Ok(replies)
-}
+impl ServerReading<'_> {
+    /// Sends commands together, and notes how long that took.
+    fn timed(&mut self, commands: &[&[Vec<u8>]]) -> Result<Vec<Value>, Failure> {
+        let began = Instant::now();
+        let replies = self.connection.ask_all(commands)?;
+        self.sample.slowest = self.sample.slowest.max(began.elapsed());
+        Ok(replies)
+    }
 
-/// Reads the values of keys; returns the keys that are at their limit.
-fn values(
-    connection: &mut ServerConnection,
-    keys: &[Vec<u8>],
-    reading: &mut Comparison<'_>,
-    counts: bool,
-) -> Result<Vec<Vec<u8>>, Failure> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let last = (MAX_VALUE - 1).to_string().into_bytes();
-    let gets: Vec<_> =
-        keys.iter().map(|key| [b"GETRANGE".to_vec(), key.clone(), b"0".to_vec(), last.clone()]).collect();
-    let time_command = [b"TIME".to_vec()];
-    let mut commands: Vec<&[Vec<u8>]> = gets.iter().map(<[_; 4]>::as_slice).collect();
-    commands.push(&time_command);
-    let mut replies = timed(connection, &commands, reading)?;
-    let time = replies.pop().unwrap_or(Value::Nil);
-    let now = moment(&time).ok_or_else(|| refused("TIME", &time))?.as_micros() as u64;
-    let mut limited = Vec::new();
-    for (key, reply) in keys.iter().zip(replies) {
-        let value = match reply {
-            Value::BulkString(value) => value,
-            // Another program's key of another type, or a key of a slot that has just moved.
-            Value::ServerError(error) if matches!(error.code(), "WRONGTYPE" | "MOVED" | "ASK" | "TRYAGAIN") => continue,
-            other => return Err(refused("GETRANGE", &other)),
-        };
-        reading.sample.of_prefix += usize::from(counts);
-        let name = shown_digest(key, reading.prefix);
-        let fits: Vec<(&Policy, Decision)> = reading
-            .policies
-            .iter()
-            .filter_map(|policy| Some((policy, host::stored_decision(policy, &name, &value, now)?)))
-            .collect();
-        reading.sample.unknown += usize::from(counts && fits.is_empty() && !value.is_empty());
-        let names = fits.iter().map(|(policy, _)| policy.name().to_owned()).collect();
-        if let Some((_, decision)) = fits.into_iter().find(|(_, decision)| is_limited(decision)) {
-            reading.sample.limited.insert(key.clone(), LimitedKey { policies: names, decision });
-            limited.push(key.clone());
+    /// Reads the values of keys; returns the keys that are at their limit.
+    fn values(&mut self, keys: &[Vec<u8>], counts: bool) -> Result<Vec<Vec<u8>>, Failure> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
         }
+        let last = (MAX_VALUE - 1).to_string();
+        let get = |key: &Vec<u8>| [b"GETRANGE", &**key, b"0", last.as_bytes()].map(<[u8]>::to_vec);
+        let gets: Vec<_> = keys.iter().map(get).collect();
+        let time_command = [b"TIME".to_vec()];
+        let mut commands: Vec<&[Vec<u8>]> = gets.iter().map(<[_; 4]>::as_slice).collect();
+        commands.push(&time_command);
+        let mut replies = self.timed(&commands)?;
+        let time = replies.pop().unwrap_or(Value::Nil);
+        let now = moment(&time).ok_or_else(|| refused("TIME", &time))?.as_micros() as u64;
+        let mut limited = Vec::new();
+        for (key, reply) in keys.iter().zip(replies) {
+            let value = match reply {
+                Value::BulkString(value) => value,
+                // Another program's key of another type, or a key of a slot that has just moved.
+                Value::ServerError(error) if matches!(error.code(), "WRONGTYPE" | "MOVED" | "ASK" | "TRYAGAIN") => {
+                    continue;
+                }
+                other => return Err(refused("GETRANGE", &other)),
+            };
+            self.sample.of_prefix += usize::from(counts);
+            let name = shown_digest(key, self.prefix);
+            let fits =
+                |policy: &Policy| Some((policy.name().to_owned(), host::stored_decision(policy, &name, &value, now)?));
+            let (policies, decisions): (Vec<String>, Vec<Decision>) = self.policies.iter().filter_map(fits).unzip();
+            self.sample.unknown += usize::from(counts && policies.is_empty() && !value.is_empty());
+            if let Some(decision) = decisions.into_iter().find(is_limited) {
+                self.sample.limited.insert(key.clone(), LimitedKey { policies, decision });
+                limited.push(key.clone());
+            }
+        }
+        Ok(limited)
     }
-    Ok(limited)
 }
 
 fn is_limited(decision: &Decision) -> bool {
