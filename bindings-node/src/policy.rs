@@ -4,9 +4,9 @@ use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
 use tidegate::{Error, ErrorKind, Lease, OnStoreError, Options, Result, host};
 
-use crate::error_value::ErrorValue;
+use crate::error_value::{ErrorValue, crossing};
 use crate::limit::{Limit, period};
-use crate::number::small;
+use crate::number::{shown, small};
 
 /// A valid policy.
 #[napi]
@@ -63,7 +63,7 @@ fn lease(given: &Either<f64, String>) -> Result<Lease> {
         Either::A(units) if *units >= 1.0 && units.fract() == 0.0 && *units <= 9e15 => Lease::units(*units as u64),
         Either::A(units) => Err(Error::new(
             ErrorKind::PolicyInvalid,
-            format!("lease {units}: it must be a whole number of units, or a part as in '5%'"),
+            format!("lease {}: it must be a whole number of units, or a part as in '5%'", shown(*units)),
         )),
         Either::B(text) => Lease::parse(text),
     }
@@ -99,10 +99,7 @@ fn build(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec)
 /// Makes a policy.
 #[napi(catch_unwind)]
 pub fn policy(limits: Vec<Either<String, ClassInstance<'_, Limit>>>, spec: PolicySpec) -> Either<Policy, ErrorValue> {
-    match build(&limits, &spec) {
-        Ok(policy) => Either::A(Policy { policy }),
-        Err(error) => Either::B(error.into()),
-    }
+    crossing(build(&limits, &spec).map(|policy| Policy { policy }))
 }
 
 #[napi]

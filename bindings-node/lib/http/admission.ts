@@ -221,13 +221,18 @@ export class Admission<Request extends object, Response> {
     return this.decision?.delayMs ?? 0;
   }
 
-  /** Calls `onDenied`, which may answer the refusal. What it returns is the body. */
-  async denied(response: Response): Promise<unknown> {
+  /**
+   * Sets the status of the refusal and calls `onDenied`, which may answer it. What that returns is the body. Where it throws, the
+   * error is no refusal.
+   */
+  async denied(response: Response, setStatus: (status: number) => unknown): Promise<unknown> {
+    setStatus(this.status);
     const { onDenied } = this.settings;
     if (onDenied === undefined || this.decision === undefined) return undefined;
     try {
       return await onDenied(this.request, this.decision, response);
     } catch (reason) {
+      setStatus(500);
       throw asError(reason, this.settings.adapter.name);
     }
   }

@@ -1,7 +1,7 @@
 // A refusal: its status, how long to wait, and a problem (RFC 9457). The core writes the problem. The numbers in it are worked
 // out here in the same way as in the core, which `tests/http` proves.
 
-import { NEVER, RETRY_AFTER } from '../array-layout.js';
+import { DecisionField, Special } from '../../binding/index.js';
 import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
 import { native } from '../native.js';
 import type { PolicyRef } from '../policy.js';
@@ -21,9 +21,9 @@ export function status(decision: Decision | undefined): 429 | 503 {
 /** How many whole seconds a refused client should wait, rounded up; `null` when waiting does not help. */
 export function retryAfter(decision: Decision | undefined): number | null {
   if (decision === undefined) return STORE_WAIT;
-  const wait = numbersOf(decision)[RETRY_AFTER];
+  const wait = numbersOf(decision)[DecisionField.RetryAfter];
   if (decision.unavailable) return Math.max(STORE_WAIT, Math.ceil(wait / MICROS_PER_SECOND));
-  return wait === NEVER ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
+  return wait === Special.Never ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
 }
 
 /** A `Response` as a refusal: one that names no status is a 200. */

@@ -32,10 +32,11 @@ pub use tasks::{Started, Task, post_begun, post_task};
 use std::time::Duration;
 
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limiter::Builder;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Policy, Warning};
+use crate::resilience::StoreChange;
 use crate::store::url;
 
 /// Every warning about what a text names: a policy file, by its path, or a notation.
@@ -44,6 +45,19 @@ use crate::store::url;
 /// `policy_invalid`, as for the file or the notation.
 pub fn lint_text(text: &str) -> Result<Vec<Warning>> {
     crate::policy::lint_text(text)
+}
+
+/// The message of an error with the names of options and calls as a host spells them.
+#[must_use]
+pub fn message_for(error: &Error, spell: impl Fn(&str) -> String) -> String {
+    error.message_for(spell)
+}
+
+/// The same for the sentence of a change.
+#[must_use]
+pub fn sentence_for(change: &StoreChange, spell: impl Fn(&str) -> String) -> String {
+    // What is said before it, the store, has no spaces.
+    change.sentence.replacen(" on_store_error ", &format!(" {} ", spell("on_store_error")), 1)
 }
 
 /// The memory that a policy takes, for lists of policies that are bounded in bytes.

@@ -6,7 +6,7 @@ use super::LimiterCore;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, named};
 use crate::plan::Plan;
 use crate::store::MAX_ENTRIES;
 use crate::store::request::{Answer, Entry, Operation};
@@ -62,13 +62,14 @@ pub(super) fn resolved(
 ) -> Result<CheckAllEntries> {
     let resolve = |entry: &dyn CheckEntry| {
         let plan = core.plan(&entry.policy(), entry.key())?;
-        let operation = whole_operation("check_all", &entry.options(), &plan, 0)?;
+        let operation = whole_operation(&named("check_all"), &entry.options(), &plan, 0)?;
         Ok((plan, entry.key().to_owned(), operation))
     };
     let resolved: CheckAllEntries = entries.into_iter().map(|entry| resolve(&entry)).collect::<Result<_>>()?;
     if resolved.is_empty() || resolved.len() > MAX_ENTRIES {
         return Err(Error::config(format!(
-            "check_all was given {} entries: give from 1 to {MAX_ENTRIES}",
+            "{} was given {} entries: give from 1 to {MAX_ENTRIES}",
+            named("check_all"),
             resolved.len()
         )));
     }

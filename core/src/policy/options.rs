@@ -5,7 +5,7 @@ use std::fmt;
 use super::lease::Lease;
 use super::limit::{Algorithm, Limit};
 use super::period::Period;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, named};
 
 /// The most attempts a journal remembers.
 pub const MAX_JOURNAL: u32 = 10_000;
@@ -99,7 +99,7 @@ impl Options {
         }
         let of = |algorithm| limits.iter().find(|limit: &&Limit| limit.algorithm() == algorithm);
         let reason = if self.count_denied {
-            "count_denied charges each denied check, so the store has to see every check".to_owned()
+            format!("{} charges each denied check, so the store has to see every check", named("count_denied"))
         } else if self.journal > 0 {
             "a journal remembers every check, so the store has to see each".to_owned()
         } else if let Some(limit) = of(Algorithm::Concurrency) {

@@ -15,7 +15,9 @@ fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option
     for candidate in allowed {
         let Some(normalized) = normalized(candidate) else { continue };
         // "fixed" for "fixed-window" is far in characters but near in meaning.
-        let distance = if word.len() >= 3 && normalized.starts_with(&word) { 1 } else { distance(&word, &normalized) };
+        let is_part = word.len() > 3 && normalized.windows(word.len()).any(|part| part == word);
+        let is_part = is_part || word.len() == 3 && normalized.starts_with(&word);
+        let distance = if is_part { 1 } else { distance(&word, &normalized) };
         let near = distance <= (word.len().min(normalized.len()) / 3).max(1) && distance < normalized.len();
         if near && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, candidate));

@@ -2,10 +2,9 @@
 
 import { type DynamicModule, type FactoryProvider, Module, type ModuleMetadata, type Type } from '@nestjs/common';
 import { APP_GUARD, ModulesContainer } from '@nestjs/core';
-import { ConfigError } from './errors.js';
-import { checkOptions } from './http/option-names.js';
-import { RATE_LIMIT, RateLimitGuard, type RateLimitGuardOptions } from './nest-guard.js';
-import { LIMITS, SKIPS } from './nest-metadata.js';
+import { ConfigError } from '../errors.js';
+import { checkOptions } from '../http/option-names.js';
+import { LIMITS, RATE_LIMIT, RateLimitGuard, type RateLimitGuardOptions, SKIPS } from './guard.js';
 
 /** A provider that makes the options. */
 export interface RateLimitOptionsFactory {
