@@ -127,15 +127,14 @@ const LIMIT_OPTIONS = {
   precision: ['number'],
 } as const;
 
-const POLICY_OPTIONS = {
-  name: ['string'],
-  onStoreError: ['string'],
-  shadow: ['boolean'],
-  blockFor: ['number', 'string'],
-  countDenied: ['boolean'],
-  journal: ['number'],
-  lease: ['number', 'string'],
-} as const;
+const POLICY_OPTIONS: Record<string, readonly string[]> = Object.fromEntries([
+  ['name', ['string']],
+  ...native.policyOptions().map(({ name, types }) => [name, types]),
+]);
+
+/** The options of a valid policy. */
+type OptionValues = Defined<Required<Pick<PolicyOptions, 'shadow' | 'countDenied' | 'journal'>>> &
+  Pick<PolicyOptions, 'onStoreError' | 'lease'> & { readonly blockForMs?: number };
 
 /**
  * One limit: `count` units per `period`, counted by an algorithm.
@@ -207,11 +206,11 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: native.PolicyOptionValues;
+  readonly #options: OptionValues;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     this.#policy = takeNative(native.Policy) ?? nativePolicy(limits, options);
-    this.#options = this.#policy.options();
+    this.#options = this.#policy.options() as unknown as OptionValues;
   }
 
   /** The name, or the notation when it has no name. */
@@ -226,7 +225,7 @@ export class Policy {
 
   /** What a check answers when the store fails; undefined when the limiter's option decides. */
   get onStoreError(): OnStoreError | undefined {
-    return this.#options.onStoreError as OnStoreError | undefined;
+    return this.#options.onStoreError;
   }
 
   /** Whether it only counts and never denies. */
@@ -290,5 +289,6 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });
-  return unwrap(native.policy(natives, rest));
+  const { name, ...given } = rest;
+  return unwrap(native.policy(natives, name, given));
 }

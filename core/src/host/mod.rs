@@ -11,6 +11,7 @@ mod servers;
 mod tasks;
 
 pub use crate::limiter::{Call, ChargedUnits, charge_mark, check_percent};
+pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 pub use crate::process::fork::generation as process_generation;
 #[cfg(any(feature = "files", feature = "redis"))]
 pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_file};

@@ -9,7 +9,7 @@ mod lease;
 mod limit;
 mod lint;
 mod notation;
-mod options;
+pub(crate) mod options;
 mod period;
 mod suggestion;
 

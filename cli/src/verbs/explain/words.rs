@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::{Algorithm, Limit, Period, Policy, Unit};
 
 use crate::number_text::number;
@@ -75,27 +76,17 @@ pub(super) fn limit(limit: &Limit) -> String {
 
 /// What the options of a policy do, a sentence each.
 pub(super) fn options(policy: &Policy) -> Vec<String> {
-    let options = policy.options();
-    let mut sentences = Vec::new();
-    if options.shadow {
-        sentences.push("A shadow: it counts and reports denials, and denies nothing.".to_owned());
-    }
-    if let Some(time) = options.block_for {
-        sentences.push(format!("Once denied, a key stays denied for {time}, whatever its usage."));
-    }
-    if options.count_denied {
-        sentences.push("Denied checks count too: a caller that keeps trying stays out.".to_owned());
-    }
-    if options.journal > 0 {
-        sentences.push(format!("The newest {} attempts are kept with their metadata.", number(options.journal.into())));
-    }
-    if let Some(lease) = options.lease {
-        sentences.push(format!("Each process takes blocks of {lease} in advance and spends them without a call."));
-    }
-    if let Some(choice) = options.on_store_error {
-        sentences.push(format!("When the store fails: {choice}."));
-    }
-    sentences
+    let mut options: Vec<_> = POLICY_OPTIONS.iter().filter(|option| option.is_set(policy.options())).collect();
+    // What happens when the store fails comes last.
+    options.sort_by_key(|option| option.kind == OptionKind::OnStoreError);
+    let sentence = |option: &PolicyOption| {
+        let value = match option.get(policy.options())? {
+            OptionValue::Count(count) => number(count.into()),
+            value => value.to_string(),
+        };
+        Some(option.effect.replace("{}", &value))
+    };
+    options.into_iter().filter_map(sentence).collect()
 }
 
 #[cfg(test)]
