@@ -166,3 +166,9 @@ impl Policy {
             .collect()
     }
 }
+
+/// The name that was probably meant, of names that are right.
+#[napi(catch_unwind)]
+pub fn nearest(word: String, names: Vec<String>) -> Option<String> {
+    host::nearest(&word, names.iter().map(String::as_str)).map(str::to_owned)
+}

@@ -311,3 +311,10 @@ fn is_plain(limit: &tidegate::Limit) -> bool {
 fn shown_limit(limit: &Bound<'_, PyAny>) -> String {
     limit.repr().map_or_else(|_| String::new(), |text| text.to_string())
 }
+
+/// The name that was probably meant, of names that are right.
+#[pyfunction]
+#[pyo3(signature = (word: "str", names: "list[str]") -> "str | None")]
+pub(crate) fn nearest(word: &str, names: Vec<String>) -> Option<String> {
+    tidegate::host::nearest(word, names.iter().map(String::as_str)).map(str::to_owned)
+}

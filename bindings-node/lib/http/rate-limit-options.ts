@@ -5,11 +5,11 @@ import { METHODS } from 'node:http';
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { Limiter } from '../limiter.js';
+import { native } from '../native.js';
 import type { PolicyLike } from '../policy.js';
 import type { ActualCost } from '../settled.js';
 import { checkHeaders, type HeaderChoice } from './fields.js';
 import type { KeyFunction } from './keys.js';
-import { nearest } from './option-names.js';
 import type { Awaitable } from './request-adapter.js';
 
 /** Units a request consumes: a whole number, or a function of the request. */
@@ -179,9 +179,9 @@ function checkMethods(methods: unknown, where: string): void {
   }
   for (const method of methods as unknown[]) {
     if (typeof method === 'string' && METHODS.includes(method.toUpperCase())) continue;
-    const meant = typeof method === 'string' ? nearest(method, METHODS) : undefined;
+    const meant = typeof method === 'string' ? native.nearest(method, [...METHODS]) : null;
     throw new ConfigError(
-      `${where}: methods names ${describe(method)}, which is no method of HTTP${meant === undefined ? '' : `: did you mean ${meant}?`}`,
+      `${where}: methods names ${describe(method)}, which is no method of HTTP${meant === null ? '' : `: did you mean ${meant}?`}`,
     );
   }
 }

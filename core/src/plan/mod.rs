@@ -3,7 +3,6 @@
 mod conversion;
 mod limit_tag;
 pub(crate) mod plan_cache;
-mod rule;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 mod stored;
 
@@ -83,7 +82,7 @@ impl Plan {
     }
 
     fn new(policy: Policy) -> Self {
-        let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(rule::rule_of).collect();
+        let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(Rule::of).collect();
         let tags: Box<[LimitTag]> = policy.limits().iter().map(LimitTag::of).collect();
         let stored = StoredForm::new(&policy, &rules, &tags);
         let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
@@ -99,7 +98,7 @@ impl Plan {
             + allocated(size_of_val(&*format.tags));
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
         Self {
-            is_held: rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_))),
+            is_held: rules.iter().any(Rule::holds),
             lease: lease_of(&policy),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
             counts: OnceLock::new(),

@@ -2,15 +2,11 @@
 
 use std::fmt;
 
-use super::limit::{Algorithm, Limit, MAX_COUNT};
+use crate::algorithm::{Limit, MAX_COUNT};
 use crate::error::{Error, Result};
 
-/// The longest time in which a unit that was taken in advance can be spent, in microseconds.
-const LONGEST_LEASE: u64 = 1_000_000;
-/// A shorter time is not worth its call.
+/// A shorter time in which units that were taken in advance can be spent is not worth its call, in microseconds.
 pub(crate) const SHORTEST_LEASE: u64 = 5_000;
-/// The part of a period, or of a burst, that such a time may add to it.
-const ADDED_PART: u64 = 8;
 
 /// Hundredths of a percent in the whole.
 const WHOLE: u64 = 10_000;
@@ -86,25 +82,6 @@ impl Lease {
             Share::Part(part) => (u128::from(limit.capacity()) * u128::from(part) / u128::from(WHOLE)) as u64,
         };
         limits.iter().map(share).min().unwrap_or(0)
-    }
-}
-
-impl Limit {
-    /// For how many microseconds units can be spent after they were charged, at most; 0 where they cannot be taken in advance.
-    /// Where that time counts on top of the period it is a small part of it.
-    pub(crate) fn lease_life(&self) -> u64 {
-        let period = self.period().micros();
-        let life = match self.algorithm() {
-            Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter => LONGEST_LEASE,
-            Algorithm::SlidingWindow => period / u64::from(self.precision()),
-            Algorithm::SlidingLog => period / ADDED_PART,
-            Algorithm::TokenBucket | Algorithm::Gcra => {
-                let drains = u128::from(self.capacity()) * u128::from(period) / u128::from(self.count().max(1));
-                u64::try_from(drains / u128::from(ADDED_PART)).unwrap_or(LONGEST_LEASE)
-            }
-            Algorithm::LeakyBucket | Algorithm::Concurrency => 0,
-        };
-        life.min(LONGEST_LEASE)
     }
 }
 

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::lease::Lease;
-use super::limit::{Algorithm, Limit};
-use super::period::Period;
+use crate::algorithm::{AlgorithmKind, Limit, Period};
 use crate::error::{Error, Result};
 
 /// The most attempts a journal remembers.
@@ -220,14 +219,14 @@ impl Options {
         if self.lease.is_none() {
             return Ok(());
         }
-        let of = |algorithm| limits.iter().find(|limit: &&Limit| limit.algorithm() == algorithm);
+        let of = |kind| limits.iter().find(|limit: &&Limit| limit.algorithm().kind() == kind);
         let reason = if self.count_denied {
             "count_denied charges each denied check, so the store has to see every check".to_owned()
         } else if self.journal > 0 {
             "a journal remembers every check, so the store has to see each".to_owned()
-        } else if let Some(limit) = of(Algorithm::Concurrency) {
+        } else if let Some(limit) = of(AlgorithmKind::Held) {
             format!("a unit of \"{limit}\" is held and given back, not spent")
-        } else if let Some(limit) = of(Algorithm::LeakyBucket) {
+        } else if let Some(limit) = of(AlgorithmKind::Queue) {
             format!("each unit of \"{limit}\" has a delay of its own, which the store has to say")
         } else {
             return Ok(());

@@ -3,10 +3,10 @@
 use super::super::lease::Lease;
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
-use super::super::period::{Period, SECOND};
 use super::super::suggestion::did_you_mean;
 use super::scalar::plain_scalar;
 use super::tree::{FileError, Key, Node, Position, Text, Value};
+use crate::algorithm::{Period, SECOND};
 
 /// One of these words.
 pub(super) fn choice<T>(
