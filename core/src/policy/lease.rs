@@ -105,7 +105,7 @@ impl std::str::FromStr for Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Options, Policy};
+    use crate::policy::Policy;
 
     #[test]
     fn a_share_is_a_part_or_a_number() {
@@ -122,19 +122,5 @@ mod tests {
             let error = Lease::parse(text).expect_err(text);
             assert_eq!(error.code(), "policy_invalid");
         }
-    }
-
-    #[test]
-    fn what_cannot_lease_says_why() {
-        let lease = Some(Lease::parse("5%").expect("a lease"));
-        let error = |limits: &str, options: Options| {
-            let limits = Policy::parse(limits).expect("a notation").limits().to_vec();
-            Policy::new(limits, Options { lease, ..options }).expect_err("it cannot lease").message().to_owned()
-        };
-        let plain = Options::default;
-        assert!(error("5/s; concurrency 3", plain()).contains("is held and given back"));
-        assert!(error("leaky-bucket 5/s", plain()).contains("a delay of its own"));
-        assert!(error("5/s", Options { count_denied: true, ..plain() }).contains("count_denied"));
-        assert!(error("5/s", Options { journal: 5, ..plain() }).contains("a journal"));
     }
 }

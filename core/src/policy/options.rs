@@ -234,3 +234,6 @@ impl Options {
         Err(Error::policy(format!("this policy cannot lease: {reason}; remove lease, or what forbids it")))
     }
 }
+
+#[cfg(test)]
+mod tests;
