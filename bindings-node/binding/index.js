@@ -865,6 +865,7 @@ module.exports.lint = nativeBinding.lint
 module.exports.lintPolicies = nativeBinding.lintPolicies
 module.exports.named = nativeBinding.named
 module.exports.policy = nativeBinding.policy
+module.exports.policyOptions = nativeBinding.policyOptions
 module.exports.problem = nativeBinding.problem
 module.exports.problemMediaType = nativeBinding.problemMediaType
 module.exports.runCommand = nativeBinding.runCommand

@@ -13,16 +13,15 @@ import type {
 import type { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
 import type { Admission } from './http/admission.js';
-import { isEnabled } from './http/enabled.js';
 import type { SetField } from './http/fields.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { checkLayer, hasLimit, routeOptions, routeParts, warnOfIdleLayer } from './http/layers.js';
+import { checkLayer, hasLimit, isEnabled, routeOptions, routeParts, warnOfIdleLayer } from './http/layers.js';
 import { isAwaited } from './http/node-response.js';
 import { knownNames } from './http/option-names.js';
 import { fastifyTrust } from './http/proxy-trust.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
+import type { RefusalError } from './http/refusal.js';
 import { asRefusal, MEDIA_TYPE } from './http/refusal.js';
-import type { RefusalError } from './http/refusal-error.js';
 import { nodeRequestAdapter } from './http/request-adapter.js';
 import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
 

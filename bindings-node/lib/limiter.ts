@@ -25,7 +25,7 @@ import { throwIfFailed, unwrap } from './native.js';
 import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
-import { type ActualCost, settleEach, withNamedCosts } from './settled.js';
+import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
 import { type Counters, countersOf, type Stats, statsOf } from './stats.js';
 import { StoreChangeReporter } from './store-changes.js';
 import type { CallTarget } from './tasks.js';
@@ -195,7 +195,7 @@ export class Limiter {
       const settled = this.#transport.settle(policyRef, entry, policyRef !== known, cost);
       return this.#denyCache?.forgetDuring(entry.key, settled) ?? settled;
     };
-    await settleEach(this.#policyRefs.claim(decision, actualCost), settle);
+    await settleEach(claimed(decision, actualCost, this.#policyRefs.identity), settle);
   }
 
   /** Checks several policies and keys: all are charged, or none is. */

@@ -1,11 +1,8 @@
 //! Calls and answers as numbers: the code that every check passes on its way into the core and back.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use napi::Env;
-use napi::bindgen_prelude::{Float64Array, Function, Uint16Array};
+use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use tidegate::host::{BatchGuard, Call, CompletionQueue, HostAsyncLimiter, Outcome, cohort_size};
 use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Error, ErrorKind, Policy, PolicyRef, Result};
 
@@ -88,25 +85,8 @@ impl BatchCodec {
         }
     }
 
-    /// The function that makes the calls of `calls`. It returns how many numbers of `answers` were answered at once.
-    pub(crate) fn send_function<'env>(
-        this: &Rc<RefCell<Self>>,
-        env: &'env Env,
-    ) -> napi::Result<Function<'env, (), i32>> {
-        let codec = Rc::clone(this);
-        env.create_function_from_closure("send", move |_| Ok(codec.borrow_mut().send()))
-    }
-
-    /// The function that fetches what was delivered. It returns the same.
-    pub(crate) fn collect_function<'env>(
-        this: &Rc<RefCell<Self>>,
-        env: &'env Env,
-    ) -> napi::Result<Function<'env, (), i32>> {
-        let codec = Rc::clone(this);
-        env.create_function_from_closure("collect", move |_| Ok(codec.borrow_mut().collect()))
-    }
-
-    fn send(&mut self) -> i32 {
+    /// Makes the calls of `calls`: how many numbers of `answers` were answered at once.
+    pub(crate) fn send(&mut self) -> i32 {
         self.records.clear();
         self.answered = 0;
         // The calls of one crossing are sent together, when the guard is dropped.
@@ -114,6 +94,7 @@ impl BatchCodec {
         self.hand_over()
     }
 
+    /// Fetches what was delivered: the same.
     pub(crate) fn collect(&mut self) -> i32 {
         self.answered = self.completions.collect(&mut self.records);
         self.hand_over()

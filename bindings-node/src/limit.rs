@@ -51,9 +51,6 @@ pub struct LimitProperties {
     pub notation: String,
 }
 
-/// The ttl of holds when none is given.
-const HOLD_TTL: &str = "60s";
-
 fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     let wrong = |message: String| Error::new(ErrorKind::PolicyInvalid, message);
     let algorithm = Algorithm::from_name(&spec.algorithm).ok_or_else(|| {
@@ -62,7 +59,7 @@ fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     })?;
     let period = match &spec.period {
         Some(period) => self::period("period", period)?,
-        None if algorithm == Algorithm::Concurrency => HOLD_TTL.parse()?,
+        None if algorithm == Algorithm::Concurrency => host::DEFAULT_TTL,
         None => return Err(wrong(format!("a {algorithm} limit needs a period: say how long, as in '1 minute'"))),
     };
     let mut limit = tidegate::Limit::new(algorithm, count("count", spec.count)?, period)?;

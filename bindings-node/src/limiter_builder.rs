@@ -5,6 +5,7 @@ use napi::bindgen_prelude::{Either, Either3, Float64Array, Function, Uint8Array,
 use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
+use crate::batch_codec::BatchCodec;
 use crate::clock::Clock;
 use crate::error_value::{ErrorValue, crossing};
 use crate::native_limiter::NativeLimiter;
@@ -132,7 +133,7 @@ impl LimiterBuilder {
         let wake_callback = on_answers.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
         Ok(crossing(std::mem::take(&mut self.builder).build_async().map(|limiter| {
             let completions = NodeCompletions::new(wake_callback);
-            let native = NativeLimiter::new(limiter, completions, calls, key_text, answers);
+            let native = NativeLimiter::new(BatchCodec::new(limiter, completions, calls, key_text, answers));
             if reads_on_loop {
                 native.read_on_loop(&env, loop_callback);
             }

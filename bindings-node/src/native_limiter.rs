@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use napi::Env;
-use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array, Uint16Array};
+use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array};
 use napi_derive::napi;
 use tidegate::host::{HostAsyncLimiter, Outcome, Task};
-use tidegate::{Algorithm, AsyncLimiter, Hold};
+use tidegate::{Algorithm, Hold};
 
 use crate::answer_record::charged_units;
 use crate::batch_codec::{BatchCall, BatchCodec, OwnedPolicyRef};
@@ -18,7 +18,7 @@ use crate::counters::Counters;
 use crate::error_value::{ErrorValue, crossing};
 use crate::http::{Announcement, announcement};
 use crate::loop_reader::LoopReader;
-use crate::node_completions::{Attachment, NodeCompletions};
+use crate::node_completions::Attachment;
 use crate::number;
 use crate::policy::Policy;
 use crate::stats::Stats;
@@ -88,15 +88,9 @@ pub struct NativeLimiter {
 }
 
 impl NativeLimiter {
-    pub(crate) fn new(
-        limiter: AsyncLimiter,
-        completions: NodeCompletions,
-        calls: Float64Array,
-        key_text: Uint16Array,
-        answers: Float64Array,
-    ) -> Self {
+    pub(crate) fn new(codec: BatchCodec) -> Self {
         Self {
-            codec: Rc::new(RefCell::new(BatchCodec::new(limiter, completions, calls, key_text, answers))),
+            codec: Rc::new(RefCell::new(codec)),
             tasks: RefCell::default(),
             holds: RefCell::default(),
             loop_reader: Cell::default(),
@@ -207,13 +201,15 @@ impl NativeLimiter {
     /// how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
     #[napi(catch_unwind, ts_return_type = "() => number")]
     pub fn send_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
-        BatchCodec::send_function(&self.codec, env)
+        let codec = Rc::clone(&self.codec);
+        env.create_function_from_closure("send", move |_| Ok(codec.borrow_mut().send()))
     }
 
     /// The function that fetches what was delivered. It returns the same.
     #[napi(catch_unwind, ts_return_type = "() => number")]
     pub fn collect_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
-        BatchCodec::collect_function(&self.codec, env)
+        let codec = Rc::clone(&self.codec);
+        env.create_function_from_closure("collect", move |_| Ok(codec.borrow_mut().collect()))
     }
 
     /// The answers that did not fit into `answers`.

@@ -13,8 +13,15 @@ import {
 import { Reflector } from '@nestjs/core';
 import { delay } from '../delay.js';
 import { ConfigError, describe, shortened } from '../errors.js';
-import { isEnabled } from '../http/enabled.js';
-import { checkLayer, hasLimit, type LayerPlaces, routeOptions, routeParts, warnOfIdleLayer } from '../http/layers.js';
+import {
+  checkLayer,
+  hasLimit,
+  isEnabled,
+  type LayerPlaces,
+  routeOptions,
+  routeParts,
+  warnOfIdleLayer,
+} from '../http/layers.js';
 import { isAwaited } from '../http/node-response.js';
 import { knownNames } from '../http/option-names.js';
 import type { LayerOptions, PolicyChoice, PolicyOption, RouteOptions } from '../http/rate-limit-options.js';

@@ -82,7 +82,7 @@ class ModuleGuard extends RateLimitGuard {
   }
 
   /** The guard of the module is asked about each handler: one more would count twice. */
-  #checkGuards(controller: Type, name: string, handler: (...args: never[]) => unknown): void {
+  #checkGuards(controller: Type, name: string, handler: Method): void {
     const twice = [controller, handler].some((target) => guardsOf(target).includes(RateLimitGuard));
     if (!twice || GUARDED.every((key) => Reflect.getMetadata(key, handler) === undefined)) return;
     if (this.limiterOf(handler, controller) === undefined) return;
@@ -94,18 +94,20 @@ class ModuleGuard extends RateLimitGuard {
     const isDecorated = (target: object): boolean =>
       [LIMITS, SKIPS].some((name) => Reflect.getMetadata(name, target) !== undefined);
     const whole = isDecorated(controller);
-    for (
-      let owner = controller.prototype;
-      owner !== Object.prototype && owner !== null;
-      owner = Object.getPrototypeOf(owner)
-    ) {
-      for (const [name, { value }] of Object.entries(
-        Object.getOwnPropertyDescriptors<Record<string, unknown>>(owner),
-      )) {
-        if (name === 'constructor' || typeof value !== 'function') continue;
-        if (whole || isDecorated(value)) this.limiterOf(value as never, controller);
-        this.#checkGuards(controller, name, value as never);
-      }
+    for (const [name, method] of methodsOf(controller)) {
+      if (whole || isDecorated(method)) this.limiterOf(method, controller);
+      this.#checkGuards(controller, name, method);
+    }
+  }
+}
+
+type Method = (...args: never[]) => unknown;
+
+/** The methods of a class and of those that it extends. */
+function* methodsOf({ prototype }: Type): Generator<readonly [name: string, method: Method]> {
+  for (let owner = prototype; owner !== Object.prototype && owner !== null; owner = Object.getPrototypeOf(owner)) {
+    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors<Record<string, unknown>>(owner))) {
+      if (name !== 'constructor' && typeof value === 'function') yield [name, value as Method];
     }
   }
 }

@@ -10,7 +10,10 @@ mod reply_poller;
 mod servers;
 mod tasks;
 
+pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
 pub use crate::limiter::{Call, ChargedUnits, charge_mark, check_percent};
+pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
+pub use crate::policy::suggestion::nearest;
 pub use crate::process::fork::generation as process_generation;
 #[cfg(any(feature = "files", feature = "redis"))]
 pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_file};
@@ -35,7 +38,7 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::limiter::Builder;
 use crate::plan::plan_cache::plan_of;
-use crate::policy::{Policy, Warning};
+use crate::policy::{Algorithm, Limit, Policy, Warning};
 use crate::resilience::StoreChange;
 use crate::store::url;
 
@@ -58,6 +61,30 @@ pub fn message_for(error: &Error, spell: impl Fn(&str) -> String) -> String {
 pub fn sentence_for(change: &StoreChange, spell: impl Fn(&str) -> String) -> String {
     // What is said before it, the store, has no spaces.
     change.sentence.replacen(" on_store_error ", &format!(" {} ", spell("on_store_error")), 1)
+}
+
+/// What algorithms of one kind have in common.
+#[must_use]
+pub const fn kind(algorithm: Algorithm) -> AlgorithmKind {
+    algorithm.kind()
+}
+
+/// What an algorithm does, in a sentence with words in braces for the numbers of a limit.
+#[must_use]
+pub const fn algorithm_words(algorithm: Algorithm) -> &'static str {
+    algorithm.words()
+}
+
+/// The most that a limit lets any sequence of calls have within `window` microseconds, of which the last moment is not counted.
+#[must_use]
+pub fn most_in(limit: &Limit, window: u64) -> u64 {
+    limit.most_in(window)
+}
+
+/// The shortest pause between units, in microseconds, which a limit never denies; `None` when it denies all.
+#[must_use]
+pub fn steady_pause(limit: &Limit) -> Option<u64> {
+    limit.steady()
 }
 
 /// The memory that a policy takes, for lists of policies that are bounded in bytes.

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
+use super::Algorithm;
 use super::period::Period;
 use crate::error::{Error, Result};
 
 /// The largest count and the largest burst.
 pub const MAX_COUNT: u64 = 1_000_000_000_000;
+/// The default ttl of the holds of a `concurrency` limit.
+pub const DEFAULT_TTL: Period = Period::MINUTE;
 /// The default number of granules of a `sliding-window`.
 pub const DEFAULT_PRECISION: u32 = 20;
 /// The most granules a `sliding-window` may have.
@@ -14,99 +17,22 @@ pub const MAX_PRECISION: u32 = 1_000;
 /// The longest that a bucket may take to drain: 100 years, in microseconds. This keeps every moment below 2^53.
 const MAX_DRAIN: u128 = 100 * 366 * 86_400 * 1_000_000;
 
-/// How a limit counts. The names are those of the notation, with `-`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// A window that the first admitted check opens.
-    FixedWindow,
-    /// A window aligned to the UTC calendar.
-    CalendarWindow,
-    /// The exact sum over the last period, with an entry for each admitted check.
-    SlidingLog,
-    /// The sum over the last period in granules; never more than the count in any window.
-    SlidingWindow,
-    /// The estimate from two aligned counters.
-    SlidingCounter,
-    /// A bucket of tokens that refills continuously.
-    TokenBucket,
-    /// The generic cell rate algorithm.
-    ///
-    /// With n units per period p, the *emission interval* T = p/n is the time that one unit takes at the allowed rate. The
-    /// *theoretical arrival time* (TAT) is the moment at which all admitted units, one every T, have passed. A check of cost c
-    /// at time t is admitted when max(TAT, t) + c·T - t <= burst·T; then TAT becomes max(TAT, t) + c·T. In textbooks the
-    /// *burst tolerance* is (burst - 1)·T: how early a single unit may arrive.
-    ///
-    /// `gcra 5/s burst 3` has T = 200 ms and burst·T = 600 ms:
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    /// use tidegate::{Limiter, ManualClock};
-    ///
-    /// let ms = Duration::from_millis;
-    /// let clock = Arc::new(ManualClock::new(Duration::from_secs(1_700_000_000)));
-    /// let limiter = Limiter::builder().clock(Arc::clone(&clock)).build()?;
-    /// let check = || limiter.check("gcra 5/s burst 3", "alice");
-    ///
-    /// // Three units at once; TAT moves to 200, 400 and 600 ms from now.
-    /// for tat in [200, 400, 600] {
-    ///     let decision = check()?;
-    ///     assert!(decision.allowed());
-    ///     assert_eq!(decision.reset_after(), ms(tat));
-    /// }
-    /// // The next unit would move it to 800 ms, which is more than burst·T: refused for 800 - 600 = 200 ms.
-    /// let denied = check()?;
-    /// assert!(!denied.allowed());
-    /// assert_eq!(denied.retry_after(), Some(ms(200)));
-    ///
-    /// // Then there is room for one unit, and TAT moves to 800 ms from the start, 600 ms from now.
-    /// clock.advance(ms(200));
-    /// assert_eq!(check()?.reset_after(), ms(600));
-    /// assert!(!check()?.allowed());
-    ///
-    /// // 800 ms later TAT is in the past: the key is as if unused, but for this unit.
-    /// clock.advance(ms(800));
-    /// assert_eq!(check()?.remaining(), 2);
-    /// # Ok::<(), tidegate::Error>(())
-    /// ```
-    Gcra,
-    /// A queue that one unit leaves every period/count.
-    LeakyBucket,
-    /// Units in progress at the same time.
-    Concurrency,
+/// What algorithms have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlgorithmKind {
+    /// Windows one after the other, with edges between them.
+    Windows,
+    /// A window that ends now.
+    MovingWindow,
+    /// A bucket, which has a burst.
+    Bucket,
+    /// A bucket that delays its callers.
+    Queue,
+    /// Units that are held, and given back when the work is done.
+    Held,
 }
 
 impl Algorithm {
-    /// Every algorithm.
-    pub const ALL: [Self; 9] = [
-        Self::FixedWindow,
-        Self::CalendarWindow,
-        Self::SlidingLog,
-        Self::SlidingWindow,
-        Self::SlidingCounter,
-        Self::TokenBucket,
-        Self::Gcra,
-        Self::LeakyBucket,
-        Self::Concurrency,
-    ];
-
-    /// The name in the notation.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::FixedWindow => "fixed-window",
-            Self::CalendarWindow => "calendar-window",
-            Self::SlidingLog => "sliding-log",
-            Self::SlidingWindow => "sliding-window",
-            Self::SlidingCounter => "sliding-counter",
-            Self::TokenBucket => "token-bucket",
-            Self::Gcra => "gcra",
-            Self::LeakyBucket => "leaky-bucket",
-            Self::Concurrency => "concurrency",
-        }
-    }
-
     /// The algorithm of that name; case does not matter and `_` is accepted for `-`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -117,7 +43,7 @@ impl Algorithm {
     /// Whether it is a bucket, so that `burst` means something.
     #[must_use]
     pub const fn has_burst(self) -> bool {
-        matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
+        matches!(self.kind(), AlgorithmKind::Bucket | AlgorithmKind::Queue)
     }
 }
 

@@ -1,8 +1,10 @@
-// The options of stores for other packages.
+// What the stores for other packages have in common.
 
-import { ConfigError, describe } from './errors.js';
+import type { Decision } from './decision.js';
+import { ConfigError, describe, StoreError } from './errors.js';
 import { checkOptions } from './http/option-names.js';
 import { Limiter } from './limiter.js';
+import type { Policy } from './policy.js';
 
 /** The options of a store. */
 export interface PeerStoreOptions {
@@ -26,4 +28,24 @@ export function storeOptions(
     throw new ConfigError(`${where}: the option prefix is ${describe(options.prefix)}: it must be a text`);
   }
   return { limiter: options.limiter, prefix: options.prefix ?? prefix };
+}
+
+/** A Decision of the store: where it could not be asked, the other package decides whether the request goes on. */
+export function answered(decision: Decision): Decision {
+  if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
+  return decision;
+}
+
+/** The most policies that are kept: windows and limits may depend on the request. */
+const MAX_POLICIES = 1000;
+
+/** The policy of an id, made once. */
+export function kept<Id>(policies: Map<Id, Policy>, id: Id, make: () => Policy): Policy {
+  let policy = policies.get(id);
+  if (policy === undefined) {
+    policy = make();
+    if (policies.size >= MAX_POLICIES) policies.clear();
+    policies.set(id, policy);
+  }
+  return policy;
 }

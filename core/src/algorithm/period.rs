@@ -5,11 +5,11 @@ use std::fmt;
 use crate::error::{Error, Result};
 
 /// Microseconds in one millisecond.
-pub(super) const MILLI: u64 = 1_000;
+pub(crate) const MILLI: u64 = 1_000;
 /// Microseconds in one second.
-pub(super) const SECOND: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000_000;
 /// Microseconds in one day.
-pub(super) const DAY: u64 = 86_400 * SECOND;
+pub(crate) const DAY: u64 = 86_400 * SECOND;
 
 /// The shortest period a limit may have: 1 ms.
 const SHORTEST: u64 = MILLI;
@@ -85,6 +85,8 @@ pub struct Period {
 }
 
 impl Period {
+    pub(super) const MINUTE: Self = Self { unit: Unit::Minute, micros: Unit::Minute.micros() };
+
     /// `multiple` times `unit`.
     ///
     /// # Errors
