@@ -121,7 +121,7 @@ export class Tasks {
     const header = answers[start] as number;
     const value = answers[at + AnswerField.Value] as number;
     const target = task?.targets[0];
-    const { resolve, reject } = task ?? NOBODY;
+    const { resolve, reject } = task ?? CANCELLED;
     switch (header & Header.KindMask) {
       case AnswerKind.Decision:
         if (target !== undefined) resolve({ decision: decisionOf(target, numbersAt(answers, start, header)) });
@@ -143,7 +143,7 @@ export class Tasks {
         return decisionAt + lengthOf(decisionHeader);
       }
       case AnswerKind.Error:
-        // It is taken out also where nobody waits for it.
+        // It is taken out of the native side also when its caller has cancelled.
         reject(takeError(this.#nativeLimiter, value));
         return at + AnswerField.Value + 1;
       case AnswerKind.Attempts:
@@ -179,7 +179,7 @@ export class Tasks {
 }
 
 /** A caller that cancelled. */
-const NOBODY: Pick<PendingTask, 'resolve' | 'reject'> = { resolve: () => {}, reject: () => {} };
+const CANCELLED: Pick<PendingTask, 'resolve' | 'reject'> = { resolve: () => {}, reject: () => {} };
 
 function decisionOf({ policyRef, key, cost }: CallTarget, numbers: DecisionNumbers): Decision {
   return new Decision(policyRef, key, cost, numbers);

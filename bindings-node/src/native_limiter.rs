@@ -146,7 +146,7 @@ impl NativeLimiter {
         policy: Either<String, ClassInstance<'_, Policy>>,
         by: String,
     ) -> Either<PolicyUse, ErrorValue> {
-        let policy_use = self.codec.borrow().limiter.use_policy(&owned(policy), &by);
+        let policy_use = self.codec.borrow().limiter.use_policy(owned(policy), &by);
         crossing(policy_use.map(|policy_use| PolicyUse { _use: policy_use }))
     }
 

@@ -28,7 +28,7 @@ impl From<&tidegate::StoreChange> for StoreChange {
         Self {
             store: change.store.clone(),
             state: change.state.name().to_owned(),
-            message: tidegate::host::sentence_for(change, node_name),
+            message: change.sentence_for(node_name),
             since: since.as_secs_f64() * 1_000.0,
         }
     }

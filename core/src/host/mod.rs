@@ -39,7 +39,6 @@ use crate::error::{Error, Result};
 use crate::limiter::Builder;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
-use crate::resilience::StoreChange;
 use crate::store::url;
 
 /// Every warning about what a text names: a policy file, by its path, or a notation.
@@ -54,13 +53,6 @@ pub fn lint_text(text: &str) -> Result<Vec<Warning>> {
 #[must_use]
 pub fn message_for(error: &Error, spell: impl Fn(&str) -> String) -> String {
     error.message_for(spell)
-}
-
-/// The same for the sentence of a change.
-#[must_use]
-pub fn sentence_for(change: &StoreChange, spell: impl Fn(&str) -> String) -> String {
-    // What is said before it, the store, has no spaces.
-    change.sentence.replacen(" on_store_error ", &format!(" {} ", spell("on_store_error")), 1)
 }
 
 /// What algorithms of one kind have in common.
