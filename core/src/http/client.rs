@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::ipv4_in_ipv6::{Identity, identity_of};
-use crate::error::{self, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A household or a machine has at least a /64, within which it may choose its addresses.
 pub const DEFAULT_IPV6_PREFIX: u8 = 64;
@@ -211,7 +211,10 @@ impl ClientIp {
         if !(1..=128).contains(&ipv6_prefix) {
             return Err(Error::new(
                 ErrorKind::ConfigInvalid,
-                format!("{} {ipv6_prefix} is out of range: it must be from 1 to 128", error::named("ipv6_prefix")),
+                format!(
+                    "{} {ipv6_prefix} is out of range: it must be from 1 to 128",
+                    crate::error::named("ipv6_prefix")
+                ),
             ));
         }
         Ok(Self { trusted, ipv6_prefix })
