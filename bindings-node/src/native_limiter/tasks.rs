@@ -65,6 +65,7 @@ impl NativeLimiter {
 
     /// Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes.
     #[napi(catch_unwind)]
+    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
     pub fn begin_task(
         &self,
         ticket: f64,
