@@ -52,7 +52,7 @@ build() {
         *-linux-gnu) target="$target.$GLIBC" ;;
     esac
     npx napi build --platform --release --strip --target "$target" ${cross[@]+"${cross[@]}"} --manifest-path bindings-node/Cargo.toml \
-        --output-dir "$out/artifacts" --no-const-enum --no-js -- --locked
+        --output-dir "$out/artifacts" --no-js -- --locked
 }
 
 if [ -z "$pack_only" ]; then

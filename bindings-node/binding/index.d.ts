@@ -45,20 +45,8 @@ export declare class LimiterBuilder {
   isLocal(): boolean
   /** A policy under a name. */
   policy(name: string, policy: Policy): ErrorValue | null
-  /** The prefix of every key in Redis. */
-  prefix(prefix: string): ErrorValue | null
-  /** The secret of the digests in the names of keys. */
-  keySecret(secret: Uint8Array): ErrorValue | null
-  /** The longest a call may wait for the store. */
-  timeout(length: number): ErrorValue | null
-  /** What a check answers when the store fails. */
-  onStoreError(word: string): ErrorValue | null
-  /** How long a denial may be repeated without asking the store. */
-  denyCache(length: number): ErrorValue | null
-  /** The most callers that wait in `acquire`. */
-  maxWaiting(callers: number): ErrorValue | null
-  /** The most callers that wait for one policy and key. */
-  maxWaitingPerKey(callers: number): ErrorValue | null
+  /** Sets an option by its name. TypeScript has checked the type of its value. */
+  set(name: string, value: number | string | Uint8Array): ErrorValue | null
   /** A function that is called when a store is lost or back. */
   onChange(onChange: (change: StoreChange) => void): void
   /** A function that is called with each warning that is no change of a store's state. */
@@ -77,24 +65,14 @@ export declare class LimiterBuilder {
 export declare class NativeLimiter {
   /** Checks several policies and keys, all or nothing. */
   checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>): number
-  /** Waits until the check is admitted; without a timeout as long as it takes. */
-  acquire(ticket: number, policy: number, key: string, cost: number, timeout?: number | undefined | null, meta?: Uint8Array | undefined | null): number
-  /** Takes units of a `concurrency` limit. */
-  hold(ticket: number, policy: number, key: string, cost: number, meta?: Uint8Array | undefined | null): number
+  /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
+  beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null): number
   /** Keeps the hold of that number until it is given back. */
   keep(number: number): void
   /** Whether the units of a hold cannot be relied on any more; false for one that was given back. */
   isLost(number: number): boolean
   /** Gives a hold back. */
   release(ticket: number, number: number): number
-  /** Denies a key for that many milliseconds. */
-  block(ticket: number, policy: number, key: string, length: number): number
-  /** Ends a block. */
-  unblock(ticket: number, policy: number, key: string): number
-  /** Forgets a key's usage. */
-  clear(ticket: number, policy: number, key: string): number
-  /** The newest attempts. */
-  journal(ticket: number, policy: number, key: string): number
   /** Forgets everything that is stored under the prefix. */
   clearAll(ticket: number): number
   /** Whether the store answers. */
@@ -138,10 +116,8 @@ export declare class NativeLimiter {
   attempts(number: number): Array<Attempt>
   /** Drops the attachment of that number. A hold is given back. */
   discard(number: number): void
-  /** Checks with metadata. */
-  checkWithMeta(ticket: number, policy: number, key: string, cost: number, partial: boolean, meta: Uint8Array): number
-  /** Makes one call with a key that is too long for `key_text`. */
-  callWithLongKey(ticket: number, policy: number, key: string, kind: number, cost: number): number
+  /** Makes one call with metadata, or with a key that is too long for `key_text`. */
+  callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null): number
   /** Settles a check, whose Decision had these numbers. */
   settle(ticket: number, policy: number, key: string, decision: Array<number>, policyChanged: boolean, actual: number): number
   /** Ends the limiter. Holds are given back; calls that wait for the store are answered. */
@@ -156,8 +132,8 @@ export declare class Policy {
   notation(): string
   /** Its limits. */
   limits(): Array<Limit>
-  /** Its options. */
-  options(): PolicyOptionValues
+  /** Its options by name, those that have a value. A length of time has the name's unit, `Ms`. */
+  options(): Record<string, boolean | number | string>
 }
 
 /** While it exists, a reload refuses to drop a policy. */
@@ -191,7 +167,7 @@ export interface Announcement {
 export declare function anonymous(client: string): string
 
 /** Where the numbers of an answer stand in its record. */
-export declare enum AnswerField {
+export declare const enum AnswerField {
   /** The ticket of the call. */
   Ticket = 0,
   /** What the answer is, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`]. */
@@ -200,8 +176,8 @@ export declare enum AnswerField {
   Value = 2,
 }
 
-/** What an answer is: the bits of its header below [`KIND_MASK`]. */
-export declare enum AnswerKind {
+/** What an answer is: the bits of its header in [`Header::KindMask`]. */
+export declare const enum AnswerKind {
   /** A Decision. */
   Decision = 0,
   /** The Decision of `checkAll`: the records of its entries follow. */
@@ -228,11 +204,8 @@ export interface Attempt {
   meta?: Uint8Array
 }
 
-/** The numbers of one call. */
-export declare const CALL_LENGTH: number
-
 /** Where the numbers of one call stand in `calls`. */
-export declare enum CallField {
+export declare const enum CallField {
   /** Names the call; its answer has the same ticket. */
   Ticket = 0,
   /** The number of the policy. */
@@ -243,10 +216,12 @@ export declare enum CallField {
   Cost = 3,
   /** The length of the key in `key_text`. */
   KeyLength = 4,
+  /** How many numbers a call has. */
+  Length = 5,
 }
 
 /** What a call does. */
-export declare enum CallKind {
+export declare const enum CallKind {
   /** Asks and consumes. */
   Check = 0,
   /** Asks without consuming. */
@@ -264,9 +239,6 @@ export declare function clientIp(trusted: Array<string> | number, prefix?: numbe
 
 /** Every code. A test compares them with the classes of the TypeScript side. */
 export declare function codes(): Array<string>
-
-/** Where the number of limits, or of a group's entries, begins in a header. */
-export declare const COUNT_SHIFT: number
 
 /** What the layers have counted. */
 export interface Counters {
@@ -303,14 +275,14 @@ export interface Counters {
 }
 
 /** Where the numbers of a Decision stand, counted from its header. Times are in microseconds. */
-export declare enum DecisionField {
+export declare const enum DecisionField {
   /** The header of the record. */
   Header = 0,
   /** The capacity of the limit that binds. */
   Limit = 1,
   /** What is left of it. */
   Remaining = 2,
-  /** How long to wait; [`NEVER`] when waiting does not help. */
+  /** How long to wait; [`Special::Never`] when waiting does not help. */
   RetryAfter = 3,
   /** How long until the limit is as if unused. */
   ResetAfter = 4,
@@ -324,21 +296,21 @@ export declare enum DecisionField {
   DeniedFor = 8,
   /** The store's time of the answer. */
   At = 9,
-  /** How long until the same check is admitted again; [`NEVER`] when waiting does not help. */
+  /** How long until the same check is admitted again; [`Special::Never`] when waiting does not help. */
   NextAfter = 10,
   /**
-   * The whole seconds until the limit that binds admits more units than now; [`NEVER`] where the fields of a response do not
+   * The whole seconds until the limit that binds admits more units than now; [`Special::Never`] where the fields of a response do not
    * say it.
    */
   MoreAfter = 11,
   /** What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark). */
   Charge = 12,
-  /** The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
+  /** The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
   Limits = 13,
 }
 
 /** Flags in the header of a Decision. */
-export declare enum DecisionFlag {
+export declare const enum DecisionFlag {
   /** It is allowed. */
   Allowed = 16,
   /** A shadow policy would have denied. */
@@ -350,6 +322,9 @@ export declare enum DecisionFlag {
   /** It is denied because the store is missing. */
   Unavailable = 4096,
 }
+
+/** `; did you mean x?` for a mistyped name, or nothing. */
+export declare function didYouMean(given: string, names: Array<string>): string
 
 /** An error of the core. */
 export interface ErrorValue {
@@ -372,6 +347,16 @@ export declare const FIRST_TASK_TICKET: number
 /** A digest to use as a key instead of a secret. */
 export declare function hashed(secret: string): string
 
+/** Where the parts of a header are. */
+export declare const enum Header {
+  /** The first bit of the number of the source of a Decision: 4 bits, as in [`Header::KindMask`]. */
+  SourceShift = 8,
+  /** The bits of the [`AnswerKind`]. */
+  KindMask = 15,
+  /** The first bit of the number of limits, or of a group's entries. */
+  CountShift = 16,
+}
+
 /** Why that word is not a choice of fields; nothing if it is one. */
 export declare function headerChoice(word: string): ErrorValue | null
 
@@ -387,37 +372,33 @@ export interface Histogram {
   count: number
 }
 
-/** The bits of a header that hold the [`AnswerKind`]. */
-export declare const KIND_MASK: number
-
 /** Makes a limit. */
 export declare function limit(spec: LimitSpec): Limit | ErrorValue
 
-/** The numbers of one limit. */
-export declare const LIMIT_LENGTH: number
-
 /** Where the numbers of a limit stand. */
-export declare enum LimitField {
+export declare const enum LimitField {
   /** Period in microseconds times [`ALGORITHM_COUNT`], plus the number of the algorithm. */
   Kind = 0,
   /** The capacity. */
   Limit = 1,
   /** What is left. */
   Remaining = 2,
-  /** How long to wait; [`NEVER`] when waiting does not help. */
+  /** How long to wait; [`Special::Never`] when waiting does not help. */
   RetryAfter = 3,
   /** How long until the limit is as if unused. */
   ResetAfter = 4,
   /** Its [`LimitFlag`]s. */
   Flags = 5,
-  /** How long until it admits the same cost again; [`NEVER`] when waiting does not help. */
+  /** How long until it admits the same cost again; [`Special::Never`] when waiting does not help. */
   NextAfter = 6,
   /** Units that are used beyond it. */
   Over = 7,
+  /** How many numbers a limit has. */
+  Length = 8,
 }
 
 /** Flags of a limit. */
-export declare enum LimitFlag {
+export declare const enum LimitFlag {
   /** It refused. */
   Exceeded = 1,
   /** It is the limit that binds. */
@@ -477,45 +458,19 @@ export interface NamedCount {
   count: number
 }
 
-/** Stands for a wait that never ends. */
-export declare const NEVER: number
-
 /** Makes a policy. */
-export declare function policy(limits: Array<string | Limit>, spec: PolicySpec): Policy | ErrorValue
+export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, boolean | number | string>): Policy | ErrorValue
 
-/** The options of a valid policy. */
-export interface PolicyOptionValues {
-  /** What a check answers when the store fails. */
-  onStoreError?: string
-  /** Whether it is evaluated and counted, but never denies. */
-  shadow: boolean
-  /** Once denied, the key stays denied this long. */
-  blockForMs?: number
-  /** Whether denied checks are charged too. */
-  countDenied: boolean
-  /** How many attempts are remembered. */
-  journal: number
-  /** Units one process takes in advance: a number, or a part such as `5%`. */
-  lease?: number | string
+/** An option of policies. */
+export interface PolicyOption {
+  /** Its name in JavaScript. */
+  name: string
+  /** What `typeof` says of the values that it takes. */
+  types: Array<string>
 }
 
-/** The options of a policy as JavaScript gives them. */
-export interface PolicySpec {
-  /** Its name. */
-  name?: string
-  /** What a check answers when the store fails. */
-  onStoreError?: string
-  /** Evaluate and count, but never deny. */
-  shadow?: boolean
-  /** Once denied, the key stays denied this long. */
-  blockFor?: number | string
-  /** Charge denied checks too. */
-  countDenied?: boolean
-  /** How many attempts to remember. */
-  journal?: number
-  /** Units one process takes in advance. */
-  lease?: number | string
-}
+/** Every option of policies. */
+export declare function policyOptions(): Array<PolicyOption>
 
 /** The Decisions of one policy. */
 export interface PolicyStats {
@@ -558,9 +513,6 @@ export interface ResolvedPolicy {
 /** Runs the command with these arguments, of which the first is its name; returns its exit code. */
 export declare function runCommand(arguments: Array<string>): number
 
-/** Where the number of the source begins in the header of a Decision: 4 bits, as [`KIND_MASK`]. */
-export declare const SOURCE_SHIFT: number
-
 /** A position in a text or a file. Lines and columns count from 1. */
 export interface SourceLocation {
   /** The file, when there is one. */
@@ -573,6 +525,14 @@ export interface SourceLocation {
 
 /** The names of the sources, in the order of their numbers. */
 export declare function sources(): Array<string>
+
+/** Numbers that stand for something else. */
+export declare const enum Special {
+  /** A wait that never ends. */
+  Never = -1,
+  /** What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them. */
+  TooMany = -2,
+}
 
 /** What was counted. */
 export interface Stats {
@@ -610,8 +570,21 @@ export interface StoreCondition {
   condition: string
 }
 
-/** What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them. */
-export declare const TOO_MANY: number
+/** What a task about one key does. It crosses alone. */
+export declare const enum TaskKind {
+  /** Waits until a check is admitted. */
+  Acquire = 0,
+  /** Takes units of a `concurrency` limit. */
+  Hold = 1,
+  /** Denies the key for some time. */
+  Block = 2,
+  /** Ends a block. */
+  Unblock = 3,
+  /** Forgets the key's usage. */
+  Clear = 4,
+  /** The newest attempts. */
+  Journal = 5,
+}
 
 /** A limit that probably does not do what its author meant. */
 export interface Warning {

@@ -1,37 +1,24 @@
 // The numbers of a Decision, as they cross from Rust.
 
-import * as layout from './array-layout.js';
+import { DecisionField, DecisionFlag, Header, LimitField, Special } from '../binding/index.js';
 
-const { COUNT_SHIFT, LIMIT_LENGTH, LIMITS, NEVER, SIMPLE } = layout;
+/** The numbers of a Decision while they are made: the fixed ones, and those of the limits. */
+export type MutableNumbers = number[] & Record<DecisionField, number>;
 
-/** The numbers of a Decision, as `array-layout.ts` names them: the fixed ones, and those of the limits. */
-export type DecisionNumbers = readonly [
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  ...number[],
-];
+/** The numbers of a Decision. */
+export type DecisionNumbers = readonly number[] & Readonly<Record<DecisionField, number>>;
 
 /** How many numbers a Decision with that header has. */
 export function lengthOf(header: number): number {
-  return (header & SIMPLE) !== 0 ? LIMITS + 1 : LIMITS + LIMIT_LENGTH * (header >> COUNT_SHIFT);
+  return (header & DecisionFlag.Simple) !== 0
+    ? DecisionField.Limits + 1
+    : DecisionField.Limits + LimitField.Length * (header >> Header.CountShift);
 }
 
 /** Copies the numbers of a Decision out of the array of answers, which is used again. */
 export function numbersAt(answers: Float64Array, at: number, header: number): DecisionNumbers {
   // An array literal is allocated in one step, with its doubles inside.
-  const numbers: [...DecisionNumbers] = [
+  const numbers = [
     header,
     answers[at + 1] as number,
     answers[at + 2] as number,
@@ -49,10 +36,10 @@ export function numbersAt(answers: Float64Array, at: number, header: number): De
   ];
   const length = lengthOf(header);
   for (let index = 14; index < length; index++) numbers.push(answers[at + index] as number);
-  return numbers;
+  return numbers as MutableNumbers;
 }
 
 /** Microseconds as milliseconds; `null` for a wait that never ends. */
 export function wait(micros: number): number | null {
-  return micros === NEVER ? null : micros / 1000;
+  return micros === Special.Never ? null : micros / 1000;
 }

@@ -1,5 +1,5 @@
-import * as layout from './array-layout.js';
-import { type DecisionNumbers, wait } from './decision-numbers.js';
+import { DecisionField, DecisionFlag, Header, LimitField, LimitFlag } from '../binding/index.js';
+import { type DecisionNumbers, type MutableNumbers, wait } from './decision-numbers.js';
 import { shortened } from './errors.js';
 import { type LimitState, limitsOf } from './limit-state.js';
 import { native } from './native.js';
@@ -7,29 +7,6 @@ import type { PolicyRef } from './policy.js';
 
 /** What Node's `inspect.custom` is. Not imported: the types of the package need none of Node's. */
 const INSPECT: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
-
-const {
-  ALLOWED,
-  COUNT_SHIFT,
-  DELAY,
-  GRANTED,
-  HEADER,
-  KIND_MASK,
-  LIMIT,
-  LIMIT_BINDS,
-  LIMIT_FLAGS,
-  LIMIT_LENGTH,
-  LIMITS,
-  NEXT_AFTER,
-  REMAINING,
-  RESET_AFTER,
-  RESET_AT,
-  RETRY_AFTER,
-  SHADOW,
-  SIMPLE,
-  SOURCE_SHIFT,
-  UNAVAILABLE,
-} = layout;
 
 /**
  * What answered: the store, this process from a denial it remembered, or `onStoreError`, because the store could not be
@@ -42,10 +19,14 @@ const SOURCES = native.sources() as readonly Source[];
 /** The index of the limit that `limit` and `remaining` are of. */
 export function bindingOf(decision: Decision): number {
   const numbers = numbersOf(decision);
-  const header = numbers[HEADER];
-  if ((header & SIMPLE) !== 0) return 0;
-  let index = (header >> COUNT_SHIFT) - 1;
-  while (index > 0 && ((numbers[LIMITS + index * LIMIT_LENGTH + LIMIT_FLAGS] as number) & LIMIT_BINDS) === 0) index--;
+  const header = numbers[DecisionField.Header];
+  if ((header & DecisionFlag.Simple) !== 0) return 0;
+  let index = (header >> Header.CountShift) - 1;
+  while (
+    index > 0 &&
+    ((numbers[DecisionField.Limits + index * LimitField.Length + LimitField.Flags] as number) & LimitFlag.Binds) === 0
+  )
+    index--;
   return index;
 }
 
@@ -76,7 +57,7 @@ export class Decision {
     numbers: DecisionNumbers,
     decisions: readonly Decision[] = NONE,
   ) {
-    this.allowed = (numbers[HEADER] & ALLOWED) !== 0;
+    this.allowed = (numbers[DecisionField.Header] & DecisionFlag.Allowed) !== 0;
     this.key = key;
     this.cost = cost;
     this.decisions = decisions;
@@ -94,17 +75,17 @@ export class Decision {
    * from it.
    */
   get granted(): number {
-    return this.#numbers[GRANTED];
+    return this.#numbers[DecisionField.Granted];
   }
 
   /** The most units that the limit that binds ever admits at once. */
   get limit(): number {
-    return this.#numbers[LIMIT];
+    return this.#numbers[DecisionField.Limit];
   }
 
   /** Units that the limit that binds would admit now: the one that refused, else the one with least left in proportion. */
   get remaining(): number {
-    return this.#numbers[REMAINING];
+    return this.#numbers[DecisionField.Remaining];
   }
 
   /**
@@ -112,7 +93,7 @@ export class Decision {
    * exact to the microsecond, so round it up where whole milliseconds are needed.
    */
   get retryAfterMs(): number | null {
-    return wait(this.#numbers[RETRY_AFTER]);
+    return wait(this.#numbers[DecisionField.RetryAfter]);
   }
 
   /**
@@ -120,34 +101,34 @@ export class Decision {
    * milliseconds. 0 when another one is admitted at once, `null` for never.
    */
   get nextAfterMs(): number | null {
-    if (this.decisions.length === 0 || !this.allowed) return wait(this.#numbers[NEXT_AFTER]);
+    if (this.decisions.length === 0 || !this.allowed) return wait(this.#numbers[DecisionField.NextAfter]);
     const all = this.decisions.map((entry) => entry.nextAfterMs);
     return all.reduce((longest, next) => (longest === null || next === null ? null : Math.max(longest, next)), 0);
   }
 
   /** Until the limit that binds is as if unused and no block of the key is left. */
   get resetAfterMs(): number {
-    return this.#numbers[RESET_AFTER] / 1000;
+    return this.#numbers[DecisionField.ResetAfter] / 1000;
   }
 
   /** The moment at which `resetAfterMs` ends; the same between calls. */
   get resetAt(): Date {
-    return new Date(this.#numbers[RESET_AT] / 1000);
+    return new Date(this.#numbers[DecisionField.ResetAt] / 1000);
   }
 
   /** `leaky-bucket`: wait this long before going. */
   get delayMs(): number {
-    return this.#numbers[DELAY] / 1000;
+    return this.#numbers[DecisionField.Delay] / 1000;
   }
 
   /** What answered. */
   get source(): Source {
-    return SOURCES[(this.#numbers[HEADER] >> SOURCE_SHIFT) & KIND_MASK] ?? 'store';
+    return SOURCES[(this.#numbers[DecisionField.Header] >> Header.SourceShift) & Header.KindMask] ?? 'store';
   }
 
   /** Whether a shadow policy would have denied. */
   get shadow(): boolean {
-    return (this.#numbers[HEADER] & SHADOW) !== 0;
+    return (this.#numbers[DecisionField.Header] & DecisionFlag.Shadow) !== 0;
   }
 
   /**
@@ -155,7 +136,7 @@ export class Decision {
    * then answers 503, and 429 otherwise.
    */
   get unavailable(): boolean {
-    return (this.#numbers[HEADER] & UNAVAILABLE) !== 0;
+    return (this.#numbers[DecisionField.Header] & DecisionFlag.Unavailable) !== 0;
   }
 
   /** The state of each limit, in the order of the policy. */
@@ -170,29 +151,9 @@ export class Decision {
 
   /** All fields, as a plain object. */
   toJSON(): DecisionFields {
-    const { allowed, policy, key, cost, granted, limit, remaining, retryAfterMs, nextAfterMs, resetAfterMs } = this;
-    const { resetAt, delayMs, limits, source, shadow, unavailable } = this;
-    const fields: DecisionFields = {
-      allowed,
-      policy,
-      key,
-      cost,
-      granted,
-      limit,
-      remaining,
-      retryAfterMs,
-      nextAfterMs,
-      resetAfterMs,
-      resetAt,
-      delayMs,
-      limits,
-      source,
-      shadow,
-      unavailable,
-    };
-    return this.decisions.length === 0
-      ? fields
-      : { ...fields, decisions: this.decisions.map((decision) => decision.toJSON()) };
+    const fields = Object.fromEntries(FIELDS.map((name) => [name, this[name]])) as unknown as DecisionFields;
+    if (this.decisions.length > 0) fields.decisions = this.decisions.map((decision) => decision.toJSON());
+    return fields;
   }
 
   [INSPECT](depth: number, options: object, show: (value: unknown, options: object) => string): string {
@@ -205,26 +166,29 @@ export class Decision {
   }
 }
 
+const FIELDS = [
+  'allowed',
+  'policy',
+  'key',
+  'cost',
+  'granted',
+  'limit',
+  'remaining',
+  'retryAfterMs',
+  'nextAfterMs',
+  'resetAfterMs',
+  'resetAt',
+  'delayMs',
+  'limits',
+  'source',
+  'shadow',
+  'unavailable',
+] as const;
+
 /** The fields of a Decision, as a plain object. */
-export interface DecisionFields {
-  allowed: boolean;
-  policy: string;
-  key: string;
-  cost: number;
-  granted: number;
-  limit: number;
-  remaining: number;
-  retryAfterMs: number | null;
-  nextAfterMs: number | null;
-  resetAfterMs: number;
-  resetAt: Date;
-  delayMs: number;
-  limits: readonly LimitState[];
-  source: Source;
-  shadow: boolean;
-  unavailable: boolean;
+export type DecisionFields = { -readonly [Name in (typeof FIELDS)[number]]: Decision[Name] } & {
   decisions?: readonly DecisionFields[];
-}
+};
 
 /** The fields as they are printed: keys may be long. */
 function shortFields(fields: DecisionFields): DecisionFields {
@@ -234,7 +198,7 @@ function shortFields(fields: DecisionFields): DecisionFields {
 
 const NONE: readonly Decision[] = Object.freeze([]);
 
-const NO_NUMBERS = Array.from({ length: LIMITS + 1 }, () => 0) as [...DecisionNumbers];
+const NO_NUMBERS = Array.from({ length: DecisionField.Limits + 1 }, () => 0) as MutableNumbers;
 
 /** The answer to a call that had nothing to do, as when a check is settled for what it consumed. No user sees it. */
 export function emptyDecision(policyRef: PolicyRef, key: string, cost: number): Decision {

@@ -1,21 +1,17 @@
 import { performance } from 'node:perf_hooks';
-import * as layout from './array-layout.js';
+import { DecisionField, DecisionFlag, Header, Special } from '../binding/index.js';
 import type { ManualClock } from './clock.js';
 import type { Decision } from './decision.js';
-import type { DecisionNumbers } from './decision-numbers.js';
+import type { DecisionNumbers, MutableNumbers } from './decision-numbers.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
 import type { RepeatedDenials } from './stats.js';
-
-const { AT, DENIED_FOR, HEADER, NEVER, NEXT_AFTER, RESET_AFTER, RETRY_AFTER, SHADOW, SIMPLE, SOURCE_SHIFT } = layout;
 
 /** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
 const MAX_DENIALS = 65_536;
 /** The longest key that is kept, in characters. The core keeps the denials of longer ones, as digests. */
 const MAX_KEY_LENGTH = 64;
-/** For how many microseconds it is known that units were given back: longer than any call is under way. */
-const FORGOTTEN_FOR = 3_700_000_000;
-/** The entries of each table that one call checks, whether they are over. */
+/** The denials that one call checks, whether they are over. */
 const SWEPT = 2;
 /** The policies whose repetitions are counted each by itself, as in the core. */
 const MAX_COUNTED = 1_000;
@@ -23,7 +19,7 @@ const OTHERS = '(other)';
 /** The last tenth of a denial's time is left to the core, which lets one check through to renew it. */
 const SHARE_OF_TIME = 0.9;
 
-const FROM_DENY_CACHE = native.sources().indexOf('deny-cache') << SOURCE_SHIFT;
+const FROM_DENY_CACHE = native.sources().indexOf('deny-cache') << Header.SourceShift;
 
 interface Denial {
   readonly policyRef: PolicyRef;
@@ -47,13 +43,10 @@ interface Denial {
 export class DenyCache {
   readonly #clock: ManualClock | undefined;
   readonly #denials = new Map<string, Denial>();
-  /** Where the search for denials that are over goes on, and the same for `#forgottenAt`. */
-  #nextDenials = this.#denials.entries();
-  /** When units were last given back to a key: answers to calls that were sent before are not remembered. */
-  readonly #forgottenAt = new Map<string, number>();
-  #nextForgotten = this.#forgottenAt.entries();
-  /** The same for all keys. */
-  #allForgottenAt = 0;
+  /** Where the search for denials that are over goes on. */
+  #next = this.#denials.entries();
+  /** When units were last given back to any key: answers to calls that were sent before are not remembered here. */
+  #changedAt = -1;
   #repeated = 0;
   /** The same by the names of the policies. */
   readonly repeatedBy = new Map<string, RepeatedDenials>();
@@ -83,7 +76,7 @@ export class DenyCache {
     if (key.length > MAX_KEY_LENGTH) return undefined;
     const denial = this.#denials.get(key);
     if (denial === undefined || denial.policyRef !== policyRef || cost !== 1) {
-      if (this.#denials.size > 0 || this.#forgottenAt.size > 0) this.#sweep();
+      if (this.#denials.size > 0) this.#sweep();
       return undefined;
     }
     const now = this.now();
@@ -93,20 +86,21 @@ export class DenyCache {
       return undefined;
     }
     this.#repeated++;
-    if ((denial.numbers[HEADER] & SHADOW) === 0) denial.repeated.denied++;
+    if ((denial.numbers[DecisionField.Header] & DecisionFlag.Shadow) === 0) denial.repeated.denied++;
     else denial.repeated.shadow++;
     return later(denial.numbers, now - denial.receivedAt);
   }
 
   /** Remembers a denial, the answer to a call that was sent at `sentAt`. */
   remember(policyRef: PolicyRef, key: string, cost: number, sentAt: number, numbers: DecisionNumbers): void {
-    if (cost !== 1 || key.length > MAX_KEY_LENGTH || (numbers[HEADER] & SIMPLE) === 0) return;
-    if (sentAt < this.#allForgottenAt || sentAt <= (this.#forgottenAt.get(key) ?? -1)) return;
+    if (cost !== 1 || key.length > MAX_KEY_LENGTH || (numbers[DecisionField.Header] & DecisionFlag.Simple) === 0)
+      return;
+    if (sentAt <= this.#changedAt) return;
     this.#sweep();
     if (this.#denials.size >= MAX_DENIALS) this.#denials.clear();
-    const until = sentAt + numbers[DENIED_FOR] * SHARE_OF_TIME;
-    const repeated = numbers.slice() as [...DecisionNumbers];
-    repeated[HEADER] |= FROM_DENY_CACHE;
+    const until = sentAt + numbers[DecisionField.DeniedFor] * SHARE_OF_TIME;
+    const repeated = numbers.slice() as MutableNumbers;
+    repeated[DecisionField.Header] |= FROM_DENY_CACHE;
     const counted = this.#countedAs(policyRef.name);
     this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, numbers: repeated, repeated: counted });
   }
@@ -123,25 +117,17 @@ export class DenyCache {
 
   /** Forgets a key, because units may have been given back to it. */
   forget(key: string): void {
-    if (key.length > MAX_KEY_LENGTH) return;
     this.#denials.delete(key);
-    this.#sweep();
-    if (this.#forgottenAt.size >= MAX_DENIALS) this.forgetAll();
-    this.#forgottenAt.set(copied(key), this.now());
+    this.#changedAt = this.now();
   }
 
-  /** Removes a few entries that are over, so that what a flood took is given back. */
+  /** Removes a few denials that are over, so that what a flood took is given back. */
   #sweep(): void {
     const now = this.now();
     for (let count = 0; count < SWEPT; count++) {
-      const { done, value } = this.#nextDenials.next();
-      if (done) this.#nextDenials = this.#denials.entries();
+      const { done, value } = this.#next.next();
+      if (done) this.#next = this.#denials.entries();
       else if (now >= value[1].until) this.#denials.delete(value[0]);
-    }
-    for (let count = 0; count < SWEPT; count++) {
-      const { done, value } = this.#nextForgotten.next();
-      if (done) this.#nextForgotten = this.#forgottenAt.entries();
-      else if (now >= value[1] + FORGOTTEN_FOR) this.#forgottenAt.delete(value[0]);
     }
   }
 
@@ -165,8 +151,7 @@ export class DenyCache {
   /** Forgets all keys. */
   forgetAll(): void {
     this.#denials.clear();
-    this.#forgottenAt.clear();
-    this.#allForgottenAt = this.now();
+    this.#changedAt = this.now();
   }
 }
 
@@ -176,15 +161,15 @@ export function copied(text: string): string {
 }
 
 function minus(wait: number, passed: number): number {
-  return wait === NEVER ? wait : Math.max(0, wait - passed);
+  return wait === Special.Never ? wait : Math.max(0, wait - passed);
 }
 
 /** The same denial so many microseconds later. */
 function later(numbers: DecisionNumbers, passed: number): DecisionNumbers {
-  const copy = numbers.slice() as [...DecisionNumbers];
-  copy[RETRY_AFTER] = minus(copy[RETRY_AFTER], passed);
-  copy[NEXT_AFTER] = minus(copy[NEXT_AFTER], passed);
-  copy[RESET_AFTER] = minus(copy[RESET_AFTER], passed);
-  copy[AT] += passed;
+  const copy = numbers.slice() as MutableNumbers;
+  copy[DecisionField.RetryAfter] = minus(copy[DecisionField.RetryAfter], passed);
+  copy[DecisionField.NextAfter] = minus(copy[DecisionField.NextAfter], passed);
+  copy[DecisionField.ResetAfter] = minus(copy[DecisionField.ResetAfter], passed);
+  copy[DecisionField.At] += passed;
   return copy;
 }

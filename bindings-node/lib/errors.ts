@@ -1,5 +1,3 @@
-import { inNodeNames } from './message-names.js';
-
 /** The stable codes, the same in Rust, Python and Node. */
 export type ErrorCode =
   | 'policy_invalid'
@@ -48,11 +46,6 @@ export class TidegateError extends Error {
     super(message);
     this.code = code;
   }
-
-  static {
-    // On the prototypes, as JavaScript's own errors have it, so that it is not printed as a field.
-    TidegateError.prototype.name = 'TidegateError';
-  }
 }
 
 /** A policy, a limit, a notation or a policy file is not valid, or the limiter has no policy of that name. */
@@ -64,10 +57,6 @@ export class PolicyError extends TidegateError {
     super(message, code);
     this.place = place;
   }
-
-  static {
-    PolicyError.prototype.name = 'PolicyError';
-  }
 }
 
 /** A cost is not a whole number from 1 to 2^53 - 1. */
@@ -75,20 +64,12 @@ export class CostError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'cost_invalid') {
     super(message, code);
   }
-
-  static {
-    CostError.prototype.name = 'CostError';
-  }
 }
 
 /** A key is too long, or not well-formed text. */
 export class KeyInvalid extends TidegateError {
   constructor(message: string, code: ErrorCode = 'key_invalid') {
     super(message, code);
-  }
-
-  static {
-    KeyInvalid.prototype.name = 'KeyInvalid';
   }
 }
 
@@ -184,20 +165,12 @@ export class ConfigError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'config_invalid') {
     super(message, code);
   }
-
-  static {
-    ConfigError.prototype.name = 'ConfigError';
-  }
 }
 
 /** The store could not be reached, did not answer in time, or answered with an error. */
 export class StoreError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'store_unavailable') {
     super(message, code);
-  }
-
-  static {
-    StoreError.prototype.name = 'StoreError';
   }
 }
 
@@ -206,11 +179,11 @@ export class ClosedError extends TidegateError {
   constructor(message = 'the limiter is closed: make a new one', code: ErrorCode = 'closed') {
     super(message, code);
   }
-
-  static {
-    ClosedError.prototype.name = 'ClosedError';
-  }
 }
+
+// On the prototypes, as JavaScript's own errors have it, so that it is not printed as a field.
+const NAMED = { TidegateError, PolicyError, CostError, KeyInvalid, ConfigError, StoreError, ClosedError };
+for (const [name, { prototype }] of Object.entries(NAMED)) prototype.name = name;
 
 type ErrorClass = new (message: string, code: ErrorCode, place?: SourceLocation) => TidegateError;
 
@@ -232,9 +205,8 @@ export function thrown(error: ErrorValue): TidegateError {
   const classes: Record<string, ErrorClass | undefined> = CLASSES;
   const code = error.code as ErrorCode;
   const Known = classes[code];
-  // An error with a place shows what is written there: in a policy file the names are the same in all languages.
-  const message = error.place === undefined ? inNodeNames(error.message) : error.message;
-  const made = Known === undefined ? new TidegateError(message, code) : new Known(message, code, error.place);
+  const { message, place } = error;
+  const made = Known === undefined ? new TidegateError(message, code) : new Known(message, code, place);
   if (error.didNotRun) OF_NO_RUN.add(made);
   return made;
 }

@@ -7,9 +7,8 @@
 
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
-import { StoreError } from './errors.js';
 import { isLocal, type Limiter } from './limiter.js';
-import { type PeerStoreOptions, storeOptions } from './peer-store-options.js';
+import { answered, type PeerStoreOptions, storeOptions } from './peer-stores.js';
 import { Limit, Policy } from './policy.js';
 import { unwrapped } from './tracing.js';
 
@@ -30,8 +29,8 @@ export class TidegateStore implements Store {
   readonly localKeys: boolean;
   readonly #limiter: Limiter;
   #windowMs = WINDOW_MS;
-  #hits = hitsPolicy(WINDOW_MS);
-  #resets = resetsPolicy(WINDOW_MS);
+  #hits = windowOf(WINDOW_MS);
+  #resets = resetsOf(WINDOW_MS);
   /** Part of every key. Each `resetAll` changes it; this is the value that this process has last read. */
   #generation = '';
 
@@ -45,8 +44,8 @@ export class TidegateStore implements Store {
   /** Called by express-rate-limit, which does not await it. */
   init(options: Pick<Options, 'windowMs'>): void {
     this.#windowMs = options.windowMs;
-    this.#hits = hitsPolicy(options.windowMs);
-    this.#resets = resetsPolicy(options.windowMs);
+    this.#hits = windowOf(options.windowMs);
+    this.#resets = resetsOf(options.windowMs);
   }
 
   /** Counts a hit. */
@@ -101,21 +100,21 @@ export class TidegateStore implements Store {
   }
 
   #info(decision: Decision): ClientRateLimitInfo {
-    // The hit could not be counted. express-rate-limit decides by `passOnStoreError` whether the request goes on.
-    if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
-    const totalHits = decision.limit - decision.remaining;
+    // express-rate-limit decides by `passOnStoreError` what becomes of a hit that could not be counted.
+    const { limit, remaining } = answered(decision);
+    const totalHits = limit - remaining;
     if (totalHits > 0) return { totalHits, resetTime: decision.resetAt };
     return { totalHits: 1, resetTime: new Date(Date.now() + this.#windowMs) };
   }
 }
 
-function hitsPolicy(windowMs: number): Policy {
-  return new Policy([new Limit('fixed-window', MAX_HITS, { period: windowMs })]);
+function windowOf(ms: number): Policy {
+  return new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]);
 }
 
 /** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */
-function resetsPolicy(windowMs: number): Policy {
-  return new Policy([new Limit('fixed-window', MAX_HITS, { period: Math.min(2 * windowMs, MAX_PERIOD_MS) })]);
+function resetsOf(windowMs: number): Policy {
+  return windowOf(Math.min(2 * windowMs, MAX_PERIOD_MS));
 }
 
 /** Differs after each reset: the end of the window of resets, and the count in it. Empty when no reset is remembered. */

@@ -6,9 +6,9 @@
 // count. It makes the store from a class, and asks it for a child for each route with limits of its own.
 
 import type { Decision } from './decision.js';
-import { ConfigError, StoreError } from './errors.js';
+import { ConfigError } from './errors.js';
 import type { Limiter } from './limiter.js';
-import { type PeerStoreOptions, storeOptions } from './peer-store-options.js';
+import { answered, kept, type PeerStoreOptions, storeOptions } from './peer-stores.js';
 import { Limit, Policy } from './policy.js';
 
 /** The options of the store. The default prefix is `frl:`. */
@@ -48,18 +48,10 @@ const MAX_HITS = 1_000_000_000;
 /** The plugin's own default. */
 const WINDOW_MS = 60_000;
 
-/** Windows may depend on the request, so their policies are kept, though not without bound. */
-const MAX_WINDOWS = 1000;
 const windows = new Map<number, Policy>();
 
 function windowOf(ms: number): Policy {
-  let policy = windows.get(ms);
-  if (policy === undefined) {
-    policy = new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]);
-    if (windows.size >= MAX_WINDOWS) windows.clear();
-    windows.set(ms, policy);
-  }
-  return policy;
+  return kept(windows, ms, () => new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]));
 }
 
 /** Counts the hits of clients. */
@@ -117,13 +109,10 @@ function period(timeWindow: number): number {
 }
 
 function hitsOf(decision: Decision, max: number): Hits {
-  if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
+  const { limit, remaining, retryAfterMs, resetAfterMs } = answered(decision);
   // A blocked key has nothing left, which says no count.
-  const current = Math.min(decision.limit - decision.remaining, decision.remaining === 0 ? max + 1 : MAX_HITS);
-  return {
-    current,
-    ttl: current === 0 ? 0 : Math.ceil(decision.remaining === 0 ? (decision.retryAfterMs ?? 0) : decision.resetAfterMs),
-  };
+  const current = Math.min(limit - remaining, remaining === 0 ? max + 1 : MAX_HITS);
+  return { current, ttl: current === 0 ? 0 : Math.ceil(remaining === 0 ? (retryAfterMs ?? 0) : resetAfterMs) };
 }
 
 function settle(hits: Promise<Hits>, callback: Callback): void {

@@ -3,19 +3,29 @@
 //     await app.register(rateLimit, { limiter, policy: 'api' });
 //     app.post('/login', { config: { rateLimit: { policy: '5/minute' } } }, handler);
 
-import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import type {
+  FastifyInstance,
+  FastifyPluginAsync,
+  FastifyReply,
+  FastifyRequest,
+  RouteOptions as FastifyRoute,
+} from 'fastify';
 import type { Decision } from './decision.js';
-import { delay } from './delay.js';
 import { ConfigError, describe } from './errors.js';
-import { FastifyRegistration } from './fastify-registration.js';
-import { fastifyAdapter } from './http/fastify-adapter.js';
+import type { Admission } from './http/admission.js';
+import type { SetField } from './http/fields.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { checkLayer } from './http/layers.js';
-import { endWithResponse, isClosed } from './http/node-response.js';
+import { checkLayer, hasLimit, isEnabled, routeOptions, routeParts, warnOfIdleLayer } from './http/layers.js';
+import { isAwaited } from './http/node-response.js';
+import { knownNames } from './http/option-names.js';
+import { fastifyTrust } from './http/proxy-trust.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
+import type { RefusalError } from './http/refusal.js';
 import { asRefusal, MEDIA_TYPE } from './http/refusal.js';
-import type { RefusalError } from './http/refusal-error.js';
-import type { RequestLimiter } from './http/request-limiter.js';
+import { nodeRequestAdapter } from './http/request-adapter.js';
+import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
+
+const adapter = nodeRequestAdapter<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust, seesHandlers: true });
 
 /**
  * The limits of a route: a policy, or options that override those of the plugin. A `skip` of the plugin stays. False: the route is
@@ -45,12 +55,7 @@ declare module 'fastify' {
 
 const HOOKS = ['onRequest', 'preParsing', 'preValidation', 'preHandler'] as const;
 
-const keys: Keys<FastifyRequest> = keysOf(fastifyAdapter);
-export const clientIp: Keys<FastifyRequest>['clientIp'] = keys.clientIp;
-export const header: Keys<FastifyRequest>['header'] = keys.header;
-export const user: Keys<FastifyRequest>['user'] = keys.user;
-export const claim: Keys<FastifyRequest>['claim'] = keys.claim;
-export const fixed: Keys<FastifyRequest>['fixed'] = keys.fixed;
+export const { clientIp, header, user, claim, fixed }: Keys<FastifyRequest> = keysOf(adapter);
 
 type FastifyLimiter = RequestLimiter<FastifyRequest, FastifyReply>;
 
@@ -61,7 +66,7 @@ const refusals = new WeakMap<FastifyRequest, RefusalError>();
 const answered = new WeakMap<FastifyRequest, number>();
 
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) => {
-  checkLayer(given, fastifyAdapter.name, ['hook']);
+  checkLayer(given, adapter.name, ['hook']);
   const { hook = 'onRequest', ...options } = given;
   if (!HOOKS.includes(hook)) {
     throw new ConfigError(`tidegate/fastify: hook cannot be ${describe(hook)}: use one of ${HOOKS.join(', ')}`);
@@ -94,17 +99,10 @@ async function respond(limiter: FastifyLimiter, request: FastifyRequest, reply: 
   request.rateLimit = admission.decision ?? null;
   admission.announce(setHeader, reply);
   if (admission.admitted) {
-    endWithResponse(admission, reply.raw, reply);
-    await delay(admission.delayMs);
-    return isClosed(reply.raw) ? reply.hijack() : undefined;
+    return (await isAwaited(admission, reply.raw, reply)) ? undefined : reply.hijack();
   }
-  reply.code(admission.status);
   answered.set(request, admission.status);
-  const body = await admission.denied(reply).catch((error) => {
-    // The status is the refusal's, and the error is no refusal.
-    reply.code(500);
-    throw error;
-  });
+  const body = await admission.denied(reply, (status) => reply.code(status));
   if (reply.sent) return reply;
   if (body !== undefined) return reply.send(body);
   // The application's error handler may answer. Where it does not, the problem is sent.
@@ -125,8 +123,133 @@ function isFrameworkAnswer(payload: unknown, { code, message }: RefusalError): b
   }
 }
 
-function setHeader(reply: FastifyReply, name: string, value: string): void {
-  reply.header(name, value);
+const setHeader: SetField<FastifyReply> = (reply, name, value) => reply.header(name, value);
+
+const registrations = new WeakMap<object, FastifyRegistration[]>();
+
+/** The registrations of a context and of those around it, the innermost and last one first. */
+function registrationsOf(server: FastifyInstance): FastifyRegistration[] {
+  const all: FastifyRegistration[] = [];
+  for (let context: object | null = server; context !== null; context = Object.getPrototypeOf(context)) {
+    all.push(...(registrations.get(context) ?? []).toReversed());
+  }
+  return all;
+}
+
+/**
+ * A registration of the plugin, and what it limits. A context inherits the hooks of the contexts around it, and so it inherits their
+ * limits: a registration in a context adds its own. What a route says of itself replaces the `policy` and the `default` of all
+ * registrations, and the last one in the innermost context asks it.
+ */
+class FastifyRegistration {
+  readonly #options: LayerOptions<FastifyRequest, FastifyReply>;
+  readonly #prefix: string;
+  /** Whether a route was declared that it limits. */
+  #limitsRoutes = false;
+  /** By the configuration of a route, which Fastify makes for each. */
+  readonly #limits = new Map<unknown, FastifyLimiter | undefined>();
+
+  constructor(app: FastifyInstance, options: LayerOptions<FastifyRequest, FastifyReply>) {
+    this.#options = options;
+    this.#prefix = app.prefix;
+    const before = registrations.get(app);
+    if (before === undefined) registrations.set(app, [this]);
+    else before.push(this);
+    // Wrong options of the plugin are an error when it is registered.
+    this.#limitsOf(undefined, undefined, [this]);
+    if (options.default !== undefined) this.#limitsOf(undefined, this.#prefix, [this]);
+    if (options.key === undefined) checkTrust(app);
+    // Routes that were declared before it are limited too, and not announced.
+    const seesAllRoutes = app.printRoutes().startsWith('(empty tree)');
+    if (seesAllRoutes && !hasLimit(options) && isEnabled(options.enabled, adapter.name)) {
+      app.addHook('onReady', async () => {
+        const example = "{ config: { rateLimit: '5/minute' } }";
+        if (!this.#limitsRoutes) warnOfIdleLayer('the plugin of tidegate/fastify', 'no route', example);
+      });
+    }
+  }
+
+  /** Whether it says what routes have that say nothing themselves. */
+  get #hasLimit(): boolean {
+    return this.#options.policy !== undefined || this.#options.default !== undefined;
+  }
+
+  /** Checks what a route says when it is declared. */
+  declare(app: FastifyInstance, route: FastifyRoute): void {
+    const { config, url } = route;
+    for (const name of Object.keys(config ?? {})) {
+      if (name !== 'rateLimit' && /^rate[-_]?limits?$/i.test(name)) {
+        throw new ConfigError(
+          `tidegate/fastify: the config of ${url} has ${name}, which is not read: ${knownNames(name, ['rateLimit'])}`,
+        );
+      }
+    }
+    const limits = this.#limitsOf(config?.rateLimit, url, registrationsOf(app));
+    if (limits !== undefined) this.#limitsRoutes = true;
+    if (limits?.settings.holdUntil === 'handler') route.handler = observed(route.handler);
+  }
+
+  /** The limits of a request's route. */
+  limiterOf(request: FastifyRequest): FastifyLimiter | undefined {
+    const config = request.routeOptions?.config ?? (request as { routeConfig?: unknown }).routeConfig;
+    const known = this.#limits.get(config);
+    if (known !== undefined || this.#limits.has(config)) return known;
+    const { rateLimit, url } = (config ?? {}) as { rateLimit?: unknown; url?: string };
+    const { prefix } = request.server;
+    // One route `/` below a prefix answers both, and Fastify 4 gives each a configuration.
+    const place = prefix !== '' && url === `${prefix}/` ? prefix : url;
+    const limits = this.#limitsOf(rateLimit, place, registrationsOf(request.server));
+    this.#limits.set(config, limits);
+    return limits;
+  }
+
+  #limitsOf(
+    given: unknown,
+    route: string | undefined,
+    all: readonly FastifyRegistration[],
+  ): FastifyLimiter | undefined {
+    const { name } = adapter;
+    const own = routeOptions<FastifyRequest, FastifyReply>(given, name);
+    const { policy, default: each, ...rest } = this.#options;
+    const asksOwn = own !== undefined && own !== false && all[0] === this;
+    let layer: LayerOptions<FastifyRequest, FastifyReply> = rest;
+    if (asksOwn) layer = this.#options;
+    else if (own === undefined) {
+      // Every `policy` is asked, and the innermost `default`.
+      const isDefault = all.find((registration) => registration.#hasLimit) === this;
+      layer = isDefault ? { ...rest, policy, default: each } : { ...rest, policy };
+    }
+    const parts = routeParts(layer, asksOwn || own === false ? own : undefined, { layer: this.#prefix, route }, name);
+    return parts && new RequestLimiter<FastifyRequest, FastifyReply>(adapter, parts);
+  }
+}
+
+/** A handler whose beginning and end the admissions of its requests are told. */
+function observed(handler: FastifyRoute['handler']): FastifyRoute['handler'] {
+  return function (request, reply) {
+    const admissions: Admission<FastifyRequest, FastifyReply>[] = [];
+    let admission = latestAdmission<FastifyRequest, FastifyReply>(adapter, request);
+    for (; admission !== undefined; admission = admission.before) admissions.push(admission);
+    const ended = (): void => {
+      for (const admission of admissions) admission.handlerEnds(reply);
+    };
+    for (const admission of admissions) admission.handlerBegins();
+    try {
+      const result: unknown = handler.call(this, request, reply);
+      // A handler that returns no promise ends with its response.
+      if (result instanceof Promise) result.then(ended, ended);
+      else ended();
+      return result;
+    } catch (error) {
+      ended();
+      throw error;
+    }
+  };
+}
+
+/** Refuses a setting of trusted proxies that believes every client, when the plugin is registered. */
+function checkTrust(server: FastifyInstance): void {
+  clientIp()({ server, headers: {}, socket: { remoteAddress: '127.0.0.1' } } as FastifyRequest);
 }
 
 /** The plugin. It applies to the context in which it is registered, not to a context of its own. */

@@ -1,6 +1,7 @@
 // So that projects need not name this library for `await using`.
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { TaskKind } from '../binding/index.js';
 import type { CancelSignal } from './cancel-signal.js';
 import type { Decision } from './decision.js';
 import type { native } from './native.js';
@@ -70,17 +71,13 @@ export class Holds {
 
   /** Takes units, or throws RateLimited when there is no room. */
   async take(target: CallTarget, signal: CancelSignal | undefined): Promise<Hold> {
-    const { policyRef, key, cost, meta } = target;
-    const start = (ticket: number): number => this.#nativeLimiter.hold(ticket, policyRef.id, key, cost, meta);
-    const result = await this.#tasks.begin([target], start, signal);
-    const decision = result.decision as Decision;
-    const { hold: number } = result;
-    if (number === undefined) throw new RateLimited(decision);
+    const { decision, hold: number } = await this.#tasks.about(TaskKind.Hold, target, signal);
+    if (number === undefined) throw new RateLimited(decision as Decision);
     const giveBack = async (): Promise<void> => {
       this.#open.delete(hold);
       await this.#tasks.begin([], (ticket) => this.#nativeLimiter.release(ticket, number));
     };
-    const hold = new Hold(decision, giveBack, () => this.#nativeLimiter.isLost(number));
+    const hold = new Hold(decision as Decision, giveBack, () => this.#nativeLimiter.isLost(number));
     this.#open.add(hold);
     return hold;
   }

@@ -7,6 +7,7 @@ import type { Decision } from './decision.js';
 import { delay } from './delay.js';
 import { KeyInvalid } from './errors.js';
 import type { Admission } from './http/admission.js';
+import type { SetField } from './http/fields.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
 import { isClosed } from './http/node-response.js';
@@ -75,12 +76,7 @@ const adapter: RequestAdapter<Context> = {
   claims: (context) => context.get('jwtPayload' as never) ?? context.get('user' as never),
 };
 
-const keys: Keys<Context> = keysOf(adapter);
-export const clientIp: Keys<Context>['clientIp'] = keys.clientIp;
-export const header: Keys<Context>['header'] = keys.header;
-export const user: Keys<Context>['user'] = keys.user;
-export const claim: Keys<Context>['claim'] = keys.claim;
-export const fixed: Keys<Context>['fixed'] = keys.fixed;
+export const { clientIp, header, user, claim, fixed }: Keys<Context> = keysOf(adapter);
 
 /** What Hono wraps a handler in, where an application handles its own errors. */
 interface Composed {
@@ -126,33 +122,19 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
       admission.handlerEnds(context.res);
     }
     // After the handler: one that throws, or makes its own response, would lose fields that were set before.
-    announce(context);
+    latestAdmission<Context, Response>(adapter, context)?.announce(setHeader, context);
     if (!endsByItself) endWithBody(context, end);
     return undefined;
   };
   return middleware;
 }
 
-function announce(context: Context): void {
-  latestAdmission<Context, Response>(adapter, context)?.announce(setHeader, context);
-}
-
-function allFields(context: Context): Record<string, string> {
-  return latestAdmission<Context, Response>(adapter, context)?.fields() ?? {};
-}
-
-function setHeader(context: Context, name: string, value: string): void {
-  context.header(name, value);
-}
+const setHeader: SetField<Context> = (context, name, value) => context.header(name, value);
 
 async function refuse(admission: Admission<Context, Response>, context: Context): Promise<Response> {
-  if (admission.settings.throwsRefusals) throw admission.refusal(allFields(context));
-  announce(context);
-  context.status(admission.status);
-  const body = await admission.denied(context.res).catch((error) => {
-    context.status(500);
-    throw error;
-  });
+  if (admission.settings.throwsRefusals) throw admission.refusal();
+  admission.announce(setHeader, context);
+  const body = await admission.denied(context.res, (status) => context.status(status as 429));
   if (body instanceof Response) return asRefusal(body, admission.status);
   if (typeof body === 'string') return context.text(body);
   if (body !== undefined) return context.json(body as object);

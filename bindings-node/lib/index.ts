@@ -9,7 +9,6 @@ export type {
 } from './call-options.js';
 export type { CancelSignal } from './cancel-signal.js';
 export { ManualClock } from './clock.js';
-export type { Counters } from './counters.js';
 export { Decision, type DecisionFields, type Source } from './decision.js';
 export {
   ClosedError,
@@ -42,6 +41,6 @@ export {
 export { RateLimited } from './rate-limited.js';
 export { type Rollout, rollout } from './rollout.js';
 export type { ActualCost } from './settled.js';
-export type { Histogram, PolicyStats, Stats } from './stats.js';
+export type { Counters, Histogram, PolicyStats, Stats } from './stats.js';
 export type { Logger, StoreChange } from './store-changes.js';
 export type { WrapOptions } from './wrap.js';

@@ -3,10 +3,9 @@
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
 import type { Context, Middleware, Response } from 'koa';
-import { delay } from './delay.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { middlewareParts } from './http/layers.js';
-import { endWithResponse, isClosed } from './http/node-response.js';
+import { isAwaited } from './http/node-response.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
@@ -40,12 +39,7 @@ const adapter: RequestAdapter<Context> = {
   claims: (context) => context.state['auth'] ?? context.state['user'],
 };
 
-const keys: Keys<Context> = keysOf(adapter);
-export const clientIp: Keys<Context>['clientIp'] = keys.clientIp;
-export const header: Keys<Context>['header'] = keys.header;
-export const user: Keys<Context>['user'] = keys.user;
-export const claim: Keys<Context>['claim'] = keys.claim;
-export const fixed: Keys<Context>['fixed'] = keys.fixed;
+export const { clientIp, header, user, claim, fixed }: Keys<Context> = keysOf(adapter);
 
 /** What routers and `koa-mount` put on a context. */
 interface Routed {
@@ -68,6 +62,9 @@ function placeOf(context: Context, middleware: Middleware): string | Unrouted {
   return isNamed && pattern !== undefined ? name : new Unrouted(name, context.app);
 }
 
+/** An error with the headers of its answer. */
+type Answer = Error & { readonly headers?: Readonly<Record<string, string>> };
+
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions): Middleware {
   const place = (context: Context): string | Unrouted => placeOf(context, middleware);
@@ -79,25 +76,21 @@ export function rateLimit(options: RateLimitOptions): Middleware {
     const fields = admission.fields();
     context.set(fields);
     if (admission.admitted) {
-      endWithResponse(admission, context.res, context.response);
-      await delay(admission.delayMs);
-      if (isClosed(context.res)) return undefined;
+      if (!(await isAwaited(admission, context.res, context.response))) return undefined;
       admission.handlerBegins();
       try {
         return await next();
       } catch (error) {
         // Koa answers an error with the headers of the error, and no others.
-        if (error instanceof Error) Object.assign(error, { headers: { ...fields, ...headersOf(error) } });
+        if (error instanceof Error) Object.assign(error, { headers: { ...fields, ...(error as Answer).headers } });
         throw error;
       } finally {
         admission.handlerEnds(context.response);
       }
     }
     if (admission.settings.throwsRefusals) throw admission.refusal(fields);
-    context.status = admission.status;
-    const body = await admission.denied(context.response).catch((error) => {
-      context.status = 500;
-      throw error;
+    const body = await admission.denied(context.response, (status) => {
+      context.status = status;
     });
     if (context.headerSent) return undefined;
     const hasAnswered = body === undefined && context.body !== undefined && context.body !== null;
@@ -108,8 +101,4 @@ export function rateLimit(options: RateLimitOptions): Middleware {
     return undefined;
   };
   return middleware;
-}
-
-function headersOf(error: Error): Record<string, string> | undefined {
-  return (error as { headers?: Record<string, string> }).headers;
 }

@@ -1,33 +1,9 @@
 // What a Decision says of each limit.
 
-import * as layout from './array-layout.js';
+import { DecisionField, DecisionFlag, Header, LimitField, LimitFlag } from '../binding/index.js';
 import { type DecisionNumbers, wait } from './decision-numbers.js';
 import { native } from './native.js';
 import type { Algorithm } from './policy.js';
-
-const {
-  ALGORITHM_COUNT,
-  COUNT_SHIFT,
-  EXCEEDED,
-  HEADER,
-  LIMIT,
-  LIMIT_EXCEEDED,
-  LIMIT_FLAGS,
-  LIMIT_KIND,
-  LIMIT_LENGTH,
-  LIMIT_LIMIT,
-  LIMIT_NEXT_AFTER,
-  LIMIT_OVER,
-  LIMIT_REMAINING,
-  LIMIT_RESET_AFTER,
-  LIMIT_RETRY_AFTER,
-  LIMITS,
-  NEXT_AFTER,
-  REMAINING,
-  RESET_AFTER,
-  RETRY_AFTER,
-  SIMPLE,
-} = layout;
 
 /** The state of one limit of the policy. */
 export interface LimitState {
@@ -51,37 +27,38 @@ export interface LimitState {
 }
 
 const ALGORITHMS = native.algorithms() as readonly Algorithm[];
+const { ALGORITHM_COUNT } = native;
 
 /** The state of each limit. */
 export function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {
-  const header = numbers[HEADER];
-  if ((header & SIMPLE) !== 0) {
-    const exceeded = (header & EXCEEDED) !== 0;
+  const header = numbers[DecisionField.Header];
+  if ((header & DecisionFlag.Simple) !== 0) {
+    const exceeded = (header & DecisionFlag.Exceeded) !== 0;
     return [
       {
-        ...limitKind(numbers[LIMITS]),
-        limit: numbers[LIMIT],
-        remaining: numbers[REMAINING],
+        ...limitKind(numbers[DecisionField.Limits]),
+        limit: numbers[DecisionField.Limit],
+        remaining: numbers[DecisionField.Remaining],
         over: 0,
-        retryAfterMs: exceeded ? wait(numbers[RETRY_AFTER]) : 0,
-        nextAfterMs: wait(numbers[NEXT_AFTER]),
-        resetAfterMs: numbers[RESET_AFTER] / 1000,
+        retryAfterMs: exceeded ? wait(numbers[DecisionField.RetryAfter]) : 0,
+        nextAfterMs: wait(numbers[DecisionField.NextAfter]),
+        resetAfterMs: numbers[DecisionField.ResetAfter] / 1000,
         exceeded,
       },
     ];
   }
-  return Array.from({ length: header >> COUNT_SHIFT }, (_, index) => {
-    const start = LIMITS + index * LIMIT_LENGTH;
+  return Array.from({ length: header >> Header.CountShift }, (_, index) => {
+    const start = DecisionField.Limits + index * LimitField.Length;
     const at = (field: number): number => numbers[start + field] as number;
     return {
-      ...limitKind(at(LIMIT_KIND)),
-      limit: at(LIMIT_LIMIT),
-      remaining: at(LIMIT_REMAINING),
-      over: at(LIMIT_OVER),
-      retryAfterMs: wait(at(LIMIT_RETRY_AFTER)),
-      nextAfterMs: wait(at(LIMIT_NEXT_AFTER)),
-      resetAfterMs: at(LIMIT_RESET_AFTER) / 1000,
-      exceeded: (at(LIMIT_FLAGS) & LIMIT_EXCEEDED) !== 0,
+      ...limitKind(at(LimitField.Kind)),
+      limit: at(LimitField.Limit),
+      remaining: at(LimitField.Remaining),
+      over: at(LimitField.Over),
+      retryAfterMs: wait(at(LimitField.RetryAfter)),
+      nextAfterMs: wait(at(LimitField.NextAfter)),
+      resetAfterMs: at(LimitField.ResetAfter) / 1000,
+      exceeded: (at(LimitField.Flags) & LimitFlag.Exceeded) !== 0,
     };
   });
 }

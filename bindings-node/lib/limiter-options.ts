@@ -49,27 +49,24 @@ export interface PolicyDescription extends Omit<PolicyOptions, 'name'> {
   limits: string | Limit | readonly (string | Limit)[];
 }
 
-const OPTIONS = [
-  'store',
-  'policies',
-  'prefix',
-  'keySecret',
-  'timeoutMs',
-  'onStoreError',
-  'denyCacheMs',
-  'maxWaiting',
-  'maxWaitingPerKey',
-  'clock',
-  'logger',
-  'onChange',
-];
+/** The options that the core takes as they are, with their types. */
+const SETTINGS = {
+  prefix: 'string',
+  keySecret: 'secret',
+  timeoutMs: 'number',
+  onStoreError: 'string',
+  denyCacheMs: 'number',
+  maxWaiting: 'number',
+  maxWaitingPerKey: 'number',
+} as const;
+const OPTIONS = ['store', 'policies', ...Object.keys(SETTINGS), 'clock', 'logger', 'onChange'];
 
-function checkType<T>(options: object, name: keyof T & string, type: string): void {
-  const value = (options as Record<string, unknown>)[name];
-  if (value !== undefined && typeof value !== type) {
-    throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a ${type}`);
-  }
+/** The value of one of these options, checked. */
+function settingOf(name: string, type: string, value: unknown): string | number | Uint8Array {
+  if (type === 'secret') return bytesOf(value);
+  if (typeof value !== type) throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a ${type}`);
   if (typeof value === 'string') checkText(value, name);
+  return value as string | number;
 }
 
 /** No message shows what was given. */
@@ -83,12 +80,11 @@ function bytesOf(secret: unknown): Uint8Array {
 /** The native builder of a limiter, from its options and from a policy file if there is one. */
 export function builderOf(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
   checkOptions('a limiter', options, OPTIONS, "store: 'redis://…'");
-  for (const name of ['prefix', 'onStoreError'] as const) checkType<LimiterOptions>(options, name, 'string');
-  for (const name of ['timeoutMs', 'denyCacheMs', 'maxWaiting', 'maxWaitingPerKey'] as const) {
-    checkType<LimiterOptions>(options, name, 'number');
-  }
-  const { store, policies, prefix, timeoutMs, onStoreError, denyCacheMs, clock, maxWaiting, maxWaitingPerKey } =
-    options;
+  const settings = Object.entries(SETTINGS).flatMap(([name, type]) => {
+    const value = options[name as keyof typeof SETTINGS];
+    return value === undefined ? [] : [[name, settingOf(name, type, value)] as const];
+  });
+  const { store, policies, clock } = options;
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
   if (file !== undefined) throwIfFailed(builder.file(file));
@@ -101,13 +97,7 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
     checkText(name, 'the name of a policy', PolicyError);
     throwIfFailed(builder.policy(name, nativePolicyOf(policyNamed(name, policy))));
   }
-  if (prefix !== undefined) throwIfFailed(builder.prefix(prefix));
-  if (options.keySecret !== undefined) throwIfFailed(builder.keySecret(bytesOf(options.keySecret)));
-  if (timeoutMs !== undefined) throwIfFailed(builder.timeout(timeoutMs));
-  if (onStoreError !== undefined) throwIfFailed(builder.onStoreError(onStoreError));
-  if (denyCacheMs !== undefined) throwIfFailed(builder.denyCache(denyCacheMs));
-  if (maxWaiting !== undefined) throwIfFailed(builder.maxWaiting(maxWaiting));
-  if (maxWaitingPerKey !== undefined) throwIfFailed(builder.maxWaitingPerKey(maxWaitingPerKey));
+  for (const [name, value] of settings) throwIfFailed(builder.set(name, value));
   if (clock !== undefined) {
     if (!(clock instanceof ManualClock))
       throw new ConfigError(`clock cannot be ${describe(clock)}: give a ManualClock`);

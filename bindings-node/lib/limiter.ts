@@ -1,4 +1,4 @@
-import * as layout from './array-layout.js';
+import { CallKind, TaskKind } from '../binding/index.js';
 import { type Attempt, encodedMeta } from './attempt.js';
 import {
   type AcquireOptions,
@@ -16,23 +16,21 @@ import {
   onlyCost,
 } from './call-options.js';
 import { Decision, policyRefOf } from './decision.js';
-import type { DenyCache } from './deny-cache.js';
+import { DenyCache } from './deny-cache.js';
 import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
 import { isRecord } from './given-options.js';
 import { type Hold, Holds } from './hold.js';
-import type { LimiterOptions } from './limiter-options.js';
+import { builderOf, type LimiterOptions } from './limiter-options.js';
 import { throwIfFailed, unwrap } from './native.js';
-import { type OpenLimiter, openLimiter } from './open-limiter.js';
 import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
-import { type ActualCost, settleEach, withNamedCosts } from './settled.js';
+import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
 import { type Counters, countersOf, type Stats, statsOf } from './stats.js';
+import { StoreChangeReporter } from './store-changes.js';
 import type { CallTarget } from './tasks.js';
-import type { Transport } from './transport.js';
+import { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
-
-const { CHARGE, CHECK, PEEK, REFUND, TAKE } = layout;
 
 /** Whether usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
@@ -73,17 +71,28 @@ export class Limiter {
   readonly #denyCache: DenyCache | undefined;
   readonly #holds: Holds;
   readonly #policyRefs: PolicyRefs;
-  /** Keeps the reporter, to which the native side has only a weak reference. */
-  readonly #open: OpenLimiter;
+  readonly #isLocal: boolean;
+  /** Kept, because the native side has only a weak reference to it. */
+  readonly #reporter: StoreChangeReporter;
   #closing: Promise<void> | undefined;
 
   /** Makes a limiter. Nothing is connected before the first call. */
   constructor(options: LimiterOptions = {}) {
     const file = fileOfNext;
     fileOfNext = undefined;
-    this.#open = openLimiter(options, file);
-    this.#transport = this.#open.transport;
-    this.#denyCache = this.#open.denyCache;
+    const builder = builderOf(options, file);
+    const { clock, logger, onChange } = options;
+    const isLocal = builder.isLocal();
+    this.#isLocal = isLocal;
+    this.#reporter = new StoreChangeReporter(logger, onChange);
+    // Weak: the native side keeps these callbacks for as long as it lives. A strong reference would keep both for ever.
+    const weak = new WeakRef(this.#reporter);
+    builder.onWarning((message) => weak.deref()?.warn(message));
+    if (!isLocal) builder.onChange((change) => weak.deref()?.report(change));
+    // The core counts the denials of each key for `tidegate top`, and has to see them.
+    const isPublished = (process.env['TIDEGATE_TOP'] ?? '') !== '';
+    this.#denyCache = isLocal || isPublished ? undefined : new DenyCache(clock);
+    this.#transport = new Transport(builder, isLocal || clock !== undefined, this.#denyCache);
     this.#policyRefs = new PolicyRefs(this.#transport, this.#denyCache);
     this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks);
   }
@@ -111,10 +120,10 @@ export class Limiter {
     if (typeof key !== 'string') throw invalidKey(key);
     if (typeof cost !== 'number') throw invalidCost(cost);
     if (this.#denyCache !== undefined) {
-      if (kind === CHECK) {
+      if (kind === CallKind.Check) {
         const denial = this.#denyCache.find(policyRef, key, cost);
         if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
-      } else if (kind !== PEEK && kind !== TAKE) {
+      } else if (kind !== CallKind.Peek && kind !== CallKind.Take) {
         return this.#denyCache.forgetDuring(key, this.#transport.call(kind, policyRef, key, cost));
       }
     }
@@ -131,21 +140,23 @@ export class Limiter {
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
   check(policy: PolicyLike, key: string, options?: CheckOptions): Promise<Decision> {
-    if (options === undefined) return this.#call(CHECK, policy, key, 1);
+    if (options === undefined) return this.#call(CallKind.Check, policy, key, 1);
     const cost = onlyCost(options);
-    return cost === undefined ? this.#checkWith(policy, key, options) : this.#call(CHECK, policy, key, cost);
+    return cost === undefined ? this.#checkWith(policy, key, options) : this.#call(CallKind.Check, policy, key, cost);
   }
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
     const { cost = 1, meta, partial = false } = checkOptionsOf(options);
-    if (meta === undefined) return this.#call(partial ? TAKE : CHECK, policy, key, cost);
-    return this.#transport.checkWithMeta(this.#target(policy, key, cost), encodedMeta(meta), partial);
+    if (meta === undefined) return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
+    return this.#transport.callWith(partial ? CallKind.Take : CallKind.Check, this.#target(policy, key, cost, meta));
   }
 
   /** Asks without consuming. */
   peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
     const answer =
-      options === undefined ? this.#call(PEEK, policy, key, 1) : this.#callWith(PEEK, 'peek', policy, key, options);
+      options === undefined
+        ? this.#call(CallKind.Peek, policy, key, 1)
+        : this.#callWith(CallKind.Peek, 'peek', policy, key, options);
     return this.#denyCache?.has(key) ? this.#denyCache.forgetIfAllowed(key, answer) : answer;
   }
 
@@ -157,19 +168,20 @@ export class Limiter {
     options: CostOptions,
   ): Promise<Decision> {
     const cost = costIn(call, options);
-    return this.#call(kind, policy, key, cost === undefined && kind !== CHARGE ? 1 : cost);
+    return this.#call(kind, policy, key, cost === undefined && kind !== CallKind.Charge ? 1 : cost);
   }
 
   /** Consumes even past the limit: windows count it, buckets go into debt. */
   charge(policy: PolicyLike, key: string, cost: number | CostOptions): Promise<Decision> {
-    if (typeof cost === 'object' && isRecord(cost)) return this.#callWith(CHARGE, 'charge', policy, key, cost);
-    return this.#call(CHARGE, policy, key, cost);
+    if (typeof cost === 'object' && isRecord(cost)) return this.#callWith(CallKind.Charge, 'charge', policy, key, cost);
+    return this.#call(CallKind.Charge, policy, key, cost);
   }
 
   /** Gives units back; never above full, never creates credit. */
   refund(policy: PolicyLike, key: string, options: CostOptions | number = 1): Promise<Decision> {
-    if (typeof options === 'object' && isRecord(options)) return this.#callWith(REFUND, 'refund', policy, key, options);
-    return this.#call(REFUND, policy, key, options);
+    if (typeof options === 'object' && isRecord(options))
+      return this.#callWith(CallKind.Refund, 'refund', policy, key, options);
+    return this.#call(CallKind.Refund, policy, key, options);
   }
 
   /**
@@ -183,7 +195,7 @@ export class Limiter {
       const settled = this.#transport.settle(policyRef, entry, policyRef !== known, cost);
       return this.#denyCache?.forgetDuring(entry.key, settled) ?? settled;
     };
-    await settleEach(this.#policyRefs.claim(decision, actualCost), settle);
+    await settleEach(claimed(decision, actualCost, this.#policyRefs.identity), settle);
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
@@ -197,10 +209,11 @@ export class Limiter {
 
   /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
   async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
-    const { cost, timeoutMs = Number.POSITIVE_INFINITY, signal, meta } = acquireOptionsOf(options);
+    const { cost, timeoutMs, signal, meta } = acquireOptionsOf(options);
     const target = this.#target(policy, key, cost, meta);
-    const timeout = timeoutMs === Number.POSITIVE_INFINITY ? null : timeoutMs;
-    return this.#transport.tasks.acquire(target, timeout, signal);
+    const timeout = timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
+    const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, timeout);
+    return decision as Decision;
   }
 
   /**
@@ -230,22 +243,17 @@ export class Limiter {
   /** Denies the key for that many milliseconds, whatever its usage. */
   async block(policy: PolicyLike, key: string, ms: number): Promise<void> {
     const length = blockLength(ms);
-    const { nativeLimiter } = this.#transport;
-    return this.#transport.change(this.#target(policy, key), (ticket, id) =>
-      nativeLimiter.block(ticket, id, key, length),
-    );
+    return this.#transport.change(TaskKind.Block, this.#target(policy, key), length);
   }
 
   /** Ends a block. */
   async unblock(policy: PolicyLike, key: string): Promise<void> {
-    const { nativeLimiter } = this.#transport;
-    return this.#transport.change(this.#target(policy, key), (ticket, id) => nativeLimiter.unblock(ticket, id, key));
+    return this.#transport.change(TaskKind.Unblock, this.#target(policy, key));
   }
 
   /** Forgets a key's usage and ends its block. Its journal stays. */
   async clear(policy: PolicyLike, key: string): Promise<void> {
-    const { nativeLimiter } = this.#transport;
-    return this.#transport.change(this.#target(policy, key), (ticket, id) => nativeLimiter.clear(ticket, id, key));
+    return this.#transport.change(TaskKind.Clear, this.#target(policy, key));
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */
@@ -317,7 +325,7 @@ export class Limiter {
     options: WrapOptions<A>,
   ): (this: This, ...args: A) => Promise<Awaited<R>> {
     const holds = (): boolean => this.#policyRefs.of(policy).holds;
-    const check = (key: string, cost: number): Promise<Decision> => this.#call(CHECK, policy, key, cost);
+    const check = (key: string, cost: number): Promise<Decision> => this.#call(CallKind.Check, policy, key, cost);
     const limited = wrapped({ given: policy, limiter: this, holds, check }, fn, options);
     // A policy that is wrong throws here, and not at the first call.
     usePolicyIn(this, policy, `limiter.wrap of ${fn.name || 'a function'}`, limited);
@@ -342,10 +350,10 @@ export class Limiter {
   }
 
   static {
-    isLocal = (limiter) => limiter.#open.local;
+    isLocal = (limiter) => limiter.#isLocal;
     usePolicyIn = (limiter, policy, by, user) => limiter.#policyRefs.use(policy, by, user);
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
-    checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CHECK, policyRef, key, cost);
+    checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
   }
 }

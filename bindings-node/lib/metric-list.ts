@@ -1,9 +1,8 @@
 // The metrics of a limiter, as its exporters share them. docs/metrics.md has the same list.
 
-import type { Counters } from './counters.js';
 import { ConfigError, describe } from './errors.js';
 import { Limiter } from './limiter.js';
-import type { Histogram, Stats } from './stats.js';
+import type { Counters, Histogram, Stats } from './stats.js';
 
 /** A metric: its name in Prometheus, its kind, and its labels beside `limiter`. */
 export interface Metric {

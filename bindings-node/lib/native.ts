@@ -18,7 +18,6 @@ export declare namespace native {
   type LimiterBuilder = binding.LimiterBuilder;
   type NativeLimiter = binding.NativeLimiter;
   type Policy = binding.Policy;
-  type PolicyOptionValues = binding.PolicyOptionValues;
   type PolicyUse = binding.PolicyUse;
   type StoreChange = binding.StoreChange;
 }

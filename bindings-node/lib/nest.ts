@@ -7,9 +7,9 @@
 //     login() {}
 
 import { type Keys, keysOf } from './http/keys.js';
-import { type NestRequest, nestAdapter } from './nest-call.js';
+import { type NestRequest, nestAdapter } from './nest/call.js';
 
-export type { NestRequest, NestResponse } from './nest-call.js';
+export { type NestRequest, type NestResponse, RateLimitException } from './nest/call.js';
 export {
   type HandlerLimits,
   RATE_LIMIT,
@@ -18,13 +18,7 @@ export {
   type RateLimitGuardOptions,
   type RateLimitGuardOptions as RateLimitOptions,
   SkipRateLimit,
-} from './nest-guard.js';
-export { RateLimitModule, type RateLimitModuleAsyncOptions, type RateLimitOptionsFactory } from './nest-module.js';
-export { RateLimitException } from './nest-refusal.js';
+} from './nest/guard.js';
+export { RateLimitModule, type RateLimitModuleAsyncOptions, type RateLimitOptionsFactory } from './nest/module.js';
 
-const keys: Keys<NestRequest> = keysOf(nestAdapter);
-export const clientIp: Keys<NestRequest>['clientIp'] = keys.clientIp;
-export const header: Keys<NestRequest>['header'] = keys.header;
-export const user: Keys<NestRequest>['user'] = keys.user;
-export const claim: Keys<NestRequest>['claim'] = keys.claim;
-export const fixed: Keys<NestRequest>['fixed'] = keys.fixed;
+export const { clientIp, header, user, claim, fixed }: Keys<NestRequest> = keysOf(nestAdapter);

@@ -6,9 +6,8 @@
 
 import type { ThrottlerStorage } from '@nestjs/throttler';
 import type { Decision } from './decision.js';
-import { StoreError } from './errors.js';
 import type { Limiter } from './limiter.js';
-import { type PeerStoreOptions, storeOptions } from './peer-store-options.js';
+import { answered, kept, type PeerStoreOptions, storeOptions } from './peer-stores.js';
 import { Limit, Policy } from './policy.js';
 
 /** The options of the storage. The default prefix is `throttler:`. */
@@ -18,8 +17,6 @@ type ThrottlerRecord = Awaited<ReturnType<ThrottlerStorage['increment']>>;
 
 /** A limit of more hits than this is counted in granules, because an exact log of them would be large. */
 const MAX_EXACT = 1000;
-/** Limits may depend on the request, so their policies are kept, though not without bound. */
-const MAX_POLICIES = 1000;
 
 /** Counts the hits of clients. */
 export class TidegateStorage implements ThrottlerStorage {
@@ -43,8 +40,7 @@ export class TidegateStorage implements ThrottlerStorage {
   ): Promise<ThrottlerRecord> {
     const policy = this.#policyOf(ttl, limit, blockDuration);
     const name = `${this.#prefix}${throttlerName}:${key}`;
-    const decision = await this.#limiter.check(policy, name);
-    if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
+    const decision = answered(await this.#limiter.check(policy, name));
     const timeToExpire = seconds(decision.limits[0]?.resetAfterMs ?? 0);
     if (decision.allowed) {
       return { totalHits: decision.limit - decision.remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
@@ -59,16 +55,11 @@ export class TidegateStorage implements ThrottlerStorage {
   }
 
   #policyOf(ttl: number, limit: number, blockDuration: number): Policy {
-    const id = `${ttl}/${limit}/${blockDuration}`;
-    let policy = this.#policies.get(id);
-    if (policy === undefined) {
+    return kept(this.#policies, `${ttl}/${limit}/${blockDuration}`, () => {
       const algorithm = limit > MAX_EXACT ? 'sliding-window' : 'sliding-log';
       const limits = [new Limit(algorithm, Math.max(0, Math.floor(limit)), { period: Math.max(1, ttl) })];
-      policy = new Policy(limits, blockDuration > 0 ? { blockFor: blockDuration } : {});
-      if (this.#policies.size >= MAX_POLICIES) this.#policies.clear();
-      this.#policies.set(id, policy);
-    }
-    return policy;
+      return new Policy(limits, blockDuration > 0 ? { blockFor: blockDuration } : {});
+    });
   }
 }
 

@@ -1,10 +1,7 @@
-import type { Decision } from './decision.js';
 import { copied, type DenyCache } from './deny-cache.js';
 import { checkText, describe, PolicyError } from './errors.js';
-import type { native } from './native.js';
-import { unwrap } from './native.js';
+import { type native, unwrap } from './native.js';
 import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
-import { type ActualCost, claimed } from './settled.js';
 import type { Transport } from './transport.js';
 
 /** The most policies that are kept, and the most bytes. A program that makes more of them begins with an empty list again. */
@@ -17,7 +14,8 @@ const MAX_NOTATION_LENGTH = 512;
 export class PolicyRefs {
   readonly #transport: Transport;
   readonly #denyCache: DenyCache | undefined;
-  readonly #limiter: string;
+  /** The store and the prefix of the limiter. */
+  readonly identity: string;
   readonly #resolved = new Map<PolicyLike, PolicyRef>();
   /** The policies of long notations, by their canonical ones. */
   readonly #ofLongNotations = new Map<string, PolicyRef>();
@@ -32,7 +30,7 @@ export class PolicyRefs {
   constructor(transport: Transport, denyCache: DenyCache | undefined) {
     this.#transport = transport;
     this.#denyCache = denyCache;
-    this.#limiter = transport.nativeLimiter.identity();
+    this.identity = transport.nativeLimiter.identity();
   }
 
   /** The policy as calls name it. */
@@ -49,11 +47,6 @@ export class PolicyRefs {
     const uses = this.#uses.get(user);
     if (uses === undefined) this.#uses.set(user, [policyUse]);
     else uses.push(policyUse);
-  }
-
-  /** The entries of a Decision with what each consumed, claimed: each is settled once. */
-  claim(decision: Decision, actual: ActualCost): ReadonlyMap<Decision, number> {
-    return claimed(decision, actual, this.#limiter);
   }
 
   /** What a function makes of policies that have to be in one list together. */
@@ -85,7 +78,7 @@ export class PolicyRefs {
   #add<K>(list: Map<K, PolicyRef>, key: K, given: PolicyLike, crossing: string | native.Policy): PolicyRef {
     if (this.#resolved.size + this.#ofLongNotations.size >= MAX_POLICIES || this.#bytes > MAX_BYTES) this.forget();
     const { bytes, ...resolved } = unwrap(this.#transport.nativeLimiter.resolve(crossing));
-    const policyRef: PolicyRef = { ...resolved, given, limiter: this.#limiter };
+    const policyRef: PolicyRef = { ...resolved, given, limiter: this.identity };
     list.set(key, policyRef);
     this.#bytes += bytes;
     return policyRef;

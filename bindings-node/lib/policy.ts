@@ -82,24 +82,14 @@ export interface PolicyRef {
 export let nativeLimitOf: (limit: Limit) => native.Limit;
 export let nativePolicyOf: (policy: Policy) => native.Policy;
 
-/** Set before a constructor is called for an object of the native side, so that the signatures are for users only. */
-let nativeObject: native.Limit | native.Policy | undefined;
-
+// A constructor is also given an object of the native side, which its signature for users does not say.
 function limitFrom(limit: native.Limit): Limit {
-  nativeObject = limit;
-  return new Limit('gcra', 1);
+  return new Limit(limit as never, 1);
 }
 
 /** The Policy of a native one. */
 export function policyFrom(policy: native.Policy): Policy {
-  nativeObject = policy;
-  return new Policy('');
-}
-
-function takeNative<T>(kind: abstract new (...args: never[]) => T): T | undefined {
-  const object = nativeObject;
-  nativeObject = undefined;
-  return object instanceof kind ? object : undefined;
+  return new Policy(policy as never);
 }
 
 type Defined<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
@@ -127,15 +117,14 @@ const LIMIT_OPTIONS = {
   precision: ['number'],
 } as const;
 
-const POLICY_OPTIONS = {
-  name: ['string'],
-  onStoreError: ['string'],
-  shadow: ['boolean'],
-  blockFor: ['number', 'string'],
-  countDenied: ['boolean'],
-  journal: ['number'],
-  lease: ['number', 'string'],
-} as const;
+const POLICY_OPTIONS: Record<string, readonly string[]> = Object.fromEntries([
+  ['name', ['string']],
+  ...native.policyOptions().map(({ name, types }) => [name, types]),
+]);
+
+/** The options of a valid policy. */
+type OptionValues = Defined<Required<Pick<PolicyOptions, 'shadow' | 'countDenied' | 'journal'>>> &
+  Pick<PolicyOptions, 'onStoreError' | 'lease'> & { readonly blockForMs?: number };
 
 /**
  * One limit: `count` units per `period`, counted by an algorithm.
@@ -149,7 +138,8 @@ export class Limit {
   readonly #properties: native.LimitProperties;
 
   constructor(algorithm: Algorithm, count: number, options: LimitOptions = {}) {
-    this.#limit = takeNative(native.Limit) ?? nativeLimit(algorithm, count, options);
+    const given: unknown = algorithm;
+    this.#limit = given instanceof native.Limit ? given : nativeLimit(algorithm, count, options);
     this.#properties = this.#limit.properties();
   }
 
@@ -207,11 +197,12 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: native.PolicyOptionValues;
+  readonly #options: OptionValues;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
-    this.#policy = takeNative(native.Policy) ?? nativePolicy(limits, options);
-    this.#options = this.#policy.options();
+    const given: unknown = limits;
+    this.#policy = given instanceof native.Policy ? given : nativePolicy(limits, options);
+    this.#options = this.#policy.options() as unknown as OptionValues;
   }
 
   /** The name, or the notation when it has no name. */
@@ -226,7 +217,7 @@ export class Policy {
 
   /** What a check answers when the store fails; undefined when the limiter's option decides. */
   get onStoreError(): OnStoreError | undefined {
-    return this.#options.onStoreError as OnStoreError | undefined;
+    return this.#options.onStoreError;
   }
 
   /** Whether it only counts and never denies. */
@@ -290,5 +281,6 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });
-  return unwrap(native.policy(natives, rest));
+  const { name, ...given } = rest;
+  return unwrap(native.policy(natives, name, given));
 }

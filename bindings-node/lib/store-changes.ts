@@ -4,7 +4,6 @@
 import process from 'node:process';
 
 import { asWarning, ConfigError, describe } from './errors.js';
-import { inNodeNames } from './message-names.js';
 import type { native } from './native.js';
 
 /** A store changed its state. Each change is reported once. */
@@ -45,14 +44,13 @@ export class StoreChangeReporter {
 
   warn(message: string): void {
     try {
-      if (this.#logger !== false) this.#logger.warn(inNodeNames(message));
+      if (this.#logger !== false) this.#logger.warn(message);
     } catch (error) {
       process.emitWarning(asWarning(error));
     }
   }
 
-  report({ store, state, message: sentence, since }: native.StoreChange): void {
-    const message = inNodeNames(sentence);
+  report({ store, state, message, since }: native.StoreChange): void {
     const change = { store, state: state as StoreChange['state'], message, since: new Date(since) };
     try {
       if (this.#logger !== false) this.#logger[state === 'back' ? 'info' : 'warn'](message);

@@ -1,24 +1,13 @@
 // Calls that may take their time, and that can be cancelled: `checkAll`, `acquire`, `hold` and what changes a key.
 
-import {
-  ANSWER_HEADER,
-  ANSWER_VALUE,
-  ATTEMPTS,
-  COUNT_SHIFT,
-  DECISION,
-  ERROR,
-  FIRST_TASK_TICKET,
-  GROUP,
-  HOLD,
-  KIND_MASK,
-} from './array-layout.js';
+import { AnswerField, AnswerKind, Header, TaskKind } from '../binding/index.js';
 import { type Attempt, attemptFrom } from './attempt.js';
 import type { CancelSignal } from './cancel-signal.js';
 import { Decision } from './decision.js';
 import { type DecisionNumbers, lengthOf, numbersAt } from './decision-numbers.js';
 import { ClosedError } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import { type native, takeError } from './native.js';
+import { native, takeError } from './native.js';
 import type { PolicyRef } from './policy.js';
 
 /** The policy, the key and the cost of a call. */
@@ -61,7 +50,7 @@ export class Tasks {
   readonly #reader: AnswerReader;
   readonly #pending = new Map<number, PendingTask>();
   /** No ticket is used twice: a task that was cancelled may still be answered. */
-  #nextTicket = FIRST_TASK_TICKET;
+  #nextTicket = native.FIRST_TASK_TICKET;
 
   constructor(nativeLimiter: native.NativeLimiter, reader: AnswerReader) {
     this.#nativeLimiter = nativeLimiter;
@@ -100,20 +89,18 @@ export class Tasks {
     return decision as Decision;
   }
 
-  /** Waits until a check is admitted; without a timeout as long as it takes. */
-  async acquire(target: CallTarget, timeoutMs: number | null, signal: CancelSignal | undefined): Promise<Decision> {
+  /** Begins a task about one key. `lengthMs` is how long to wait or to block; without it as long as it takes. */
+  about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
     const { policyRef, key, cost, meta } = target;
     const start = (ticket: number): number =>
-      this.#nativeLimiter.acquire(ticket, policyRef.id, key, cost, timeoutMs, meta);
-    const { decision } = await this.begin([target], start, signal);
-    return decision as Decision;
+      this.#nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta);
+    return this.begin([target], start, signal);
   }
 
   /** The newest attempts. */
   async journal(target: CallTarget): Promise<readonly Attempt[]> {
-    const { policyRef, key } = target;
-    const result = await this.begin([target], (ticket) => this.#nativeLimiter.journal(ticket, policyRef.id, key));
-    return (result.attempts ?? []).map(attemptFrom);
+    const { attempts } = await this.about(TaskKind.Journal, target);
+    return (attempts ?? []).map(attemptFrom);
   }
 
   #remove(ticket: number): PendingTask | undefined {
@@ -130,19 +117,20 @@ export class Tasks {
   read(answers: Float64Array, at: number, ticket: number): number {
     // Undefined when it was cancelled.
     const task = this.#remove(ticket);
-    const start = at + ANSWER_HEADER;
+    const start = at + AnswerField.Header;
     const header = answers[start] as number;
-    const value = answers[at + ANSWER_VALUE] as number;
+    const value = answers[at + AnswerField.Value] as number;
     const target = task?.targets[0];
-    switch (header & KIND_MASK) {
-      case DECISION:
-        if (target !== undefined) task?.resolve({ decision: decisionOf(target, numbersAt(answers, start, header)) });
+    const { resolve, reject } = task ?? CANCELLED;
+    switch (header & Header.KindMask) {
+      case AnswerKind.Decision:
+        if (target !== undefined) resolve({ decision: decisionOf(target, numbersAt(answers, start, header)) });
         return start + lengthOf(header);
-      case GROUP:
+      case AnswerKind.Group:
         return this.#readGroup(answers, at, task);
-      case HOLD: {
+      case AnswerKind.Hold: {
         // The record of its Decision follows.
-        const decisionAt = at + ANSWER_VALUE + 1 + ANSWER_HEADER;
+        const decisionAt = at + AnswerField.Value + 1 + AnswerField.Header;
         const decisionHeader = answers[decisionAt] as number;
         if (target === undefined) {
           // The caller cancelled. The hold is given back.
@@ -150,33 +138,30 @@ export class Tasks {
         } else {
           this.#nativeLimiter.keep(value);
           const numbers = numbersAt(answers, decisionAt, decisionHeader);
-          task?.resolve({ decision: decisionOf(target, numbers), hold: value });
+          resolve({ decision: decisionOf(target, numbers), hold: value });
         }
         return decisionAt + lengthOf(decisionHeader);
       }
-      case ERROR: {
-        const error = takeError(this.#nativeLimiter, value);
-        task?.reject(error);
-        return at + ANSWER_VALUE + 1;
-      }
-      case ATTEMPTS: {
-        const attempts = this.#nativeLimiter.attempts(value);
-        task?.resolve({ attempts });
-        return at + ANSWER_VALUE + 1;
-      }
+      case AnswerKind.Error:
+        // It is taken out of the native side also when its caller has cancelled.
+        reject(takeError(this.#nativeLimiter, value));
+        return at + AnswerField.Value + 1;
+      case AnswerKind.Attempts:
+        resolve({ attempts: this.#nativeLimiter.attempts(value) });
+        return at + AnswerField.Value + 1;
       default:
-        task?.resolve({});
+        resolve({});
         return start + 1;
     }
   }
 
   #readGroup(answers: Float64Array, at: number, task: PendingTask | undefined): number {
-    const count = (answers[at + ANSWER_HEADER] as number) >> COUNT_SHIFT;
-    const copied = answers[at + ANSWER_VALUE] as number;
+    const count = (answers[at + AnswerField.Header] as number) >> Header.CountShift;
+    const copied = answers[at + AnswerField.Value] as number;
     const decisions: Decision[] = [];
-    let next = at + ANSWER_VALUE + 1;
+    let next = at + AnswerField.Value + 1;
     for (let index = 0; index < count; index++) {
-      const start = next + ANSWER_HEADER;
+      const start = next + AnswerField.Header;
       const header = answers[start] as number;
       const target = task?.targets[index];
       if (target !== undefined) decisions.push(decisionOf(target, numbersAt(answers, start, header)));
@@ -192,6 +177,9 @@ export class Tasks {
     for (const ticket of this.#pending.keys()) this.#remove(ticket)?.reject(new ClosedError('the limiter was closed'));
   }
 }
+
+/** A caller that cancelled. */
+const CANCELLED: Pick<PendingTask, 'resolve' | 'reject'> = { resolve: () => {}, reject: () => {} };
 
 function decisionOf({ policyRef, key, cost }: CallTarget, numbers: DecisionNumbers): Decision {
   return new Decision(policyRef, key, cost, numbers);

@@ -1,53 +1,37 @@
 // Carries calls to the native side and answers back: many calls in one crossing, many answers in one.
 
-import * as layout from './array-layout.js';
+import {
+  AnswerField,
+  AnswerKind,
+  CallField,
+  type CallKind,
+  DecisionField,
+  Header,
+  Special,
+  type TaskKind,
+} from '../binding/index.js';
 import { Decision, emptyDecision, numbersOf } from './decision.js';
 import { lengthOf, numbersAt } from './decision-numbers.js';
 import type { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import { type native, takeError } from './native.js';
+import { LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
 import type { PolicyRef } from './policy.js';
 import { type CallTarget, Tasks } from './tasks.js';
 import { atEndOfTick } from './tick.js';
 
-const {
-  ANSWER_HEADER,
-  ANSWER_TICKET,
-  ANSWER_VALUE,
-  CALL_COST,
-  CALL_KEY_LENGTH,
-  CALL_KIND,
-  CALL_LENGTH,
-  CALL_POLICY,
-  CALL_TICKET,
-  DECISION,
-  DENIED_FOR,
-  FIRST_TASK_TICKET,
-  KIND_MASK,
-  NOTHING,
-  TOO_MANY,
-} = layout;
+const { FIRST_TASK_TICKET } = native;
 
 /** The most calls of one crossing: enough that crossing costs little, few enough that Redis begins while we go on. */
 const MAX_BATCH = 64;
 /** The number of `calls` that says how many calls there are. */
-const CALL_COUNT = MAX_BATCH * CALL_LENGTH;
+const CALL_COUNT = MAX_BATCH * CallField.Length;
 /** Longer keys cross as strings. */
 const MAX_KEY_LENGTH = 4096;
 const KEY_TEXT_LENGTH = 2 * MAX_KEY_LENGTH;
 const ANSWERS_LENGTH = 4096;
 /** The number of `answers` that says how many calls should cross together next. */
 const COHORT = ANSWERS_LENGTH - 1;
-
-/** Opens the native limiter on these arrays (see `array-layout.ts`). */
-export type OpenNative = (
-  calls: Float64Array,
-  keyText: Uint16Array,
-  answers: Float64Array,
-  /** Called when answers were delivered: with how many numbers, or with nothing when they are still to be collected. */
-  onAnswers: (count?: number) => void,
-) => native.NativeLimiter;
 
 /** A call that waits for its answer. */
 interface PendingCall {
@@ -92,7 +76,7 @@ export class Transport {
   #sentAt = 0;
   #onIdle: (() => void)[] = [];
 
-  constructor(open: OpenNative, crossesAtOnce: boolean, denyCache: DenyCache | undefined) {
+  constructor(builder: native.LimiterBuilder, crossesAtOnce: boolean, denyCache: DenyCache | undefined) {
     // With buffers of their own: V8 would move small arrays out of its heap when the native side first uses them.
     this.#calls = new Float64Array(new ArrayBuffer((CALL_COUNT + 1) * Float64Array.BYTES_PER_ELEMENT));
     this.#keyText = new Uint16Array(new ArrayBuffer(KEY_TEXT_LENGTH * Uint16Array.BYTES_PER_ELEMENT));
@@ -101,11 +85,12 @@ export class Transport {
     this.#denyCache = denyCache;
     // Weak: the native side keeps this callback for as long as it lives. A strong reference would keep both for ever.
     const self = new WeakRef(this);
-    this.nativeLimiter = open(this.#calls, this.#keyText, this.#answers, (count) => {
+    const onAnswers = (count?: number): void => {
       const transport = self.deref();
       if (count === undefined) transport?.collect();
       else transport?.read(count);
-    });
+    };
+    this.nativeLimiter = unwrap(builder.build(this.#calls, this.#keyText, this.#answers, onAnswers, LOOP_CAN_POLL));
     this.#send = this.nativeLimiter.sendFunction();
     this.#collect = this.nativeLimiter.collectFunction();
     this.tasks = new Tasks(this.nativeLimiter, this);
@@ -114,7 +99,9 @@ export class Transport {
   /** Makes a call about one policy and key. An answer that is there at once is returned without a promise. */
   call(kind: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
     const length = key.length;
-    if (length > MAX_KEY_LENGTH) return this.#callWithLongKey(kind, policyRef, key, cost);
+    if (length > MAX_KEY_LENGTH) {
+      return key.isWellFormed() ? this.callWith(kind, { policyRef, key, cost }) : Promise.reject(malformedKey());
+    }
     if (this.#keyLength + length > KEY_TEXT_LENGTH) this.flush();
     const keyText = this.#keyText;
     const keyStart = this.#keyLength;
@@ -122,12 +109,12 @@ export class Transport {
     const free = this.#freeTickets;
     const ticket = free.length > 0 ? (free[free.length - 1] as number) : this.#pending.length;
     const calls = this.#calls;
-    const at = this.#queued * CALL_LENGTH;
-    calls[at + CALL_TICKET] = ticket;
-    calls[at + CALL_POLICY] = policyRef.id;
-    calls[at + CALL_KIND] = kind;
-    calls[at + CALL_COST] = cost;
-    calls[at + CALL_KEY_LENGTH] = length;
+    const at = this.#queued * CallField.Length;
+    calls[at + CallField.Ticket] = ticket;
+    calls[at + CallField.Policy] = policyRef.id;
+    calls[at + CallField.Kind] = kind;
+    calls[at + CallField.Cost] = cost;
+    calls[at + CallField.KeyLength] = length;
     if (this.#crossesAtOnce) {
       const answers = this.#cross(1);
       if (answers !== 0) return this.#immediateAnswer(answers, policyRef, key, cost);
@@ -145,15 +132,23 @@ export class Transport {
     return answer;
   }
 
-  #callWithLongKey(kind: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
-    if (!key.isWellFormed()) return Promise.reject(malformedKey());
-    return this.callAlone(policyRef, key, cost, (ticket) =>
-      this.nativeLimiter.callWithLongKey(ticket, policyRef.id, key, kind, cost),
+  /** Makes one call in a crossing of its own: with metadata, or with a long key. */
+  callWith(kind: CallKind, { policyRef, key, cost, meta }: CallTarget): Decision | Promise<Decision> {
+    return this.#callAlone(policyRef, key, cost, (ticket) =>
+      this.nativeLimiter.callAlone(ticket, policyRef.id, key, kind, cost, meta),
     );
   }
 
-  /** Makes one call in a crossing of its own. `start` is given its ticket, and returns what a crossing returns. */
-  callAlone(
+  /** Settles a check. `changed`: its policy may have other numbers now. */
+  settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: number): Decision | Promise<Decision> {
+    const { key } = decision;
+    return this.#callAlone(policyRef, key, actual, (ticket) =>
+      this.nativeLimiter.settle(ticket, policyRef.id, key, [...numbersOf(decision)], changed, actual),
+    );
+  }
+
+  /** `start` is given the ticket of the call, and returns what a crossing returns. */
+  #callAlone(
     policyRef: PolicyRef,
     key: string,
     cost: number,
@@ -168,25 +163,6 @@ export class Transport {
     return this.#wait(ticket, policyRef, key, cost);
   }
 
-  /** Checks with metadata, which crosses alone. */
-  checkWithMeta(
-    { policyRef, key, cost }: CallTarget,
-    meta: Uint8Array,
-    partial: boolean,
-  ): Decision | Promise<Decision> {
-    return this.callAlone(policyRef, key, cost, (ticket) =>
-      this.nativeLimiter.checkWithMeta(ticket, policyRef.id, key, cost, partial, meta),
-    );
-  }
-
-  /** Settles a check, which crosses alone. `changed`: its policy may have other numbers now. */
-  settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: number): Decision | Promise<Decision> {
-    const { key } = decision;
-    return this.callAlone(policyRef, key, actual, (ticket) =>
-      this.nativeLimiter.settle(ticket, policyRef.id, key, [...numbersOf(decision)], changed, actual),
-    );
-  }
-
   /** Forgets everything, also what is remembered here. */
   async clearAll(): Promise<void> {
     await this.tasks.begin([], (ticket) => this.nativeLimiter.clearAll(ticket));
@@ -194,8 +170,8 @@ export class Transport {
   }
 
   /** Begins a task about one key that may give units back to it. */
-  async change(target: CallTarget, start: (ticket: number, policy: number) => number): Promise<void> {
-    const task = this.tasks.begin([target], (ticket) => start(ticket, target.policyRef.id));
+  async change(kind: TaskKind, target: CallTarget, lengthMs?: number): Promise<void> {
+    const task = this.tasks.about(kind, target, undefined, lengthMs);
     await (this.#denyCache?.forgetDuring(target.key, task) ?? task);
   }
 
@@ -210,15 +186,15 @@ export class Transport {
 
   /** The answer to the only call of a crossing, which is not pending yet. */
   #immediateAnswer(count: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
-    const answers = count === TOO_MANY ? this.nativeLimiter.overflow() : this.#answers;
-    const header = answers[ANSWER_HEADER] as number;
-    switch (header & KIND_MASK) {
-      case DECISION:
-        return new Decision(policyRef, key, cost, numbersAt(answers, ANSWER_HEADER, header));
-      case NOTHING:
+    const answers = count === Special.TooMany ? this.nativeLimiter.overflow() : this.#answers;
+    const header = answers[AnswerField.Header] as number;
+    switch (header & Header.KindMask) {
+      case AnswerKind.Decision:
+        return new Decision(policyRef, key, cost, numbersAt(answers, AnswerField.Header, header));
+      case AnswerKind.Nothing:
         return emptyDecision(policyRef, key, cost);
       default:
-        return Promise.reject(takeError(this.nativeLimiter, answers[ANSWER_VALUE] as number));
+        return Promise.reject(takeError(this.nativeLimiter, answers[AnswerField.Value] as number));
     }
   }
 
@@ -248,12 +224,12 @@ export class Transport {
 
   /** Reads that many numbers of answers. */
   read(count: number): void {
-    const answers = count === TOO_MANY ? this.nativeLimiter.overflow() : this.#answers;
-    const length = count === TOO_MANY ? answers.length : count;
+    const answers = count === Special.TooMany ? this.nativeLimiter.overflow() : this.#answers;
+    const length = count === Special.TooMany ? answers.length : count;
     this.#cohort = this.#answers[COHORT] as number;
     let at = 0;
     while (at < length) {
-      const ticket = answers[at + ANSWER_TICKET] as number;
+      const ticket = answers[at + AnswerField.Ticket] as number;
       at = ticket < FIRST_TASK_TICKET ? this.#readAnswer(answers, at, ticket) : this.tasks.read(answers, at, ticket);
     }
     if (this.#onIdle.length > 0 && this.#inFlight === 0) this.#becomeIdle();
@@ -266,21 +242,21 @@ export class Transport {
     this.#freeTickets.push(ticket);
     this.#inFlight--;
     if (--this.#waiting === 0) release(this);
-    const start = at + ANSWER_HEADER;
+    const start = at + AnswerField.Header;
     const header = answers[start] as number;
-    switch (header & KIND_MASK) {
-      case DECISION: {
+    switch (header & Header.KindMask) {
+      case AnswerKind.Decision: {
         const numbers = numbersAt(answers, start, header);
-        if (numbers[DENIED_FOR] !== 0) this.#denyCache?.remember(policyRef, key, cost, sentAt, numbers);
+        if (numbers[DecisionField.DeniedFor] !== 0) this.#denyCache?.remember(policyRef, key, cost, sentAt, numbers);
         resolve(new Decision(policyRef, key, cost, numbers));
         return start + lengthOf(header);
       }
-      case NOTHING:
+      case AnswerKind.Nothing:
         resolve(emptyDecision(policyRef, key, cost));
         return start + 1;
       default:
-        reject(takeError(this.nativeLimiter, answers[at + ANSWER_VALUE] as number));
-        return at + ANSWER_VALUE + 1;
+        reject(takeError(this.nativeLimiter, answers[at + AnswerField.Value] as number));
+        return at + AnswerField.Value + 1;
     }
   }
 

@@ -11,7 +11,7 @@ for (const entry of Object.values(exports)) {
   if (typeof entry === 'string') continue;
   const file = new URL(entry.require.default, root);
   const code = readFileSync(file, 'utf8');
-  const found = code.matchAll(/^exports\.(\w+) = |^Object\.defineProperty\(exports, "(\w+)"/gm);
+  const found = code.matchAll(/\bexports\.(\w+) = |^Object\.defineProperty\(exports, "(\w+)"/gm);
   const names = [...new Set([...found].map(([, assigned, defined]) => assigned ?? defined))];
   const named = names.filter((name) => name !== '__esModule' && name !== 'default').sort();
   const source = `./${basename(file.pathname)}`;

@@ -9,10 +9,10 @@ use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
 use crate::array_layout::{
-    ALGORITHM_COUNT, AnswerField, AnswerKind, COUNT_SHIFT, DecisionField, DecisionFlag, KIND_MASK, LIMIT_LENGTH,
-    LimitField, LimitFlag, NEVER, SOURCE_SHIFT,
+    ALGORITHM_COUNT, AnswerField, AnswerKind, DecisionField, DecisionFlag, Header, LimitField, LimitFlag, Special,
 };
 
+const NEVER: f64 = Special::Never as i32 as f64;
 const HEADER: usize = AnswerField::Header as usize;
 /// The ticket, and the numbers of a Decision before its limits.
 const FIXED_LENGTH: usize = HEADER + DecisionField::Limits as usize;
@@ -41,7 +41,7 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool) -> ChargedUni
         Some((*Algorithm::ALL.get(algorithm as usize)?, period, at + reset_after as u64))
     };
     let limits = if header & DecisionFlag::Simple as u64 == 0 {
-        let limits = limits.chunks_exact(LIMIT_LENGTH as usize);
+        let limits = limits.chunks_exact(LimitField::Length as usize);
         limits
             .filter_map(|limit| charged(limit[LimitField::Kind as usize], limit[LimitField::ResetAfter as usize]))
             .collect()
@@ -50,7 +50,10 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool) -> ChargedUni
     };
     ChargedUnits {
         units: number(DecisionField::Granted) as u64,
-        source: SOURCES.get((header >> SOURCE_SHIFT & u64::from(KIND_MASK)) as usize).copied().unwrap_or_default(),
+        source: SOURCES
+            .get((header >> Header::SourceShift as u64 & Header::KindMask as u64) as usize)
+            .copied()
+            .unwrap_or_default(),
         at,
         mark: number(DecisionField::Charge),
         limits,
@@ -63,7 +66,7 @@ fn micros(length: Duration) -> f64 {
 }
 
 fn wait(length: Option<Duration>) -> f64 {
-    length.map_or(f64::from(NEVER), micros)
+    length.map_or(NEVER, micros)
 }
 
 /// Algorithm and period in one number, which a double holds exactly: periods end at 10 years.
@@ -75,7 +78,7 @@ fn limit_kind(limit: &LimitState) -> f64 {
 fn write_limit(out: &mut Vec<f64>, limit: &LimitState, binds: bool) {
     let exceeded = if limit.exceeded { LimitFlag::Exceeded as u8 } else { 0 };
     let binds = if binds { LimitFlag::Binds as u8 } else { 0 };
-    let mut numbers = [0.0; LIMIT_LENGTH as usize];
+    let mut numbers = [0.0; LimitField::Length as usize];
     numbers[LimitField::Kind as usize] = limit_kind(limit);
     numbers[LimitField::Limit as usize] = limit.limit as f64;
     numbers[LimitField::Remaining as usize] = limit.remaining as f64;
@@ -97,8 +100,9 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (limit.remaining, limit.over, limit.retry_after) == (remaining, 0, waits)
             && (limit.next_after, limit.reset_after) == (next, reset)
     });
+    let source = source_number(decision.source());
     let mut header =
-        AnswerKind::Decision as u64 | source_number(decision.source()) << SOURCE_SHIFT | count << COUNT_SHIFT;
+        AnswerKind::Decision as u64 | source << Header::SourceShift as u64 | count << Header::CountShift as u64;
     for (flag, set) in [
         (DecisionFlag::Allowed, decision.allowed()),
         (DecisionFlag::Shadow, decision.shadow()),
@@ -123,8 +127,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::At as usize] = micros(decision.at());
     record[HEADER + DecisionField::NextAfter as usize] = wait(next);
     record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);
-    record[HEADER + DecisionField::MoreAfter as usize] =
-        more_after(decision).map_or(f64::from(NEVER), |seconds| seconds as f64);
+    record[HEADER + DecisionField::MoreAfter as usize] = more_after(decision).map_or(NEVER, |seconds| seconds as f64);
     out.extend_from_slice(&record);
     match simple {
         Some(limit) => out.push(limit_kind(&limit)),
@@ -147,7 +150,7 @@ pub(crate) fn write_decision(out: &mut Vec<f64>, ticket: u64, decision: &Decisio
                 == (decision.allowed(), decision.remaining(), decision.reset_at())
     };
     let copied = entries.iter().position(|entry| is_copied(&entry)).unwrap_or_default();
-    let header = AnswerKind::Group as u64 | (entries.len() as u64) << COUNT_SHIFT;
+    let header = AnswerKind::Group as u64 | (entries.len() as u64) << Header::CountShift as u64;
     write_value(out, ticket, header, copied as u64);
     for entry in entries {
         write_single(out, ticket, entry);

@@ -1,10 +1,10 @@
 //! The numbers that Rust and TypeScript share: how calls and answers lie in the arrays through which they cross.
 //!
-//! They are defined only here. TypeScript reads them when it loads (`lib/array-layout.ts`), and the build writes them into
-//! `binding/index.d.ts`.
+//! They are defined only here. The build writes them into `binding/index.d.ts`, and the TypeScript compiler from there into the
+//! code that uses them.
 //!
 //! Three arrays belong to an open limiter:
-//! - `calls` has [`CALL_LENGTH`] numbers for each call. Its last number says how many calls there are.
+//! - `calls` has [`CallField::Length`] numbers for each call. Its last number says how many calls there are.
 //! - `key_text` has the keys of those calls as UTF-16 units, one after the other.
 //! - `answers` has one record after the other. Its last number says how many calls should cross together next, because
 //!   callers that were answered together mostly call again together: see `host::cohort_size`.
@@ -24,11 +24,9 @@ pub enum CallField {
     Cost = 3,
     /// The length of the key in `key_text`.
     KeyLength = 4,
+    /// How many numbers a call has.
+    Length = 5,
 }
-
-/// The numbers of one call.
-#[napi]
-pub const CALL_LENGTH: u32 = 5;
 
 /// What a call does.
 #[napi]
@@ -45,6 +43,23 @@ pub enum CallKind {
     Take = 4,
 }
 
+/// What a task about one key does. It crosses alone.
+#[napi]
+pub enum TaskKind {
+    /// Waits until a check is admitted.
+    Acquire = 0,
+    /// Takes units of a `concurrency` limit.
+    Hold = 1,
+    /// Denies the key for some time.
+    Block = 2,
+    /// Ends a block.
+    Unblock = 3,
+    /// Forgets the key's usage.
+    Clear = 4,
+    /// The newest attempts.
+    Journal = 5,
+}
+
 /// Where the numbers of an answer stand in its record.
 #[napi]
 pub enum AnswerField {
@@ -56,7 +71,7 @@ pub enum AnswerField {
     Value = 2,
 }
 
-/// What an answer is: the bits of its header below [`KIND_MASK`].
+/// What an answer is: the bits of its header in [`Header::KindMask`].
 #[napi]
 pub enum AnswerKind {
     /// A Decision.
@@ -73,9 +88,16 @@ pub enum AnswerKind {
     Attempts = 5,
 }
 
-/// The bits of a header that hold the [`AnswerKind`].
+/// Where the parts of a header are.
 #[napi]
-pub const KIND_MASK: u32 = 15;
+pub enum Header {
+    /// The first bit of the number of the source of a Decision: 4 bits, as in [`Header::KindMask`].
+    SourceShift = 8,
+    /// The bits of the [`AnswerKind`].
+    KindMask = 15,
+    /// The first bit of the number of limits, or of a group's entries.
+    CountShift = 16,
+}
 
 /// Flags in the header of a Decision.
 #[napi]
@@ -92,14 +114,6 @@ pub enum DecisionFlag {
     Unavailable = 4096,
 }
 
-/// Where the number of the source begins in the header of a Decision: 4 bits, as [`KIND_MASK`].
-#[napi]
-pub const SOURCE_SHIFT: u32 = 8;
-
-/// Where the number of limits, or of a group's entries, begins in a header.
-#[napi]
-pub const COUNT_SHIFT: u32 = 16;
-
 /// Where the numbers of a Decision stand, counted from its header. Times are in microseconds.
 #[napi]
 pub enum DecisionField {
@@ -109,7 +123,7 @@ pub enum DecisionField {
     Limit = 1,
     /// What is left of it.
     Remaining = 2,
-    /// How long to wait; [`NEVER`] when waiting does not help.
+    /// How long to wait; [`Special::Never`] when waiting does not help.
     RetryAfter = 3,
     /// How long until the limit is as if unused.
     ResetAfter = 4,
@@ -123,14 +137,14 @@ pub enum DecisionField {
     DeniedFor = 8,
     /// The store's time of the answer.
     At = 9,
-    /// How long until the same check is admitted again; [`NEVER`] when waiting does not help.
+    /// How long until the same check is admitted again; [`Special::Never`] when waiting does not help.
     NextAfter = 10,
-    /// The whole seconds until the limit that binds admits more units than now; [`NEVER`] where the fields of a response do not
+    /// The whole seconds until the limit that binds admits more units than now; [`Special::Never`] where the fields of a response do not
     /// say it.
     MoreAfter = 11,
     /// What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark).
     Charge = 12,
-    /// The limits begin here: [`LIMIT_LENGTH`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
+    /// The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
     Limits = 13,
 }
 
@@ -143,21 +157,19 @@ pub enum LimitField {
     Limit = 1,
     /// What is left.
     Remaining = 2,
-    /// How long to wait; [`NEVER`] when waiting does not help.
+    /// How long to wait; [`Special::Never`] when waiting does not help.
     RetryAfter = 3,
     /// How long until the limit is as if unused.
     ResetAfter = 4,
     /// Its [`LimitFlag`]s.
     Flags = 5,
-    /// How long until it admits the same cost again; [`NEVER`] when waiting does not help.
+    /// How long until it admits the same cost again; [`Special::Never`] when waiting does not help.
     NextAfter = 6,
     /// Units that are used beyond it.
     Over = 7,
+    /// How many numbers a limit has.
+    Length = 8,
 }
-
-/// The numbers of one limit.
-#[napi]
-pub const LIMIT_LENGTH: u32 = 8;
 
 /// The factor of the period in [`LimitField::Kind`]: more than there are algorithms.
 #[napi]
@@ -172,13 +184,14 @@ pub enum LimitFlag {
     Binds = 2,
 }
 
-/// Stands for a wait that never ends.
+/// Numbers that stand for something else.
 #[napi]
-pub const NEVER: i32 = -1;
-
-/// What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them.
-#[napi]
-pub const TOO_MANY: i32 = -1;
+pub enum Special {
+    /// A wait that never ends.
+    Never = -1,
+    /// What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them.
+    TooMany = -2,
+}
 
 /// Tickets from here on belong to tasks, and TypeScript uses each of them once: a task that was cancelled may still be
 /// answered. Tickets below belong to calls and are used again.

@@ -1,15 +1,12 @@
 //! Calls and answers as numbers: the code that every check passes on its way into the core and back.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use napi::Env;
-use napi::bindgen_prelude::{Float64Array, Function, Uint16Array};
+use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use tidegate::host::{BatchGuard, Call, CompletionQueue, Outcome, cohort_size};
 use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Error, ErrorKind, Policy, PolicyRef, Result};
 
-use crate::array_layout::{CALL_LENGTH, CallField, CallKind, TOO_MANY};
+use crate::array_layout::{CallField, CallKind, Special};
 use crate::node_completions::{NodeCompletions, is_call};
 use crate::number;
 
@@ -36,13 +33,16 @@ impl AsPolicy for OwnedPolicyRef {
     }
 }
 
-/// A call without its key. Its numbers are those of [`CallField`].
+/// A call without its key and its metadata. Its numbers are those of [`CallField`].
 pub(crate) struct BatchCall {
     pub(crate) ticket: u64,
     pub(crate) policy: f64,
     pub(crate) kind: u8,
     pub(crate) cost: f64,
 }
+
+/// How many numbers a call has.
+const CALL_LENGTH: usize = CallField::Length as usize;
 
 /// A limiter, and the arrays through which JavaScript talks to it.
 pub(crate) struct BatchCodec {
@@ -85,25 +85,8 @@ impl BatchCodec {
         }
     }
 
-    /// The function that makes the calls of `calls`. It returns how many numbers of `answers` were answered at once.
-    pub(crate) fn send_function<'env>(
-        this: &Rc<RefCell<Self>>,
-        env: &'env Env,
-    ) -> napi::Result<Function<'env, (), i32>> {
-        let codec = Rc::clone(this);
-        env.create_function_from_closure("send", move |_| Ok(codec.borrow_mut().send()))
-    }
-
-    /// The function that fetches what was delivered. It returns the same.
-    pub(crate) fn collect_function<'env>(
-        this: &Rc<RefCell<Self>>,
-        env: &'env Env,
-    ) -> napi::Result<Function<'env, (), i32>> {
-        let codec = Rc::clone(this);
-        env.create_function_from_closure("collect", move |_| Ok(codec.borrow_mut().collect()))
-    }
-
-    fn send(&mut self) -> i32 {
+    /// Makes the calls of `calls`: how many numbers of `answers` were answered at once.
+    pub(crate) fn send(&mut self) -> i32 {
         self.records.clear();
         self.answered = 0;
         // The calls of one crossing are sent together, when the guard is dropped.
@@ -111,6 +94,7 @@ impl BatchCodec {
         self.hand_over()
     }
 
+    /// Fetches what was delivered: the same.
     pub(crate) fn collect(&mut self) -> i32 {
         self.answered = self.completions.collect(&mut self.records);
         self.hand_over()
@@ -133,6 +117,7 @@ impl BatchCodec {
                         cost: call[CallField::Cost as usize],
                     },
                     &self.key,
+                    None,
                     Some(batch),
                 ),
                 Err(error) => Some(Err(error)),
@@ -145,20 +130,25 @@ impl BatchCodec {
         }
     }
 
-    fn call(&self, index: usize) -> Option<[f64; CALL_LENGTH as usize]> {
-        self.calls.get(index * CALL_LENGTH as usize..)?.first_chunk().copied()
+    fn call(&self, index: usize) -> Option<[f64; CALL_LENGTH]> {
+        self.calls.get(index * CALL_LENGTH..)?.first_chunk().copied()
     }
 
-    /// Makes one call. `None` when its answer will be delivered.
-    pub(crate) fn post(&self, call: &BatchCall, key: &str, batch: Option<&BatchGuard>) -> Option<Result<Outcome>> {
+    /// Makes one call; a check may have metadata. `None` when its answer will be delivered.
+    pub(crate) fn post(
+        &self,
+        call: &BatchCall,
+        key: &str,
+        meta: Option<Vec<u8>>,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Outcome>> {
         let parts = self.policy_ref(call.policy).and_then(|policy_ref| Ok((policy_ref, number::cost(call.cost)?)));
         let (policy_ref, cost) = match parts {
             Ok(parts) => parts,
             Err(error) => return Some(Err(error)),
         };
         let operation = match call.kind {
-            CHECK => Call::Check(CheckOptions { cost, ..CheckOptions::default() }),
-            TAKE => Call::Check(CheckOptions { cost, partial: true, ..CheckOptions::default() }),
+            CHECK | TAKE => Call::Check(CheckOptions { cost, meta, partial: call.kind == TAKE }),
             PEEK => Call::Peek(cost),
             CHARGE => Call::Charge(cost),
             _ => Call::Refund(cost),
@@ -172,8 +162,9 @@ impl BatchCodec {
             .ok_or_else(|| Error::new(ErrorKind::PolicyUnknown, "a call names a policy that was not resolved"))
     }
 
-    /// Hands over what one call outside of a batch came to.
-    pub(crate) fn answer(&mut self, ticket: u64, outcome: Result<Outcome>) -> i32 {
+    /// Hands over what one call outside of a batch came to; nothing yet where its answer will be delivered.
+    pub(crate) fn answer(&mut self, ticket: u64, outcome: Option<Result<Outcome>>) -> i32 {
+        let Some(outcome) = outcome else { return 0 };
         self.records.clear();
         self.answered = usize::from(is_call(ticket));
         self.completions.write(&mut self.records, ticket, outcome);
@@ -188,11 +179,11 @@ impl BatchCodec {
             reason = "only this function writes to the array, and JavaScript reads it after the crossing"
         )]
         let answers = unsafe { self.answers.as_mut() };
-        let Some((cohort, answers)) = answers.split_last_mut() else { return TOO_MANY };
+        let Some((cohort, answers)) = answers.split_last_mut() else { return Special::TooMany as i32 };
         *cohort = cohort_size(self.answered) as f64;
         match answers.get_mut(..self.records.len()) {
             Some(answers) => answers.copy_from_slice(&self.records),
-            None => return TOO_MANY,
+            None => return Special::TooMany as i32,
         }
         self.records.len() as i32
     }

@@ -1,7 +1,8 @@
 //! Errors as values. Node-API cannot throw an error of our classes with its fields; the TypeScript side can.
 
+use napi::bindgen_prelude::Either;
 use napi_derive::napi;
-use tidegate::{Error, ErrorKind};
+use tidegate::{Error, ErrorKind, Result, host};
 
 /// An error of the core.
 #[napi(object)]
@@ -38,11 +39,36 @@ impl From<Error> for ErrorValue {
     fn from(error: Error) -> Self {
         Self {
             code: error.code().to_owned(),
-            message: error.message().to_owned(),
+            message: host::message_for(&error, node_name),
             place: error.location().map(SourceLocation::from),
             did_not_run: error.did_not_run(),
         }
     }
+}
+
+/// `; did you mean x?` for a mistyped name, or nothing.
+#[napi(catch_unwind)]
+pub fn did_you_mean(given: String, names: Vec<String>) -> String {
+    host::did_you_mean(&given, names.iter().map(String::as_str)).replace('`', "")
+}
+
+/// A result as it crosses.
+pub(crate) fn crossing<T>(result: Result<T>) -> Either<T, ErrorValue> {
+    match result {
+        Ok(value) => Either::A(value),
+        Err(error) => Either::B(error.into()),
+    }
+}
+
+/// A name of the core as TypeScript spells it; lengths of time are in milliseconds.
+pub(crate) fn node_name(name: &str) -> String {
+    let mut spelled = String::with_capacity(name.len() + 2);
+    for (index, word) in name.split('_').enumerate() {
+        let first = if index == 0 { 0 } else { 1 };
+        spelled.push_str(&word[..first].to_ascii_uppercase());
+        spelled.push_str(&word[first..]);
+    }
+    spelled + if matches!(name, "timeout" | "deny_cache") { "Ms" } else { "" }
 }
 
 /// Every code. A test compares them with the classes of the TypeScript side.

@@ -6,7 +6,8 @@ use napi_derive::napi;
 use tidegate::http::{DEFAULT_IPV6_PREFIX, Headers, MEDIA_TYPE, Peer, Refusal, Trusted, anonymous, hashed, named};
 use tidegate::{Error, ErrorKind, Policy, Result};
 
-use crate::error_value::ErrorValue;
+use crate::error_value::{ErrorValue, crossing};
+use crate::number::shown;
 
 /// Derives keys from addresses.
 #[napi]
@@ -19,7 +20,7 @@ fn trusted(proxies: Either<Vec<String>, f64>) -> Result<Trusted> {
         Either::A(proxies) => Trusted::parse(proxies),
         // The core says which whole numbers are hops; beyond 2^53 none is one.
         Either::B(hops) if hops.fract() == 0.0 && hops.abs() < 9e15 => Trusted::hops(hops as i64),
-        Either::B(hops) => Err(Trusted::no_hops(&format!("{hops:?}"))),
+        Either::B(hops) => Err(Trusted::no_hops(&format!("{hops:?}").replace("inf", "Infinity"))),
     }
 }
 
@@ -27,7 +28,7 @@ fn client(proxies: Either<Vec<String>, f64>, prefix: Option<f64>) -> Result<tide
     let prefix = prefix.map_or(Ok(DEFAULT_IPV6_PREFIX), |prefix| {
         // The core says which whole numbers a prefix may be.
         let whole = prefix.fract() == 0.0 && (0.0..=255.0).contains(&prefix);
-        let wrong = || format!("ipv6_prefix {prefix} is out of range: it must be from 1 to 128");
+        let wrong = || format!("ipv6Prefix {} is out of range: it must be from 1 to 128", shown(prefix));
         if whole { Ok(prefix as u8) } else { Err(Error::new(ErrorKind::ConfigInvalid, wrong())) }
     })?;
     tidegate::http::ClientIp::new(trusted(proxies)?, prefix)
@@ -36,10 +37,7 @@ fn client(proxies: Either<Vec<String>, f64>, prefix: Option<f64>) -> Result<tide
 /// Trusts these proxies, or so many hops, and takes IPv6 addresses with the same first bits for one client.
 #[napi(catch_unwind)]
 pub fn client_ip(trusted: Either<Vec<String>, f64>, prefix: Option<f64>) -> Either<ClientIp, ErrorValue> {
-    match client(trusted, prefix) {
-        Ok(client) => Either::A(ClientIp { client }),
-        Err(error) => Either::B(error.into()),
-    }
+    crossing(client(trusted, prefix).map(|client| ClientIp { client }))
 }
 
 #[napi]
@@ -58,10 +56,7 @@ impl ClientIp {
             _ if unix => Peer::Unix,
             _ => Peer::Missing,
         };
-        match self.client.key(peer, &forwarded) {
-            Ok(key) => Either::A(key),
-            Err(error) => Either::B(error.into()),
-        }
+        crossing(self.client.key(peer, &forwarded))
     }
 }
 

@@ -4,8 +4,8 @@ use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use tidegate::{Algorithm, Error, ErrorKind, Period, Result, host};
 
-use crate::error_value::ErrorValue;
-use crate::number::{count, micros, small};
+use crate::error_value::{ErrorValue, crossing};
+use crate::number::{count, micros, shown, small};
 
 /// A valid limit.
 #[napi]
@@ -51,9 +51,6 @@ pub struct LimitProperties {
     pub notation: String,
 }
 
-/// The ttl of holds when none is given.
-const HOLD_TTL: &str = "60s";
-
 fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     let wrong = |message: String| Error::new(ErrorKind::PolicyInvalid, message);
     let algorithm = Algorithm::from_name(&spec.algorithm).ok_or_else(|| {
@@ -62,7 +59,7 @@ fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     })?;
     let period = match &spec.period {
         Some(period) => self::period("period", period)?,
-        None if algorithm == Algorithm::Concurrency => HOLD_TTL.parse()?,
+        None if algorithm == Algorithm::Concurrency => host::DEFAULT_TTL,
         None => return Err(wrong(format!("a {algorithm} limit needs a period: say how long, as in '1 minute'"))),
     };
     let mut limit = tidegate::Limit::new(algorithm, count("count", spec.count)?, period)?;
@@ -85,7 +82,10 @@ pub(crate) fn period(what: &str, given: &Either<f64, String>) -> Result<Period> 
             .ok_or_else(|| {
                 Error::new(
                     ErrorKind::PolicyInvalid,
-                    format!("a {what} of {number} milliseconds is out of range: it must be from 1 ms to 10 years"),
+                    format!(
+                        "a {what} of {} milliseconds is out of range: it must be from 1 ms to 10 years",
+                        shown(*number)
+                    ),
                 )
             })
             .and_then(Period::from_micros),
@@ -96,10 +96,7 @@ pub(crate) fn period(what: &str, given: &Either<f64, String>) -> Result<Period> 
 /// Makes a limit.
 #[napi(catch_unwind)]
 pub fn limit(spec: LimitSpec) -> Either<Limit, ErrorValue> {
-    match build(&spec) {
-        Ok(limit) => Either::A(Limit { limit }),
-        Err(error) => Either::B(error.into()),
-    }
+    crossing(build(&spec).map(|limit| Limit { limit }))
 }
 
 #[napi]
@@ -107,20 +104,17 @@ impl Limit {
     /// Its properties.
     #[napi(catch_unwind)]
     pub fn properties(&self) -> LimitProperties {
-        properties(&self.limit)
-    }
-}
-
-fn properties(limit: &tidegate::Limit) -> LimitProperties {
-    LimitProperties {
-        algorithm: limit.algorithm().name().to_owned(),
-        count: limit.count() as f64,
-        period_ms: limit.period().micros() as f64 / 1_000.0,
-        burst: limit.burst().map(|burst| burst as f64),
-        capacity: limit.capacity() as f64,
-        initial: limit.initial().map(|initial| initial as f64),
-        precision: (limit.algorithm() == Algorithm::SlidingWindow).then(|| limit.precision()),
-        notation: limit.to_string(),
+        let limit = &self.limit;
+        LimitProperties {
+            algorithm: limit.algorithm().name().to_owned(),
+            count: limit.count() as f64,
+            period_ms: limit.period().micros() as f64 / 1_000.0,
+            burst: limit.burst().map(|burst| burst as f64),
+            capacity: limit.capacity() as f64,
+            initial: limit.initial().map(|initial| initial as f64),
+            precision: (limit.algorithm() == Algorithm::SlidingWindow).then(|| limit.precision()),
+            notation: limit.to_string(),
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! A limiter that is being described.
 
 use napi::Env;
-use napi::bindgen_prelude::{Either, Float64Array, Function, Uint8Array, Uint16Array};
+use napi::bindgen_prelude::{Either, Either3, Float64Array, Function, Uint8Array, Uint16Array};
 use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
+use crate::batch_codec::BatchCodec;
 use crate::clock::Clock;
-use crate::error_value::ErrorValue;
+use crate::error_value::{ErrorValue, crossing};
 use crate::native_limiter::NativeLimiter;
 use crate::node_completions::NodeCompletions;
 use crate::number::{self, milliseconds};
@@ -69,46 +70,25 @@ impl LimiterBuilder {
         self.step(|builder| builder.named(policy.policy.clone().named(name)?))
     }
 
-    /// The prefix of every key in Redis.
+    /// Sets an option by its name. TypeScript has checked the type of its value.
     #[napi(catch_unwind)]
-    pub fn prefix(&mut self, prefix: String) -> Option<ErrorValue> {
-        self.step(|builder| Ok(builder.prefix(prefix)))
-    }
-
-    /// The secret of the digests in the names of keys.
-    #[napi(catch_unwind)]
-    pub fn key_secret(&mut self, secret: Uint8Array) -> Option<ErrorValue> {
-        self.step(|builder| Ok(builder.key_secret(secret.to_vec())))
-    }
-
-    /// The longest a call may wait for the store.
-    #[napi(catch_unwind)]
-    pub fn timeout(&mut self, length: f64) -> Option<ErrorValue> {
-        self.step(|builder| Ok(builder.timeout(milliseconds("timeoutMs", length)?)))
-    }
-
-    /// What a check answers when the store fails.
-    #[napi(catch_unwind)]
-    pub fn on_store_error(&mut self, word: String) -> Option<ErrorValue> {
-        self.step(|builder| Ok(builder.on_store_error(on_store_error(&word, ErrorKind::ConfigInvalid)?)))
-    }
-
-    /// How long a denial may be repeated without asking the store.
-    #[napi(catch_unwind)]
-    pub fn deny_cache(&mut self, length: f64) -> Option<ErrorValue> {
-        self.step(|builder| Ok(builder.deny_cache(milliseconds("denyCacheMs", length)?)))
-    }
-
-    /// The most callers that wait in `acquire`.
-    #[napi(catch_unwind)]
-    pub fn max_waiting(&mut self, callers: f64) -> Option<ErrorValue> {
-        self.step(|builder| Ok(builder.max_waiting(number::callers("maxWaiting", callers)?)))
-    }
-
-    /// The most callers that wait for one policy and key.
-    #[napi(catch_unwind)]
-    pub fn max_waiting_per_key(&mut self, callers: f64) -> Option<ErrorValue> {
-        self.step(|builder| Ok(builder.max_waiting_per_key(number::callers("maxWaitingPerKey", callers)?)))
+    pub fn set(&mut self, name: String, value: Either3<f64, String, Uint8Array>) -> Option<ErrorValue> {
+        self.step(|builder| {
+            Ok(match (name.as_str(), value) {
+                ("prefix", Either3::B(prefix)) => builder.prefix(prefix),
+                ("keySecret", Either3::C(secret)) => builder.key_secret(secret.to_vec()),
+                ("timeoutMs", Either3::A(length)) => builder.timeout(milliseconds(&name, length)?),
+                ("onStoreError", Either3::B(word)) => {
+                    builder.on_store_error(on_store_error(&word, ErrorKind::ConfigInvalid)?)
+                }
+                ("denyCacheMs", Either3::A(length)) => builder.deny_cache(milliseconds(&name, length)?),
+                ("maxWaiting", Either3::A(callers)) => builder.max_waiting(number::callers(&name, callers)?),
+                ("maxWaitingPerKey", Either3::A(callers)) => {
+                    builder.max_waiting_per_key(number::callers(&name, callers)?)
+                }
+                _ => builder,
+            })
+        })
     }
 
     /// A function that is called when a store is lost or back.
@@ -151,16 +131,13 @@ impl LimiterBuilder {
     ) -> napi::Result<Either<NativeLimiter, ErrorValue>> {
         let loop_callback = on_answers.create_ref()?;
         let wake_callback = on_answers.build_threadsafe_function::<()>().weak::<true>().build_callback(|_| Ok(()))?;
-        Ok(match std::mem::take(&mut self.builder).build_async() {
-            Ok(limiter) => {
-                let completions = NodeCompletions::new(wake_callback);
-                let native = NativeLimiter::new(limiter, completions, calls, key_text, answers);
-                if reads_on_loop {
-                    native.read_on_loop(&env, loop_callback);
-                }
-                Either::A(native)
+        Ok(crossing(std::mem::take(&mut self.builder).build_async().map(|limiter| {
+            let completions = NodeCompletions::new(wake_callback);
+            let native = NativeLimiter::new(BatchCodec::new(limiter, completions, calls, key_text, answers));
+            if reads_on_loop {
+                native.read_on_loop(&env, loop_callback);
             }
-            Err(error) => Either::B(error.into()),
-        })
+            native
+        })))
     }
 }

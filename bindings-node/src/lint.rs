@@ -3,7 +3,7 @@
 use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
 
-use crate::error_value::{ErrorValue, SourceLocation};
+use crate::error_value::{ErrorValue, SourceLocation, crossing};
 use crate::policy::Policy;
 
 /// A limit that probably does not do what its author meant.
@@ -30,10 +30,7 @@ impl From<tidegate::Warning> for Warning {
 /// Every warning about a policy file, given by its path, or about a notation.
 #[napi(catch_unwind)]
 pub fn lint(text: String) -> Either<Vec<Warning>, ErrorValue> {
-    match tidegate::host::lint_text(&text) {
-        Ok(warnings) => Either::A(warnings.into_iter().map(Warning::from).collect()),
-        Err(error) => Either::B(error.into()),
-    }
+    crossing(tidegate::host::lint_text(&text).map(warnings))
 }
 
 /// Every warning about policies, each with its name if it is known by another.
@@ -46,8 +43,10 @@ pub fn lint_policies(
         let policy = policy.policy.clone();
         name.map_or(Ok(policy.clone()), |name| policy.named(name))
     });
-    match named.collect::<tidegate::Result<Vec<_>>>() {
-        Ok(policies) => Either::A(tidegate::lint_policies(&policies).into_iter().map(Warning::from).collect()),
-        Err(error) => Either::B(error.into()),
-    }
+    let named: tidegate::Result<Vec<_>> = named.collect();
+    crossing(named.map(|policies| warnings(tidegate::lint_policies(&policies))))
+}
+
+fn warnings(found: Vec<tidegate::Warning>) -> Vec<Warning> {
+    found.into_iter().map(Warning::from).collect()
 }

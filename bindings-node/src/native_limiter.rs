@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use napi::Env;
-use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array, Uint16Array};
+use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array};
 use napi_derive::napi;
-use tidegate::host::{Call, Outcome, Task};
-use tidegate::{Algorithm, AsyncLimiter, CheckOptions, Hold};
+use tidegate::host::{Outcome, Task};
+use tidegate::{Algorithm, Hold};
 
 use crate::answer_record::charged_units;
 use crate::batch_codec::{BatchCall, BatchCodec, OwnedPolicyRef};
 use crate::counters::Counters;
-use crate::error_value::ErrorValue;
+use crate::error_value::{ErrorValue, crossing};
 use crate::http::{Announcement, announcement};
 use crate::loop_reader::LoopReader;
-use crate::node_completions::{Attachment, NodeCompletions};
+use crate::node_completions::Attachment;
 use crate::number;
 use crate::policy::Policy;
 use crate::stats::Stats;
@@ -44,9 +44,11 @@ pub struct PolicyUse {
     _use: tidegate::PolicyUse,
 }
 
-/// Whether a policy has units that are held and given back.
-fn holds(policy: &tidegate::Policy) -> bool {
-    policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
+fn owned(policy: Either<String, ClassInstance<'_, Policy>>) -> OwnedPolicyRef {
+    match policy {
+        Either::A(text) => OwnedPolicyRef::Text(text),
+        Either::B(policy) => OwnedPolicyRef::Policy(policy.policy.clone()),
+    }
 }
 
 /// One remembered attempt.
@@ -86,15 +88,9 @@ pub struct NativeLimiter {
 }
 
 impl NativeLimiter {
-    pub(crate) fn new(
-        limiter: AsyncLimiter,
-        completions: NodeCompletions,
-        calls: Float64Array,
-        key_text: Uint16Array,
-        answers: Float64Array,
-    ) -> Self {
+    pub(crate) fn new(codec: BatchCodec) -> Self {
         Self {
-            codec: Rc::new(RefCell::new(BatchCodec::new(limiter, completions, calls, key_text, answers))),
+            codec: Rc::new(RefCell::new(codec)),
             tasks: RefCell::default(),
             holds: RefCell::default(),
             loop_reader: Cell::default(),
@@ -124,24 +120,17 @@ impl NativeLimiter {
     #[napi(catch_unwind)]
     pub fn resolve(&self, policy: Either<String, ClassInstance<'_, Policy>>) -> Either<ResolvedPolicy, ErrorValue> {
         let codec = &mut *self.codec.borrow_mut();
-        let policy_ref = match policy {
-            Either::A(text) => OwnedPolicyRef::Text(text),
-            Either::B(policy) => OwnedPolicyRef::Policy(policy.policy.clone()),
-        };
-        match codec.limiter.policy(&policy_ref) {
-            Ok(policy) => {
-                codec.policy_refs.push(policy_ref);
-                let bytes = tidegate::host::policy_bytes(&policy) as u32;
-                Either::A(ResolvedPolicy {
-                    id: (codec.policy_refs.len() - 1) as u32,
-                    name: policy.name().to_owned(),
-                    holds: holds(&policy),
-                    announcement: announcement(&policy),
-                    bytes,
-                })
+        let policy_ref = owned(policy);
+        crossing(codec.limiter.policy(&policy_ref).map(|policy| {
+            codec.policy_refs.push(policy_ref);
+            ResolvedPolicy {
+                id: (codec.policy_refs.len() - 1) as u32,
+                name: policy.name().to_owned(),
+                holds: policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency),
+                announcement: announcement(&policy),
+                bytes: tidegate::host::policy_bytes(&policy) as u32,
             }
-            Err(error) => Either::B(error.into()),
-        }
+        }))
     }
 
     /// Names the store and the prefix: limiters of the same ones settle each other's Decisions.
@@ -157,24 +146,14 @@ impl NativeLimiter {
         policy: Either<String, ClassInstance<'_, Policy>>,
         by: String,
     ) -> Either<PolicyUse, ErrorValue> {
-        let limiter = &self.codec.borrow().limiter;
-        let policy_use = match policy {
-            Either::A(text) => limiter.use_policy(text, &by),
-            Either::B(policy) => limiter.use_policy(&policy.policy, &by),
-        };
-        match policy_use {
-            Ok(policy_use) => Either::A(PolicyUse { _use: policy_use }),
-            Err(error) => Either::B(error.into()),
-        }
+        let policy_use = self.codec.borrow().limiter.use_policy(owned(policy), &by);
+        crossing(policy_use.map(|policy_use| PolicyUse { _use: policy_use }))
     }
 
     /// The policy that a notation means, without adding it to that list.
     #[napi(catch_unwind)]
     pub fn parse(&self, notation: String) -> Either<Policy, ErrorValue> {
-        match self.codec.borrow().limiter.policy(OwnedPolicyRef::Text(notation)) {
-            Ok(policy) => Either::A(Policy { policy }),
-            Err(error) => Either::B(error.into()),
-        }
+        crossing(self.codec.borrow().limiter.policy(notation).map(|policy| Policy { policy }))
     }
 
     /// Empties that list.
@@ -187,10 +166,8 @@ impl NativeLimiter {
     #[napi(catch_unwind)]
     pub fn policy(&self, policy: u32) -> Either<Policy, ErrorValue> {
         let codec = &*self.codec.borrow();
-        match codec.policy_ref(f64::from(policy)).and_then(|policy_ref| codec.limiter.policy(policy_ref)) {
-            Ok(policy) => Either::A(Policy { policy }),
-            Err(error) => Either::B(error.into()),
-        }
+        let policy = codec.policy_ref(f64::from(policy)).and_then(|policy_ref| codec.limiter.policy(policy_ref));
+        crossing(policy.map(|policy| Policy { policy }))
     }
 
     /// How many callers wait for a key in `acquire`.
@@ -224,13 +201,15 @@ impl NativeLimiter {
     /// how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
     #[napi(catch_unwind, ts_return_type = "() => number")]
     pub fn send_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
-        BatchCodec::send_function(&self.codec, env)
+        let codec = Rc::clone(&self.codec);
+        env.create_function_from_closure("send", move |_| Ok(codec.borrow_mut().send()))
     }
 
     /// The function that fetches what was delivered. It returns the same.
     #[napi(catch_unwind, ts_return_type = "() => number")]
     pub fn collect_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
-        BatchCodec::collect_function(&self.codec, env)
+        let codec = Rc::clone(&self.codec);
+        env.create_function_from_closure("collect", move |_| Ok(codec.borrow_mut().collect()))
     }
 
     /// The answers that did not fit into `answers`.
@@ -264,38 +243,21 @@ impl NativeLimiter {
         drop(attachment);
     }
 
-    /// Checks with metadata.
+    /// Makes one call with metadata, or with a key that is too long for `key_text`.
     #[napi(catch_unwind)]
-    pub fn check_with_meta(
+    pub fn call_alone(
         &self,
         ticket: f64,
         policy: u32,
         key: String,
+        kind: u8,
         cost: f64,
-        partial: bool,
-        meta: Uint8Array,
+        meta: Option<Uint8Array>,
     ) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
-        let answer = number::cost(cost).and_then(|cost| {
-            let call = Call::Check(CheckOptions { cost, meta: Some(meta.to_vec()), partial });
-            let policy_ref = codec.policy_ref(f64::from(policy))?;
-            codec.limiter.post(policy_ref, &key, &call, ticket as u64, &codec.queue, None).transpose()
-        });
-        match answer.transpose() {
-            None => 0,
-            Some(answer) => codec.answer(ticket as u64, answer.map(Outcome::Decision)),
-        }
-    }
-
-    /// Makes one call with a key that is too long for `key_text`.
-    #[napi(catch_unwind)]
-    pub fn call_with_long_key(&self, ticket: f64, policy: u32, key: String, kind: u8, cost: f64) -> i32 {
-        let codec = &mut *self.codec.borrow_mut();
         let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost };
-        match codec.post(&call, &key, None) {
-            None => 0,
-            Some(outcome) => codec.answer(call.ticket, outcome),
-        }
+        let outcome = codec.post(&call, &key, meta.map(|meta| meta.to_vec()), None);
+        codec.answer(call.ticket, outcome)
     }
 
     /// Settles a check, whose Decision had these numbers.
@@ -315,10 +277,8 @@ impl NativeLimiter {
                 (codec.policy_ref(f64::from(policy))?, charged_units(&decision, policy_changed));
             codec.limiter.post_settle(policy_ref, &key, &charged, actual, ticket as u64, &codec.queue).transpose()
         });
-        match settled.transpose() {
-            None => 0,
-            Some(settled) => codec.answer(ticket as u64, settled.map(|()| Outcome::Nothing)),
-        }
+        let outcome = settled.transpose().map(|settled| settled.map(|()| Outcome::Nothing));
+        codec.answer(ticket as u64, outcome)
     }
 
     /// Ends the limiter. Holds are given back; calls that wait for the store are answered.

@@ -7,24 +7,30 @@ use tidegate::{Error, ErrorKind, Result};
 /// The first whole number that a double cannot tell from the next one.
 const TWO_53: f64 = 9_007_199_254_740_992.0;
 
+/// A number as JavaScript writes it.
+pub(crate) fn shown(number: f64) -> String {
+    number.to_string().replace("inf", "Infinity")
+}
+
 fn whole(number: f64) -> Option<u64> {
     (number.fract() == 0.0 && (0.0..=TWO_53).contains(&number)).then_some(number as u64)
 }
 
+fn checked(number: Option<u64>, kind: ErrorKind, message: impl FnOnce() -> String) -> Result<u64> {
+    number.ok_or_else(|| Error::new(kind, message()))
+}
+
 /// A cost.
 pub(crate) fn cost(number: f64) -> Result<u64> {
-    whole(number).ok_or_else(|| {
-        Error::new(
-            ErrorKind::CostInvalid,
-            format!("a cost of {number} is out of range: it must be a whole number from 1 to 2^53 - 1"),
-        )
+    checked(whole(number), ErrorKind::CostInvalid, || {
+        format!("a cost of {} is out of range: it must be a whole number from 1 to 2^53 - 1", shown(number))
     })
 }
 
 /// A number of a limit or a policy.
 pub(crate) fn count(what: &str, number: f64) -> Result<u64> {
-    whole(number).ok_or_else(|| {
-        Error::new(ErrorKind::PolicyInvalid, format!("{what} {number} cannot be used: it must be a whole number"))
+    checked(whole(number), ErrorKind::PolicyInvalid, || {
+        format!("{what} {} cannot be used: it must be a whole number", shown(number))
     })
 }
 
@@ -37,12 +43,11 @@ pub(crate) fn small(what: &str, number: f64) -> Result<u32> {
 
 /// A duration in milliseconds.
 pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
-    micros(number).map(Duration::from_micros).ok_or_else(|| {
-        Error::new(
-            ErrorKind::ConfigInvalid,
-            format!("{what} cannot be {number}: it must be a number of milliseconds, not negative and not endless"),
-        )
-    })
+    let length = checked(micros(number), ErrorKind::ConfigInvalid, || {
+        let expected = "it must be a number of milliseconds, not negative and not endless";
+        format!("{what} cannot be {}: {expected}", shown(number))
+    });
+    length.map(Duration::from_micros)
 }
 
 /// Milliseconds as microseconds, rounded to the nearest.
@@ -52,7 +57,8 @@ pub(crate) fn micros(milliseconds: f64) -> Option<u64> {
 
 /// A number of callers.
 pub(crate) fn callers(what: &str, number: f64) -> Result<usize> {
-    whole(number).map(|number| number as usize).ok_or_else(|| {
-        Error::new(ErrorKind::ConfigInvalid, format!("{what} cannot be {number}: it must be a whole number from 1 on"))
-    })
+    let callers = checked(whole(number), ErrorKind::ConfigInvalid, || {
+        format!("{what} cannot be {}: it must be a whole number from 1 on", shown(number))
+    });
+    callers.map(|callers| callers as usize)
 }

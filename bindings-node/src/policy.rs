@@ -1,12 +1,15 @@
 //! A policy: limits and options.
 
-use napi::bindgen_prelude::{ClassInstance, Either};
+use std::collections::HashMap;
+
+use napi::bindgen_prelude::{ClassInstance, Either, Either3};
 use napi_derive::napi;
+use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS};
 use tidegate::{Error, ErrorKind, Lease, OnStoreError, Options, Result, host};
 
-use crate::error_value::ErrorValue;
+use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::limit::{Limit, period};
-use crate::number::small;
+use crate::number::{shown, small};
 
 /// A valid policy.
 #[napi]
@@ -14,40 +17,32 @@ pub struct Policy {
     pub(crate) policy: tidegate::Policy,
 }
 
-/// The options of a policy as JavaScript gives them.
+/// A value of an option: a boolean, a number or a text.
+type GivenValue = Either3<bool, f64, String>;
+
+/// An option of policies.
 #[napi(object)]
-pub struct PolicySpec {
-    /// Its name.
-    pub name: Option<String>,
-    /// What a check answers when the store fails.
-    pub on_store_error: Option<String>,
-    /// Evaluate and count, but never deny.
-    pub shadow: Option<bool>,
-    /// Once denied, the key stays denied this long.
-    pub block_for: Option<Either<f64, String>>,
-    /// Charge denied checks too.
-    pub count_denied: Option<bool>,
-    /// How many attempts to remember.
-    pub journal: Option<f64>,
-    /// Units one process takes in advance.
-    pub lease: Option<Either<f64, String>>,
+pub struct PolicyOption {
+    /// Its name in JavaScript.
+    pub name: String,
+    /// What `typeof` says of the values that it takes.
+    pub types: Vec<String>,
 }
 
-/// The options of a valid policy.
-#[napi(object)]
-pub struct PolicyOptionValues {
-    /// What a check answers when the store fails.
-    pub on_store_error: Option<String>,
-    /// Whether it is evaluated and counted, but never denies.
-    pub shadow: bool,
-    /// Once denied, the key stays denied this long.
-    pub block_for_ms: Option<f64>,
-    /// Whether denied checks are charged too.
-    pub count_denied: bool,
-    /// How many attempts are remembered.
-    pub journal: u32,
-    /// Units one process takes in advance: a number, or a part such as `5%`.
-    pub lease: Option<Either<f64, String>>,
+/// Every option of policies.
+#[napi(catch_unwind)]
+pub fn policy_options() -> Vec<PolicyOption> {
+    let types = |kind| match kind {
+        OptionKind::Flag => &["boolean"][..],
+        OptionKind::OnStoreError => &["string"],
+        OptionKind::Count { .. } => &["number"],
+        OptionKind::Duration | OptionKind::Lease => &["number", "string"],
+    };
+    let named = |option: &host::PolicyOption| PolicyOption {
+        name: node_name(option.name),
+        types: types(option.kind).iter().map(ToString::to_string).collect(),
+    };
+    POLICY_OPTIONS.iter().map(named).collect()
 }
 
 /// The choice with that name.
@@ -58,30 +53,44 @@ pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError
     })
 }
 
-fn lease(given: &Either<f64, String>) -> Result<Lease> {
-    match given {
-        Either::A(units) if *units >= 1.0 && units.fract() == 0.0 && *units <= 9e15 => Lease::units(*units as u64),
-        Either::A(units) => Err(Error::new(
-            ErrorKind::PolicyInvalid,
-            format!("lease {units}: it must be a whole number of units, or a part as in '5%'"),
-        )),
-        Either::B(text) => Lease::parse(text),
-    }
-}
-
-fn options(spec: &PolicySpec) -> Result<Options> {
-    let kind = ErrorKind::PolicyInvalid;
-    Ok(Options {
-        on_store_error: spec.on_store_error.as_deref().map(|word| on_store_error(word, kind)).transpose()?,
-        shadow: spec.shadow.unwrap_or_default(),
-        block_for: spec.block_for.as_ref().map(|length| period("block", length)).transpose()?,
-        count_denied: spec.count_denied.unwrap_or_default(),
-        journal: spec.journal.map_or(Ok(0), |number| small("journal", number))?,
-        lease: spec.lease.as_ref().map(lease).transpose()?,
+fn value(option: &host::PolicyOption, given: GivenValue) -> Result<OptionValue> {
+    let name = node_name(option.name);
+    Ok(match (option.kind, given) {
+        (OptionKind::Flag, Either3::A(flag)) => OptionValue::Flag(flag),
+        (OptionKind::OnStoreError, Either3::C(word)) => {
+            OptionValue::OnStoreError(on_store_error(&word, ErrorKind::PolicyInvalid)?)
+        }
+        (OptionKind::Duration, Either3::B(length)) => OptionValue::Duration(period("block", &Either::A(length))?),
+        (OptionKind::Duration, Either3::C(length)) => OptionValue::Duration(period("block", &Either::B(length))?),
+        (OptionKind::Count { .. }, Either3::B(number)) => OptionValue::Count(small(&name, number)?),
+        (OptionKind::Lease, Either3::B(units)) if units >= 1.0 && units.fract() == 0.0 && units <= 9e15 => {
+            OptionValue::Lease(Lease::units(units as u64)?)
+        }
+        (OptionKind::Lease, Either3::B(units)) => {
+            let message = format!("lease {}: it must be a whole number of units, or a part as in '5%'", shown(units));
+            return Err(Error::new(ErrorKind::PolicyInvalid, message));
+        }
+        (OptionKind::Lease, Either3::C(text)) => OptionValue::Lease(Lease::parse(&text)?),
+        // The types are checked before.
+        _ => return Err(Error::new(ErrorKind::PolicyInvalid, format!("{name} has the wrong type"))),
     })
 }
 
-fn build(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec) -> Result<tidegate::Policy> {
+fn options(given: HashMap<String, GivenValue>) -> Result<Options> {
+    let (mut options, mut given) = (Options::default(), given);
+    for option in POLICY_OPTIONS {
+        if let Some(given) = given.remove(&node_name(option.name)) {
+            option.set(&mut options, value(option, given)?);
+        }
+    }
+    Ok(options)
+}
+
+fn build(
+    limits: &[Either<String, ClassInstance<'_, Limit>>],
+    name: Option<String>,
+    options: HashMap<String, GivenValue>,
+) -> Result<tidegate::Policy> {
     let mut all = Vec::with_capacity(limits.len());
     for limit in limits {
         match limit {
@@ -89,20 +98,21 @@ fn build(limits: &[Either<String, ClassInstance<'_, Limit>>], spec: &PolicySpec)
             Either::B(limit) => all.push(limit.limit.clone()),
         }
     }
-    let policy = tidegate::Policy::new(all, options(spec)?)?;
-    match &spec.name {
-        Some(name) => policy.named(name.as_str()),
+    let policy = tidegate::Policy::new(all, self::options(options)?)?;
+    match name {
+        Some(name) => policy.named(name),
         None => Ok(policy),
     }
 }
 
 /// Makes a policy.
 #[napi(catch_unwind)]
-pub fn policy(limits: Vec<Either<String, ClassInstance<'_, Limit>>>, spec: PolicySpec) -> Either<Policy, ErrorValue> {
-    match build(&limits, &spec) {
-        Ok(policy) => Either::A(Policy { policy }),
-        Err(error) => Either::B(error.into()),
-    }
+pub fn policy(
+    limits: Vec<Either<String, ClassInstance<'_, Limit>>>,
+    name: Option<String>,
+    options: HashMap<String, Either3<bool, f64, String>>,
+) -> Either<Policy, ErrorValue> {
+    crossing(build(&limits, name, options).map(|policy| Policy { policy }))
 }
 
 #[napi]
@@ -125,20 +135,24 @@ impl Policy {
         self.policy.limits().iter().map(|limit| Limit { limit: limit.clone() }).collect()
     }
 
-    /// Its options.
+    /// Its options by name, those that have a value. A length of time has the name's unit, `Ms`.
     #[napi(catch_unwind)]
-    pub fn options(&self) -> PolicyOptionValues {
-        let options = self.policy.options();
-        PolicyOptionValues {
-            on_store_error: options.on_store_error.map(|choice| choice.name().to_owned()),
-            shadow: options.shadow,
-            block_for_ms: options.block_for.map(|length| length.micros() as f64 / 1_000.0),
-            count_denied: options.count_denied,
-            journal: options.journal,
-            lease: options.lease.map(|lease| match lease.as_units() {
-                Some(units) => Either::A(units as f64),
-                None => Either::B(lease.to_string()),
-            }),
-        }
+    pub fn options(&self) -> HashMap<String, Either3<bool, f64, String>> {
+        let named = POLICY_OPTIONS.iter().filter_map(|option| Some((option, option.get(self.policy.options())?)));
+        named
+            .map(|(option, value)| {
+                let name = node_name(option.name);
+                match value {
+                    OptionValue::Flag(flag) => (name, Either3::A(flag)),
+                    OptionValue::OnStoreError(choice) => (name, Either3::C(choice.name().to_owned())),
+                    OptionValue::Duration(length) => (name + "Ms", Either3::B(length.micros() as f64 / 1_000.0)),
+                    OptionValue::Count(number) => (name, Either3::B(f64::from(number))),
+                    OptionValue::Lease(lease) => {
+                        let part = || Either3::C(lease.to_string());
+                        (name, lease.as_units().map_or_else(part, |units| Either3::B(units as f64)))
+                    }
+                }
+            })
+            .collect()
     }
 }

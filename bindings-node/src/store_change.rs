@@ -7,6 +7,8 @@ use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi_derive::napi;
 
+use crate::error_value::node_name;
+
 /// A store changed its state.
 #[napi(object)]
 pub struct StoreChange {
@@ -26,7 +28,7 @@ impl From<&tidegate::StoreChange> for StoreChange {
         Self {
             store: change.store.clone(),
             state: change.state.name().to_owned(),
-            message: change.sentence.clone(),
+            message: change.sentence_for(node_name),
             since: since.as_secs_f64() * 1_000.0,
         }
     }

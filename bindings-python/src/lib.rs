@@ -65,7 +65,7 @@ mod _tidegate {
     #[pymodule_export]
     use crate::lint::lint;
     #[pymodule_export]
-    use crate::policy::Policy;
+    use crate::policy::{Policy, nearest};
     #[pymodule_export]
     use crate::policy_use::PolicyUse;
     #[pymodule_export]

@@ -57,8 +57,7 @@ impl Limit {
     ) -> PyResult<Self> {
         let period = match period {
             Some(period) => period,
-            // The default ttl of the notation.
-            None if algorithm == Algorithm::Concurrency => Period::new(1, Unit::Minute).map_err(raise)?,
+            None if algorithm == Algorithm::Concurrency => host::DEFAULT_TTL,
             None => return Err(policy(format!("a limit of {algorithm} needs a period"))),
         };
         let mut limit = tidegate::Limit::new(algorithm, count, period).map_err(raise)?;

@@ -1,8 +1,10 @@
 //! `Policy`.
 
+use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use tidegate::host::{OptionValue, POLICY_OPTIONS};
 use tidegate::policy::{Format, PolicyFile};
 use tidegate::{ErrorKind, Lease, OnStoreError, Options, Period};
 
@@ -91,6 +93,22 @@ fn to_journal(given: &Bound<'_, PyAny>) -> PyResult<u32> {
 enum LeaseValue {
     Units(u64),
     Part(String),
+}
+
+/// The value of an option, as Python gives it.
+fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_, PyAny>> {
+    match value {
+        None => Ok(py.None().into_bound(py)),
+        Some(OptionValue::Flag(value)) => value.into_bound_py_any(py),
+        Some(OptionValue::OnStoreError(choice)) => choice.name().into_bound_py_any(py),
+        Some(OptionValue::Duration(period)) => (period.micros() as f64 / 1e6).into_bound_py_any(py),
+        Some(OptionValue::Count(number)) => number.into_bound_py_any(py),
+        Some(OptionValue::Lease(lease)) => lease_value(lease).into_bound_py_any(py),
+    }
+}
+
+fn lease_value(lease: Lease) -> LeaseValue {
+    lease.as_units().map_or_else(|| LeaseValue::Part(lease.to_string()), LeaseValue::Units)
 }
 
 fn to_lease(given: &Bound<'_, PyAny>) -> PyResult<Option<Lease>> {
@@ -234,8 +252,7 @@ impl Policy {
     /// What a process takes in advance: a part such as "5%", a number of units, or None.
     #[getter]
     fn lease(&self) -> Option<LeaseValue> {
-        let lease = self.inner.options().lease?;
-        Some(lease.as_units().map_or_else(|| LeaseValue::Part(lease.to_string()), LeaseValue::Units))
+        self.inner.options().lease.map(lease_value)
     }
 
     /// Warns of what probably does not do what was intended.
@@ -267,23 +284,8 @@ impl Policy {
         if policy.name() != policy.to_string() {
             text += &format!(", name={}", PyString::new(py, policy.name()).repr()?);
         }
-        if let Some(choice) = options.on_store_error {
-            text += &format!(", on_store_error='{choice}'");
-        }
-        if options.shadow {
-            text += ", shadow=True";
-        }
-        if let Some(period) = options.block_for {
-            text += &format!(", block_for={:?}", period.micros() as f64 / 1e6);
-        }
-        if options.count_denied {
-            text += ", count_denied=True";
-        }
-        if options.journal > 0 {
-            text += &format!(", journal={}", options.journal);
-        }
-        if let Some(lease) = self.lease() {
-            text += &format!(", lease={}", lease.into_pyobject(py)?.repr()?);
+        for option in POLICY_OPTIONS.iter().filter(|option| option.is_set(options)) {
+            text += &format!(", {}={}", option.name, shown_value(py, option.get(options))?.repr()?);
         }
         Ok(text + ")")
     }
@@ -294,12 +296,9 @@ impl Policy {
         if self.inner.name() != self.inner.to_string() {
             options.set_item("name", self.inner.name())?;
         }
-        options.set_item("on_store_error", self.on_store_error())?;
-        options.set_item("shadow", self.shadow())?;
-        options.set_item("block_for", self.block_for())?;
-        options.set_item("count_denied", self.count_denied())?;
-        options.set_item("journal", self.journal())?;
-        options.set_item("lease", self.lease())?;
+        for option in POLICY_OPTIONS {
+            options.set_item(option.name, shown_value(py, option.get(self.inner.options()))?)?;
+        }
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         Ok((make, (self.limits(py)?,)).into_pyobject(py)?.into_any())
     }
@@ -311,4 +310,11 @@ fn is_plain(limit: &tidegate::Limit) -> bool {
 
 fn shown_limit(limit: &Bound<'_, PyAny>) -> String {
     limit.repr().map_or_else(|_| String::new(), |text| text.to_string())
+}
+
+/// The name that was probably meant, of names that are right.
+#[pyfunction]
+#[pyo3(signature = (word: "str", names: "list[str]") -> "str | None")]
+pub(crate) fn nearest(word: &str, names: Vec<String>) -> Option<String> {
+    tidegate::host::nearest(word, names.iter().map(String::as_str)).map(str::to_owned)
 }

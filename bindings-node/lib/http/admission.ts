@@ -5,16 +5,14 @@ import process from 'node:process';
 import { Decision } from '../decision.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
-import { checkIn, policyRefIn } from '../limiter.js';
-import type { PolicyRef } from '../policy.js';
+import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
+import type { PolicyLike, PolicyRef } from '../policy.js';
+import { RateLimited } from '../rate-limited.js';
 import { type ActualCost, nameCost } from '../settled.js';
 import { asked, isTracing } from '../tracing.js';
 import { announce, leading, type SetField } from './fields.js';
-import { problem, retryAfter, status } from './refusal.js';
-import { type RefusalError, refusalError } from './refusal-error.js';
-import { asError } from './rejection.js';
+import { asError, problem, type RefusalError, refusalError, retryAfter, status } from './refusal.js';
 import type { Awaitable } from './request-adapter.js';
-import { checkTogether, type Meta, type RequestCheck, takeHold } from './request-check.js';
 import type { AfterResponse, FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
 /** One empty list for all requests. */
@@ -221,13 +219,18 @@ export class Admission<Request extends object, Response> {
     return this.decision?.delayMs ?? 0;
   }
 
-  /** Calls `onDenied`, which may answer the refusal. What it returns is the body. */
-  async denied(response: Response): Promise<unknown> {
+  /**
+   * Sets the status of the refusal and calls `onDenied`, which may answer it. What that returns is the body. Where it throws, the
+   * error is no refusal.
+   */
+  async denied(response: Response, setStatus: (status: number) => unknown): Promise<unknown> {
+    setStatus(this.status);
     const { onDenied } = this.settings;
     if (onDenied === undefined || this.decision === undefined) return undefined;
     try {
       return await onDenied(this.request, this.decision, response);
     } catch (reason) {
+      setStatus(500);
       throw asError(reason, this.settings.adapter.name);
     }
   }
@@ -325,4 +328,45 @@ function setField(fields: Record<string, string>, name: string, value: string): 
 /** Reports an error after the response: no caller is left to throw it to. */
 function warn(error: unknown): void {
   process.emitWarning(asWarning(error));
+}
+
+/** What the journal remembers of a request. */
+type Meta = string | Uint8Array | undefined;
+
+/** A policy with the key and the cost of one request. */
+interface RequestCheck {
+  readonly policy: PolicyLike;
+  readonly key: string;
+  readonly cost: number;
+  /** Whether the options name its cost. */
+  readonly namesCost: boolean;
+}
+
+/** Checks several policies as one Decision. */
+async function checkTogether(
+  limiter: Limiter,
+  checks: readonly RequestCheck[],
+  meta: Meta,
+): Promise<Decision | undefined> {
+  const [only] = checks;
+  if (only === undefined) return undefined;
+  if (checks.length > 1) {
+    return limiter.checkAll(
+      checks.map(({ policy, key, cost, namesCost }) => ({ policy, key, cost: namesCost ? cost : undefined, meta })),
+    );
+  }
+  const { policy, key, cost } = only;
+  if (meta !== undefined) return limiter.check(policy, key, { cost, meta });
+  return cost === 1 ? limiter.check(policy, key) : limiter.check(policy, key, { cost });
+}
+
+/** Takes a hold; the denied Decision when there is no room. */
+async function takeHold(limiter: Limiter, check: RequestCheck, meta: Meta): Promise<Hold | Decision> {
+  const { policy, key, cost } = check;
+  try {
+    return await limiter.hold(policy, key, meta === undefined ? { cost } : { cost, meta });
+  } catch (error) {
+    if (error instanceof RateLimited) return error.decision;
+    throw error;
+  }
 }

@@ -2,7 +2,7 @@
 // of a Decision are added here, because a call into the core for every request would cost as much as the check. `tests/http`
 // proves that the result is the core's.
 
-import { AT, MORE_AFTER, NEVER, RESET_AT, RETRY_AFTER } from '../array-layout.js';
+import { DecisionField, Special } from '../../binding/index.js';
 import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
 import { ConfigError, describe } from '../errors.js';
 import { native, throwIfFailed } from '../native.js';
@@ -145,15 +145,18 @@ function limitItem(decision: Decision): string {
   if (limit === undefined) return '';
   const left = `${limit.beforeLeft}${Math.min(decision.remaining, LARGEST)}`;
   if (limit.beforeMore === undefined) return left;
-  const more = decision.allowed ? numbersOf(decision)[MORE_AFTER] : (retryAfter(decision) ?? NEVER);
-  return more === NEVER ? left : `${left}${limit.beforeMore}${more}`;
+  const more = decision.allowed
+    ? numbersOf(decision)[DecisionField.MoreAfter]
+    : (retryAfter(decision) ?? Special.Never);
+  return more === Special.Never ? left : `${left}${limit.beforeMore}${more}`;
 }
 
 /** In Unix seconds. It is a stored moment, so it is the same between calls; the end of a block when that is later. */
 function resetAt(decision: Decision): number {
   const numbers = numbersOf(decision);
-  const resets = numbers[RESET_AT];
-  const wait = numbers[RETRY_AFTER];
-  const moment = decision.allowed || wait === NEVER ? resets : Math.max(resets, numbers[AT] + wait);
+  const resets = numbers[DecisionField.ResetAt];
+  const wait = numbers[DecisionField.RetryAfter];
+  const moment =
+    decision.allowed || wait === Special.Never ? resets : Math.max(resets, numbers[DecisionField.At] + wait);
   return Math.ceil(moment / MICROS_PER_SECOND);
 }

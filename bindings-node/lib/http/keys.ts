@@ -64,11 +64,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       if (trusts !== undefined) {
         const value = trusts.of(request);
         if (value !== applied) {
-          const trusted = proxies(value, trusts.setting, adapter.name);
-          address =
-            typeof trusted === 'function'
-              ? addressBeyond(adapter, trusted, ipv6Prefix)
-              : addressOf(adapter, trusted, ipv6Prefix);
+          address = addressOf(adapter, proxies(value, trusts.setting, adapter.name), ipv6Prefix);
           applied = value;
         }
       }
@@ -153,16 +149,21 @@ function checkedOptions(options: ClientIpOptions, adapter: string): ClientIpOpti
 /** Derives the address of a client. It is remembered when it depends on the peer alone. */
 function addressOf<Request>(
   adapter: RequestAdapter<Request>,
-  trusted: readonly string[] | number,
+  trusted: readonly string[] | number | TrustFunction,
   ipv6Prefix: number | undefined,
 ): (request: Request) => string {
-  const client = unwrap(native.clientIp(typeof trusted === 'number' ? trusted : [...trusted], ipv6Prefix));
-  const readsForwarded = client.readsForwarded();
+  const trust = typeof trusted === 'function' ? trusted : undefined;
+  const named = typeof trusted === 'number' ? trusted : trust === undefined ? [...(trusted as readonly string[])] : [];
+  const client = unwrap(native.clientIp(named, ipv6Prefix));
+  const readsForwarded = trust !== undefined || client.readsForwarded();
   const known = new Map<string, string>();
   return (request) => {
     const peer = adapter.peer(request);
     const forwarded = readsForwarded ? adapter.header(request, 'x-forwarded-for') : undefined;
-    if (peer === undefined || peer === '') return keyWithoutPeer(client, forwarded, adapter.overUnix(request));
+    if (peer === undefined || peer === '') {
+      return keyWithoutPeer(client, trust === undefined ? forwarded : undefined, adapter.overUnix(request));
+    }
+    if (trust !== undefined) return keyOrThrow(client.key(untrustedSender(trust, peer, forwarded), [], false));
     if (forwarded !== undefined) return keyOrThrow(client.key(peer, [forwarded], false));
     let key = known.get(peer);
     if (key === undefined) {
@@ -171,20 +172,6 @@ function addressOf<Request>(
       known.set(peer, key);
     }
     return key;
-  };
-}
-
-/** Derives the address of a client where a function says which addresses are proxies. */
-function addressBeyond<Request>(
-  adapter: RequestAdapter<Request>,
-  trust: TrustFunction,
-  ipv6Prefix: number | undefined,
-): (request: Request) => string {
-  const client = unwrap(native.clientIp([], ipv6Prefix));
-  return (request) => {
-    const peer = adapter.peer(request);
-    if (peer === undefined || peer === '') return keyWithoutPeer(client, undefined, adapter.overUnix(request));
-    return keyOrThrow(client.key(untrustedSender(trust, peer, adapter.header(request, 'x-forwarded-for')), [], false));
   };
 }
 

@@ -1,9 +1,10 @@
 // How options become the limits of a place: those of one middleware, and those of a route over its layer.
 
+import process from 'node:process';
+
 import { ConfigError, describe } from '../errors.js';
 import { Policy } from '../policy.js';
 import { emitWarning } from '../store-changes.js';
-import { isEnabled } from './enabled.js';
 import type { Place } from './notation-place.js';
 import { checkOptions, knownNames } from './option-names.js';
 import {
@@ -134,4 +135,21 @@ export function routeParts<Request, Response>(
   const options = { ...common, ...given, application, policy } as LimitParts<Request, Response>['options'];
   const enabled = own?.enabled === false ? false : isEnabled(layer.enabled ?? own?.enabled, where);
   return { options, place, applicationPlace: layerPlace, skips, enabled };
+}
+
+const ON = ['1', 'true', 'yes', 'on'];
+const OFF = ['0', 'false', 'no', 'off'];
+
+/** Whether limits are applied at all, which tests and a development machine turn off in one place: the option `enabled`; without it the environment variable `TIDEGATE_ENABLED`; without that, true. */
+export function isEnabled(option: unknown, where: string): boolean {
+  if (typeof option === 'boolean') return option;
+  if (option !== undefined) {
+    throw new ConfigError(`${where}: the option enabled is ${describe(option)}: it must be true or false`);
+  }
+  const value = process.env['TIDEGATE_ENABLED']?.trim().toLowerCase() ?? '';
+  if (value === '' || ON.includes(value)) return true;
+  if (OFF.includes(value)) return false;
+  throw new ConfigError(
+    `${where}: the environment variable TIDEGATE_ENABLED is ${describe(value)}: it must be one of ${[...ON, ...OFF].join(', ')}`,
+  );
 }

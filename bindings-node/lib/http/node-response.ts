@@ -1,6 +1,7 @@
 // What adapters share whose responses are those of Node's own server.
 
 import type { ServerResponse } from 'node:http';
+import { delay } from '../delay.js';
 import type { Admission } from './admission.js';
 
 /** Ends an admission when the response ends: its last byte was handed over, or its client has gone. */
@@ -14,6 +15,17 @@ export function endWithResponse<Request extends object, Response>(
   if (isClosed(response)) end();
   response.once('finish', end);
   response.once('close', end);
+}
+
+/** The same, and waits for the delay of the admission. False when no handler should start any more. */
+export async function isAwaited<Request extends object, Response>(
+  admission: Admission<Request, Response>,
+  response: ServerResponse,
+  framework: Response,
+): Promise<boolean> {
+  endWithResponse(admission, response, framework);
+  await delay(admission.delayMs);
+  return !isClosed(response);
 }
 
 /** A response of Node. That of HTTP/2 is no stream, but has one. */

@@ -5,11 +5,11 @@ import { METHODS } from 'node:http';
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { Limiter } from '../limiter.js';
+import { native } from '../native.js';
 import type { PolicyLike } from '../policy.js';
 import type { ActualCost } from '../settled.js';
 import { checkHeaders, type HeaderChoice } from './fields.js';
 import type { KeyFunction } from './keys.js';
-import { nearest } from './option-names.js';
 import type { Awaitable } from './request-adapter.js';
 
 /** Units a request consumes: a whole number, or a function of the request. */
@@ -109,48 +109,49 @@ export interface LayerOptions<Request, Response> extends Omit<RateLimitOptions<R
 /** The options of a route under a layer; they override those of the layer. */
 export type RouteOptions<Request, Response> = Partial<Omit<RateLimitOptions<Request, Response>, 'application'>>;
 
-export const LIMIT_NAMES = [
-  'limiter',
-  'policy',
-  'application',
-  'perMethod',
-  'key',
-  'cost',
-  'skip',
-  'onDenied',
-  'headers',
-  'refundWhen',
-  'settle',
-  'holdUntil',
-  'meta',
-  'methods',
-  'enabled',
-] as const;
+const isFunction = (value: unknown): boolean => typeof value === 'function';
+const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
+const isMeta = (value: unknown): boolean =>
+  typeof value === 'string' || isFunction(value) || value instanceof Uint8Array;
+
+/** Whether a value is right, and what it must be; nothing for options whose values are checked elsewhere. */
+type Check = readonly [fits: (value: unknown) => boolean, expected: string] | undefined;
+
+/** The options of every adapter, in the order in which messages list them. */
+const OPTIONS: Readonly<Record<keyof RateLimitOptions<never, never>, Check>> = {
+  limiter: undefined,
+  policy: undefined,
+  application: undefined,
+  perMethod: [isBoolean, 'true or false'],
+  key: undefined,
+  cost: undefined,
+  skip: [isFunction, 'a function'],
+  onDenied: [(value) => isFunction(value) || value === 'throw', "a function, or 'throw'"],
+  headers: undefined,
+  refundWhen: [isFunction, 'a function'],
+  settle: [isFunction, 'a function'],
+  holdUntil: [(value) => value === 'response' || value === 'handler', "'response' or 'handler'"],
+  meta: [isMeta, 'a text, bytes, or a function of the request'],
+  methods: undefined,
+  enabled: undefined,
+};
+
+export const LIMIT_NAMES: readonly string[] = Object.keys(OPTIONS);
 
 /** The names of the options of a route under a layer. */
 export const ROUTE_NAMES: readonly string[] = LIMIT_NAMES.filter((name) => name !== 'application');
 
 /** Checks the values of options whose names were found right, whichever of them are there. */
 export function checkValues(options: Partial<LayerOptions<never, never>>, where: string): void {
-  const { limiter, cost, headers, methods, meta, perMethod, onDenied, holdUntil } = options;
-  const wrong = (name: string, value: unknown, expected: string): ConfigError =>
-    new ConfigError(`${where}: the option ${name} is ${describe(value)}: it must be ${expected}`);
+  const { limiter, cost, headers, methods, meta } = options;
   if (limiter !== undefined && !(limiter instanceof Limiter)) {
     throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
   }
-  for (const name of ['skip', 'refundWhen', 'settle'] as const) {
-    const value = options[name];
-    if (value !== undefined && typeof value !== 'function') throw wrong(name, value, 'a function');
+  for (const [name, check] of Object.entries(OPTIONS)) {
+    const value: unknown = options[name as keyof typeof OPTIONS];
+    if (value === undefined || check === undefined || check[0](value)) continue;
+    throw new ConfigError(`${where}: the option ${name} is ${describe(value)}: it must be ${check[1]}`);
   }
-  if (onDenied !== undefined && typeof onDenied !== 'function' && onDenied !== 'throw') {
-    throw wrong('onDenied', onDenied, "a function, or 'throw'");
-  }
-  if (perMethod !== undefined && typeof perMethod !== 'boolean') throw wrong('perMethod', perMethod, 'true or false');
-  if (holdUntil !== undefined && holdUntil !== 'response' && holdUntil !== 'handler') {
-    throw wrong('holdUntil', holdUntil, "'response' or 'handler'");
-  }
-  const isMeta = typeof meta === 'string' || typeof meta === 'function' || (meta as unknown) instanceof Uint8Array;
-  if (meta !== undefined && !isMeta) throw wrong('meta', meta, 'a text, bytes, or a function of the request');
   if (meta !== undefined && typeof meta !== 'function') checkConstant(meta, 'meta');
   checkCost(cost, where);
   if (headers !== undefined) checkHeaders(headers);
@@ -179,9 +180,7 @@ function checkMethods(methods: unknown, where: string): void {
   }
   for (const method of methods as unknown[]) {
     if (typeof method === 'string' && METHODS.includes(method.toUpperCase())) continue;
-    const meant = typeof method === 'string' ? nearest(method, METHODS) : undefined;
-    throw new ConfigError(
-      `${where}: methods names ${describe(method)}, which is no method of HTTP${meant === undefined ? '' : `: did you mean ${meant}?`}`,
-    );
+    const near = typeof method === 'string' ? native.didYouMean(method, METHODS).replace(';', ':') : '';
+    throw new ConfigError(`${where}: methods names ${describe(method)}, which is no method of HTTP${near}`);
   }
 }

@@ -1,10 +1,13 @@
 // A refusal: its status, how long to wait, and a problem (RFC 9457). The core writes the problem. The numbers in it are worked
-// out here in the same way as in the core, which `tests/http` proves.
+// out here in the same way as in the core, which `tests/http` proves. For the error handling of a framework it is an error.
 
-import { NEVER, RETRY_AFTER } from '../array-layout.js';
+import { DecisionField, Special } from '../../binding/index.js';
 import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
+import { describe, StoreError } from '../errors.js';
 import { native } from '../native.js';
 import type { PolicyRef } from '../policy.js';
+import { RateLimited } from '../rate-limited.js';
+import type { WebResponse } from './request-adapter.js';
 
 /** The media type of a problem. */
 export const MEDIA_TYPE: string = native.problemMediaType();
@@ -21,9 +24,9 @@ export function status(decision: Decision | undefined): 429 | 503 {
 /** How many whole seconds a refused client should wait, rounded up; `null` when waiting does not help. */
 export function retryAfter(decision: Decision | undefined): number | null {
   if (decision === undefined) return STORE_WAIT;
-  const wait = numbersOf(decision)[RETRY_AFTER];
+  const wait = numbersOf(decision)[DecisionField.RetryAfter];
   if (decision.unavailable) return Math.max(STORE_WAIT, Math.ceil(wait / MICROS_PER_SECOND));
-  return wait === NEVER ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
+  return wait === Special.Never ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
 }
 
 /** A `Response` as a refusal: one that names no status is a 200. */
@@ -57,4 +60,60 @@ function violated(decision: Decision): string[] {
 
 function limitNames({ announcement }: PolicyRef): string[] {
   return announcement?.limits.map(({ name }) => name) ?? [];
+}
+
+/** What error handlers find on the error of a refusal. */
+export interface RefusalError extends Error {
+  /** `rate_limited`; without the store the code of its error. */
+  readonly code: string;
+  /** 429, or 503 when the store is missing. */
+  readonly status: 429 | 503;
+  readonly statusCode: 429 | 503;
+  /** Whether a client may see the message. */
+  readonly expose: boolean;
+  /** `Retry-After`, and the fields that announce the limits. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** The denial; undefined when the store could not be asked. */
+  readonly decision?: Decision;
+  /** The body that is sent when no handler answers, as `application/problem+json`. */
+  problem(): string;
+  /** The answer of Hono. */
+  getResponse(): WebResponse;
+}
+
+/** What an error of a refusal is made from. */
+export interface Refused {
+  readonly decision: Decision | undefined;
+  readonly status: 429 | 503;
+  readonly error: StoreError | undefined;
+  problem(): string;
+}
+
+/** The error of a refusal: RateLimited, or the store's own where it could not be asked. */
+export function refusalError(refused: Refused, headers: Readonly<Record<string, string>>): RefusalError {
+  const { decision, status, error } = refused;
+  const made =
+    decision === undefined ? (error ?? new StoreError('the store could not be asked')) : new RateLimited(decision);
+  const problem = (): string => refused.problem();
+  const properties = {
+    status,
+    statusCode: status,
+    expose: status === 429,
+    headers,
+    problem,
+    getResponse: () => new Response(problem(), { status, headers: { ...headers, 'Content-Type': MEDIA_TYPE } }),
+  };
+  // Not enumerable, so that a log shows the error and not its answer.
+  for (const [name, value] of Object.entries(properties)) {
+    Object.defineProperty(made, name, { value, configurable: true, writable: true });
+  }
+  return made as unknown as RefusalError;
+}
+
+/** A reason as an error. For frameworks nothing is no error, and for Express some texts are orders: the refused handler would run. */
+export function asError(reason: unknown, where: string): Error {
+  if (typeof reason === 'object' && reason !== null) return reason as Error;
+  return new Error(`${where}: a function given as an option threw ${describe(reason)}, which is no error`, {
+    cause: reason,
+  });
 }

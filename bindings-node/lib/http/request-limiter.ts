@@ -2,7 +2,7 @@
 
 import { Admission } from './admission.js';
 import { keysOf } from './keys.js';
-import { asError } from './rejection.js';
+import { asError } from './refusal.js';
 import type { Awaitable, RequestAdapter } from './request-adapter.js';
 import { type FixedCostEntry, type LimitParts, Settings } from './settings.js';
 

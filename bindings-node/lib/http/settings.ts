@@ -90,9 +90,7 @@ export class Settings<Request, Response> {
   ) {
     const where = adapter.name;
     const { limiter, policy, application, key, cost, headers, methods, onDenied, meta, perMethod } = parts.options;
-    if (limiter === undefined)
-      throw new ConfigError(`${where}: the option limiter is missing: give a Limiter of tidegate`);
-    this.limiter = unwrapped(limiter);
+    this.limiter = unwrapped(limiter as Limiter);
     this.headers = headers ?? 'both';
     this.methods = methods && methodSet(methods);
     this.enabled = parts.enabled;

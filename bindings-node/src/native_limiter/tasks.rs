@@ -9,6 +9,7 @@ use tidegate::host::{Outcome, Started, post_begun, post_task};
 use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, Result};
 
 use super::NativeLimiter;
+use crate::array_layout::TaskKind;
 use crate::batch_codec::OwnedPolicyRef;
 use crate::node_completions::Attachment;
 use crate::number;
@@ -21,36 +22,21 @@ fn options(cost: f64, meta: Option<Uint8Array>) -> Result<CheckOptions> {
 
 impl NativeLimiter {
     /// Begins a task on this thread.
-    fn begin<F>(&self, ticket: f64, task: impl FnOnce(&AsyncLimiter) -> Result<F>) -> i32
+    fn begin<F>(&self, ticket: f64, task: impl FnOnce(AsyncLimiter) -> F) -> i32
     where
         F: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        let ticket = ticket as u64;
         let codec = &mut *self.codec.borrow_mut();
-        let started = task(&codec.limiter).and_then(|task| post_begun(ticket, &codec.queue, task));
-        match started {
+        let started = post_begun(ticket as u64, &codec.queue, task(codec.limiter.clone()));
+        let outcome = match started {
             Ok(Started::Waits(task)) => {
-                self.tasks.borrow_mut().insert(ticket, task);
-                0
+                self.tasks.borrow_mut().insert(ticket as u64, task);
+                None
             }
-            Ok(Started::Done(outcome)) => codec.answer(ticket, outcome),
-            Err(error) => codec.answer(ticket, Err(error)),
-        }
-    }
-
-    /// Begins a task about one policy and key.
-    fn begin_for_key<F>(
-        &self,
-        ticket: f64,
-        policy: u32,
-        key: String,
-        task: impl FnOnce(AsyncLimiter, OwnedPolicyRef, String) -> F,
-    ) -> i32
-    where
-        F: Future<Output = Result<Outcome>> + Send + 'static,
-    {
-        let policy_ref = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
-        self.begin(ticket, |limiter| Ok(task(limiter.clone(), policy_ref?, key)))
+            Ok(Started::Done(outcome)) => Some(outcome),
+            Err(error) => Some(Err(error)),
+        };
+        codec.answer(ticket as u64, outcome)
     }
 }
 
@@ -74,39 +60,41 @@ impl NativeLimiter {
             };
             entries.map(entry).collect()
         };
-        self.begin(ticket, |limiter| {
-            let (limiter, entries) = (limiter.clone(), entries?);
-            Ok(async move { limiter.check_all(entries).await.map(Outcome::Decision) })
-        })
+        self.begin(ticket, |limiter| async move { limiter.check_all(entries?).await.map(Outcome::Decision) })
     }
 
-    /// Waits until the check is admitted; without a timeout as long as it takes.
+    /// Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes.
     #[napi(catch_unwind)]
-    pub fn acquire(
+    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
+    pub fn begin_task(
         &self,
         ticket: f64,
+        kind: TaskKind,
         policy: u32,
         key: String,
         cost: f64,
-        timeout: Option<f64>,
+        length: Option<f64>,
         meta: Option<Uint8Array>,
     ) -> i32 {
+        let policy = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
         let options = options(cost, meta);
-        let timeout = timeout.map(|timeout| number::milliseconds("timeoutMs", timeout)).transpose();
-        self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            limiter.acquire_with(&policy_ref, &key, &options?, timeout?).await.map(Outcome::Decision)
-        })
-    }
-
-    /// Takes units of a `concurrency` limit.
-    #[napi(catch_unwind)]
-    pub fn hold(&self, ticket: f64, policy: u32, key: String, cost: f64, meta: Option<Uint8Array>) -> i32 {
-        let options = options(cost, meta);
-        self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            Ok(match limiter.hold_with(&policy_ref, &key, &options?).await? {
-                HoldAnswer::Held(hold) => Outcome::Hold(hold),
-                denied => Outcome::Decision(denied.decision().clone()),
-            })
+        let what = if matches!(kind, TaskKind::Block) { "the length of a block" } else { "timeoutMs" };
+        let length = length.map(|length| number::milliseconds(what, length)).transpose();
+        self.begin(ticket, move |limiter| async move {
+            let (policy, options, length) = (policy?, options?, length?);
+            match kind {
+                TaskKind::Acquire => limiter.acquire_with(&policy, &key, &options, length).await.map(Outcome::Decision),
+                TaskKind::Hold => Ok(match limiter.hold_with(&policy, &key, &options).await? {
+                    HoldAnswer::Held(hold) => Outcome::Hold(hold),
+                    denied => Outcome::Decision(denied.decision().clone()),
+                }),
+                TaskKind::Block => {
+                    limiter.block(&policy, &key, length.unwrap_or_default()).await.map(|()| Outcome::Nothing)
+                }
+                TaskKind::Unblock => limiter.unblock(&policy, &key).await.map(|()| Outcome::Nothing),
+                TaskKind::Clear => limiter.clear(&policy, &key).await.map(|()| Outcome::Nothing),
+                TaskKind::Journal => limiter.journal(&policy, &key).await.map(Outcome::Attempts),
+            }
         })
     }
 
@@ -128,65 +116,24 @@ impl NativeLimiter {
     #[napi(catch_unwind)]
     pub fn release(&self, ticket: f64, number: f64) -> i32 {
         let hold = self.holds.borrow_mut().remove(&(number as u64));
-        self.begin(ticket, |_| {
-            Ok(async move {
-                if let Some(hold) = hold {
-                    hold.release().await;
-                }
-                Ok(Outcome::Nothing)
-            })
-        })
-    }
-
-    /// Denies a key for that many milliseconds.
-    #[napi(catch_unwind)]
-    pub fn block(&self, ticket: f64, policy: u32, key: String, length: f64) -> i32 {
-        let length = number::milliseconds("the length of a block", length);
-        self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            limiter.block(&policy_ref, &key, length?).await.map(|()| Outcome::Nothing)
-        })
-    }
-
-    /// Ends a block.
-    #[napi(catch_unwind)]
-    pub fn unblock(&self, ticket: f64, policy: u32, key: String) -> i32 {
-        self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            limiter.unblock(&policy_ref, &key).await.map(|()| Outcome::Nothing)
-        })
-    }
-
-    /// Forgets a key's usage.
-    #[napi(catch_unwind)]
-    pub fn clear(&self, ticket: f64, policy: u32, key: String) -> i32 {
-        self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            limiter.clear(&policy_ref, &key).await.map(|()| Outcome::Nothing)
-        })
-    }
-
-    /// The newest attempts.
-    #[napi(catch_unwind)]
-    pub fn journal(&self, ticket: f64, policy: u32, key: String) -> i32 {
-        self.begin_for_key(ticket, policy, key, |limiter, policy_ref, key| async move {
-            limiter.journal(&policy_ref, &key).await.map(Outcome::Attempts)
+        self.begin(ticket, |_| async move {
+            if let Some(hold) = hold {
+                hold.release().await;
+            }
+            Ok(Outcome::Nothing)
         })
     }
 
     /// Forgets everything that is stored under the prefix.
     #[napi(catch_unwind)]
     pub fn clear_all(&self, ticket: f64) -> i32 {
-        self.begin(ticket, |limiter| {
-            let limiter = limiter.clone();
-            Ok(async move { limiter.clear_all().await.map(|()| Outcome::Nothing) })
-        })
+        self.begin(ticket, |limiter| async move { limiter.clear_all().await.map(|()| Outcome::Nothing) })
     }
 
     /// Whether the store answers.
     #[napi(catch_unwind)]
     pub fn ping(&self, ticket: f64) -> i32 {
-        self.begin(ticket, |limiter| {
-            let limiter = limiter.clone();
-            Ok(async move { limiter.ping().await.map(|()| Outcome::Nothing) })
-        })
+        self.begin(ticket, |limiter| async move { limiter.ping().await.map(|()| Outcome::Nothing) })
     }
 
     /// Reads the policy file again. On another thread, because a disk may be slow.
@@ -195,13 +142,9 @@ impl NativeLimiter {
         let codec = &mut *self.codec.borrow_mut();
         let limiter = codec.limiter.clone();
         let task = async move { limiter.reload().map(|()| Outcome::Nothing) };
-        match post_task(ticket as u64, &codec.queue, task) {
-            Ok(task) => {
-                self.tasks.borrow_mut().insert(ticket as u64, task);
-                0
-            }
-            Err(error) => codec.answer(ticket as u64, Err(error)),
-        }
+        let started = post_task(ticket as u64, &codec.queue, task);
+        let failure = started.map(|task| self.tasks.borrow_mut().insert(ticket as u64, task)).err();
+        codec.answer(ticket as u64, failure.map(Err))
     }
 
     /// Cancels the task with that ticket, or forgets it when it is done.

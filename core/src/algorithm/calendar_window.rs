@@ -6,12 +6,14 @@
 //!
 //! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
+use super::period::{DAY, Period, Unit};
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
-use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, left};
 
-/// Microseconds of a day.
-const DAY: u64 = 86_400 * 1_000_000;
+/// Monday, 1 January 2024.
+const YEAR_2024: u64 = 19_723 * DAY;
+const EDGES: u64 = 61;
 /// The UTC calendar begins on a Thursday; weeks begin on the Monday four days later.
 const FIRST_MONDAY: u64 = 4 * DAY;
 
@@ -25,15 +27,16 @@ pub(crate) enum Grid {
 }
 
 impl Grid {
-    /// Windows of one length, of which one begins with 1970.
-    pub(crate) const fn uniform(length: u64) -> Self {
-        Self::Uniform { length, shift: 0 }
-    }
-
-    /// Windows of one length, a whole number of weeks, that begin on Mondays.
-    pub(crate) const fn weeks(length: u64) -> Self {
-        // The shift of whole windows keeps numbers from going below zero.
-        Self::Uniform { length, shift: length - FIRST_MONDAY }
+    /// The windows that a period stands for.
+    fn of(period: Period) -> Self {
+        let length = period.micros();
+        match period.unit() {
+            Unit::Year => Self::Months(12 * period.multiple()),
+            Unit::Month => Self::Months(period.multiple()),
+            // Weeks begin on Mondays. The shift of whole windows keeps numbers from going below zero.
+            Unit::Week => Self::Uniform { length, shift: length - FIRST_MONDAY },
+            _ => Self::Uniform { length, shift: 0 },
+        }
     }
 }
 
@@ -49,13 +52,6 @@ pub(crate) struct State {
     pub(crate) index: u64,
     /// Units charged in it.
     pub(crate) used: u64,
-}
-
-impl super::Rule {
-    /// Windows of the UTC calendar.
-    pub(crate) const fn calendar_window(count: u64, grid: Grid) -> Self {
-        Self::CalendarWindow(Rule { count, grid })
-    }
 }
 
 impl Rule {
@@ -137,9 +133,73 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::Windows;
+    const WORDS: &'static str =
+        "At most {count} in each {any} of the calendar ({utc}); around the edge of two windows up to twice that.";
+
+    fn of(limit: &Limit) -> Self {
+        Self { count: limit.count(), grid: Grid::of(limit.period()) }
+    }
+
+    fn lengths(limit: &Limit) -> (u64, u64) {
+        let period = limit.period();
+        let days = |days: u64| period.multiple() * days * DAY;
+        match period.unit() {
+            Unit::Month => (days(28), days(31)),
+            Unit::Year => (days(365), days(366)),
+            _ => (period.micros(), period.micros()),
+        }
+    }
+
+    fn most_in(limit: &Limit, window: u64) -> u64 {
+        if limit.period().unit() < Unit::Month {
+            return limit.count().saturating_mul((window - 2) / limit.period().micros() + 2);
+        }
+        let edges = edges(limit);
+        let touched = |(first, edge): (usize, &u64)| {
+            edges[first..].iter().take_while(|last| *last - edge + 2 <= window).count() as u64 + 1
+        };
+        limit.count().saturating_mul(edges.iter().enumerate().map(touched).max().unwrap_or(1))
+    }
+
+    /// Windows that do not divide the next longer unit of the calendar begin at unexpected moments.
+    fn lint(limit: &Limit, warn: &mut dyn FnMut(String)) {
+        let period = limit.period();
+        let multiple = period.multiple();
+        let (fits, advice) = match period.unit() {
+            Unit::Year => (multiple == 1, "1 year"),
+            Unit::Month => (12_u64.is_multiple_of(multiple), "1, 2, 3, 4, 6 or 12 months"),
+            Unit::Week => (multiple == 1, "1 week"),
+            Unit::Day => (multiple == 1, "1 day, `week` for weeks from Monday, or `month` for real months"),
+            Unit::Hour | Unit::Minute | Unit::Second | Unit::Millisecond => (
+                DAY.is_multiple_of(period.micros()),
+                "a period that divides a day, such as 1, 2, 3, 4, 6, 8 or 12 hours",
+            ),
+        };
+        if !fits {
+            warn(format!(
+                "a calendar-window of {period} does not line up with the calendar: its windows begin on odd dates; use {advice}"
+            ));
+        }
+    }
+}
+
+/// Where windows of the calendar begin, in microseconds since 1970: from 2024 on, and so many that leap years are among them.
+pub fn edges(limit: &Limit) -> Vec<u64> {
+    let grid = Grid::of(limit.period());
+    let first = index_of(grid, YEAR_2024);
+    (0..=EDGES).map(|number| start_of(grid, first + number)).collect()
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
+
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        Some(([state.index, state.used, 0, 0], Vec::new()))
+    }
 
     fn can_have(&self, state: &State) -> bool {
         state.index <= index_of(self.grid, MAX_SAFE_INTEGER) && fits(state.used)
@@ -202,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_example_of_this_file() {
-        let (rule, mut state) = (Rule { count: 2, grid: Grid::uniform(DAY) }, State::default());
+        let (rule, mut state) = (Rule { count: 2, grid: Grid::Uniform { length: DAY, shift: 0 } }, State::default());
         // 1 January 2026 is day 20,454.
         let midnight = 20_454 * DAY;
         let before = midnight - DAY / 24;

@@ -62,13 +62,22 @@ fn grouped<T: Copy, C: FromIterator<T>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
 
     const NOW: u64 = 1_800_000_000_000_000;
     const SECOND: u64 = 1_000_000;
 
+    fn rule(notation: &str) -> Rule {
+        Rule::of(&Policy::parse(notation).expect("a policy").limits()[0])
+    }
+
+    fn window(period: u64, granules: u64) -> Rule {
+        Rule::SlidingWindow(sliding_window::Rule { count: 3_000, period, granule: period / granules })
+    }
+
     #[test]
     fn a_compacted_window_gives_the_same_answers_until_its_time_is_over() {
-        let rule = Rule::sliding_window(100, 20 * SECOND, 20);
+        let rule = rule("100/20s");
         let mut state = rule.fresh();
         for step in 0..90 {
             rule.charge(&mut state, NOW + step * SECOND / 5, 1, 0);
@@ -84,11 +93,7 @@ mod tests {
 
     #[test]
     fn a_bounded_state_is_small_and_admits_no_more_at_any_moment() {
-        let rules = [
-            Rule::sliding_window(3_000, 10 * SECOND, 1_000),
-            Rule::sliding_log(3_000, 10 * SECOND),
-            Rule::concurrency(3_000, 10 * SECOND),
-        ];
+        let rules = [window(10 * SECOND, 1_000), rule("sliding-log 3000/10s"), rule("concurrency 3000 ttl 10s")];
         for rule in &rules {
             let mut state = rule.fresh();
             for step in 0..2_000 {
@@ -123,12 +128,11 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_state_are_those_of_its_box_and_of_the_places_of_its_list() {
-        assert_eq!(Rule::fixed_window(3, SECOND).fresh().heap_bytes(), 0);
-        let period = 2_000 * SECOND;
+        assert_eq!(rule("fixed-window 3/s").fresh().heap_bytes(), 0);
         let kinds = [
-            (Rule::sliding_log(3_000, period), size_of::<(u64, u64)>(), size_of::<sliding_log::State>()),
-            (Rule::sliding_window(3_000, period, 2_000), size_of::<(u64, u64)>(), size_of::<sliding_window::State>()),
-            (Rule::concurrency(3_000, period), size_of::<StoredHold>(), size_of::<concurrency::State>()),
+            (rule("sliding-log 3000/2000s"), size_of::<(u64, u64)>(), size_of::<sliding_log::State>()),
+            (window(2_000 * SECOND, 2_000), size_of::<(u64, u64)>(), size_of::<sliding_window::State>()),
+            (rule("concurrency 3000 ttl 2000s"), size_of::<StoredHold>(), size_of::<concurrency::State>()),
         ];
         for (rule, item, own) in kinds {
             let mut state = rule.fresh();

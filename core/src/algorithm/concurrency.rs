@@ -11,8 +11,14 @@
 
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits, items};
-use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
+
+/// The holds that a reply may have, whatever the count.
+#[cfg(feature = "redis")]
+const MIN_HOLDS: u64 = 100_000;
+#[cfg(feature = "redis")]
+const MAX_HOLDS: u64 = 10_000_000;
 
 /// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
 pub(crate) type HoldId = u64;
@@ -38,13 +44,6 @@ pub(crate) struct State {
     pub(crate) total: u64,
     /// The holds, the first to expire first.
     pub(crate) holds: Vec<StoredHold>,
-}
-
-impl super::Rule {
-    /// `count` units in progress, in holds that expire after `ttl`.
-    pub(crate) const fn concurrency(count: u64, ttl: u64) -> Self {
-        Self::Concurrency(Rule { count, ttl })
-    }
 }
 
 impl Rule {
@@ -95,8 +94,6 @@ impl Rule {
 
 impl LimitRule for Rule {
     type State = State;
-
-    const HOLDS: bool = true;
 
     fn used(&self, state: &State, now: u64) -> u64 {
         self.count_live(state, now).1
@@ -193,11 +190,34 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::Held;
+    const WORDS: &'static str = "At most {count} in progress at the same time; a hold that is not renewed is given back after \
+                                 {span}. How many pass over time depends on how long each takes.";
+
+    fn of(limit: &Limit) -> Self {
+        Self { count: limit.count(), ttl: limit.period().micros() }
+    }
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const ITEM: u8 = 3;
 
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Length];
+
+    /// A reply may have more holds than the count: it may have been larger before, and charges go past it.
+    fn list_bytes(limit: &Limit) -> (usize, usize) {
+        let count = limit.count();
+        let in_use = count.try_into().unwrap_or(usize::MAX / Self::ITEM_BYTES) * Self::ITEM_BYTES;
+        (in_use, count.saturating_mul(2).clamp(MIN_HOLDS, MAX_HOLDS) as usize * Self::ITEM_BYTES)
+    }
+
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        let list = state.holds.iter().flat_map(|hold| [hold.expires, hold.id, hold.units]).collect();
+        Some(([state.touched, state.total, 0, 0], list))
+    }
 
     fn can_have(&self, state: &State) -> bool {
         let ends = [state.holds.first(), state.holds.last()];

@@ -10,7 +10,7 @@
 
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
-use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -24,13 +24,6 @@ pub(crate) struct State {
     pub(crate) opened: u64,
     /// Units charged in it; 0 means that no window is open.
     pub(crate) used: u64,
-}
-
-impl super::Rule {
-    /// A window of `period` that the first admitted check opens.
-    pub(crate) const fn fixed_window(count: u64, period: u64) -> Self {
-        Self::FixedWindow(Rule { count, period })
-    }
 }
 
 impl LimitRule for Rule {
@@ -113,9 +106,31 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::Windows;
+    const WORDS: &'static str = "At most {count} in a window of {span} that the first admitted check opens; around the edge of \
+                                 two windows up to twice that.";
+
+    fn of(limit: &Limit) -> Self {
+        Self { count: limit.count(), period: limit.period().micros() }
+    }
+
+    /// One unit opens a window before; the others of that window come at its very end.
+    fn most_in(limit: &Limit, window: u64) -> u64 {
+        let (count, period) = (limit.count(), limit.period().micros());
+        let times = |windows: u64| count.saturating_mul(windows);
+        times(window.div_ceil(period)).max(times((window - 1).div_ceil(period)).saturating_add(count - 1))
+    }
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
+
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        Some(([state.opened, state.used, 0, 0], Vec::new()))
+    }
 
     fn can_have(&self, state: &State) -> bool {
         fits(state.opened) && fits(state.used)

@@ -32,13 +32,16 @@
 //! The same example through a limiter is the documentation of `Algorithm::Gcra`.
 
 use super::meter::Meter;
+use super::{AlgorithmKind, Limit, Meaning};
 
 pub(crate) type Rule = Meter;
 
-impl super::Rule {
-    /// The generic cell rate algorithm at `count` per `period`.
-    pub(crate) fn gcra(count: u64, period: u64, burst: u64) -> Self {
-        Self::Gcra(Rule::new(count, period, burst))
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::Bucket;
+    const WORDS: &'static str = "Up to {capacity} at once, and one more every {each}.";
+
+    fn of(limit: &Limit) -> Self {
+        Self::new(limit.count(), limit.period().micros(), limit.capacity())
     }
 }
 

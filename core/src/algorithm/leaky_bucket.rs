@@ -12,7 +12,7 @@ use std::ops::Deref;
 use super::meter::{Meter, State};
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule};
-use super::{LimitCharge, LimitRule, View};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, Meaning, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule(Meter);
@@ -22,13 +22,6 @@ impl Deref for Rule {
 
     fn deref(&self) -> &Meter {
         &self.0
-    }
-}
-
-impl super::Rule {
-    /// A queue of `burst` places that drains at `count` per `period`.
-    pub(crate) fn leaky_bucket(count: u64, period: u64, burst: u64) -> Self {
-        Self::LeakyBucket(Rule::new(count, period, burst))
     }
 }
 
@@ -113,9 +106,24 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::Queue;
+    const WORDS: &'static str = "A queue of {capacity} places that lets one unit go every {each}: what is admitted gets a delay, \
+                                 and leaves evenly.";
+
+    fn of(limit: &Limit) -> Self {
+        Self::new(limit.count(), limit.period().micros(), limit.capacity())
+    }
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = Meter::FIELDS;
+
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        Meter::written(state)
+    }
 
     fn can_have(&self, state: &State) -> bool {
         self.0.can_have(state)

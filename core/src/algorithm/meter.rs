@@ -314,6 +314,11 @@ impl LimitRule for Meter {
 impl StoredRule for Meter {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
 
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        Some(([state.since, state.units, state.fraction, 0], Vec::new()))
+    }
+
     fn can_have(&self, state: &State) -> bool {
         fits(state.since) && state.units <= self.max_units && state.fraction < self.interval_units
     }

@@ -3,8 +3,9 @@
 //! Each file has a `Rule` (a limit's numbers, made once) and a `State` (what is stored), and says of them what
 //! [`LimitRule`] asks: `admits` and `view` read, `charge` and `refund` write, `ends` says from when on the state means the same
 //! as no state. A file begins with its rule, its state, its cost and an example; below, n is the count, p the period, c the
-//! cost of a check and t its time. The Lua file of the same name holds the same rule for Redis (`meter.lua` those of the buckets); the differential test compares
-//! the two. The table below has a line for each algorithm.
+//! cost of a check and t its time. The Lua file of the same name holds the same rule for Redis (`meter.lua` those of the
+//! buckets); the differential test compares the two. [`Meaning`] says what a limit means by its numbers alone. The table below
+//! has a line for each algorithm.
 //!
 //! All moments and lengths are whole microseconds. Time for a state never runs backwards: every rule reads the later of
 //! `now` and the moment that it stored last.
@@ -17,7 +18,10 @@ mod fixed_window;
 mod gcra;
 mod leaky_bucket;
 mod lease;
+mod limit;
+mod meaning;
 mod meter;
+mod period;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -27,11 +31,15 @@ mod stored;
 mod tests;
 mod token_bucket;
 
-pub(crate) use calendar_window::Grid;
+pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
+pub use limit::{AlgorithmKind, DEFAULT_PRECISION, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION};
+use meaning::Meaning;
 pub(crate) use meter::Meter;
+pub(crate) use period::SECOND;
+pub use period::{Period, Unit};
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]
@@ -90,9 +98,6 @@ pub(crate) struct Admitted {
 pub(crate) trait LimitRule {
     /// What is stored of a key.
     type State;
-
-    /// Whether its units are held, and given back when the work is done.
-    const HOLDS: bool = false;
 
     /// Whether a check of `cost` is admitted at `now`.
     fn admits(&self, state: &Self::State, now: u64, cost: u64) -> bool;
@@ -210,9 +215,47 @@ pub(crate) trait LimitRule {
     }
 }
 
-/// Makes what is one of each algorithm: [`Rule`], [`State`], and the matches over them.
+/// The bytes of a box of a value.
+const fn boxed<T>(_: &T) -> usize {
+    allocated(size_of::<T>())
+}
+
+/// Makes what is one of each algorithm: [`Algorithm`], [`Rule`], [`State`], and the matches over them.
 macro_rules! algorithms {
-    ($d:tt $($name:ident: $rule:ty, $state:ty;)+) => {
+    ($d:tt $($(#[$documentation:meta])+ $name:ident $word:literal: $rule:ty, $state:ty;)+) => {
+        /// How a limit counts. The names are those of the notation, with `-`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Algorithm {
+            $($(#[$documentation])+ $name,)+
+        }
+
+        impl Algorithm {
+            /// Every algorithm.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$name),+];
+
+            /// The name in the notation.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)+
+                }
+            }
+
+            pub(crate) const fn kind(self) -> AlgorithmKind {
+                match self {
+                    $(Self::$name => <$rule as Meaning>::KIND,)+
+                }
+            }
+
+            /// What it does, in a sentence with words in braces for the numbers of a limit.
+            pub(crate) const fn words(self) -> &'static str {
+                match self {
+                    $(Self::$name => <$rule as Meaning>::WORDS,)+
+                }
+            }
+        }
+
         /// A limit ready to be applied.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub(crate) enum Rule {
@@ -226,6 +269,13 @@ macro_rules! algorithms {
         }
 
         impl Rule {
+            /// The rule of a limit.
+            pub(crate) fn of(limit: &Limit) -> Self {
+                match limit.algorithm() {
+                    $(Algorithm::$name => Self::$name(<$rule as Meaning>::of(limit)),)+
+                }
+            }
+
             /// The state of a key that was never seen.
             pub(crate) fn fresh(&self) -> State {
                 match self {
@@ -245,6 +295,24 @@ macro_rules! algorithms {
             }
         }
 
+        /// What is stored of a state, of its number's algorithm; see [`StoredRule::written`].
+        #[cfg(all(feature = "bench", feature = "redis"))]
+        pub(crate) fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+            match state {
+                $(State::$name(state) => <$rule as StoredRule>::written(state),)+
+            }
+        }
+
+        /// The bytes of a limit's list when all its units are in use, and the most that a reply may have of it.
+        #[cfg(feature = "redis")]
+        impl Limit {
+            pub(crate) fn list_bytes(&self) -> (usize, usize) {
+                match self.algorithm() {
+                    $(Algorithm::$name => <$rule as StoredRule>::list_bytes(self),)+
+                }
+            }
+        }
+
         /// The fields of each algorithm, in the order of their numbers.
         #[cfg(feature = "redis")]
         pub(crate) const FIELDS: &[&[Field]] = &[$(<$rule as StoredRule>::FIELDS),+];
@@ -253,6 +321,15 @@ macro_rules! algorithms {
         #[cfg(feature = "redis")]
         pub(crate) fn stored() -> Vec<Stored> {
             vec![$(Stored::of::<$rule>(stringify!($name))),+]
+        }
+
+        /// Evaluates one function of the rule's type for a limit.
+        macro_rules! of_limit {
+            ($d limit:expr, $d function:ident $d (, $d argument:expr)?) => {
+                match $d limit.algorithm() {
+                    $(Algorithm::$name => <$rule as Meaning>::$d function($d limit $d (, $d argument)?),)+
+                }
+            };
         }
 
         /// Evaluates one expression for a rule.
@@ -289,169 +366,64 @@ macro_rules! algorithms {
 }
 
 algorithms! { $
-    FixedWindow: fixed_window::Rule, fixed_window::State;
-    CalendarWindow: calendar_window::Rule, calendar_window::State;
-    SlidingLog: sliding_log::Rule, Box<sliding_log::State>;
-    SlidingWindow: sliding_window::Rule, Box<sliding_window::State>;
-    SlidingCounter: sliding_counter::Rule, sliding_counter::State;
-    TokenBucket: token_bucket::Rule, meter::State;
-    Gcra: gcra::Rule, meter::State;
-    LeakyBucket: leaky_bucket::Rule, meter::State;
-    Concurrency: concurrency::Rule, Box<concurrency::State>;
+    /// A window that the first admitted check opens.
+    FixedWindow "fixed-window": fixed_window::Rule, fixed_window::State;
+    /// A window aligned to the UTC calendar.
+    CalendarWindow "calendar-window": calendar_window::Rule, calendar_window::State;
+    /// The exact sum over the last period, with an entry for each admitted check.
+    SlidingLog "sliding-log": sliding_log::Rule, Box<sliding_log::State>;
+    /// The sum over the last period in granules; never more than the count in any window.
+    SlidingWindow "sliding-window": sliding_window::Rule, Box<sliding_window::State>;
+    /// The estimate from two aligned counters.
+    SlidingCounter "sliding-counter": sliding_counter::Rule, sliding_counter::State;
+    /// A bucket of tokens that refills continuously.
+    TokenBucket "token-bucket": token_bucket::Rule, meter::State;
+    /// The generic cell rate algorithm.
+    ///
+    /// With n units per period p, the *emission interval* T = p/n is the time that one unit takes at the allowed rate. The
+    /// *theoretical arrival time* (TAT) is the moment at which all admitted units, one every T, have passed. A check of cost c
+    /// at time t is admitted when max(TAT, t) + c·T - t <= burst·T; then TAT becomes max(TAT, t) + c·T. In textbooks the
+    /// *burst tolerance* is (burst - 1)·T: how early a single unit may arrive.
+    ///
+    /// `gcra 5/s burst 3` has T = 200 ms and burst·T = 600 ms:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tidegate::{Limiter, ManualClock};
+    ///
+    /// let ms = Duration::from_millis;
+    /// let clock = Arc::new(ManualClock::new(Duration::from_secs(1_700_000_000)));
+    /// let limiter = Limiter::builder().clock(Arc::clone(&clock)).build()?;
+    /// let check = || limiter.check("gcra 5/s burst 3", "alice");
+    ///
+    /// // Three units at once; TAT moves to 200, 400 and 600 ms from now.
+    /// for tat in [200, 400, 600] {
+    ///     let decision = check()?;
+    ///     assert!(decision.allowed());
+    ///     assert_eq!(decision.reset_after(), ms(tat));
+    /// }
+    /// // The next unit would move it to 800 ms, which is more than burst·T: refused for 800 - 600 = 200 ms.
+    /// let denied = check()?;
+    /// assert!(!denied.allowed());
+    /// assert_eq!(denied.retry_after(), Some(ms(200)));
+    ///
+    /// // Then there is room for one unit, and TAT moves to 800 ms from the start, 600 ms from now.
+    /// clock.advance(ms(200));
+    /// assert_eq!(check()?.reset_after(), ms(600));
+    /// assert!(!check()?.allowed());
+    ///
+    /// // 800 ms later TAT is in the past: the key is as if unused, but for this unit.
+    /// clock.advance(ms(800));
+    /// assert_eq!(check()?.remaining(), 2);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    Gcra "gcra": gcra::Rule, meter::State;
+    /// A queue that one unit leaves every period/count.
+    LeakyBucket "leaky-bucket": leaky_bucket::Rule, meter::State;
+    /// Units in progress at the same time.
+    Concurrency "concurrency": concurrency::Rule, Box<concurrency::State>;
 }
 
-impl State {
-    /// The bytes that it has allocated.
-    #[inline]
-    pub(crate) fn heap_bytes(&self) -> usize {
-        of_state!(self, heap_bytes)
-    }
-
-    /// Whether it means the same as no state under every rule of its algorithm.
-    pub(crate) fn is_unused(&self) -> bool {
-        of_state!(self, is_unused)
-    }
-}
-
-/// The bytes of a box of a value.
-const fn boxed<T>(_: &T) -> usize {
-    allocated(size_of::<T>())
-}
-
-/// What [`LimitRule`] says of each.
-impl Rule {
-    #[inline]
-    pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        of_both!(self, state, |rule, state| rule.admits(state, now, cost))
-    }
-
-    pub(crate) fn holds(&self) -> bool {
-        const fn holds<R: LimitRule>(_: &R) -> bool {
-            R::HOLDS
-        }
-        of_rule!(self, |rule| holds(rule))
-    }
-
-    /// Charges `cost`, admitted or not.
-    #[inline]
-    pub(crate) fn charge(&self, state: &mut State, now: u64, cost: u64, hold: HoldId) {
-        of_both!(self, state, |rule, state| rule.open(state, now, cost, hold));
-    }
-
-    #[inline(always)]
-    pub(crate) fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
-        of_both!(self, state, |rule, state| rule.as_meter(state))
-    }
-
-    pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
-        of_both!(self, state, |rule, state| rule.refund(state, now, cost))
-    }
-
-    pub(crate) fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
-        of_both!(self, state, |rule, state| rule.give_back(state, now, charge))
-    }
-
-    pub(crate) fn counts_refunds(&self, by_decision: bool) -> bool {
-        fn counts<R: LimitRule>(_: &R, by_decision: bool) -> bool {
-            R::counts_refunds(by_decision)
-        }
-        of_rule!(self, |rule| counts(rule, by_decision))
-    }
-
-    pub(crate) fn renew(&self, state: &mut State, now: u64, hold: HoldId) -> bool {
-        of_both!(self, state, |rule, state| rule.renew(state, now, hold))
-    }
-
-    pub(crate) fn close(&self, state: &mut State, now: u64, hold: HoldId) -> bool {
-        of_both!(self, state, |rule, state| rule.close(state, now, hold))
-    }
-
-    #[inline]
-    pub(crate) fn start(&self, state: &mut State, now: u64) -> bool {
-        of_both!(self, state, |rule, state| rule.start(state, now))
-    }
-
-    pub(crate) fn meter(&self) -> Option<&Meter> {
-        of_rule!(self, |rule| rule.meter())
-    }
-
-    /// Converts a state that a bucket of another count in the same period wrote: `was` is that count and the period.
-    pub(crate) fn rescale(&self, state: &mut State, was: (u64, u64), now: u64) {
-        if let (Some(meter), Some(state)) = (self.meter(), of_state!(state, metered)) {
-            meter.rescale(state, was, now);
-        }
-    }
-
-    pub(crate) fn grace(&self) -> u64 {
-        of_rule!(self, |rule| rule.grace())
-    }
-
-    #[inline]
-    pub(crate) fn ends(&self, state: &State) -> u64 {
-        of_both!(self, state, |rule, state| rule.ends(state))
-    }
-
-    pub(crate) fn clear_matters_until(&self, state: &State, now: u64) -> u64 {
-        of_both!(self, state, |rule, state| rule.clear_matters_until(state, now))
-    }
-
-    pub(crate) fn charges_end(&self, state: &State) -> u64 {
-        of_both!(self, state, |rule, state| rule.charges_end(state))
-    }
-
-    /// What the limit says at `now` of a check of `cost`, of which `charged` units were just charged.
-    #[inline]
-    pub(crate) fn view(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
-        of_both!(self, state, |rule, state| rule.view_after(state, now, cost, charged))
-    }
-
-    /// The first moment at which more units would be admitted than when `view` was made; `None` when nothing is in use, or
-    /// when units come back at any moment because they are held. Of a bucket and a window it follows from the rest of the
-    /// view, so that a check does not compute it; of a bucket it may be 1 µs late, because the view is rounded.
-    pub(crate) fn more_at(&self, view: &View) -> Option<u64> {
-        let used = self.capacity() - view.remaining().min(self.capacity());
-        if used == 0 { None } else { of_rule!(self, |rule| rule.more_at(view, used)) }
-    }
-
-    pub(crate) fn used(&self, state: &State, now: u64) -> u64 {
-        of_both!(self, state, |rule, state| rule.used(state, now))
-    }
-
-    #[inline]
-    pub(crate) fn capacity(&self) -> u64 {
-        of_rule!(self, |rule| rule.capacity())
-    }
-
-    pub(crate) fn lease_ends(&self, view: &View, charged_at: u64) -> Option<u64> {
-        of_rule!(self, |rule| rule.lease_ends(view, charged_at))
-    }
-
-    /// The units that leases of that life could take at `now`, all of them.
-    pub(crate) fn leasable(&self, state: &State, now: u64, life: u64) -> u64 {
-        self.capacity().saturating_sub(of_both!(self, state, |rule, state| rule.used_of_leases(state, now, life)))
-    }
-
-    pub(crate) fn charge_lease(&self, state: &mut State, now: u64, terms: LeaseTerms) {
-        of_both!(self, state, |rule, state| rule.charge_lease(state, now, terms));
-    }
-}
-
-/// What [`StoredRule`] says of each.
-#[cfg(feature = "redis")]
-impl Rule {
-    pub(crate) fn fields(&self) -> &'static [Field] {
-        const fn fields<R: StoredRule>(_: &R) -> &'static [Field] {
-            R::FIELDS
-        }
-        of_rule!(self, |rule| fields(rule))
-    }
-
-    pub(crate) fn numbers(&self) -> [u64; 5] {
-        of_rule!(self, |rule| rule.numbers())
-    }
-
-    /// Whether this rule can count with a state that was read: it may be of another algorithm.
-    pub(crate) fn can_have(&self, state: &State) -> bool {
-        of_both!(self, state, |rule, state| rule.can_have(state), false)
-    }
-}
+// Behind the table, whose macros it uses.
+mod dispatch;

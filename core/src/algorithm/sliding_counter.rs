@@ -11,7 +11,7 @@
 
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
-use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -26,13 +26,6 @@ pub(crate) struct State {
     /// Units charged in the window before that.
     pub(crate) previous: u64,
     pub(crate) current: u64,
-}
-
-impl super::Rule {
-    /// The estimate from two windows of `period`.
-    pub(crate) const fn sliding_counter(count: u64, period: u64) -> Self {
-        Self::SlidingCounter(Rule { count, period })
-    }
 }
 
 impl Rule {
@@ -186,9 +179,29 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::Windows;
+    const WORDS: &'static str = "About {count} in any {any}: an estimate from the counts of this window and the one before, which \
+                                 assumes that calls came evenly.";
+
+    fn of(limit: &Limit) -> Self {
+        Self { count: limit.count(), period: limit.period().micros() }
+    }
+
+    /// At exactly its rate the estimate is full when a window begins.
+    fn steady(limit: &Limit) -> u64 {
+        limit.period().micros() / limit.count() + 1
+    }
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Count];
+
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        Some(([state.touched, state.previous, state.current, 0], Vec::new()))
+    }
 
     fn can_have(&self, state: &State) -> bool {
         fits(state.touched) && fits(state.previous) && fits(state.current)

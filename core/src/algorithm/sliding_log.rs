@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 #[cfg(feature = "redis")]
-use super::stored::{Field, StoredRule, fits};
-use super::{LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
+use super::stored::{Field, MOMENT_WIDTH, StoredRule, fits};
+use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,13 +45,6 @@ impl State {
 
     fn touched(&self) -> u64 {
         self.entries.back().map_or(0, |&(at, _)| at)
-    }
-}
-
-impl super::Rule {
-    /// The exact sum over the last `period`.
-    pub(crate) const fn sliding_log(count: u64, period: u64) -> Self {
-        Self::SlidingLog(Rule { count, period })
     }
 }
 
@@ -215,11 +208,32 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::MovingWindow;
+    const WORDS: &'static str = "At most {count} in any {any}; a unit comes back exactly {span} after it was used.";
+
+    fn of(limit: &Limit) -> Self {
+        Self { count: limit.count(), period: limit.period().micros() }
+    }
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const ITEM: u8 = 2;
 
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Moment, Field::Moment, Field::Length];
+
+    /// The value itself has two chunks of the log at most (`CHUNK` in `lua/sliding_log.lua`), and the reply a summary beside them.
+    fn list_bytes(limit: &Limit) -> (usize, usize) {
+        const CHUNKS: usize = 2 * 36;
+        const ENTRY: usize = 2 * MOMENT_WIDTH as usize;
+        (limit.count().min(CHUNKS as u64) as usize * ENTRY, CHUNKS * ENTRY + 64)
+    }
+
+    #[cfg(feature = "bench")]
+    fn written(_state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        None
+    }
 
     fn can_have(&self, state: &State) -> bool {
         state.entries.iter().all(|(at, total)| fits(*at) && *total <= MAX_UNITS)

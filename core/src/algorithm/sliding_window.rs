@@ -11,9 +11,13 @@
 
 use std::collections::VecDeque;
 
+use super::limit::DEFAULT_PRECISION;
+#[cfg(feature = "redis")]
+use super::limit::MAX_PRECISION;
+use super::meaning::lint_nominal;
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits, items};
-use super::{LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, boxed, left};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +41,6 @@ pub(crate) struct State {
     pub(crate) total: u64,
     /// The granules before the newest, oldest first: their last instant and their units.
     pub(crate) older: VecDeque<(u64, u64)>,
-}
-
-impl super::Rule {
-    /// The sum over the last `period` in granules of `period / precision`.
-    pub(crate) fn sliding_window(count: u64, period: u64, precision: u32) -> Self {
-        Self::SlidingWindow(Rule { count, period, granule: period / u64::from(precision) })
-    }
 }
 
 impl Rule {
@@ -223,11 +220,58 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::MovingWindow;
+    const WORDS: &'static str =
+        "At most {count} in any {any}; a unit comes back {span} after it was used, at most {granule} later.";
+
+    fn of(limit: &Limit) -> Self {
+        let (count, period) = (limit.count(), limit.period().micros());
+        Self { count, period, granule: period / u64::from(limit.precision()) }
+    }
+
+    fn lease_life(limit: &Limit) -> u64 {
+        Self::of(limit).granule
+    }
+
+    /// A granule counts until its last instant has left the window.
+    fn steady(limit: &Limit) -> u64 {
+        let Self { count, period, granule } = Self::of(limit);
+        (period + granule - 1).div_ceil(count)
+    }
+
+    fn lint(limit: &Limit, warn: &mut dyn FnMut(String)) {
+        let (precision, count, period) = (limit.precision(), limit.count(), limit.period());
+        if precision == 1 && count > 1 {
+            warn(format!(
+                "with a precision of 1, room comes back up to {period} late: raise the precision, the default is {DEFAULT_PRECISION}"
+            ));
+        }
+        if precision > DEFAULT_PRECISION && u64::from(precision) > count {
+            warn(format!(
+                "a precision of {precision} is more than the {count} units to keep: sliding-log is exact and no larger"
+            ));
+        }
+        lint_nominal(limit, warn);
+    }
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const ITEM: u8 = 2;
 
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Count, Field::Length];
+
+    fn list_bytes(limit: &Limit) -> (usize, usize) {
+        let granules = |most: u64| usize::try_from(most).unwrap_or(usize::MAX) * Self::ITEM_BYTES;
+        (granules(limit.count().min(u64::from(limit.precision()))), granules(u64::from(MAX_PRECISION) + 2))
+    }
+
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        let list = state.older.iter().flat_map(|(last, units)| [*last, *units]).collect();
+        Some(([state.touched, state.newest, state.total, 0], list))
+    }
 
     fn can_have(&self, state: &State) -> bool {
         let fit = state.older.front().is_none_or(|(last, _)| fits(*last));

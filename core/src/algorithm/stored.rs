@@ -1,6 +1,6 @@
 //! What is stored of a limit, and what the script gets of it.
 
-use super::{LimitRule, MAX_SAFE_INTEGER};
+use super::{Limit, LimitRule, MAX_SAFE_INTEGER};
 
 /// Bytes of a moment, and of each number in a list.
 pub(crate) const MOMENT_WIDTH: u8 = 7;
@@ -51,9 +51,21 @@ impl Stored {
 pub(super) trait StoredRule: LimitRule {
     /// The numbers of an item in the list, each of as many bytes as a moment.
     const ITEM: u8 = 0;
+    /// Its bytes.
+    const ITEM_BYTES: usize = Self::ITEM as usize * MOMENT_WIDTH as usize;
 
     /// The fields of a stored limit, in order; a meter whose interval is no whole number of microseconds has one more count.
     const FIELDS: &'static [Field];
+
+    /// The bytes of its list when all its units are in use, and the most that a reply may have of it.
+    fn list_bytes(_limit: &Limit) -> (usize, usize) {
+        const { assert!(Self::ITEM == 0, "an algorithm with a list says how long it is") };
+        (0, 0)
+    }
+
+    /// What [`StoredRule::read`] reads, of a state that the server has as a whole: for tests that write stored values.
+    #[cfg(feature = "bench")]
+    fn written(state: &Self::State) -> Option<([u64; 4], Vec<u64>)>;
 
     /// The limit's numbers for the script: count, period, and x, y, z, which the Lua file of the rule explains.
     fn numbers(&self) -> [u64; 5];

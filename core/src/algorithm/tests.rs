@@ -1,4 +1,4 @@
-//! Which states that were read a rule can count with.
+//! Which states that were read a rule can count with, and until when units can be spent that were taken in advance.
 
 use super::*;
 use crate::policy::Policy;
@@ -6,8 +6,7 @@ use crate::policy::Policy;
 const MOST: u64 = MAX_SAFE_INTEGER;
 
 fn rule(notation: &str) -> Rule {
-    let policy = Policy::parse(notation).expect("a policy");
-    crate::plan::plan_cache::plan_of(&policy).rules[0].clone()
+    Rule::of(&Policy::parse(notation).expect("a policy").limits()[0])
 }
 
 #[test]
@@ -97,5 +96,21 @@ fn a_meter_holds_no_more_than_its_units_and_less_than_an_interval() {
         assert!(can(MOST, max_units, interval_units - 1), "{notation}");
         assert!(!can(MOST + 1, 1, 0) && !can(1, max_units + 1, 0) && !can(1, 1, interval_units), "{notation}");
         assert!(!rule.can_have(&State::FixedWindow(fixed_window::State::default())), "{notation}");
+    }
+}
+
+#[test]
+fn units_of_windows_end_with_them_and_others_with_their_life() {
+    let view = View { resets_at: 17, ..View::default() };
+    let hour = 3_600 * SECOND;
+    for (notation, ends) in [
+        ("fixed-window 5/10s", Some(17)),
+        ("calendar-window 5/hour", Some(3 * hour)),
+        ("50/s", Some(2 * hour + 345_050_000)),
+        ("sliding-counter 5/hour", Some(3 * hour)),
+        ("sliding-log 5/s", None),
+        ("gcra 5/s", None),
+    ] {
+        assert_eq!(rule(notation).lease_ends(&view, 2 * hour + 345_000_001), ends, "{notation}");
     }
 }

@@ -13,7 +13,7 @@
 use super::meter::{Meter, State};
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule};
-use super::{LeaseTerms, LimitCharge, LimitRule, View};
+use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, Meaning, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -21,13 +21,6 @@ pub(crate) struct Rule {
     pub(crate) capacity: u64,
     /// Tokens that are missing at the start; 0 for a bucket that starts full.
     missing: u64,
-}
-
-impl super::Rule {
-    /// `burst` tokens that refill at `count` per `period`, `initial` of them at the start, or all.
-    pub(crate) fn token_bucket(count: u64, period: u64, burst: u64, initial: Option<u64>) -> Self {
-        Self::TokenBucket(Rule::new(count, period, burst, initial))
-    }
 }
 
 impl Rule {
@@ -151,9 +144,23 @@ impl LimitRule for Rule {
     }
 }
 
+impl Meaning for Rule {
+    const KIND: AlgorithmKind = AlgorithmKind::Bucket;
+    const WORDS: &'static str = "A bucket of {capacity} that starts {initial} and gets one unit back every {each}.";
+
+    fn of(limit: &Limit) -> Self {
+        Self::new(limit.count(), limit.period().micros(), limit.capacity(), limit.initial())
+    }
+}
+
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = Meter::FIELDS;
+
+    #[cfg(feature = "bench")]
+    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
+        Meter::written(state)
+    }
 
     fn can_have(&self, state: &State) -> bool {
         self.meter.can_have(state)

@@ -116,6 +116,14 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(visible)
 }
 
+/// Stands before and after a name in the message of an error that is being made. Texts of others have it escaped.
+const NAME_MARK: char = '\u{1}';
+
+/// The name of an option or of a call in a message: hosts spell it as their language does.
+pub(crate) fn named(name: &str) -> String {
+    format!("{NAME_MARK}{name}{NAME_MARK}")
+}
+
 /// Why a call could not be answered. A denial is no error: it is a [`Decision`](crate::Decision).
 ///
 /// Its `source` is the I/O error below it, if there is one: of a socket, or of a file.
@@ -123,6 +131,8 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    /// The message with marks around the names of options and calls, if it has any that hosts spell in their own way.
+    marked: Option<Box<str>>,
     location: Option<SourceLocation>,
     /// Whether the call certainly did not run.
     did_not_run: bool,
@@ -156,8 +166,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of a kind, with a sentence that says what is wrong and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { kind, message, location: None, source: None, did_not_run: !kind.is_store() }
+        let (message, marked) = match message.into() {
+            marked if marked.contains(NAME_MARK) => (marked.replace(NAME_MARK, ""), Some(marked.into())),
+            message => (message, None),
+        };
+        Self { kind, message, marked, location: None, source: None, did_not_run: !kind.is_store() }
     }
 
     /// Names the place where the error was found. The message begins with the location when it names a file.
@@ -166,6 +179,8 @@ impl Error {
         if location.file.is_some() {
             self.message = format!("{location}: {}", self.message);
         }
+        // What is written at a place has one spelling in all languages.
+        self.marked = None;
         self.location = Some(location);
         self
     }
@@ -216,6 +231,13 @@ impl Error {
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The sentence with the names of options and calls as a host spells them.
+    pub(crate) fn message_for(&self, spell: impl Fn(&str) -> String) -> String {
+        let Some(marked) = &self.marked else { return self.message.clone() };
+        let parts = marked.split(NAME_MARK).enumerate();
+        parts.map(|(index, part)| if index % 2 == 1 { spell(part) } else { part.to_owned() }).collect()
     }
 
     /// Where it was found, if it is about a text or a file.

@@ -8,7 +8,10 @@ mod reply_poller;
 mod servers;
 mod tasks;
 
+pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
 pub use crate::limiter::{Call, ChargedUnits, CompletionQueue, Outcome, charge_mark, check_percent};
+pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
+pub use crate::policy::suggestion::nearest;
 pub use crate::process::fork::generation as process_generation;
 #[cfg(any(feature = "files", feature = "redis"))]
 pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_file};
@@ -27,10 +30,10 @@ pub use tasks::{Started, Task, post_begun, post_task};
 use std::time::Duration;
 
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limiter::Builder;
 use crate::plan::plan_cache::plan_of;
-use crate::policy::{Policy, Warning};
+use crate::policy::{Algorithm, Limit, Policy, Warning};
 use crate::store::url;
 
 /// Every warning about what a text names: a policy file, by its path, or a notation.
@@ -39,6 +42,36 @@ use crate::store::url;
 /// `policy_invalid`, as for the file or the notation.
 pub fn lint_text(text: &str) -> Result<Vec<Warning>> {
     crate::policy::lint_text(text)
+}
+
+/// The message of an error with the names of options and calls as a host spells them.
+#[must_use]
+pub fn message_for(error: &Error, spell: impl Fn(&str) -> String) -> String {
+    error.message_for(spell)
+}
+
+/// What algorithms of one kind have in common.
+#[must_use]
+pub const fn kind(algorithm: Algorithm) -> AlgorithmKind {
+    algorithm.kind()
+}
+
+/// What an algorithm does, in a sentence with words in braces for the numbers of a limit.
+#[must_use]
+pub const fn algorithm_words(algorithm: Algorithm) -> &'static str {
+    algorithm.words()
+}
+
+/// The most that a limit lets any sequence of calls have within `window` microseconds, of which the last moment is not counted.
+#[must_use]
+pub fn most_in(limit: &Limit, window: u64) -> u64 {
+    limit.most_in(window)
+}
+
+/// The shortest pause between units, in microseconds, which a limit never denies; `None` when it denies all.
+#[must_use]
+pub fn steady_pause(limit: &Limit) -> Option<u64> {
+    limit.steady()
 }
 
 /// The memory that a policy takes, for lists of policies that are bounded in bytes.

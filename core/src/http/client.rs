@@ -211,7 +211,10 @@ impl ClientIp {
         if !(1..=128).contains(&ipv6_prefix) {
             return Err(Error::new(
                 ErrorKind::ConfigInvalid,
-                format!("ipv6_prefix {ipv6_prefix} is out of range: it must be from 1 to 128"),
+                format!(
+                    "{} {ipv6_prefix} is out of range: it must be from 1 to 128",
+                    crate::error::named("ipv6_prefix")
+                ),
             ));
         }
         Ok(Self { trusted, ipv6_prefix })

@@ -14,7 +14,7 @@ use super::policies::Policies;
 use super::publisher;
 use super::{AsyncLimiter, Limiter, LimiterCore};
 use crate::decision::LimiterId;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, named};
 use crate::histogram::SharedHistogram;
 use crate::policy::quoted;
 use crate::process::fork::{self, ForkListener, PerProcess};
@@ -153,13 +153,15 @@ impl Builder {
         }
         if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3_600) {
             return Err(Error::config(format!(
-                "a timeout of {:?} is out of range: it must be from 1 ms to 1 hour",
+                "a {} of {:?} is out of range: it must be from 1 ms to 1 hour",
+                named("timeout"),
                 self.timeout
             )));
         }
         if self.deny_cache > MAX_DENY_CACHE {
             return Err(Error::config(format!(
-                "a deny_cache of {:?} is out of range: it must be from 0, which is off, to 60 s",
+                "a {} of {:?} is out of range: it must be from 0, which is off, to 60 s",
+                named("deny_cache"),
                 self.deny_cache
             )));
         }
@@ -168,7 +170,8 @@ impl Builder {
         {
             if callers == 0 {
                 return Err(Error::config(format!(
-                    "{name} is 0, which would deny every acquire: it must be 1 or more; a timeout of 0 does not wait"
+                    "{} is 0, which would deny every acquire: it must be 1 or more; a timeout of 0 does not wait",
+                    named(name)
                 )));
             }
         }

@@ -8,7 +8,7 @@ use super::caller::User;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, named};
 use crate::resilience::{ask_all, submit_all};
 use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
@@ -84,13 +84,14 @@ impl LimiterCore {
     fn resolved(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<CheckAllEntries> {
         let resolve = |entry: &dyn CheckEntry| {
             let plan = self.plan(&entry.policy(), entry.key())?;
-            let operation = whole_operation("check_all", &entry.options(), &plan, 0)?;
+            let operation = whole_operation(&named("check_all"), &entry.options(), &plan, 0)?;
             Ok(OwnedEntry { plan, key: entry.key().into(), operation })
         };
         let resolved: CheckAllEntries = entries.into_iter().map(|entry| resolve(&entry)).collect::<Result<_>>()?;
         if resolved.is_empty() || resolved.len() > MAX_ENTRIES {
             return Err(Error::config(format!(
-                "check_all was given {} entries: give from 1 to {MAX_ENTRIES}",
+                "{} was given {} entries: give from 1 to {MAX_ENTRIES}",
+                named("check_all"),
                 resolved.len()
             )));
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, named};
 use crate::policy::{Policy, PolicyFile};
 use crate::store::url::without_secrets;
 
@@ -36,7 +36,8 @@ impl PolicySource {
             let change = if before == now { "its details".to_owned() } else { format!("{before} to {now}") };
             return Err(self.refusal(&format!(
                 "the store has changed ({change}), which a reload cannot do. Restart the service, or restore `store`; \
-                 set_rollout changes the percentage of a rollout"
+                 {} changes the percentage of a rollout",
+                named("set_rollout")
             )));
         }
         Ok(file)

@@ -3,7 +3,6 @@
 mod conversion;
 mod limit_tag;
 pub(crate) mod plan_cache;
-mod rule;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 mod stored;
 
@@ -48,6 +47,8 @@ pub(crate) struct Plan {
     /// Marks usage in memory as this policy's.
     pub(crate) format: Arc<StateFormat>,
     pub(crate) stored: StoredForm,
+    /// Whether a denied check is charged too.
+    pub(crate) charges_denials: bool,
     /// Whether a denial may change what is stored.
     pub(crate) denial_writes: bool,
     /// Whether a limit has units that are given back by name, so that only `hold` can take them.
@@ -81,12 +82,13 @@ impl Plan {
     }
 
     fn new(policy: Policy) -> Self {
-        let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(rule::rule_of).collect();
+        let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(Rule::of).collect();
         let tags: Box<[LimitTag]> = policy.limits().iter().map(LimitTag::of).collect();
         let stored = StoredForm::new(&policy, &rules, &tags);
         let grace = rules.iter().map(Rule::grace).max().unwrap_or(0);
         let options = policy.options();
-        let denial_writes = grace > 0 || options.count_denied || options.block_for.is_some();
+        let charges_denials = options.count_denied;
+        let denial_writes = grace > 0 || charges_denials || options.block_for.is_some();
         let digest = blake3::hash(policy.name().as_bytes());
         let identity = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap_or_default());
         let format = Arc::new(StateFormat { identity, tags });
@@ -96,7 +98,7 @@ impl Plan {
             + allocated(size_of_val(&*format.tags));
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
         Self {
-            is_held: rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_))),
+            is_held: rules.iter().any(Rule::holds),
             lease: lease_of(&policy),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
             counts: OnceLock::new(),
@@ -104,6 +106,7 @@ impl Plan {
             rules,
             format,
             stored,
+            charges_denials,
             denial_writes,
             grace,
             identity,
@@ -142,8 +145,7 @@ impl Plan {
     /// Whether a denial may be repeated until its moment without a call to the store: the call would change nothing, and
     /// no unit comes back before that moment without notice.
     pub(crate) fn repeats_denials(&self) -> bool {
-        let options = self.policy.options();
-        !options.count_denied && options.journal == 0 && !self.is_held
+        !self.charges_denials && self.policy.options().journal == 0 && !self.is_held
     }
 
     /// How long a journal keeps an attempt: as long as it can matter to a limit or a block.

@@ -2,15 +2,11 @@
 
 use std::fmt;
 
-use super::limit::{Algorithm, Limit, MAX_COUNT};
+use crate::algorithm::{Limit, MAX_COUNT};
 use crate::error::{Error, Result};
 
-/// The longest time in which a unit that was taken in advance can be spent, in microseconds.
-const LONGEST_LEASE: u64 = 1_000_000;
-/// A shorter time is not worth its call.
+/// A shorter time in which units that were taken in advance can be spent is not worth its call, in microseconds.
 pub(crate) const SHORTEST_LEASE: u64 = 5_000;
-/// The part of a period, or of a burst, that such a time may add to it.
-const ADDED_PART: u64 = 8;
 
 /// Hundredths of a percent in the whole.
 const WHOLE: u64 = 10_000;
@@ -89,25 +85,6 @@ impl Lease {
     }
 }
 
-impl Limit {
-    /// For how many microseconds units can be spent after they were charged, at most; 0 where they cannot be taken in advance.
-    /// Where that time counts on top of the period it is a small part of it.
-    pub(crate) fn lease_life(&self) -> u64 {
-        let period = self.period().micros();
-        let life = match self.algorithm() {
-            Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter => LONGEST_LEASE,
-            Algorithm::SlidingWindow => period / u64::from(self.precision()),
-            Algorithm::SlidingLog => period / ADDED_PART,
-            Algorithm::TokenBucket | Algorithm::Gcra => {
-                let drains = u128::from(self.capacity()) * u128::from(period) / u128::from(self.count().max(1));
-                u64::try_from(drains / u128::from(ADDED_PART)).unwrap_or(LONGEST_LEASE)
-            }
-            Algorithm::LeakyBucket | Algorithm::Concurrency => 0,
-        };
-        life.min(LONGEST_LEASE)
-    }
-}
-
 impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -128,7 +105,7 @@ impl std::str::FromStr for Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Options, Policy};
+    use crate::policy::Policy;
 
     #[test]
     fn a_share_is_a_part_or_a_number() {
@@ -145,19 +122,5 @@ mod tests {
             let error = Lease::parse(text).expect_err(text);
             assert_eq!(error.code(), "policy_invalid");
         }
-    }
-
-    #[test]
-    fn what_cannot_lease_says_why() {
-        let lease = Some(Lease::parse("5%").expect("a lease"));
-        let error = |limits: &str, options: Options| {
-            let limits = Policy::parse(limits).expect("a notation").limits().to_vec();
-            Policy::new(limits, Options { lease, ..options }).expect_err("it cannot lease").message().to_owned()
-        };
-        let plain = Options::default;
-        assert!(error("5/s; concurrency 3", plain()).contains("is held and given back"));
-        assert!(error("leaky-bucket 5/s", plain()).contains("a delay of its own"));
-        assert!(error("5/s", Options { count_denied: true, ..plain() }).contains("count_denied"));
-        assert!(error("5/s", Options { journal: 5, ..plain() }).contains("a journal"));
     }
 }

@@ -6,22 +6,19 @@ mod derived;
 mod file;
 mod format;
 mod lease;
-mod limit;
 mod lint;
 mod notation;
-mod options;
-mod period;
-mod suggestion;
+pub(crate) mod options;
+pub(crate) mod suggestion;
 
+pub use crate::algorithm::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, Unit};
 pub use file::PolicyFile;
 pub use format::Format;
 pub use lease::Lease;
 pub(crate) use lease::SHORTEST_LEASE;
-pub use limit::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION};
 pub(crate) use lint::lint_text;
 pub use lint::{Warning, lint, lint_policies};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
-pub use period::{Period, Unit};
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

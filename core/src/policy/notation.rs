@@ -10,12 +10,9 @@ use std::str::FromStr;
 
 use self::parser::Parser;
 pub(super) use self::syntax_error::SyntaxError;
-use super::limit::Limit;
-use super::period::Period;
+use crate::algorithm::Limit;
+use crate::algorithm::Period;
 use crate::error::{Error, Result};
-
-/// The default ttl of a `concurrency` limit, in seconds.
-pub(super) const DEFAULT_TTL: u64 = 60;
 
 /// The limits that a notation means.
 pub(super) fn parse(text: &str) -> Result<Vec<Limit>> {

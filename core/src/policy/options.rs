@@ -3,9 +3,8 @@
 use std::fmt;
 
 use super::lease::Lease;
-use super::limit::{Algorithm, Limit};
-use super::period::Period;
-use crate::error::{Error, Result};
+use crate::algorithm::{AlgorithmKind, Limit, Period};
+use crate::error::{Error, Result, named};
 
 /// The most attempts a journal remembers.
 pub const MAX_JOURNAL: u32 = 10_000;
@@ -53,32 +52,155 @@ impl fmt::Display for OnStoreError {
     }
 }
 
-/// The options of a policy; by default none is set.
-///
-/// A minor version may add an option. Code that ends the list of its options with `..Options::default()` goes on to compile:
-///
-/// ```
-/// use tidegate::{Options, Policy};
-///
-/// let limits = Policy::parse("20/minute; 5/3s")?.limits().to_vec();
-/// let policy = Policy::new(limits, Options { shadow: true, ..Options::default() })?;
-/// assert!(policy.options().shadow);
-/// # Ok::<(), tidegate::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
+/// What an option takes: a host reads what it is given by this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionKind {
+    /// True or false.
+    Flag,
+    /// One of the words of [`OnStoreError::ALL`].
+    OnStoreError,
+    /// A length of time.
+    Duration,
+    /// A whole number of what is named, up to the largest.
+    Count {
+        /// What is counted.
+        of: &'static str,
+        /// The largest number.
+        most: u32,
+    },
+    /// A number of units, or a part such as `5%`.
+    Lease,
+}
+
+/// What is set of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionValue {
+    /// True or false.
+    Flag(bool),
+    /// What a check answers when the store fails.
+    OnStoreError(OnStoreError),
+    /// A length of time.
+    Duration(Period),
+    /// A whole number.
+    Count(u32),
+    /// A number of units, or a part.
+    Lease(Lease),
+}
+
+/// Numbers as they are; who writes them for people may want separators.
+impl fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(value) => value.fmt(f),
+            Self::OnStoreError(value) => value.fmt(f),
+            Self::Duration(value) => value.fmt(f),
+            Self::Count(value) => value.fmt(f),
+            Self::Lease(value) => value.fmt(f),
+        }
+    }
+}
+
+/// An option of a policy, as files and hosts set it by its name.
+#[derive(Debug)]
+pub struct PolicyOption {
+    /// The name in files and in Rust.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: OptionKind,
+    /// What it is for, in a sentence.
+    pub documentation: &'static str,
+    /// What a policy does that has it, in a sentence in which `{}` stands for the value.
+    pub effect: &'static str,
+    get: fn(&Options) -> Option<OptionValue>,
+    set: fn(&mut Options, OptionValue),
+}
+
+impl PolicyOption {
+    /// The option of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        POLICY_OPTIONS.iter().find(|option| option.name == name)
+    }
+
+    /// Its value; `None` where it has none and none is the default.
+    #[must_use]
+    pub fn get(&self, options: &Options) -> Option<OptionValue> {
+        (self.get)(options)
+    }
+
+    /// Whether it has another value than its default.
+    #[must_use]
+    pub fn is_set(&self, options: &Options) -> bool {
+        self.get(options) != self.get(&Options::default())
+    }
+
+    /// Sets it to a value of its kind; a value of another kind changes nothing.
+    pub fn set(&self, options: &mut Options, value: OptionValue) {
+        (self.set)(options, value);
+    }
+}
+
+/// Declares the options of a policy: [`Options`], and the list by which files and hosts set them.
+macro_rules! policy_options {
+    (
+        $(#[$attribute:meta])*
+        pub struct Options;
+        $(#[doc = $documentation:literal] $name:ident: $type:ty = $kind:ident $({ $($bound:tt)+ })?, $effect:literal;)+
+    ) => {
+        $(#[$attribute])*
+        pub struct Options {
+            $(#[doc = $documentation] pub $name: $type,)+
+        }
+
+        /// Every option, in the order in which messages list them.
+        pub const POLICY_OPTIONS: &[PolicyOption] = &[$(PolicyOption {
+            name: stringify!($name),
+            kind: OptionKind::$kind $({ $($bound)+ })?,
+            documentation: $documentation.trim_ascii_start(),
+            effect: $effect,
+            get: |options| Option::from(options.$name).map(OptionValue::$kind),
+            set: |options, value| {
+                if let OptionValue::$kind(value) = value {
+                    options.$name = value.into();
+                }
+            },
+        }),+];
+    };
+}
+
+policy_options! {
+    /// The options of a policy; by default none is set.
+    ///
+    /// A minor version may add an option. Code that ends the list of its options with `..Options::default()` goes on to compile:
+    ///
+    /// ```
+    /// use tidegate::{Options, Policy};
+    ///
+    /// let limits = Policy::parse("20/minute; 5/3s")?.limits().to_vec();
+    /// let policy = Policy::new(limits, Options { shadow: true, ..Options::default() })?;
+    /// assert!(policy.options().shadow);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Options;
+
     /// Overrides the limiter's choice.
-    pub on_store_error: Option<OnStoreError>,
+    on_store_error: Option<OnStoreError> = OnStoreError, "When the store fails: {}.";
+
     /// Evaluate and count, but never deny.
-    pub shadow: bool,
+    shadow: bool = Flag, "A shadow: it counts and reports denials, and denies nothing.";
+
     /// Once denied, the key stays denied this long.
-    pub block_for: Option<Period>,
+    block_for: Option<Period> = Duration, "Once denied, a key stays denied for {}, whatever its usage.";
+
     /// Charge denied checks too.
-    pub count_denied: bool,
+    count_denied: bool = Flag, "Denied checks count too: a caller that keeps trying stays out.";
+
     /// Remember that many of the newest attempts with their metadata; 0 is none.
-    pub journal: u32,
+    journal: u32 = Count { of: "attempts", most: MAX_JOURNAL }, "The newest {} attempts are kept with their metadata.";
+
     /// Take units in advance and spend them without the network.
-    pub lease: Option<Lease>,
+    lease: Option<Lease> = Lease, "Each process takes blocks of {} in advance and spends them without a call.";
 }
 
 impl Options {
@@ -97,14 +219,14 @@ impl Options {
         if self.lease.is_none() {
             return Ok(());
         }
-        let of = |algorithm| limits.iter().find(|limit: &&Limit| limit.algorithm() == algorithm);
+        let of = |kind| limits.iter().find(|limit: &&Limit| limit.algorithm().kind() == kind);
         let reason = if self.count_denied {
-            "count_denied charges each denied check, so the store has to see every check".to_owned()
+            format!("{} charges each denied check, so the store has to see every check", named("count_denied"))
         } else if self.journal > 0 {
             "a journal remembers every check, so the store has to see each".to_owned()
-        } else if let Some(limit) = of(Algorithm::Concurrency) {
+        } else if let Some(limit) = of(AlgorithmKind::Held) {
             format!("a unit of \"{limit}\" is held and given back, not spent")
-        } else if let Some(limit) = of(Algorithm::LeakyBucket) {
+        } else if let Some(limit) = of(AlgorithmKind::Queue) {
             format!("each unit of \"{limit}\" has a delay of its own, which the store has to say")
         } else {
             return Ok(());
@@ -112,3 +234,6 @@ impl Options {
         Err(Error::policy(format!("this policy cannot lease: {reason}; remove lease, or what forbids it")))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,28 +8,42 @@ pub(crate) fn did_you_mean<'a>(word: &str, allowed: impl IntoIterator<Item = &'a
     nearest(word, allowed).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-/// Of equally near words the first in `allowed`, so list the common spelling first.
-fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The allowed word that is near, if one is; of equally near words the first, so list the common spelling first.
+pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = normalized(word)?;
     let mut best: Option<(usize, &str)> = None;
     for candidate in allowed {
         let Some(normalized) = normalized(candidate) else { continue };
-        // "fixed" for "fixed-window" is far in characters but near in meaning.
-        let distance = if word.len() >= 3 && normalized.starts_with(&word) { 1 } else { distance(&word, &normalized) };
-        let near = distance <= (word.len().min(normalized.len()) / 3).max(1) && distance < normalized.len();
-        if near && best.is_none_or(|(least, _)| distance < least) {
+        let (distance, most) = difference(&word, &normalized);
+        if distance <= most && distance < normalized.len() && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, candidate));
         }
     }
     best.map(|(_, candidate)| candidate)
 }
 
-/// In lower case, with one kind of separator; `None` when it is too long to be a mistyped word.
+/// How far a word is from an allowed one, and how far it may be.
+fn difference(word: &[char], allowed: &[char]) -> (usize, usize) {
+    // "fixed" for "fixed-window" and "proxies" for "trusted_proxies" are far in characters but near in meaning.
+    if word.len() >= 3 && allowed.starts_with(word) {
+        return (1, 1);
+    }
+    if word.len() >= 4 && allowed.windows(word.len()).any(|part| part == word) {
+        return (2, 2);
+    }
+    let (shorter, alike) =
+        (word.len().min(allowed.len()), word.iter().zip(allowed).take_while(|(a, b)| a == b).count());
+    // "on_deny" for "on_denied" is another form of a word.
+    let most = if alike >= 4 && 3 * alike >= 2 * word.len() { shorter / 2 } else { shorter / 3 };
+    (distance(word, allowed), most.max(1))
+}
+
+/// In lower case, without separators, as the names of all languages are; `None` when it is too long to be a mistyped word.
 fn normalized(word: &str) -> Option<Vec<char>> {
     if word.len() > MAX_LENGTH {
         return None;
     }
-    Some(word.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect())
+    Some(word.chars().filter(|c| !matches!(c, '-' | '_')).map(|c| c.to_ascii_lowercase()).collect())
 }
 
 /// The Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of neighbours.
@@ -56,10 +70,13 @@ mod tests {
 
     #[test]
     fn the_nearest_allowed_word_is_suggested() {
-        let words = ["fixed-window", "gcra", "on_store_error", "minute", "month"];
+        let words = ["fixed-window", "gcra", "on_store_error", "minute", "month", "trustedProxies"];
         assert_eq!(nearest("gcar", words), Some("gcra"));
         assert_eq!(nearest("fixed", words), Some("fixed-window"));
         assert_eq!(nearest("on-store-eror", words), Some("on_store_error"));
+        assert_eq!(nearest("onStoreEror", words), Some("on_store_error"));
+        assert_eq!(nearest("on_store_errors_in", words), Some("on_store_error"));
+        assert_eq!(nearest("proxies", words), Some("trustedProxies"));
         assert_eq!(nearest("MINUET", words), Some("minute"));
         assert_eq!(nearest("banana", words), None);
         assert_eq!(nearest("", words), None);

@@ -41,5 +41,16 @@ pub struct StoreChange {
     pub since: SystemTime,
 }
 
+impl StoreChange {
+    /// The sentence, in which a host spells the name of the option `on_store_error` as its language does.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn sentence_for(&self, spell: impl FnOnce(&str) -> String) -> String {
+        // What is said before it, the store, has no spaces.
+        let name = "on_store_error";
+        self.sentence.replacen(&format!(" {name} "), &format!(" {} ", spell(name)), 1)
+    }
+}
+
 /// Called with each change, on the thread that noticed it, with no lock held.
 pub(crate) type Listener = Arc<dyn Fn(&StoreChange) + Send + Sync>;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, named};
 
 /// The shortest secret, in bytes: a shorter one can be guessed.
 const MIN_SECRET: usize = 16;
@@ -23,8 +23,9 @@ impl KeyNames {
     pub fn new(prefix: &str, secret: Option<&[u8]>) -> Result<Self> {
         if let Some(secret) = secret.filter(|secret| secret.len() < MIN_SECRET) {
             return Err(Error::config(format!(
-                "the key_secret has {} bytes: it must have at least {MIN_SECRET}, from a random generator such as `openssl \
-                 rand -hex 32`",
+                "the {} has {} bytes: it must have at least {MIN_SECRET}, from a random generator such as `openssl rand -hex \
+                 32`",
+                named("key_secret"),
                 secret.len()
             )));
         }

@@ -162,7 +162,7 @@ fn what_may_grow_breaks_no_program_then() {
         (include_str!("../../../core/src/error/mod.rs"), "struct SourceLocation"),
         (include_str!("../../../core/src/http/problem.rs"), "struct Refusal"),
         (include_str!("../../../core/src/limiter/hold.rs"), "enum HoldAnswer"),
-        (include_str!("../../../core/src/policy/period.rs"), "enum Unit"),
+        (include_str!("../../../core/src/algorithm/period.rs"), "enum Unit"),
     ] {
         assert!(source.contains(&format!("#[non_exhaustive]\npub {item} {{")), "{item}");
     }

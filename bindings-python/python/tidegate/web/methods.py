@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from .._shown import shown
+from .._tidegate import nearest
 from ..errors import ConfigError
 
 # IANA's registry, and PURGE of caches.
@@ -33,8 +33,8 @@ def limited_methods(given: Any) -> frozenset[str] | None:
         raise ConfigError("methods is an empty list, which limits no request: leave it out to limit all methods")
     for name in names:
         if name not in KNOWN:
-            nearest = difflib.get_close_matches(name, sorted(KNOWN), n=1)
-            hint = f": did you mean {nearest[0]!r}?" if nearest else ""
+            meant = nearest(name, sorted(KNOWN))
+            hint = f": did you mean {meant!r}?" if meant else ""
             raise ConfigError(f"methods has {shown(name)}, which is no HTTP method{hint}")
     # Servers answer HEAD with the view of GET.
     return frozenset([*names, "HEAD"] if "GET" in names else names)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
 from .._options import LimiterOptions
+from .._tidegate import nearest
 from .keys import Key
 
 
@@ -55,6 +55,6 @@ def check_names(given: Iterable[str], known: Sequence[str], owner: str) -> None:
     """Raises for an option that does not exist, and names the nearest one that does."""
     for name in given:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f": did you mean {nearest[0]!r}?" if nearest else "."
+            meant = nearest(name, list(known))
+            hint = f": did you mean {meant!r}?" if meant else "."
             raise TypeError(f"{owner} has no option {name!r}{hint} Its options are {', '.join(known)}")

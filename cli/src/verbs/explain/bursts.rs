@@ -3,15 +3,14 @@
 //! Each limit has a bound that follows from its rule; the least of them bounds the policy. A search then runs greedy callers
 //! that begin before the edge of a window, which is where the most passes, and finds what the limits admit together.
 
-use tidegate::{Algorithm, Limit, Policy, Unit};
+use tidegate::host::{AlgorithmKind, calendar_edges, kind, most_in};
+use tidegate::{Algorithm, Limit, Policy};
 
 use super::greedy::{GreedyCaller, START, over_time};
 use crate::Failure;
 
 /// Steps of all callers of a search: a few milliseconds.
 const MAX_STEPS: usize = 6_000;
-/// Windows of the calendar that are looked at: leap years are among them.
-const CALENDAR_WINDOWS: usize = 61;
 
 /// The most in any window of a length.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,9 +36,8 @@ pub(super) fn worst(policy: &Policy) -> Result<Vec<Burst>, Failure> {
     for window in windows {
         // Units in progress count at one moment; over time they are given back.
         let bounding = if window <= 1 { policy.limits().iter().enumerate().collect() } else { limits.clone() };
-        let bounds = bounding.iter().map(|(index, limit)| Ok((bound(limit, window)?, *index)));
-        let bounds: Vec<(u64, usize)> = bounds.collect::<Result<_, Failure>>()?;
-        let Some(&(bound, limit)) = bounds.iter().min() else { break };
+        let bounds = bounding.iter().map(|(index, limit)| (most_in(limit, window), *index));
+        let Some((bound, limit)) = bounds.min() else { break };
         // The bound of one limit is reached: tests hold it against a search through every sequence of calls.
         let found = match &mut search {
             Some(search) if limits.len() > 1 && window > 1 => search.most(window, bound)?,
@@ -48,64 +46,6 @@ pub(super) fn worst(policy: &Policy) -> Result<Vec<Burst>, Failure> {
         bursts.push(Burst { window, found, bound, limit });
     }
     Ok(bursts)
-}
-
-/// The most that one limit admits in a window of a length, which holds its first moment and not its last.
-fn bound(limit: &Limit, window: u64) -> Result<u64, Failure> {
-    let (count, period) = (limit.count(), limit.period().micros());
-    if limit.capacity() == 0 || window <= 1 {
-        return Ok(limit.capacity());
-    }
-    let times = |windows: u64| count.saturating_mul(windows);
-    Ok(match limit.algorithm() {
-        // One unit opens a window before; the others of that window come at its very end.
-        Algorithm::FixedWindow => {
-            times(window.div_ceil(period)).max(times((window - 1).div_ceil(period)).saturating_add(count - 1))
-        }
-        Algorithm::CalendarWindow => times(calendar_windows(limit, window)?),
-        Algorithm::SlidingCounter => times((window - 2) / period + 2),
-        Algorithm::SlidingLog | Algorithm::SlidingWindow => times(window.div_ceil(period)),
-        Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
-            let refilled = u128::from(window - 1) * u128::from(count) / u128::from(period);
-            limit.capacity().saturating_add(u64::try_from(refilled).unwrap_or(u64::MAX))
-        }
-        // How long a hold takes bounds nothing, and of an algorithm that is not known here no bound is either.
-        _ => u64::MAX,
-    })
-}
-
-/// How many windows of the calendar a window of this length touches at most.
-fn calendar_windows(limit: &Limit, window: u64) -> Result<u64, Failure> {
-    if limit.period().unit() < Unit::Month {
-        return Ok((window - 2) / limit.period().micros() + 2);
-    }
-    let edges = calendar_edges(limit)?;
-    let touched = edges
-        .iter()
-        .enumerate()
-        .map(|(first, edge)| edges[first..].iter().take_while(|last| *last - edge + 2 <= window).count() as u64 + 1);
-    Ok(touched.max().unwrap_or(1))
-}
-
-/// Where the windows of a calendar begin, in microseconds since [`START`]: the limiter says so.
-fn calendar_edges(limit: &Limit) -> Result<Vec<u64>, Failure> {
-    let alone = Policy::new(vec![limit.clone()], tidegate::Options::default())?;
-    let Some(caller) = GreedyCaller::new(&alone)? else { return Ok(Vec::new()) };
-    let mut edges = vec![0];
-    for number in 0..CALENDAR_WINDOWS {
-        let from = edges.last().copied().unwrap_or_default();
-        let run = caller.run(&format!("window {number}"), from, limit.period().micros().saturating_mul(2), 2)?;
-        match run.admissions.get(1) {
-            Some(next) => edges.push(from + next.at),
-            None => break,
-        }
-    }
-    Ok(edges)
-}
-
-/// Whether what a limit admits depends on where its window begins.
-fn has_edges(limit: &Limit) -> bool {
-    matches!(limit.algorithm(), Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter)
 }
 
 /// Greedy callers of one policy.
@@ -132,7 +72,7 @@ impl<'a> Search<'a> {
     fn most(&mut self, window: u64, bound: u64) -> Result<Option<u64>, Failure> {
         let mut steps = self.max_steps;
         let mut most = self.units(&Prelude { openings: Vec::new(), edge: 0 }, 0, window, &mut steps)?;
-        for prelude in self.preludes()? {
+        for prelude in self.preludes() {
             for before in self.leads(window) {
                 if most >= bound || steps == 0 {
                     break;
@@ -158,12 +98,12 @@ impl<'a> Search<'a> {
     }
 
     /// For each limit with edges, an edge: alone, and with the windows of all shorter limits ending there too.
-    fn preludes(&self) -> Result<Vec<Prelude>, Failure> {
+    fn preludes(&self) -> Vec<Prelude> {
         let limits: Vec<&Limit> = over_time(self.policy).into_iter().map(|(_, limit)| limit).collect();
         let mut preludes = Vec::new();
-        for limit in limits.iter().filter(|limit| has_edges(limit)) {
+        for limit in limits.iter().filter(|limit| kind(limit.algorithm()) == AlgorithmKind::Windows) {
             let period = limit.period().micros();
-            let edge = edge_of(limit)?;
+            let edge = edge_of(limit);
             let opens =
                 |other: &&&Limit| other.algorithm() == Algorithm::FixedWindow && other.period().micros() <= period;
             let mut openings: Vec<u64> =
@@ -175,7 +115,7 @@ impl<'a> Search<'a> {
             }
             preludes.push(Prelude { openings, edge });
         }
-        Ok(preludes)
+        preludes
     }
 
     /// How long before an edge a caller may begin: at the last moment, and early enough for slower limits to admit what the
@@ -196,16 +136,16 @@ impl<'a> Search<'a> {
 }
 
 /// An edge of a limit's windows that is later than one of its periods, in microseconds since [`START`].
-fn edge_of(limit: &Limit) -> Result<u64, Failure> {
+fn edge_of(limit: &Limit) -> u64 {
     let period = limit.period().micros();
     if limit.algorithm() == Algorithm::CalendarWindow {
         // The shortest window begins where the most windows are touched.
-        let edges = calendar_edges(limit)?;
+        let edges = calendar_edges(limit);
         let shortest = edges[1..].windows(2).min_by_key(|pair| pair[1] - pair[0]);
-        return Ok(shortest.map_or(period, |pair| pair[0]));
+        return shortest.map_or(period, |pair| pair[0] - START);
     }
     // Aligned windows begin at multiples of the period since 1970.
-    Ok((START + 2 * period).next_multiple_of(period) - START)
+    (START + 2 * period).next_multiple_of(period) - START
 }
 
 #[cfg(test)]

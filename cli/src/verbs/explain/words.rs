@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate::{Algorithm, Limit, Period, Policy, Unit};
+use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption, algorithm_words};
+use tidegate::{Limit, Period, Policy, Unit};
 
 use crate::number_text::number;
 use crate::time_text::length;
@@ -28,78 +29,44 @@ fn span(period: Period) -> String {
 
 /// What a limit does, as a sentence.
 pub(super) fn limit(limit: &Limit) -> String {
-    let (count, period) = (number(limit.count()), limit.period());
-    let (span, any) = (span(period), name(period));
-    let capacity = number(limit.capacity());
     if limit.capacity() == 0 {
         return "Denies every check.".to_owned();
     }
-    let micros = |part: u64| length(Duration::from_micros(part));
-    let each = micros(period.micros().div_ceil(limit.count()));
-    match limit.algorithm() {
-        Algorithm::FixedWindow => format!(
-            "At most {count} in a window of {span} that the first admitted check opens; around the edge of two windows up \
-             to twice that."
-        ),
-        Algorithm::CalendarWindow => format!(
-            "At most {count} in each {any} of the calendar (UTC{}); around the edge of two windows up to twice that.",
-            if period.unit() == Unit::Week { ", from Monday" } else { "" }
-        ),
-        Algorithm::SlidingLog => {
-            format!("At most {count} in any {any}; a unit comes back exactly {span} after it was used.")
-        }
-        Algorithm::SlidingWindow => format!(
-            "At most {count} in any {any}; a unit comes back {span} after it was used, at most {} later.",
-            micros(period.micros() / u64::from(limit.precision()))
-        ),
-        Algorithm::SlidingCounter => format!(
-            "About {count} in any {any}: an estimate from the counts of this window and the one before, which assumes that \
-             calls came evenly."
-        ),
-        Algorithm::TokenBucket => {
-            let starts =
-                limit.initial().map_or("starts full".to_owned(), |units| format!("starts with {}", number(units)));
-            format!("A bucket of {capacity} that {starts} and gets one unit back every {each}.")
-        }
-        Algorithm::Gcra => format!("Up to {capacity} at once, and one more every {each}."),
-        Algorithm::LeakyBucket => format!(
-            "A queue of {capacity} places that lets one unit go every {each}: what is admitted gets a delay, and leaves evenly."
-        ),
-        Algorithm::Concurrency => format!(
-            "At most {count} in progress at the same time; a hold that is not renewed is given back after {span}. How many \
-             pass over time depends on how long each takes."
-        ),
-        algorithm => format!("{algorithm}, {count} in {span}."),
-    }
+    let period = limit.period();
+    let micros = |micros: u64| length(Duration::from_micros(micros));
+    let values = [
+        ("{count}", number(limit.count())),
+        ("{capacity}", number(limit.capacity())),
+        ("{any}", name(period)),
+        ("{span}", span(period)),
+        ("{each}", micros(period.micros().div_ceil(limit.count()))),
+        ("{granule}", micros(period.micros() / u64::from(limit.precision()))),
+        ("{initial}", limit.initial().map_or("full".to_owned(), |units| format!("with {}", number(units)))),
+        ("{utc}", if period.unit() == Unit::Week { "UTC, from Monday" } else { "UTC" }.to_owned()),
+    ];
+    let words = algorithm_words(limit.algorithm()).to_owned();
+    values.iter().fold(words, |words, (name, value)| words.replace(name, value))
 }
 
 /// What the options of a policy do, a sentence each.
 pub(super) fn options(policy: &Policy) -> Vec<String> {
-    let options = policy.options();
-    let mut sentences = Vec::new();
-    if options.shadow {
-        sentences.push("A shadow: it counts and reports denials, and denies nothing.".to_owned());
-    }
-    if let Some(time) = options.block_for {
-        sentences.push(format!("Once denied, a key stays denied for {time}, whatever its usage."));
-    }
-    if options.count_denied {
-        sentences.push("Denied checks count too: a caller that keeps trying stays out.".to_owned());
-    }
-    if options.journal > 0 {
-        sentences.push(format!("The newest {} attempts are kept with their metadata.", number(options.journal.into())));
-    }
-    if let Some(lease) = options.lease {
-        sentences.push(format!("Each process takes blocks of {lease} in advance and spends them without a call."));
-    }
-    if let Some(choice) = options.on_store_error {
-        sentences.push(format!("When the store fails: {choice}."));
-    }
-    sentences
+    let mut options: Vec<_> = POLICY_OPTIONS.iter().filter(|option| option.is_set(policy.options())).collect();
+    // What happens when the store fails comes last.
+    options.sort_by_key(|option| option.kind == OptionKind::OnStoreError);
+    let sentence = |option: &PolicyOption| {
+        let value = match option.get(policy.options())? {
+            OptionValue::Count(count) => number(count.into()),
+            value => value.to_string(),
+        };
+        Some(option.effect.replace("{}", &value))
+    };
+    options.into_iter().filter_map(sentence).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate::Algorithm;
+
     use super::*;
 
     #[test]
@@ -112,7 +79,7 @@ mod tests {
             };
             let policy = Policy::parse(&notation).expect("a policy");
             let words = limit(&policy.limits()[0]);
-            assert!(!words.starts_with(algorithm.name()), "{words}");
+            assert!(!words.contains(['{', '}']), "{words}");
         }
     }
 }

@@ -108,6 +108,14 @@ pub(super) fn header(tags: &[LimitTag], layouts: &[Layout], form: Form) -> Vec<u
     header
 }
 
+/// Bytes of the fields of all limits.
+pub(super) fn fields_size(layouts: &[Layout], form: Form) -> usize {
+    let of_limit = |layout: &Layout| -> usize {
+        layout.fields.iter().map(|field| usize::from(field.width(form.count_width(layout)))).sum()
+    };
+    layouts.iter().map(of_limit).sum()
+}
+
 /// The header of the narrow form, of a policy that has it.
 pub(super) fn narrow_header(tags: &[LimitTag], layouts: &[Layout]) -> Option<Vec<u8>> {
     let [layout] = layouts else { return None };
@@ -117,8 +125,7 @@ pub(super) fn narrow_header(tags: &[LimitTag], layouts: &[Layout]) -> Option<Vec
     }
     let size = |form: Form| {
         let header = header(tags, layouts, form);
-        let fields: usize = layout.fields.iter().map(|field| usize::from(field.width(form.count_width(layout)))).sum();
-        (header.len() + fields, header)
+        (header.len() + fields_size(layouts, form), header)
     };
     let ((compact, _), (narrow, header)) = (size(Form::Compact), size(Form::Narrow));
     (compact > SMALL_VALUE && narrow <= SMALL_VALUE).then_some(header)

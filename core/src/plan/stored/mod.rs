@@ -1,17 +1,24 @@
 //! How servers keep the usage of a policy, and how they are asked.
 
 mod layout;
-mod reply_bound;
 mod script_arguments;
-mod stored_size;
 
 use super::LimitTag;
 use crate::algorithm::Rule;
+use crate::plan::MAX_METADATA;
 use crate::policy::Policy;
 use crate::tables::allocation::allocated;
 
 pub(crate) use layout::{Form, LENGTH_WIDTH, Layout, VERSION};
 pub(crate) use script_arguments::ScriptArguments;
+
+/// The most bytes of headers, fields and moments of one limit in a reply, with much to spare. A server, or what stands before it,
+/// that sends more than the bounds below is not believed.
+const FIELDS: usize = 256;
+/// The annex, of which the script sends no states of other limits.
+const ANNEX: usize = 2_048;
+/// An attempt in a journal without its metadata, with its frame in the reply.
+const ATTEMPT: usize = 64;
 
 /// The formats and script arguments of a policy, computed once.
 #[derive(Debug)]
@@ -45,8 +52,8 @@ impl StoredForm {
             + allocated(full_header.capacity())
             + script_arguments.heap_bytes();
         Self {
-            max_value: reply_bound::max_value(policy),
-            max_journal: reply_bound::max_journal(policy),
+            max_value: ANNEX + policy.limits().iter().map(|limit| FIELDS + limit.list_bytes().1).sum::<usize>(),
+            max_journal: FIELDS + policy.options().journal as usize * (ATTEMPT + MAX_METADATA),
             has_companions: policy.options().journal > 0
                 || rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_))),
             layouts,
@@ -60,6 +67,9 @@ impl StoredForm {
 
     /// The bytes of a stored value of its policy: of a key that is hardly used, and of one that uses all its limits.
     pub(crate) fn value_bytes(&self, policy: &Policy) -> (usize, usize) {
-        stored_size::stored_size(policy, &self.layouts, &self.header, self.narrow_header.as_deref())
+        let value = |header: &[u8], form| header.len() + layout::fields_size(&self.layouts, form);
+        let compact = value(&self.header, Form::Compact);
+        let least = self.narrow_header.as_ref().map_or(compact, |header| value(header, Form::Narrow));
+        (least, compact + policy.limits().iter().map(|limit| limit.list_bytes().0).sum::<usize>())
     }
 }

@@ -1,13 +1,14 @@
 //! A policy of a file, in whichever shape it is written.
 
-use super::super::options::Options;
+use super::super::options::{Options, POLICY_OPTIONS};
 use super::super::{MAX_LIMITS, Policy};
 use super::limit::LocatedLimit;
 use super::tree::{FileError, Key, Node, Position};
 
 /// The names in a policy that is a map.
-pub(super) const POLICY_NAMES: [&str; 7] =
-    ["limits", "on_store_error", "shadow", "block_for", "count_denied", "journal", "lease"];
+pub(super) fn policy_names() -> Vec<&'static str> {
+    ["limits"].into_iter().chain(POLICY_OPTIONS.iter().map(|option| option.name)).collect()
+}
 
 /// A policy with the positions of its name and its limits.
 pub(super) struct FilePolicy {

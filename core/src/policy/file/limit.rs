@@ -1,10 +1,9 @@
 //! One limit of a policy file.
 
-use super::super::limit::{Algorithm, Limit, MAX_COUNT, MAX_PRECISION};
-use super::super::notation::{self, DEFAULT_TTL};
-use super::super::period::{Period, SECOND};
+use super::super::notation;
 use super::option_value::{choice, duration, notation_error, unknown_name, whole_number};
 use super::tree::{FileError, Key, Node, Position, Value};
+use crate::algorithm::{Algorithm, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION, Period};
 use crate::error::Error;
 
 /// The names in a limit that is a map.
@@ -82,9 +81,7 @@ fn build(fields: &Fields<'_>, position: Position) -> Result<Limit, FileError> {
             ));
         }
         (Algorithm::Concurrency, None, Some((_, ttl))) => ttl,
-        (Algorithm::Concurrency, None, None) => {
-            Period::from_micros(DEFAULT_TTL * SECOND).map_err(|error| error_at(position, &error))?
-        }
+        (Algorithm::Concurrency, None, None) => DEFAULT_TTL,
         (_, _, Some((key, _))) => {
             return Err(FileError::new(key.position, format!("{algorithm} has no ttl: only concurrency has one")));
         }

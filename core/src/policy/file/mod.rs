@@ -20,8 +20,8 @@ use std::path::Path;
 use self::environment::EnvironmentLookup;
 use self::line_index::LineIndex;
 use self::stores::FileStore;
-use super::period::SECOND;
 use super::{Format, Policy};
+use crate::algorithm::SECOND;
 use crate::error::{Error, ErrorKind, Result, SourceLocation, visible};
 use crate::process::regular_file::{self, Links, Unreadable};
 

@@ -1,6 +1,6 @@
 //! `limits: [{name, config: [{limit, period}]}]`: how older files write policies. Periods are seconds.
 
-use super::file_policy::{FilePolicy, POLICY_NAMES, limit_list};
+use super::file_policy::{FilePolicy, limit_list, policy_names};
 use super::limit;
 use super::option_value::unknown_name;
 use super::scalar::plain_scalar;
@@ -34,7 +34,7 @@ fn policy(node: &Node) -> Result<FilePolicy, FileError> {
             "config" => limits = Some(config(node)?),
             _ => {
                 let hint = "; the options of a policy stand under `policies`";
-                let hint = if POLICY_NAMES.contains(&&*key.name) { hint } else { "" };
+                let hint = if policy_names().contains(&&*key.name) { hint } else { "" };
                 return Err(unknown_name(key, &ENTRY_NAMES, "an entry of `limits` has", hint));
             }
         }

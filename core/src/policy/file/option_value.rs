@@ -2,10 +2,11 @@
 
 use super::super::lease::Lease;
 use super::super::notation;
-use super::super::period::{Period, SECOND};
+use super::super::options::{OnStoreError, OptionKind, OptionValue};
 use super::super::suggestion::did_you_mean;
 use super::scalar::plain_scalar;
 use super::tree::{FileError, Key, Node, Position, Text, Value};
+use crate::algorithm::{Period, SECOND};
 
 /// One of these words.
 pub(super) fn choice<T>(
@@ -30,8 +31,22 @@ pub(super) fn choice<T>(
     })
 }
 
+/// The value of an option of a policy.
+pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<OptionValue, FileError> {
+    Ok(match kind {
+        OptionKind::Flag => OptionValue::Flag(boolean(key, node)?),
+        OptionKind::OnStoreError => {
+            let names = OnStoreError::ALL.map(OnStoreError::name);
+            OptionValue::OnStoreError(choice(key, node, OnStoreError::from_name, &names)?)
+        }
+        OptionKind::Duration => OptionValue::Duration(duration(key, node)?),
+        OptionKind::Count { most, .. } => OptionValue::Count(whole_number(key, node, u64::from(most))? as u32),
+        OptionKind::Lease => OptionValue::Lease(lease(key, node)?),
+    })
+}
+
 /// `true` or `false`.
-pub(super) fn boolean(key: &Key, node: &Node) -> Result<bool, FileError> {
+fn boolean(key: &Key, node: &Node) -> Result<bool, FileError> {
     match scalar(node) {
         Value::Bool(value) => Ok(value),
         _ => Err(wrong_value(key, node, "true or false")),
@@ -74,7 +89,7 @@ pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
 }
 
 /// A number of units, or a part such as `5%`.
-pub(super) fn lease(key: &Key, node: &Node) -> Result<Lease, FileError> {
+fn lease(key: &Key, node: &Node) -> Result<Lease, FileError> {
     let found = match scalar(node) {
         Value::Integer(units) => u64::try_from(units).ok().map(Lease::units),
         Value::Text(text) => Some(Lease::parse(&text.text)),

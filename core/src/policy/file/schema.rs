@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::super::options::{MAX_JOURNAL, OnStoreError, Options};
+use super::super::options::{Options, PolicyOption};
 use super::super::suggestion::did_you_mean;
-use super::file_policy::{FilePolicy, POLICY_NAMES, limit_list};
+use super::file_policy::{FilePolicy, limit_list, policy_names};
 use super::limit::{self, LocatedLimit};
 use super::older_shape;
-use super::option_value::{boolean, choice, duration, lease, unknown_name, whole_number};
+use super::option_value::{self, unknown_name};
 use super::stores::{self, FileStore};
 use super::tree::{FileError, Key, Node, Value, duplicate};
 use super::{Format, PolicyFile, PolicyLocations};
@@ -122,21 +122,10 @@ fn policy_options(
     let mut found = None;
     let mut options = Options::default();
     for (key, node) in entries {
-        match key.name.as_str() {
-            "limits" => found = Some(limits(node)?),
-            "on_store_error" => {
-                let names = OnStoreError::ALL.map(OnStoreError::name);
-                options.on_store_error = Some(choice(key, node, OnStoreError::from_name, &names)?);
-            }
-            "shadow" => options.shadow = boolean(key, node)?,
-            "block_for" => options.block_for = Some(duration(key, node)?),
-            "count_denied" => options.count_denied = boolean(key, node)?,
-            "journal" => {
-                let attempts = whole_number(key, node, u64::from(MAX_JOURNAL))?;
-                options.journal = u32::try_from(attempts).unwrap_or(MAX_JOURNAL);
-            }
-            "lease" => options.lease = Some(lease(key, node)?),
-            name => return Err(unknown_name(key, &POLICY_NAMES, "a policy has", hint(name, format))),
+        match (key.name.as_str(), PolicyOption::named(&key.name)) {
+            ("limits", _) => found = Some(limits(node)?),
+            (_, Some(option)) => option.set(&mut options, option_value::policy_option(option.kind, key, node)?),
+            (name, None) => return Err(unknown_name(key, &policy_names(), "a policy has", hint(name, format))),
         }
     }
     let found =
@@ -150,7 +139,7 @@ fn hint(name: &str, format: Format) -> &'static str {
         "; the numbers of a limit stand in the list under `limits`"
     } else if name == "<<" {
         "; YAML 1.2 has no merge key: repeat the options"
-    } else if format == Format::Toml && did_you_mean(name, POLICY_NAMES).is_empty() {
+    } else if format == Format::Toml && did_you_mean(name, policy_names()).is_empty() {
         "; a name with a dot stands in quotes, as in \"auth.login\" = \"5/minute\""
     } else {
         ""

@@ -8,10 +8,9 @@ use std::fmt;
 use std::path::Path;
 
 use super::lease::SHORTEST_LEASE;
-use super::limit::{Algorithm, DEFAULT_PRECISION, Limit};
 use super::options::OnStoreError;
-use super::period::{DAY, Unit};
 use super::{Policy, PolicyFile};
+use crate::algorithm::{AlgorithmKind, Limit};
 use crate::error::{Result, SourceLocation};
 
 /// Something in a policy or a policy file that probably does not do what it seems to.
@@ -126,7 +125,7 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     let shortest = policy
         .limits()
         .iter()
-        .filter(|limit| limit.algorithm() != Algorithm::Concurrency && limit.count() > 0)
+        .filter(|limit| limit.algorithm().kind() != AlgorithmKind::Held && limit.count() > 0)
         .min_by_key(|limit| wait(limit));
     if let Some(limit) = shortest.filter(|limit| block.micros() < wait(limit)) {
         warn(format!(
@@ -142,71 +141,20 @@ fn wait(limit: &Limit) -> u64 {
 }
 
 fn numbers(limit: &Limit, mut warn: impl FnMut(String)) {
-    let (algorithm, count, period) = (limit.algorithm(), limit.count(), limit.period());
+    let count = limit.count();
     if count == 0 {
         warn("a count of 0 always denies: fine for a switch, otherwise raise it".to_owned());
         return;
     }
     match limit.burst() {
         Some(0) => warn("a burst of 0 always denies: raise it to at least 1, or leave it out".to_owned()),
-        Some(burst) if burst < count && matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket) => warn(format!(
+        Some(burst) if burst < count && limit.algorithm().kind() == AlgorithmKind::Bucket => warn(format!(
             "burst {burst} is below the count of {count}: at most {burst} pass at once, and a check that costs more never \
              passes; fine for even pacing, otherwise leave the burst out"
         )),
         _ => {}
     }
-    if algorithm == Algorithm::SlidingWindow {
-        precision(limit, &mut warn);
-    }
-    if algorithm == Algorithm::CalendarWindow {
-        calendar(limit, &mut warn);
-    } else if algorithm != Algorithm::Concurrency {
-        match period.unit() {
-            Unit::Month => warn(format!(
-                "a month is 30 days in {algorithm}: use calendar-window for real months, or write it in days"
-            )),
-            Unit::Year => warn(format!(
-                "a year is 360 days in {algorithm}: use calendar-window for real years, or write 365 days"
-            )),
-            _ => {}
-        }
-    }
-}
-
-fn precision(limit: &Limit, warn: &mut impl FnMut(String)) {
-    let precision = limit.precision();
-    if precision == 1 && limit.count() > 1 {
-        warn(format!(
-            "with a precision of 1, room comes back up to {} late: raise the precision, the default is {DEFAULT_PRECISION}",
-            limit.period()
-        ));
-    }
-    if precision > DEFAULT_PRECISION && u64::from(precision) > limit.count() {
-        warn(format!(
-            "a precision of {precision} is more than the {} units to keep: sliding-log is exact and no larger",
-            limit.count()
-        ));
-    }
-}
-
-/// Windows that do not divide the next longer unit of the calendar begin at unexpected moments.
-fn calendar(limit: &Limit, warn: &mut impl FnMut(String)) {
-    let period = limit.period();
-    let multiple = period.multiple();
-    let (fits, advice) = match period.unit() {
-        Unit::Year => (multiple == 1, "1 year"),
-        Unit::Month => (12_u64.is_multiple_of(multiple), "1, 2, 3, 4, 6 or 12 months"),
-        Unit::Week => (multiple == 1, "1 week"),
-        Unit::Day => (multiple == 1, "1 day, `week` for weeks from Monday, or `month` for real months"),
-        Unit::Hour | Unit::Minute | Unit::Second | Unit::Millisecond => {
-            (DAY.is_multiple_of(period.micros()), "a period that divides a day, such as 1, 2, 3, 4, 6, 8 or 12 hours")
-        }
-    };
-    if !fits {
-        warn(format!(
-            "a calendar-window of {period} does not line up with the calendar: its windows begin on odd dates; use {advice}"
-        ));
-    }
+    limit.lint(&mut warn);
 }
 
 // They are written as policy files.

@@ -3,8 +3,8 @@
 //! A limit is redundant when it admits everything that another limit admits. The sums below are upper bounds, so that a
 //! warning is never wrong about the nominal numbers of the limits.
 
-use super::super::limit::{Algorithm, Limit};
-use super::super::period::{DAY, Unit};
+use crate::algorithm::Unit;
+use crate::algorithm::{Algorithm, AlgorithmKind, Limit};
 
 /// Warns of every limit that never decides, once.
 pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, String)) {
@@ -14,7 +14,7 @@ pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, Str
             *other_at != at && covers(other, limit) && (*other_at < at || !covers(limit, other))
         });
         let Some((_, other)) = by else { continue };
-        let advice = match peak(other, longest(limit)) {
+        let advice = match peak(other, limit.lengths().1) {
             Some(most) if !limit.algorithm().has_burst() && most <= u128::from(limit.count()) => format!(
                 "{other} never lets more than {most} pass in that time; remove it, or lower its count below {most}"
             ),
@@ -26,7 +26,7 @@ pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, Str
 
 /// Whether everything that `strict` admits, `loose` admits too.
 fn covers(strict: &Limit, loose: &Limit) -> bool {
-    use Algorithm::Concurrency;
+    use AlgorithmKind::Held;
     // Limits that always deny have a warning of their own.
     if strict.capacity() == 0 || loose.capacity() == 0 {
         return false;
@@ -34,47 +34,41 @@ fn covers(strict: &Limit, loose: &Limit) -> bool {
     if strict == loose {
         return true;
     }
-    match (strict.algorithm(), loose.algorithm()) {
+    match (strict.algorithm().kind(), loose.algorithm().kind()) {
         // A hold that is not renewed stays at least as long in the stricter one.
-        (Concurrency, Concurrency) => {
-            strict.count() <= loose.count() && strict.period().micros() >= loose.period().micros()
-        }
-        (Concurrency, _) | (_, Concurrency) => false,
-        (_, kind) if kind.has_burst() => {
+        (Held, Held) => strict.count() <= loose.count() && strict.period().micros() >= loose.period().micros(),
+        (Held, _) | (_, Held) => false,
+        (strict_kind, kind @ (AlgorithmKind::Bucket | AlgorithmKind::Queue)) => {
             let rate = |limit: &Limit, other: &Limit| u128::from(limit.count()) * u128::from(other.period().micros());
             let at_once = peak(strict, 0).is_some_and(|most| most <= u128::from(loose.capacity()));
             // A leaky bucket also delays its callers, so only another leaky bucket replaces it.
-            let same_shape = kind != Algorithm::LeakyBucket || strict.algorithm() == Algorithm::LeakyBucket;
+            let same_shape = kind != AlgorithmKind::Queue || strict_kind == AlgorithmKind::Queue;
             at_once && rate(strict, loose) <= rate(loose, strict) && same_shape
         }
         (_, _) => {
-            peak(strict, longest(loose)).is_some_and(|most| most <= u128::from(loose.count())) || nested(strict, loose)
+            peak(strict, loose.lengths().1).is_some_and(|most| most <= u128::from(loose.count()))
+                || nested(strict, loose)
         }
     }
 }
 
 /// The most units that a limit admits within any `micros` microseconds; `None` for `concurrency`.
 fn peak(limit: &Limit, micros: u64) -> Option<u128> {
-    let (count, period) = (u128::from(limit.count()), u128::from(shortest(limit)));
+    let (count, period) = (u128::from(limit.count()), u128::from(limit.lengths().0));
     let micros = u128::from(micros);
-    match limit.algorithm() {
-        Algorithm::SlidingWindow | Algorithm::SlidingLog => Some(count * micros.div_ceil(period).max(1)),
+    match limit.algorithm().kind() {
+        AlgorithmKind::MovingWindow => Some(count * micros.div_ceil(period).max(1)),
         // They may begin just before a window ends, so that they overlap one window more.
-        Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter => {
-            Some(count * (micros.div_ceil(period) + 1))
-        }
-        Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
-            Some(u128::from(limit.capacity()) + count * micros / period)
-        }
-        Algorithm::Concurrency => None,
+        AlgorithmKind::Windows => Some(count * (micros.div_ceil(period) + 1)),
+        AlgorithmKind::Bucket | AlgorithmKind::Queue => Some(u128::from(limit.capacity()) + count * micros / period),
+        AlgorithmKind::Held => None,
     }
 }
 
 /// Whether the longer window consists of whole shorter windows of the same kind. For `fixed-window` that is so when
 /// traffic is steady, and otherwise it hardly matters which of the two decides.
 fn nested(strict: &Limit, loose: &Limit) -> bool {
-    let alike = strict.algorithm() == loose.algorithm()
-        && matches!(strict.algorithm(), Algorithm::FixedWindow | Algorithm::CalendarWindow | Algorithm::SlidingCounter);
+    let alike = strict.algorithm() == loose.algorithm() && strict.algorithm().kind() == AlgorithmKind::Windows;
     let (short, long) = (strict.period(), loose.period());
     // A week may overlap two months or two years.
     let overlaps =
@@ -85,26 +79,7 @@ fn nested(strict: &Limit, loose: &Limit) -> bool {
     let windows = if short.unit() >= Unit::Month && long.unit() >= Unit::Month {
         long.micros().div_ceil(short.micros())
     } else {
-        longest(loose).div_ceil(short.micros())
+        loose.lengths().1.div_ceil(short.micros())
     };
     u128::from(strict.count()) * u128::from(windows.max(1)) <= u128::from(loose.count())
-}
-
-/// The longest that a window really is: months and years of the calendar differ from their nominal length.
-fn longest(limit: &Limit) -> u64 {
-    calendar(limit, 31, 366)
-}
-
-/// The shortest that a window really is.
-fn shortest(limit: &Limit) -> u64 {
-    calendar(limit, 28, 365)
-}
-
-fn calendar(limit: &Limit, month: u64, year: u64) -> u64 {
-    let period = limit.period();
-    match (limit.algorithm(), period.unit()) {
-        (Algorithm::CalendarWindow, Unit::Month) => period.multiple() * month * DAY,
-        (Algorithm::CalendarWindow, Unit::Year) => period.multiple() * year * DAY,
-        _ => period.micros(),
-    }
 }

@@ -1,11 +1,10 @@
 //! The parser of the notation.
 
 use super::super::MAX_LIMITS;
-use super::super::limit::{Algorithm, Limit, MAX_COUNT};
-use super::super::period::{Period, Unit};
 use super::super::suggestion::did_you_mean;
-use super::DEFAULT_TTL;
 use super::syntax_error::{SyntaxError, clip, is_blank, printable};
+use crate::algorithm::{Algorithm, DEFAULT_TTL, Limit, MAX_COUNT};
+use crate::algorithm::{Period, Unit};
 
 /// Every spelling of a unit, the common ones first. One letter has no plural, because `ms` is a millisecond.
 const UNITS: [(&str, Unit); 26] = [
@@ -139,7 +138,7 @@ impl<'a> Parser<'a> {
                 "`ttl` and how long a hold lasts, as in `concurrency 8 ttl 30s`, or the end",
             ));
         } else {
-            Period::new(DEFAULT_TTL, Unit::Second).map_err(|error| SyntaxError::new(start, error.message(), ""))?
+            DEFAULT_TTL
         };
         Limit::new(Algorithm::Concurrency, count, ttl).map_err(|error| SyntaxError::new(start, error.message(), ""))
     }

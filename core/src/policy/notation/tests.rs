@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use super::super::limit::Algorithm::*;
 use super::super::{Algorithm, MAX_COUNT, MAX_LIMITS, Policy, Unit};
 use super::*;
+use crate::algorithm::Algorithm::*;
 use crate::error::ErrorKind;
 
 fn one(text: &str) -> Limit {

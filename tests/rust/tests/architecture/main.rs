@@ -4,6 +4,7 @@
 mod circles;
 mod documents;
 mod files;
+mod recipes;
 mod rooms;
 mod rust_modules;
 mod rust_paths;

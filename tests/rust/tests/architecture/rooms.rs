@@ -45,7 +45,7 @@ const ROOMS: &[Room] = &[
     room("policy", &["policy/"], &["algorithm", "process", "error", "tables"]),
     room("policy counts", &["policy_counts/"], &[]),
     room("process", &["process/"], &["algorithm", "error"]),
-    room("algorithm", &["algorithm/"], &["tables"]),
+    room("algorithm", &["algorithm/"], &["error", "tables"]),
     room("error", &["error/"], &[]),
     room("tables", &["tables/"], &[]),
     room("histogram", &["histogram.rs"], &[]),

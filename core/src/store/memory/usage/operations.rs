@@ -53,7 +53,7 @@ impl Usage {
             operation if operation.is_check() => {
                 let granted = self.try_charge(entry, now);
                 let admits = granted > 0;
-                let charges = !admits && entry.plan.policy.options().count_denied;
+                let charges = !admits && entry.plan.charges_denials;
                 let refused = charges.then(|| self.refusing_limits(entry, now));
                 let changed = admits || self.refuse(entry, now);
                 if changed {
@@ -161,17 +161,16 @@ impl Usage {
         if !plan.denial_writes {
             return false;
         }
-        let options = plan.policy.options();
         let blocked = self.blocked_until() > now;
-        let mut changed = options.count_denied;
+        let mut changed = plan.charges_denials;
         for (rule, state) in plan.rules.iter().zip(&mut self.states) {
-            if options.count_denied {
+            if plan.charges_denials {
                 rule.charge(state, now, cost, hold);
             } else if !blocked {
                 changed |= rule.start(state, now);
             }
         }
-        if let (false, Some(period)) = (blocked, options.block_for) {
+        if let (false, Some(period)) = (blocked, plan.policy.options().block_for) {
             self.block(now + period.micros());
             changed = true;
         }

@@ -64,7 +64,7 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
         Operation::Journal => (JOURNAL, 0, 0),
     };
     let flags = u8::from(options.shadow)
-        | u8::from(options.count_denied) << 1
+        | u8::from(plan.charges_denials) << 1
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4

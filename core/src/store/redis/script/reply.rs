@@ -73,9 +73,8 @@ impl Batch {
             let request = request(member.request);
             let answer = answer(request, now, denied.is_none(), charged, item);
             let check = request.operation.is_check();
-            let refused = denied.filter(|_| {
-                check && (self.grouping() != Grouping::Independent || request.plan.policy.options().count_denied)
-            });
+            let refused =
+                denied.filter(|_| check && (self.grouping() != Grouping::Independent || request.plan.charges_denials));
             answers[usize::from(member.request)] = Some(answer.map(|answer| Answer { refused, ..answer }));
         }
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(garbled("too few answers")))).collect())

@@ -68,7 +68,6 @@ impl Request {
 
     /// Whether a refusal changes what is stored, or is written to a journal.
     pub(crate) fn remembers_refusals(&self) -> bool {
-        let options = self.plan.policy.options();
-        options.count_denied || options.block_for.is_some() || options.journal > 0 || self.plan.grace > 0
+        self.plan.denial_writes || self.plan.policy.options().journal > 0
     }
 }

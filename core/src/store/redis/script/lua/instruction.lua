@@ -13,7 +13,7 @@
 --   then the metadata, to the end; of GIVE_BACK '<dddd', the generation (0: any), the units that had gone back at the charge,
 --   the last clear that was known then and the units charged, and '<d' for each limit: when its bucket would have been empty again
 --   (0: not known, -1: it was not charged).
--- Flags: 1 shadow, 2 count_denied, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
+-- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
 -- check. head.lua and check.lua read the first parts too.
 local rules = {}
 local function read_instruction(s, at)
@@ -25,7 +25,7 @@ local function read_instruction(s, at)
     narrow_size = narrow_size, narrow_header = narrow_size > 0 and narrow_header, narrow_format = narrow_format,
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == TAKE or operation == LEASE or operation == GIVE_BACK) and 1 or cost,
-    shadow = flags % 2 == 1, count_denied = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
+    shadow = flags % 2 == 1, charges_denials = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
     waits = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1,
   }
   local limits, lists = {}, {}

@@ -126,7 +126,7 @@ local function refuse(instruction, s, blocked)
   if not instruction.refusal_writes then return nil end
   local value, changed = read(s, instruction), false
   for _, limit in ipairs(instruction.limits) do
-    if instruction.count_denied then
+    if instruction.charges_denials then
       limit:advance(value)
       limit:charge(value, instruction.cost, instruction.hold)
       changed = true
@@ -192,7 +192,7 @@ local function run(instruction, value, s, defer_refusal)
   end
   local hold = instruction.hold
   local admitted, mask = not blocked and not (instruction.waits and must_yield(value, hold)), 0
-  local ask_all = operation ~= PEEK and (defer_refusal or instruction.count_denied)
+  local ask_all = operation ~= PEEK and (defer_refusal or instruction.charges_denials)
   for i = 1, #limits do
     local limit = limits[i]
     if (admitted or ask_all) and not admits(limit, value, cost) then

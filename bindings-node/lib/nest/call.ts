@@ -1,0 +1,209 @@
+// What a guard of Nest reads of a call, which is a request of HTTP, a field of GraphQL, a message of a microservice or of a websocket,
+// and how each is told that it was refused: by the exception of its framework, which filters may answer.
+
+import type { ServerResponse } from 'node:http';
+import { createRequire } from 'node:module';
+import type { Socket } from 'node:net';
+import { type ExecutionContext, HttpException, StreamableFile } from '@nestjs/common';
+import type { Decision } from '../decision.js';
+import { ConfigError, KeyInvalid } from '../errors.js';
+import type { Admission } from '../http/admission.js';
+import { expressTrust, fastifyTrust } from '../http/proxy-trust.js';
+import { MEDIA_TYPE } from '../http/refusal.js';
+import { type NodeRequest, nodeRequestAdapter, type RequestAdapter } from '../http/request-adapter.js';
+
+/** A request of Express or of Fastify; of a microservice or a websocket a message, as `NestMessage` says. */
+export interface NestRequest extends NodeRequest {
+  /** The Decision of the guard about this request. */
+  rateLimit?: Decision;
+  /** Of a message: what the client sent. */
+  readonly data?: unknown;
+  /** Of a message: the client of a websocket, or the transport's context. */
+  readonly client?: unknown;
+  /** Of a message: its pattern. */
+  readonly pattern?: unknown;
+  /** Of a message: the execution context of Nest. */
+  readonly context?: ExecutionContext;
+}
+
+/** A response of Express or a reply of Fastify; of a message its client. */
+export interface NestResponse {
+  /** Node's response, where it is not this one. */
+  readonly raw?: ServerResponse;
+  readonly headersSent?: boolean;
+  readonly sent?: boolean;
+  header(name: string, value: string): unknown;
+  status?(code: number): unknown;
+}
+
+/** A call as the guard limits it. */
+export interface NestCall {
+  readonly request: NestRequest;
+  /** Undefined for messages, which have no fields and no end. */
+  readonly response: NestResponse | undefined;
+  /** What `onDenied` gets. */
+  readonly answer: NestResponse;
+  /** What remembers the admissions of this call; undefined: the request. */
+  readonly memory: object | undefined;
+}
+
+const NAME = 'tidegate/nest';
+
+const http = nodeRequestAdapter<NestRequest>(NAME, {
+  trusts: {
+    setting: `${expressTrust.setting}, or ${fastifyTrust.setting},`,
+    of: (request) => ('server' in request ? fastifyTrust.of(request as { server: object }) : expressTrust.of(request)),
+  },
+});
+
+export const nestAdapter: RequestAdapter<NestRequest> = {
+  ...http,
+  peer(request) {
+    const peer = http.peer(request);
+    if (request.context === undefined || peer !== undefined || http.overUnix(request)) return peer;
+    throw new KeyInvalid(
+      `${NAME}: a message of ${request.context.getType()} has no client's address here: give a key, such as ` +
+        'key: (message) => message.data.tenant',
+    );
+  },
+};
+
+/** What the contexts of GraphQL servers hold. */
+interface GraphqlContext {
+  readonly req?: NestRequest & { readonly res?: NestResponse };
+  readonly request?: NestRequest;
+  readonly res?: NestResponse;
+  readonly reply?: NestResponse & { readonly request?: NestRequest };
+}
+
+/** The clients of `ws` and of socket.io. */
+interface WebsocketClient {
+  readonly _socket?: Socket;
+  readonly handshake?: { readonly address?: string; readonly headers?: NodeRequest['headers'] };
+  readonly user?: unknown;
+  readonly data?: { readonly user?: unknown };
+}
+
+/** The contexts of transports: TCP has the socket, gRPC the metadata. */
+interface TransportContext {
+  getSocketRef?(): { readonly socket?: Socket };
+  getMap?(): NodeRequest['headers'];
+}
+
+/** The call that a guard is asked about. */
+export function callOf(context: ExecutionContext): NestCall {
+  const type: string = context.getType();
+  if (type === 'http') {
+    const [request, response] = [context.switchToHttp().getRequest(), context.switchToHttp().getResponse()];
+    return { request, response, answer: response, memory: undefined };
+  }
+  // One request may hold several fields of GraphQL, and one connection many messages: each is a call.
+  const memory = context.getArgs();
+  if (type === 'graphql') {
+    const { req, request = req, res, reply } = (context.getArgByIndex(2) ?? {}) as GraphqlContext;
+    const found = request ?? reply?.request;
+    const response = res ?? reply ?? req?.res;
+    if (found === undefined || response === undefined) {
+      throw new ConfigError(
+        `${NAME}: the context of GraphQL has no request and response: put them there, as in context: ({ req, res }) => ({ req, res })`,
+      );
+    }
+    return { request: found, response, answer: response, memory };
+  }
+  const message = type === 'ws' ? websocketMessage(context) : rpcMessage(context);
+  return { request: message, response: undefined, answer: message.client as NestResponse, memory };
+}
+
+function websocketMessage(context: ExecutionContext): NestRequest {
+  const ws = context.switchToWs();
+  const client = ws.getClient<WebsocketClient>();
+  const address = client.handshake?.address;
+  return {
+    context,
+    client,
+    data: ws.getData(),
+    pattern: ws.getPattern(),
+    method: '',
+    url: `ws ${ws.getPattern()}`,
+    headers: client.handshake?.headers ?? {},
+    socket: client._socket ?? (address === undefined ? undefined : { remoteAddress: address }),
+    user: client.user ?? client.data?.user,
+  } as NestRequest;
+}
+
+function rpcMessage(context: ExecutionContext): NestRequest {
+  const rpc = context.switchToRpc();
+  const client = (rpc.getContext<TransportContext | undefined>() ?? {}) as TransportContext;
+  const pattern: unknown = Reflect.getMetadata('microservices:pattern', context.getHandler());
+  return {
+    context,
+    client,
+    data: rpc.getData(),
+    pattern,
+    method: '',
+    url: `rpc ${JSON.stringify(pattern)}`,
+    headers: client.getMap?.() ?? {},
+    socket: client.getSocketRef?.().socket,
+  };
+}
+
+type NestAdmission = Admission<NestRequest, NestResponse>;
+
+/** Thrown when a request is refused. A filter may answer in its own way; `getResponse` returns the problem. */
+export class RateLimitException extends HttpException {
+  /** The denial; undefined when the store could not be asked. */
+  readonly decision: Decision | undefined;
+
+  constructor(admission: NestAdmission, body: unknown) {
+    super((body ?? new Problem(admission.problem())) as object, admission.status, { cause: admission.error });
+    this.decision = admission.decision;
+  }
+}
+
+/** A problem as Nest sends it under its own media type: an object of any other class goes out as `application/json`. */
+class Problem extends StreamableFile {
+  readonly #body: string;
+
+  constructor(body: string) {
+    const bytes = Buffer.from(body);
+    super(bytes, { type: MEDIA_TYPE, length: bytes.length });
+    this.#body = body;
+  }
+
+  toJSON(): unknown {
+    return JSON.parse(this.#body);
+  }
+}
+
+type ErrorOf = new (error: object | string) => Error;
+
+/** Nest's own packages for messages are there where messages are. */
+const load = createRequire(__filename);
+
+/** The exception of a refused call. */
+export function exceptionOf(type: string, admission: NestAdmission, body: unknown): Error {
+  if (body instanceof Error) return body;
+  if (type === 'http') return new RateLimitException(admission, body);
+  if (type === 'graphql') return new RateLimitException(admission, body ?? details(admission));
+  const Exception = (
+    type === 'ws' ? load('@nestjs/websockets').WsException : load('@nestjs/microservices').RpcException
+  ) as ErrorOf;
+  const error = new Exception((body ?? details(admission)) as object);
+  return Object.defineProperty(error, 'decision', { value: admission.decision });
+}
+
+/** Ends a call whose client did not wait for its admission, so that no handler starts. Its answer reaches no client. */
+export function clientGone(): HttpException {
+  return new HttpException('the client has gone', 499);
+}
+
+/** The problem, with what the fields of an answer say elsewhere. */
+function details(admission: NestAdmission): object {
+  const { message } = admission.refusal({});
+  const { decision } = admission;
+  return {
+    ...(JSON.parse(admission.problem()) as object),
+    message,
+    ...(decision === undefined ? {} : { retryAfterMs: decision.retryAfterMs }),
+  };
+}

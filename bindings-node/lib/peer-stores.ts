@@ -1,0 +1,51 @@
+// What the stores for other packages have in common.
+
+import type { Decision } from './decision.js';
+import { ConfigError, describe, StoreError } from './errors.js';
+import { checkOptions } from './http/option-names.js';
+import { Limiter } from './limiter.js';
+import type { Policy } from './policy.js';
+
+/** The options of a store. */
+export interface PeerStoreOptions {
+  /** The limiter that counts. */
+  limiter: Limiter;
+  /** The prefix of its keys. Each of several stores on one Redis needs its own. */
+  prefix?: string | undefined;
+}
+
+/** The options, checked, with their defaults. */
+export function storeOptions(
+  options: PeerStoreOptions,
+  where: string,
+  prefix: string,
+): { limiter: Limiter; prefix: string } {
+  checkOptions(options, ['limiter', 'prefix'], where);
+  if (!(options.limiter instanceof Limiter)) {
+    throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
+  }
+  if (options.prefix !== undefined && typeof options.prefix !== 'string') {
+    throw new ConfigError(`${where}: the option prefix is ${describe(options.prefix)}: it must be a text`);
+  }
+  return { limiter: options.limiter, prefix: options.prefix ?? prefix };
+}
+
+/** A Decision of the store: where it could not be asked, the other package decides whether the request goes on. */
+export function answered(decision: Decision): Decision {
+  if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
+  return decision;
+}
+
+/** The most policies that are kept: windows and limits may depend on the request. */
+const MAX_POLICIES = 1000;
+
+/** The policy of an id, made once. */
+export function kept<Id>(policies: Map<Id, Policy>, id: Id, make: () => Policy): Policy {
+  let policy = policies.get(id);
+  if (policy === undefined) {
+    policy = make();
+    if (policies.size >= MAX_POLICIES) policies.clear();
+    policies.set(id, policy);
+  }
+  return policy;
+}

@@ -1,0 +1,207 @@
+//! One limit: an algorithm with its numbers, validated here.
+
+use std::fmt;
+
+use super::Algorithm;
+use super::period::Period;
+use crate::error::{Error, Result};
+
+/// The largest count and the largest burst.
+pub const MAX_COUNT: u64 = 1_000_000_000_000;
+/// The default ttl of the holds of a `concurrency` limit.
+pub const DEFAULT_TTL: Period = Period::MINUTE;
+/// The default number of granules of a `sliding-window`.
+pub const DEFAULT_PRECISION: u32 = 20;
+/// The most granules a `sliding-window` may have.
+pub const MAX_PRECISION: u32 = 1_000;
+/// The longest that a bucket may take to drain: 100 years, in microseconds. This keeps every moment below 2^53.
+const MAX_DRAIN: u128 = 100 * 366 * 86_400 * 1_000_000;
+
+/// What algorithms have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlgorithmKind {
+    /// Windows one after the other, with edges between them.
+    Windows,
+    /// A window that ends now.
+    MovingWindow,
+    /// A bucket, which has a burst.
+    Bucket,
+    /// A bucket that delays its callers.
+    Queue,
+    /// Units that are held, and given back when the work is done.
+    Held,
+}
+
+impl Algorithm {
+    /// The algorithm of that name; case does not matter and `_` is accepted for `-`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.trim().to_ascii_lowercase().replace('_', "-");
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Whether it is a bucket, so that `burst` means something.
+    #[must_use]
+    pub const fn has_burst(self) -> bool {
+        matches!(self.kind(), AlgorithmKind::Bucket | AlgorithmKind::Queue)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One limit: `count` units per `period`, counted by an algorithm.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Limit {
+    algorithm: Algorithm,
+    count: u64,
+    period: Period,
+    burst: Option<u64>,
+    initial: Option<u64>,
+    precision: u32,
+}
+
+impl Limit {
+    /// A limit with the defaults of its algorithm. For `concurrency` the period is the holds' ttl.
+    ///
+    /// # Errors
+    /// `policy_invalid` when the count is too large.
+    pub fn new(algorithm: Algorithm, count: u64, period: Period) -> Result<Self> {
+        Self::bounded("count", count)?;
+        Ok(Self { algorithm, count, period, burst: None, initial: None, precision: DEFAULT_PRECISION })
+    }
+
+    /// Changes the limit so that it has room for `burst` units at once; only buckets have one.
+    ///
+    /// # Errors
+    /// `policy_invalid` when the algorithm has no burst, or filling it would take over 100 years.
+    pub fn with_burst(mut self, burst: u64) -> Result<Self> {
+        if !self.algorithm.has_burst() {
+            return Err(Error::policy(format!(
+                "burst means nothing to {}: only token-bucket, gcra and leaky-bucket have one",
+                self.algorithm
+            )));
+        }
+        Self::bounded("burst", burst)?;
+        if self.count > 0 && u128::from(burst) * u128::from(self.period.micros()) / u128::from(self.count) > MAX_DRAIN {
+            return Err(Error::policy(format!(
+                "burst {burst} would take over 100 years to come back at {} per {}: lower the burst",
+                self.count, self.period
+            )));
+        }
+        self.burst = Some(burst);
+        Ok(self)
+    }
+
+    /// Lets the token bucket start with `initial` tokens instead of full.
+    ///
+    /// # Errors
+    /// `policy_invalid` when it is no token bucket, or `initial` is above its capacity.
+    pub fn with_initial(mut self, initial: u64) -> Result<Self> {
+        if self.algorithm != Algorithm::TokenBucket {
+            return Err(Error::policy(format!(
+                "initial means nothing to {}: only token-bucket starts with tokens",
+                self.algorithm
+            )));
+        }
+        if initial > self.capacity() {
+            return Err(Error::policy(format!(
+                "initial {initial} is more than the bucket holds ({})",
+                self.capacity()
+            )));
+        }
+        self.initial = Some(initial);
+        Ok(self)
+    }
+
+    /// Divides the sliding window into `precision` granules.
+    ///
+    /// # Errors
+    /// `policy_invalid` when it is no sliding window, or the precision is not from 1 to 1000.
+    pub fn with_precision(mut self, precision: u32) -> Result<Self> {
+        if self.algorithm != Algorithm::SlidingWindow {
+            return Err(Error::policy(format!(
+                "precision means nothing to {}: only sliding-window has granules",
+                self.algorithm
+            )));
+        }
+        if !(1..=MAX_PRECISION).contains(&precision) {
+            return Err(Error::policy(format!(
+                "precision {precision} is out of range: it must be from 1 to {MAX_PRECISION}"
+            )));
+        }
+        self.precision = precision;
+        Ok(self)
+    }
+
+    fn bounded(what: &str, number: u64) -> Result<()> {
+        if number > MAX_COUNT {
+            return Err(Error::policy(format!("{what} {number} is too large: it must be at most 10^12")));
+        }
+        Ok(())
+    }
+
+    /// How it counts.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Units per period.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The period; the ttl of the holds for `concurrency`.
+    #[must_use]
+    pub const fn period(&self) -> Period {
+        self.period
+    }
+
+    /// The burst, when one was given.
+    #[must_use]
+    pub const fn burst(&self) -> Option<u64> {
+        self.burst
+    }
+
+    /// The tokens with which a token bucket starts, when that was given.
+    #[must_use]
+    pub const fn initial(&self) -> Option<u64> {
+        self.initial
+    }
+
+    /// The granules of a sliding window.
+    #[must_use]
+    pub const fn precision(&self) -> u32 {
+        self.precision
+    }
+
+    /// The most units that are ever admitted at once. A count of 0 always denies, whatever the burst.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        if self.count == 0 { 0 } else { self.burst.unwrap_or(self.count) }
+    }
+}
+
+/// The canonical notation. It parses back to the same limit, unless that has an `initial` or a `precision`.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.algorithm {
+            Algorithm::Concurrency => {
+                let period = self.period;
+                return write!(f, "concurrency {} ttl {} {}", self.count, period.multiple(), period.unit().name());
+            }
+            Algorithm::SlidingWindow => {}
+            algorithm => write!(f, "{algorithm} ")?,
+        }
+        write!(f, "{}/{}", self.count, self.period)?;
+        match self.burst {
+            Some(burst) => write!(f, " burst {burst}"),
+            None => Ok(()),
+        }
+    }
+}

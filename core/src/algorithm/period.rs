@@ -1,0 +1,162 @@
+//! A length of time as people write it: a multiple of a unit.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// Microseconds in one millisecond.
+pub(crate) const MILLI: u64 = 1_000;
+/// Microseconds in one second.
+pub(crate) const SECOND: u64 = 1_000_000;
+/// Microseconds in one day.
+pub(crate) const DAY: u64 = 86_400 * SECOND;
+
+/// The shortest period a limit may have: 1 ms.
+const SHORTEST: u64 = MILLI;
+/// The longest period a limit may have: 10 years of 366 days, so that calendar years fit.
+const LONGEST: u64 = 3_660 * DAY;
+
+/// The units of the notation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Unit {
+    /// A thousandth of a second.
+    Millisecond,
+    /// A second.
+    Second,
+    /// 60 seconds.
+    Minute,
+    /// 60 minutes.
+    Hour,
+    /// 24 hours.
+    Day,
+    /// 7 days; begins on Monday in a `calendar-window`.
+    Week,
+    /// 30 days for windows that roll, a real month in a `calendar-window`.
+    Month,
+    /// 360 days for windows that roll, a real year in a `calendar-window`.
+    Year,
+}
+
+impl Unit {
+    /// Every unit, from short to long.
+    pub const ALL: &[Self] =
+        &[Self::Millisecond, Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+
+    /// The unit's length in microseconds, months of 30 and years of 360 days.
+    #[must_use]
+    pub const fn micros(self) -> u64 {
+        match self {
+            Self::Millisecond => MILLI,
+            Self::Second => SECOND,
+            Self::Minute => 60 * SECOND,
+            Self::Hour => 3_600 * SECOND,
+            Self::Day => DAY,
+            Self::Week => 7 * DAY,
+            Self::Month => 30 * DAY,
+            Self::Year => 360 * DAY,
+        }
+    }
+
+    /// The unit's name in the canonical notation.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Millisecond => "ms",
+            Self::Second => "s",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
+}
+
+/// A validated length of time, from 1 ms to 10 years.
+///
+/// Two periods are equal when they mean the same: `60 s` is `1 minute`, but a month is not 30 days, because they differ in a
+/// `calendar-window`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Period {
+    unit: Unit,
+    micros: u64,
+}
+
+impl Period {
+    pub(super) const MINUTE: Self = Self { unit: Unit::Minute, micros: Unit::Minute.micros() };
+
+    /// `multiple` times `unit`.
+    ///
+    /// # Errors
+    /// `policy_invalid` when it is shorter than 1 ms or longer than 10 years.
+    pub fn new(multiple: u64, unit: Unit) -> Result<Self> {
+        let micros = multiple
+            .checked_mul(unit.micros())
+            .filter(|micros| (SHORTEST..=LONGEST).contains(micros))
+            .ok_or_else(|| {
+                Error::policy(format!(
+                    "a period of {multiple} {} is out of range: it must be from 1 ms to 10 years",
+                    unit.name()
+                ))
+            })?;
+        Ok(Self { unit: Self::canonical_unit(unit, micros), micros })
+    }
+
+    /// A period of that many microseconds.
+    ///
+    /// # Errors
+    /// `policy_invalid` when it is shorter than 1 ms or longer than 10 years.
+    pub fn from_micros(micros: u64) -> Result<Self> {
+        if !(SHORTEST..=LONGEST).contains(&micros) {
+            return Err(Error::policy(format!(
+                "a period of {micros} microseconds is out of range: it must be from 1 ms to 10 years"
+            )));
+        }
+        Ok(Self { unit: Self::canonical_unit(Unit::Millisecond, micros), micros })
+    }
+
+    /// The unit that stands for all units of a fixed length: the longest that divides the period.
+    fn canonical_unit(unit: Unit, micros: u64) -> Unit {
+        if unit >= Unit::Week {
+            return unit;
+        }
+        [Unit::Day, Unit::Hour, Unit::Minute, Unit::Second]
+            .into_iter()
+            .find(|unit| micros.is_multiple_of(unit.micros()))
+            .unwrap_or(Unit::Millisecond)
+    }
+
+    /// The length in microseconds; nominal for months (30 days) and years (360 days).
+    #[must_use]
+    pub const fn micros(self) -> u64 {
+        self.micros
+    }
+
+    /// The unit in which it is counted.
+    #[must_use]
+    pub const fn unit(self) -> Unit {
+        self.unit
+    }
+
+    /// How many of [`Period::unit`].
+    #[must_use]
+    pub const fn multiple(self) -> u64 {
+        self.micros / self.unit.micros()
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, micros) = (self.unit, self.micros);
+        if !micros.is_multiple_of(unit.micros()) {
+            return write!(f, "{micros}us");
+        }
+        match (self.multiple(), unit) {
+            (1, unit) => f.write_str(unit.name()),
+            (n, Unit::Millisecond | Unit::Second) => write!(f, "{n}{}", unit.name()),
+            (n, unit) => write!(f, "{n} {}s", unit.name()),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Recipes name every file that really names an algorithm, an option, a framework or a metric, so that none can be short again.
+
+use super::{Violations, files, hold};
+
+const PAGES: &str = "docs/contributing/recipes";
+const PRODUCT: [&str; 6] =
+    ["core/src", "cli/src", "bindings-python/src", "bindings-python/python", "bindings-node/src", "bindings-node/lib"];
+/// Lines of a recipe, without its title.
+const LONGEST: usize = 10;
+
+/// A page, an example of what it is about, and how the product spells that: in lower case, without `-` and `_`.
+const EXAMPLES: [(&str, &str, &str); 5] = [
+    ("algorithm", "sliding_counter", "slidingcounter"),
+    ("policy-option", "count_denied", "countdenied"),
+    ("node-framework", "koa", "koa"),
+    ("web-framework-in-python", "flask", "flask"),
+    ("metric", "near_limit", "tidegatenearlimittotal"),
+];
+/// Beginnings of files that use an example and need no change for another one.
+const USES: [&str; 2] = ["bindings-python/python/tidegate/limits.py", "bindings-python/python/tidegate/_flask_"];
+
+fn named_in(page: &str, example: &str) -> Vec<String> {
+    let text = files::read(&format!("{PAGES}/{page}.md"));
+    let paths = text.split('`').skip(1).step_by(2).filter(|name| name.contains('/'));
+    paths.map(|name| name.replace("/x.", &format!("/{example}."))).collect()
+}
+
+#[test]
+fn a_recipe_names_the_files_that_name_its_example() {
+    let mut found = Violations::new();
+    let endings = [".rs", ".lua", ".py", ".pyi", ".ts"];
+    let product: Vec<String> = PRODUCT.iter().flat_map(|folder| files::under(folder, &endings)).collect();
+    for (page, example, spelled) in EXAMPLES {
+        let named = named_in(page, example);
+        let mut count = 0;
+        for file in product.iter().filter(|file| !file.contains("/tests") && !file.contains("simulation")) {
+            let text = files::read(file).to_lowercase().replace(['-', '_'], "");
+            if text.contains(spelled) && !USES.iter().any(|begin| file.starts_with(begin)) {
+                count += 1;
+                if !named.contains(file) {
+                    found.entry(format!("{page} is short of files")).or_default().push(file.clone());
+                }
+            }
+        }
+        assert!(count > 0, "nothing is called {example}");
+    }
+    hold("recipes are complete", found);
+}
+
+#[test]
+fn a_recipe_is_short_and_names_files_that_exist() {
+    let mut found = Violations::new();
+    let index = files::read("CONTRIBUTING.md");
+    for page in files::under(PAGES, &[".md"]) {
+        let name = page.trim_start_matches(&format!("{PAGES}/")).trim_end_matches(".md");
+        let example = EXAMPLES.iter().find(|(page, ..)| *page == name).map_or("x", |(_, example, _)| example);
+        let is_path = |name: &&String| !name.contains([' ', '*', '<', '{', '(', ':', '"', '=']);
+        let is_pattern = |name: &&String| name.split(['/', '.']).any(|part| ["x", "NNNN-title"].contains(&part));
+        let missing: Vec<String> = named_in(name, example)
+            .iter()
+            .filter(is_path)
+            .filter(|path| !is_pattern(path) && !files::exists(path) && !files::exists(&format!("core/src/{path}")))
+            .cloned()
+            .collect();
+        if !missing.is_empty() {
+            found.insert(format!("{page} names files that do not exist"), missing);
+        }
+        if files::read(&page).lines().skip(2).count() > LONGEST {
+            found.insert(format!("{page} has more than {LONGEST} lines"), vec![]);
+        }
+        if !index.contains(&format!("({page})")) {
+            found.insert(format!("{page} is not in CONTRIBUTING.md"), vec![]);
+        }
+    }
+    hold("recipes are short", found);
+}
