@@ -156,8 +156,8 @@ export declare class Policy {
   notation(): string
   /** Its limits. */
   limits(): Array<Limit>
-  /** Its options. */
-  options(): PolicyOptionValues
+  /** Its options by name, those that have a value. A length of time has the name's unit, `Ms`. */
+  options(): Record<string, boolean | number | string>
 }
 
 /** While it exists, a reload refuses to drop a policy. */
@@ -477,45 +477,25 @@ export interface NamedCount {
   count: number
 }
 
+/** The name that was probably meant, of names that are right. */
+export declare function nearest(word: string, names: Array<string>): string | null
+
 /** Stands for a wait that never ends. */
 export declare const NEVER: number
 
 /** Makes a policy. */
-export declare function policy(limits: Array<string | Limit>, spec: PolicySpec): Policy | ErrorValue
+export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, boolean | number | string>): Policy | ErrorValue
 
-/** The options of a valid policy. */
-export interface PolicyOptionValues {
-  /** What a check answers when the store fails. */
-  onStoreError?: string
-  /** Whether it is evaluated and counted, but never denies. */
-  shadow: boolean
-  /** Once denied, the key stays denied this long. */
-  blockForMs?: number
-  /** Whether denied checks are charged too. */
-  countDenied: boolean
-  /** How many attempts are remembered. */
-  journal: number
-  /** Units one process takes in advance: a number, or a part such as `5%`. */
-  lease?: number | string
+/** An option of policies. */
+export interface PolicyOption {
+  /** Its name in JavaScript. */
+  name: string
+  /** What `typeof` says of the values that it takes. */
+  types: Array<string>
 }
 
-/** The options of a policy as JavaScript gives them. */
-export interface PolicySpec {
-  /** Its name. */
-  name?: string
-  /** What a check answers when the store fails. */
-  onStoreError?: string
-  /** Evaluate and count, but never deny. */
-  shadow?: boolean
-  /** Once denied, the key stays denied this long. */
-  blockFor?: number | string
-  /** Charge denied checks too. */
-  countDenied?: boolean
-  /** How many attempts to remember. */
-  journal?: number
-  /** Units one process takes in advance. */
-  lease?: number | string
-}
+/** Every option of policies. */
+export declare function policyOptions(): Array<PolicyOption>
 
 /** The Decisions of one policy. */
 export interface PolicyStats {
