@@ -16,6 +16,8 @@ const EXAMPLES: [(&str, &str, &str); 5] = [
     ("web-framework-in-python", "flask", "flask"),
     ("metric", "near_limit", "tidegatenearlimittotal"),
 ];
+/// What is not the product: tests, and what only tests and benchmarks call.
+const NOT_PRODUCT: [&str; 3] = ["/tests", "simulation", "/bench/"];
 /// Beginnings of files that use an example and need no change for another one.
 const USES: [&str; 3] = [
     "bindings-python/python/tidegate/limits.py",
@@ -37,7 +39,7 @@ fn a_recipe_names_the_files_that_name_its_example() {
     for (page, example, spelled) in EXAMPLES {
         let named = named_in(page, example);
         let mut count = 0;
-        for file in product.iter().filter(|file| !file.contains("/tests") && !file.contains("simulation")) {
+        for file in product.iter().filter(|file| !NOT_PRODUCT.iter().any(|part| file.contains(part))) {
             let text = files::read(file).to_lowercase().replace(['-', '_'], "");
             if text.contains(spelled) && !USES.iter().any(|begin| file.starts_with(begin)) {
                 count += 1;
