@@ -39,6 +39,7 @@ __all__ = [
     "hashed",
     "lint",
     "named",
+    "nearest",
     "placed_key",
     "problem",
     "problem_without_store",
@@ -1044,6 +1045,11 @@ def lint(source: str | PathLike[str] | Policy | Mapping[str, Any]) -> list[Warni
 def named(name: str) -> str:
     """
     The key of a user, or of another name that its owner may have chosen: no such key is that of another client.
+    """
+
+def nearest(word: str, names: list[str]) -> str | None:
+    """
+    The name that was probably meant, of names that are right.
     """
 
 def placed_key(place: str | None, key: str, method: str | None = None) -> str:

@@ -196,11 +196,6 @@ pub fn edges(limit: &Limit) -> Vec<u64> {
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
 
-    #[cfg(feature = "bench")]
-    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        Some(([state.index, state.used, 0, 0], Vec::new()))
-    }
-
     fn can_have(&self, state: &State) -> bool {
         state.index <= index_of(self.grid, MAX_SAFE_INTEGER) && fits(state.used)
     }

@@ -213,12 +213,6 @@ impl StoredRule for Rule {
         (in_use, count.saturating_mul(2).clamp(MIN_HOLDS, MAX_HOLDS) as usize * Self::ITEM_BYTES)
     }
 
-    #[cfg(feature = "bench")]
-    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        let list = state.holds.iter().flat_map(|hold| [hold.expires, hold.id, hold.units]).collect();
-        Some(([state.touched, state.total, 0, 0], list))
-    }
-
     fn can_have(&self, state: &State) -> bool {
         let ends = [state.holds.first(), state.holds.last()];
         ends.iter().flatten().all(|hold| fits(hold.expires)) && fits(state.touched) && fits(state.total)

@@ -127,11 +127,6 @@ impl Meaning for Rule {
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
 
-    #[cfg(feature = "bench")]
-    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        Some(([state.opened, state.used, 0, 0], Vec::new()))
-    }
-
     fn can_have(&self, state: &State) -> bool {
         fits(state.opened) && fits(state.used)
     }

@@ -31,10 +31,10 @@
 //!
 //! The same example through a limiter is the documentation of `Algorithm::Gcra`.
 
-use super::meter::Meter;
+use super::meter::Bucket;
 use super::{AlgorithmKind, Limit, Meaning};
 
-pub(crate) type Rule = Meter;
+pub(crate) type Rule = Bucket<false>;
 
 impl Meaning for Rule {
     const KIND: AlgorithmKind = AlgorithmKind::Bucket;

@@ -23,6 +23,8 @@
 //! **Example,** 3 per 10 s, burst 3: T = 10/3 s. Three units at 0 s fill the meter: since 0, units 3, so TAT = 10 s. At
 //! 4 s one unit has drained, at 3 1/3 s: since 3,333,333 µs, fraction 1/3 µs, units 2, and TAT is still exactly 10 s.
 
+use std::ops::Deref;
+
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
 use super::{Admitted, LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
@@ -116,6 +118,12 @@ impl Meter {
         State { since, units: state.units - units, fraction }
     }
 
+    /// TAT, rounded up to a whole microsecond; 0 for a meter that is empty.
+    #[inline]
+    pub(super) fn ends(&self, state: &State) -> u64 {
+        if state.units == 0 { 0 } else { self.drained_at(state, state.units) }
+    }
+
     /// Asks, charges and answers in one step: the same as `admits`, `charge`, `ends` and `view` one after the other.
     /// `None` is a refusal, and changes nothing.
     #[inline(always)]
@@ -204,7 +212,26 @@ impl Meter {
     }
 }
 
-impl LimitRule for Meter {
+/// The rule of a bucket that is a meter: `gcra`, and with delays `leaky-bucket`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bucket<const DELAYS: bool>(Meter);
+
+impl<const DELAYS: bool> Bucket<DELAYS> {
+    pub(super) fn new(count: u64, period: u64, burst: u64) -> Self {
+        Self(Meter::new(count, period, burst))
+    }
+}
+
+impl<const DELAYS: bool> Deref for Bucket<DELAYS> {
+    type Target = Meter;
+
+    #[inline(always)]
+    fn deref(&self) -> &Meter {
+        &self.0
+    }
+}
+
+impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
     type State = State;
 
     fn used(&self, state: &State, now: u64) -> u64 {
@@ -253,16 +280,28 @@ impl LimitRule for Meter {
         units
     }
 
-    /// TAT, rounded up to a whole microsecond; 0 for a meter that is empty.
     #[inline]
     fn ends(&self, state: &State) -> u64 {
-        if state.units == 0 { 0 } else { self.drained_at(state, state.units) }
+        self.0.ends(state)
     }
 
     #[inline]
     fn view(&self, state: &State, now: u64, cost: u64) -> View {
         let state = self.state_at(state, now);
         self.view_of(&state, self.ends(&state), now, cost)
+    }
+
+    /// The check waits for what was in the queue before it.
+    #[inline]
+    fn view_after(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
+        let view = self.view(state, now, cost);
+        if !DELAYS {
+            return view;
+        }
+        let state = self.state_at(state, now);
+        let before = state.units.saturating_sub(charged);
+        let leaves_at = if before == 0 { now } else { self.drained_at(&state, before) };
+        View { delay: leaves_at.saturating_sub(now), ..view }
     }
 
     #[inline]
@@ -297,12 +336,12 @@ impl LimitRule for Meter {
     }
 
     fn meter(&self) -> Option<&Meter> {
-        Some(self)
+        Some(&self.0)
     }
 
     #[inline(always)]
     fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut State)> {
-        Some((self, state))
+        if DELAYS { None } else { Some((&self.0, state)) }
     }
 
     fn metered(state: &mut State) -> Option<&mut State> {
@@ -311,13 +350,8 @@ impl LimitRule for Meter {
 }
 
 #[cfg(feature = "redis")]
-impl StoredRule for Meter {
+impl<const DELAYS: bool> StoredRule for Bucket<DELAYS> {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
-
-    #[cfg(feature = "bench")]
-    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        Some(([state.since, state.units, state.fraction, 0], Vec::new()))
-    }
 
     fn can_have(&self, state: &State) -> bool {
         fits(state.since) && state.units <= self.max_units && state.fraction < self.interval_units
@@ -338,13 +372,13 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{LimitRule, Meter, State};
+    use super::{Bucket, LimitRule, State};
 
     const SECOND: u64 = 1_000_000;
 
     #[test]
     fn the_example_of_this_file() {
-        let meter = Meter::new(3, 10 * SECOND, 3);
+        let meter = Bucket::<false>::new(3, 10 * SECOND, 3);
         assert_eq!((meter.interval_micros, meter.interval_units), (10 * SECOND, 3));
         let mut state = State::default();
         meter.charge(&mut state, 0, 3);

@@ -295,14 +295,6 @@ macro_rules! algorithms {
             }
         }
 
-        /// What is stored of a state, of its number's algorithm; see [`StoredRule::written`].
-        #[cfg(all(feature = "bench", feature = "redis"))]
-        pub(crate) fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-            match state {
-                $(State::$name(state) => <$rule as StoredRule>::written(state),)+
-            }
-        }
-
         /// The bytes of a limit's list when all its units are in use, and the most that a reply may have of it.
         #[cfg(feature = "redis")]
         impl Limit {

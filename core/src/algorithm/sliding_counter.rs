@@ -198,11 +198,6 @@ impl Meaning for Rule {
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Count];
 
-    #[cfg(feature = "bench")]
-    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        Some(([state.touched, state.previous, state.current, 0], Vec::new()))
-    }
-
     fn can_have(&self, state: &State) -> bool {
         fits(state.touched) && fits(state.previous) && fits(state.current)
     }

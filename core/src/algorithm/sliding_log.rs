@@ -230,11 +230,6 @@ impl StoredRule for Rule {
         (limit.count().min(CHUNKS as u64) as usize * ENTRY, CHUNKS * ENTRY + 64)
     }
 
-    #[cfg(feature = "bench")]
-    fn written(_state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        None
-    }
-
     fn can_have(&self, state: &State) -> bool {
         state.entries.iter().all(|(at, total)| fits(*at) && *total <= MAX_UNITS)
     }

@@ -267,12 +267,6 @@ impl StoredRule for Rule {
         (granules(limit.count().min(u64::from(limit.precision()))), granules(u64::from(MAX_PRECISION) + 2))
     }
 
-    #[cfg(feature = "bench")]
-    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        let list = state.older.iter().flat_map(|(last, units)| [*last, *units]).collect();
-        Some(([state.touched, state.newest, state.total, 0], list))
-    }
-
     fn can_have(&self, state: &State) -> bool {
         let fit = state.older.front().is_none_or(|(last, _)| fits(*last));
         fit && fits(state.touched) && state.newest <= state.total && fits(state.total)

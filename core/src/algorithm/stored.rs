@@ -63,10 +63,6 @@ pub(super) trait StoredRule: LimitRule {
         (0, 0)
     }
 
-    /// What [`StoredRule::read`] reads, of a state that the server has as a whole: for tests that write stored values.
-    #[cfg(feature = "bench")]
-    fn written(state: &Self::State) -> Option<([u64; 4], Vec<u64>)>;
-
     /// The limit's numbers for the script: count, period, and x, y, z, which the Lua file of the rule explains.
     fn numbers(&self) -> [u64; 5];
 

@@ -10,14 +10,14 @@
 //! **Example,** `token-bucket 5/s burst 10` with `initial: 2`: at 0 ms two units are admitted and a third is refused. A
 //! token comes every 200 ms, so the third is admitted at 200 ms; the bucket is full again at 2200 ms.
 
-use super::meter::{Meter, State};
+use super::meter::{Bucket, Meter, State};
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule};
 use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, Meaning, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
-    meter: Meter,
+    meter: Bucket<false>,
     pub(crate) capacity: u64,
     /// Tokens that are missing at the start; 0 for a bucket that starts full.
     missing: u64,
@@ -27,7 +27,7 @@ impl Rule {
     /// A bucket that refills `count` tokens in `period` microseconds and starts with `initial` tokens, or full.
     pub(crate) fn new(count: u64, period: u64, burst: u64, initial: Option<u64>) -> Self {
         let missing = initial.map_or(0, |initial| burst.saturating_sub(initial));
-        Self { meter: Meter::new(count, period, burst), capacity: burst, missing }
+        Self { meter: Bucket::new(count, period, burst), capacity: burst, missing }
     }
 
     /// Whether the bucket has not started.
@@ -155,12 +155,7 @@ impl Meaning for Rule {
 
 #[cfg(feature = "redis")]
 impl StoredRule for Rule {
-    const FIELDS: &'static [Field] = Meter::FIELDS;
-
-    #[cfg(feature = "bench")]
-    fn written(state: &State) -> Option<([u64; 4], Vec<u64>)> {
-        Meter::written(state)
-    }
+    const FIELDS: &'static [Field] = Bucket::<false>::FIELDS;
 
     fn can_have(&self, state: &State) -> bool {
         self.meter.can_have(state)
@@ -172,7 +167,7 @@ impl StoredRule for Rule {
     }
 
     fn read(numbers: [u64; 4], list: &[u8]) -> Option<State> {
-        Meter::read(numbers, list)
+        Bucket::<false>::read(numbers, list)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::algorithm::{Field, LeaseTerms, LimitCharge, MOMENT_WIDTH, Rule, State, written};
+use crate::algorithm::{Field, LeaseTerms, LimitCharge, MOMENT_WIDTH, Rule, State};
 use crate::decision::{Decision, LimiterId};
 use crate::error::Result;
 use crate::plan::plan_cache::plan_of;
@@ -132,8 +132,7 @@ impl BenchStoredReply {
         };
         let mut lists = Vec::new();
         for (state, layout) in self.states.iter().zip(&self.plan.stored.layouts) {
-            let (numbers, list) = written(state)?;
-            let list: Vec<u8> = list.into_iter().flat_map(moment).collect();
+            let (numbers, list) = parts_of(state)?;
             for (number, field) in numbers.into_iter().zip(&layout.fields) {
                 let number = if *field == Field::Length { list.len() as u64 } else { number };
                 let width = field.width(form.form().count_width(layout));
@@ -175,4 +174,28 @@ fn checked(rule: &Rule, state: &State, now: u64, cost: u64) -> BenchCheck {
 
 fn moment(number: u64) -> Vec<u8> {
     number.to_le_bytes()[..usize::from(MOMENT_WIDTH)].to_vec()
+}
+
+/// The numbers of a state in the order of its fields, and its list.
+fn parts_of(state: &State) -> Option<([u64; 4], Vec<u8>)> {
+    let mut list = Vec::new();
+    let numbers = match state {
+        State::FixedWindow(state) => [state.opened, state.used, 0, 0],
+        State::CalendarWindow(state) => [state.index, state.used, 0, 0],
+        State::SlidingCounter(state) => [state.touched, state.previous, state.current, 0],
+        State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
+            [state.since, state.units, state.fraction, 0]
+        }
+        State::SlidingWindow(state) => {
+            list.extend(state.older.iter().flat_map(|(last, units)| [moment(*last), moment(*units)].concat()));
+            [state.touched, state.newest, state.total, 0]
+        }
+        State::Concurrency(state) => {
+            let holds = state.holds.iter();
+            list.extend(holds.flat_map(|hold| [moment(hold.expires), moment(hold.id), moment(hold.units)].concat()));
+            [state.touched, state.total, 0, 0]
+        }
+        State::SlidingLog(_) => return None,
+    };
+    Some((numbers, list))
 }

@@ -18,6 +18,7 @@ use std::fmt;
 use std::path::Path;
 
 use self::environment::EnvironmentLookup;
+use self::file_policy::FilePolicy;
 use self::line_index::LineIndex;
 use self::stores::FileStore;
 use super::{Format, Policy};
@@ -115,7 +116,15 @@ impl PolicyFile {
             environment::expand(&mut tree, environment)?;
             schema::policy_file(&tree, format)
         })
-        .map(|parsed| parsed.into_policy_file(format, file_name))
+        .map(|(store, found)| {
+            let located = |found: FilePolicy| {
+                let limits = found.limits.into_iter().map(|position| position.in_file(file_name)).collect();
+                let policy = found.position.in_file(file_name);
+                (found.policy, PolicyLocations { policy, limits, older: found.older })
+            };
+            let (policies, locations) = found.into_iter().map(located).unzip();
+            Self { store, policies, locations, format }
+        })
         .map_err(|error| tree::FileError { position: lines.within(error.position), ..error }.into_error(file_name))
     }
 

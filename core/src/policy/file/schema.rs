@@ -4,38 +4,18 @@ use std::collections::HashMap;
 
 use super::super::options::{Options, PolicyOption};
 use super::super::suggestion::did_you_mean;
+use super::Format;
 use super::file_policy::{FilePolicy, limit_list, policy_names};
 use super::limit::{self, LocatedLimit};
 use super::older_shape;
 use super::option_value::{self, unknown_name};
 use super::stores::{self, FileStore};
 use super::tree::{FileError, Key, Node, Value, duplicate};
-use super::{Format, PolicyFile, PolicyLocations};
 
 const FILE_NAMES: [&str; 3] = ["policies", "limits", "store"];
 
-/// What a file says, with positions that do not name the file yet.
-pub(super) struct ParsedFile {
-    store: Option<FileStore>,
-    policies: Vec<FilePolicy>,
-}
-
-impl ParsedFile {
-    pub(super) fn into_policy_file(self, format: Format, file: Option<&str>) -> PolicyFile {
-        let (policies, locations) = self
-            .policies
-            .into_iter()
-            .map(|found| {
-                let limits = found.limits.into_iter().map(|position| position.in_file(file)).collect();
-                let policy = found.position.in_file(file);
-                (found.policy, PolicyLocations { policy, limits, older: found.older })
-            })
-            .unzip();
-        PolicyFile { store: self.store, policies, locations, format }
-    }
-}
-
-pub(super) fn policy_file(root: &Node, format: Format) -> Result<ParsedFile, FileError> {
+/// What a file says: its store and its policies.
+pub(super) fn policy_file(root: &Node, format: Format) -> Result<(Option<FileStore>, Vec<FilePolicy>), FileError> {
     let entries = match &root.value {
         Value::Map(entries) => entries,
         // A file that is being written may be empty for a moment: to read it as "no policies" would lift every limit.
@@ -65,7 +45,7 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<ParsedFile, Fil
     }
     let policies = policies.ok_or_else(|| FileError::new(root.position, "the file has no `policies`"))?;
     refuse_duplicates(&policies)?;
-    Ok(ParsedFile { store, policies })
+    Ok((store, policies))
 }
 
 /// A map has no name twice, but the two shapes together, and a list, may. And the limits of policies have names.

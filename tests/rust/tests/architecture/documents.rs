@@ -69,7 +69,8 @@ const ROOMS: [&str; 10] = [
 #[test]
 fn every_file_that_is_named_exists() {
     let mut found = Violations::new();
-    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+    let recipes = files::under("docs/contributing/recipes", &[".md"]);
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md"].into_iter().chain(recipes.iter().map(String::as_str)) {
         for name in files::read(document).split('`').skip(1).step_by(2) {
             let is_path = name.contains('/') && !name.contains([' ', '*', '<', '{', '(', ':', '"']);
             let is_pattern = name.split(['/', '.']).any(|part| ["x", "NNNN-title"].contains(&part));
