@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 from ._tidegate import Limiter, status
 from .errors import StoreError
 from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
-from .web.environ import EnvironAdapter
-from .web.keys import UnusableKey, claim, client_ip, fixed, header, user
+from .web.keys import EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
 from .web.refusal import Refusal
 from .web.steps import run_steps

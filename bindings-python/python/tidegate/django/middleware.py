@@ -14,7 +14,7 @@ from ..web.admission import Admission, admit, refund, settle
 from ..web.bound_limit import BoundLimit
 from ..web.keys import UnusableKey
 from ..web.steps import Steps, run_steps, run_steps_async
-from .layer import DjangoLayer
+from .layer import NAME, DjangoLayer, RequestLimits, limits_of
 from .refusals import (
     RequestDenied,
     RequestKeyInvalid,
@@ -25,7 +25,6 @@ from .refusals import (
     unchecked,
     waited_for,
 )
-from .request_limits import NAME, RequestLimits, limits_of
 
 
 class TidegateMiddleware(DjangoLayer):

@@ -22,8 +22,9 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -31,7 +32,16 @@ import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from ._flask_refusals import (
+from .._shown import shown
+from .._tidegate import Decision, Limiter
+from ..errors import ConfigError, StoreError
+from ..web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
+from ..web.bound_limit import BoundLimit
+from ..web.declared_limit import VARIABLE, DeclaredLimit, enabled_layer, enabled_setting
+from ..web.keys import UNAUTHENTICATED, EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
+from ..web.layers import RouteLimits
+from ..web.steps import run_steps
+from .refusals import (
     announce,
     announcing,
     answered,
@@ -41,18 +51,31 @@ from ._flask_refusals import (
     refusal_response,
     store_missing,
 )
-from ._flask_requests import FlaskAdapter
-from ._flask_views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
-from ._shown import shown
-from ._tidegate import Decision, Limiter
-from .errors import ConfigError, StoreError
-from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
-from .web.bound_limit import BoundLimit
-from .web.declared_limit import DeclaredLimit
-from .web.keys import UnusableKey, claim, client_ip, fixed, header, user
-from .web.layers import RouteLimits
-from .web.steps import run_steps
-from .web.switch import VARIABLE, enabled_layer, enabled_setting
+from .views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
+
+
+class FlaskAdapter(EnvironAdapter):
+    """Says what a request of Flask is, and who made it."""
+
+    authentication = (
+        "set g.user and g.claims in a before_request function (None for a visitor), or use Flask-Login. "
+        "The decorators of a view run after its limits, which is too late"
+    )
+
+    def environ(self, request: flask.Request) -> Mapping[str, Any]:
+        return request.environ
+
+    def user(self, request: flask.Request) -> object:
+        login = sys.modules.get("flask_login")
+        if login is not None and hasattr(flask.current_app, "login_manager"):
+            current: object = login.current_user
+            return current
+        return flask.g.get("user", UNAUTHENTICATED)
+
+    def claims(self, request: flask.Request) -> Mapping[str, Any] | None:
+        claims: Mapping[str, Any] | None = flask.g.get("claims", UNAUTHENTICATED)
+        return claims
+
 
 __all__ = ["Tidegate", "claim", "client_ip", "decision", "fixed", "header", "user"]
 
