@@ -19,7 +19,7 @@ from ..web.declared_limit import PolicyOption
 from ..web.functions import name_of as short_name
 from ..web.keys import UnusableKey
 from ..web.options import LimitOptions
-from ..web.steps import Steps, run_steps, run_steps_async
+from ..web.steps import Steps, awaited, run_steps, run_steps_async
 from .layer import (
     LIMITS,
     RequestLimits,
@@ -142,25 +142,22 @@ class FunctionCall:
     def check_now(self, request: Any) -> Any:
         """The same, when authentication has run."""
         self._has_run = True
-        try:
-            admission = run_steps(self._steps(request), self.state.layer.limiter)
-        except (StoreError, UnusableKey) as error:
-            raise self._unchecked(error) from error
-        if admission is None or not admission.denied:
-            return None
-        return self._refuse(admission, answer_of(admission.bound.on_denied, request, admission.decision))
+        return run_steps(self._check(request, answer_of), self.state.layer.limiter)
 
     async def check_async(self) -> Any:
         """The same on an event loop."""
         if self._waits_for_authentication():
             return None
+        return await run_steps_async(self._check(self.request, awaited_answer), self.state.layer.async_limiter)
+
+    def _check(self, request: Any, answer: Callable[..., Any]) -> Steps[Any]:
         try:
-            admission = await run_steps_async(self._steps(self.request), self.state.layer.async_limiter)
+            admission = yield from self._steps(request)
         except (StoreError, UnusableKey) as error:
             raise self._unchecked(error) from error
         if admission is None or not admission.denied:
             return None
-        given = await awaited_answer(admission.bound.on_denied, self.request, admission.decision)
+        given = yield from awaited(answer(admission.bound.on_denied, request, admission.decision))
         return self._refuse(admission, given)
 
     def _waits_for_authentication(self) -> bool:

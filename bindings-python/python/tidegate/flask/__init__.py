@@ -35,7 +35,7 @@ from flask.views import View
 from .._shown import shown
 from .._tidegate import Decision, Limiter
 from ..errors import ConfigError, StoreError
-from ..web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
+from ..web.admission import DECISION, Admission, admit_on_thread, end_work, refund
 from ..web.bound_limit import BoundLimit
 from ..web.declared_limit import VARIABLE, DeclaredLimit, enabled_layer, enabled_setting
 from ..web.keys import UNAUTHENTICATED, EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
@@ -257,21 +257,16 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         """Checks a request. None: it goes on. Otherwise what `on_denied` answers; a denial without that is raised."""
         if not limits:
             return None
-        bound, environ = limits[0], request.environ
+        environ = request.environ
         try:
-            if bound.prepared is not None and len(limits) == 1:
-                decision, fields = admit_in_one_call(bound, bound.prepared, request, self.limiter)
-                admission = None if decision else Admission(decision, bound, None)
-            else:
-                admission = run_steps(admit(limits, request, request.method), self.limiter)
-                if admission is None:
-                    return None
-                decision, bound = admission.decision, admission.bound
-                fields = bound.headers.text(*admission.announced)
+            decision, fields, admission = admit_on_thread(limits, request, request.method, self.limiter)
         except StoreError as error:
             raise store_missing(app, error) from error
         except UnusableKey as error:
             raise key_refused(app, error) from error
+        if decision is None:
+            return None
+        bound = limits[0] if admission is None else admission.bound
         earlier: Decision | None = environ.get(DECISION)
         if earlier is None or not decision:
             environ[DECISION] = decision
@@ -338,10 +333,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             del request.environ[NAME]
 
             def end() -> None:
-                for admission in admissions:
-                    admission.release()
-                    if admission.settles:
-                        run_steps(settle(admission, request, response), self.limiter)
+                run_steps(end_work(admissions, request, response), self.limiter)
 
             # A stream ends with its last byte, or when its reader leaves. Any other response is complete: it ends
             # before the client has it and may send the next request.

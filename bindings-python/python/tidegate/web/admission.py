@@ -15,7 +15,7 @@ from .declared_limit import RESPONSE
 from .functions import name_of
 from .keys import Request
 from .methods import budget_of
-from .steps import Step, Steps, awaited
+from .steps import Step, Steps, awaited, run_steps
 
 
 class Charge:
@@ -365,3 +365,28 @@ def settle(admission: Admission, request: Request, response: Response) -> Steps[
             _warn(charges[0], error)
         except Exception:
             log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
+
+
+def end_work(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:
+    """Ends the work of a request: gives back what is held, and settles what the work has cost."""
+    for admission in admissions:
+        admission.release()
+        if admission.settles:
+            yield from settle(admission, request, response)
+
+
+def admit_on_thread(
+    limits: Sequence[BoundLimit], request: Request, method: str | None, limiter: Limiter
+) -> tuple[Decision | None, list[tuple[str, str]], Admission | None]:
+    """Checks a request on this thread: its Decision and header fields, and the Admission where something is left to do.
+
+    None for the Decision: no limit applies to the request.
+    """
+    bound = limits[0]
+    if bound.prepared is not None and len(limits) == 1:
+        decision, fields = admit_in_one_call(bound, bound.prepared, request, limiter)
+        return decision, fields, None if decision else Admission(decision, bound, None)
+    admission = run_steps(admit(limits, request, method), limiter)
+    if admission is None:
+        return None, [], None
+    return admission.decision, admission.bound.headers.text(*admission.announced), admission
