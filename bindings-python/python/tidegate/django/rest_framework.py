@@ -44,6 +44,15 @@ from ..web.refusal import STORE_WAIT, Refusal
 from ..web.steps import run_steps
 from .layer import DjangoLayer, ViewLimit, django_request, limits_of, name_of, standalone_layer
 
+__all__ = [
+    "AnonRateThrottle",
+    "RequestThrottled",
+    "ScopedRateThrottle",
+    "StoreUnavailable",
+    "TidegateThrottle",
+    "UserRateThrottle",
+]
+
 
 class RequestThrottled(Throttled):  # type: ignore[misc]
     """A request was denied by a limit; `decision` says why."""
@@ -134,15 +143,6 @@ def answer_refusals(view: Any, refusal_of: Callable[[Any], Refusal | None], give
 
     view.handle_exception = handle
 
-
-__all__ = [
-    "AnonRateThrottle",
-    "RequestThrottled",
-    "ScopedRateThrottle",
-    "StoreUnavailable",
-    "TidegateThrottle",
-    "UserRateThrottle",
-]
 
 # The attribute in which a view carries its Throttling.
 THROTTLING = "_tidegate_throttling"

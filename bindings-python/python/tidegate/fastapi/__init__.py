@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "fixed", "header", "user"]
 
+
 # How many routes and methods are remembered: a client may make up methods, a server has few.
 MAX_ROUTES = 10_000
 # The longest method whose limits are kept.

@@ -53,6 +53,8 @@ from .refusals import (
 )
 from .views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
 
+__all__ = ["Tidegate", "claim", "client_ip", "decision", "fixed", "header", "user"]
+
 
 class FlaskAdapter(EnvironAdapter):
     """Says what a request of Flask is, and who made it."""
@@ -76,8 +78,6 @@ class FlaskAdapter(EnvironAdapter):
         claims: Mapping[str, Any] | None = flask.g.get("claims", UNAUTHENTICATED)
         return claims
 
-
-__all__ = ["Tidegate", "claim", "client_ip", "decision", "fixed", "header", "user"]
 
 log = logging.getLogger("tidegate.http")
 
