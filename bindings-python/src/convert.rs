@@ -205,3 +205,14 @@ pub(crate) fn in_seconds(length: Duration) -> f64 {
     // From whole microseconds: the result is the float that is nearest to the decimal number.
     length.as_micros() as f64 / 1e6
 }
+
+/// A dict of the fields of an object, each under its name.
+macro_rules! dict_of {
+    ($py:expr, $object:expr, $($field:ident)+) => {{
+        let dict = pyo3::types::PyDict::new($py);
+        $(dict.set_item(stringify!($field), $object.$field())?;)+
+        dict
+    }};
+}
+
+pub(crate) use dict_of;
