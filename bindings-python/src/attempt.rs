@@ -1,7 +1,8 @@
 //! `Attempt`.
 
+use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use tidegate::host::Outcome;
 
 /// One attempt in a journal.
@@ -12,15 +13,14 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn list(py: Python<'_>, attempts: Vec<tidegate::Attempt>) -> PyResult<Bound<'_, PyList>> {
-        let attempts = attempts.into_iter().map(|inner| Self { inner }.into_pyobject(py));
-        PyList::new(py, attempts.collect::<PyResult<Vec<_>>>()?)
+    pub(crate) fn list(attempts: Vec<tidegate::Attempt>) -> Vec<Self> {
+        attempts.into_iter().map(|inner| Self { inner }).collect()
     }
 
     /// The result of `AsyncLimiter.journal`.
     pub(crate) fn list_from_outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         match outcome {
-            Outcome::Attempts(attempts) => Ok(Self::list(py, attempts)?.into_any().unbind()),
+            Outcome::Attempts(attempts) => Self::list(attempts).into_py_any(py),
             _ => Ok(py.None()),
         }
     }

@@ -13,7 +13,7 @@ use pyo3::types::{PyString, PyTuple};
 use tidegate::Result;
 use tidegate::host::{Call, Outcome};
 
-use crate::convert::{none_from_outcome, utf8};
+use crate::convert::utf8;
 use crate::error::{raise, raise_about};
 use crate::loop_completions::{ConvertOutcome, LoopCompletions, Posted};
 use crate::loop_reader::LoopReader;
@@ -74,11 +74,6 @@ impl CallCoroutine {
         task: impl Future<Output = Result<Outcome>> + Send + 'static,
     ) -> Self {
         Self { state: State::Task { task: Mutex::new(Box::pin(task)), convert, must_finish } }
-    }
-
-    /// Any other call, which returns None.
-    pub(crate) fn of_action(must_finish: bool, action: impl Future<Output = Result<()>> + Send + 'static) -> Self {
-        Self::of_task(none_from_outcome, must_finish, async move { action.await.map(|()| Outcome::Nothing) })
     }
 
     pub(crate) fn answered(answer: Py<PyAny>) -> Self {

@@ -54,6 +54,18 @@ pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     })
 }
 
+/// The argument `key` of a call.
+pub(crate) struct Key<'py>(pub(crate) Bound<'py, PyString>);
+
+impl<'py> FromPyObject<'_, 'py> for Key<'py> {
+    type Error = PyErr;
+
+    #[inline]
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        key(&given).map(Self)
+    }
+}
+
 fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("a cost of {} is not valid: it must be a whole number from 1 to 2^53 - 1", shown(given));
     raise(Error::new(ErrorKind::CostInvalid, message))
@@ -193,3 +205,14 @@ pub(crate) fn in_seconds(length: Duration) -> f64 {
     // From whole microseconds: the result is the float that is nearest to the decimal number.
     length.as_micros() as f64 / 1e6
 }
+
+/// A dict of the fields of an object, each under its name.
+macro_rules! dict_of {
+    ($py:expr, $object:expr, $($field:ident)+) => {{
+        let dict = pyo3::types::PyDict::new($py);
+        $(dict.set_item(stringify!($field), $object.$field())?;)+
+        dict
+    }};
+}
+
+pub(crate) use dict_of;

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use tidegate::host::Outcome;
 
-use crate::convert::{in_seconds, key, shortened, utf8};
+use crate::convert::{dict_of, in_seconds, key, shortened, utf8};
 use crate::error::raise;
 use crate::limit_state::{LimitState, python_bool, python_number};
 use crate::policy::Policy;
@@ -148,19 +148,9 @@ impl Decision {
     /// The same as a dict of plain values, ready for JSON.
     #[pyo3(signature = () -> "dict[str, Any]")]
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        dict.set_item("allowed", self.allowed())?;
-        dict.set_item("policy", self.policy())?;
-        dict.set_item("key", self.key())?;
-        dict.set_item("cost", self.cost())?;
-        dict.set_item("granted", self.granted())?;
-        dict.set_item("limit", self.limit())?;
-        dict.set_item("remaining", self.remaining())?;
-        dict.set_item("retry_after", self.retry_after())?;
-        dict.set_item("next_after", self.next_after())?;
-        dict.set_item("reset_after", self.reset_after())?;
-        dict.set_item("reset_at", self.reset_at())?;
-        dict.set_item("delay", self.delay())?;
+        let dict = dict_of!(
+            py, self, allowed policy key cost granted limit remaining retry_after next_after reset_after reset_at delay
+        );
         let limits = self.inner.limits().map(|inner| LimitState { inner }.as_dict(py));
         dict.set_item("limits", limits.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("source", self.source())?;

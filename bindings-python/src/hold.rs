@@ -51,6 +51,40 @@ impl HeldUnits {
     }
 }
 
+/// The methods of a hold: those that both kinds have, and its own.
+macro_rules! hold_methods {
+    ($Class:ident { $($own:tt)* }) => {
+        #[pymethods]
+        impl $Class {
+            /// The Decision that admitted it.
+            #[getter]
+            fn decision(&self, py: Python<'_>) -> Py<Decision> {
+                self.0.decision.clone_ref(py)
+            }
+
+            /// Whether it was given back.
+            #[getter]
+            fn released(&self) -> bool {
+                self.0.is_released()
+            }
+
+            /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
+            /// renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
+            /// counted and tried again; when it succeeds in time the hold is not lost.
+            #[getter]
+            fn lost(&self) -> bool {
+                self.0.is_lost()
+            }
+
+            fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+                self.0.repr(py, stringify!($Class))
+            }
+
+            $($own)*
+        }
+    };
+}
+
 /// Units of a "concurrency" limit in use: renewed while it lives, given back by `release` or at the end of `with`.
 #[pyclass(module = "tidegate", frozen)]
 pub(crate) struct Hold(HeldUnits);
@@ -61,28 +95,7 @@ impl Hold {
     }
 }
 
-#[pymethods]
-impl Hold {
-    /// The Decision that admitted it.
-    #[getter]
-    fn decision(&self, py: Python<'_>) -> Py<Decision> {
-        self.0.decision.clone_ref(py)
-    }
-
-    /// Whether it was given back.
-    #[getter]
-    fn released(&self) -> bool {
-        self.0.is_released()
-    }
-
-    /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
-    /// renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
-    /// counted and tried again; when it succeeds in time the hold is not lost.
-    #[getter]
-    fn lost(&self) -> bool {
-        self.0.is_lost()
-    }
-
+hold_methods! { Hold {
     /// Gives the units back. Further calls have no effect.
     #[pyo3(signature = () -> "None")]
     fn release(&self, py: Python<'_>) {
@@ -100,11 +113,7 @@ impl Hold {
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
         self.release(py);
     }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        self.0.repr(py, "Hold")
-    }
-}
+}}
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -134,28 +143,7 @@ impl AsyncHold {
     }
 }
 
-#[pymethods]
-impl AsyncHold {
-    /// The Decision that admitted it.
-    #[getter]
-    fn decision(&self, py: Python<'_>) -> Py<Decision> {
-        self.0.decision.clone_ref(py)
-    }
-
-    /// Whether it was given back.
-    #[getter]
-    fn released(&self) -> bool {
-        self.0.is_released()
-    }
-
-    /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
-    /// renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
-    /// counted and tried again; when it succeeds in time the hold is not lost.
-    #[getter]
-    fn lost(&self) -> bool {
-        self.0.is_lost()
-    }
-
+hold_methods! { AsyncHold {
     /// Gives the units back, at once and also when it is not awaited. Further calls have no effect.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn release(&self, py: Python<'_>) -> CallCoroutine {
@@ -172,8 +160,4 @@ impl AsyncHold {
     fn __aexit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> CallCoroutine {
         self.release(py)
     }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        self.0.repr(py, "AsyncHold")
-    }
-}
+}}

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::in_seconds;
+use crate::convert::{dict_of, in_seconds};
 
 pub(crate) const fn python_bool(truth: bool) -> &'static str {
     if truth { "True" } else { "False" }
@@ -79,17 +79,9 @@ impl LimitState {
     /// The same as a dict.
     #[pyo3(signature = () -> "dict[str, Any]")]
     pub(crate) fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        dict.set_item("algorithm", self.algorithm())?;
-        dict.set_item("limit", self.limit())?;
-        dict.set_item("period", self.period())?;
-        dict.set_item("remaining", self.remaining())?;
-        dict.set_item("over", self.over())?;
-        dict.set_item("retry_after", self.retry_after())?;
-        dict.set_item("next_after", self.next_after())?;
-        dict.set_item("reset_after", self.reset_after())?;
-        dict.set_item("exceeded", self.exceeded())?;
-        Ok(dict)
+        Ok(dict_of!(
+            py, self, algorithm limit period remaining over retry_after next_after reset_after exceeded
+        ))
     }
 
     fn __repr__(&self) -> String {

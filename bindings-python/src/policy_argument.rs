@@ -84,8 +84,11 @@ pub(crate) fn refuse_partial(partial: bool) -> PyResult<()> {
     Ok(())
 }
 
-/// The entries of `check_all`: `(policy, key)`, `(policy, key, cost)` or `(policy, key, cost, meta)`.
-pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<Vec<(OwnedPolicy, String, CheckOptions)>> {
+/// The entries of a `check_all`.
+pub(crate) type OwnedEntries = Vec<(OwnedPolicy, String, CheckOptions)>;
+
+/// Reads the entries of `check_all`: `(policy, key)`, `(policy, key, cost)` or `(policy, key, cost, meta)`.
+pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
     let wrong = |entry: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
             "an entry of check_all is (policy, key), (policy, key, cost) or (policy, key, cost, meta), not {}",

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from ._tidegate import AsyncLimiter
 from .errors import StoreError
-from .web.exchange import ADAPTER, CLOSE_CODE, AsgiExchange
+from .web.exchange import ADAPTER, CLOSE_CODE, App, AsgiExchange, Lifespan, Receive, Scope, Send
 from .web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
-from .web.lifespan import App, Lifespan, Receive, Scope, Send
 from .web.refusal import Refusal
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "fixed", "header", "user"]

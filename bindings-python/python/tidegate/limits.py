@@ -25,7 +25,8 @@ import functools
 import math
 import time
 from collections import OrderedDict
-from typing import Any, ClassVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from limits import aio, storage
 from limits.limits import GRANULARITIES
@@ -35,6 +36,9 @@ from .errors import ConfigError, TidegateError
 from .web.steps import Steps, run_steps, run_steps_async
 
 __all__ = ["AsyncTidegateStorage", "TidegateStorage"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SCHEMES = [
     f"tidegate+{scheme}"
@@ -126,7 +130,8 @@ class _StorageSteps:
             return None
         return granularity.GRANULARITY.seconds * int(multiples)
 
-    def _incr(self, key: str, expiry: int, amount: float) -> Steps[int]:
+    def _incr(self, key: str, expiry: int, amount: int = 1) -> Steps[int]:
+        """Counts an amount, and returns how much is counted in the window."""
         self._remember(key, expiry)
         amount = _whole(amount)
         if amount == 0:
@@ -142,14 +147,17 @@ class _StorageSteps:
         return decision
 
     def _get(self, key: str) -> Steps[int]:
+        """How much is counted in the window."""
         decision = yield from self._fixed(key)
         return 0 if decision is None else MAX_COUNT - decision.remaining
 
     def _get_expiry(self, key: str) -> Steps[float]:
+        """When the window ends, in seconds since 1970."""
         decision = yield from self._fixed(key)
         return time.time() if decision is None else decision.reset_at
 
     def _clear(self, key: str) -> Steps[None]:
+        """Forgets what is counted under a key."""
         expiry = self._expiry(key)
         if expiry is None:
             return
@@ -157,6 +165,7 @@ class _StorageSteps:
             yield "clear", (_policy(algorithm, MAX_COUNT, expiry), key)
 
     def _reset(self) -> Steps[int]:
+        """Clears the keys that this storage remembers, and returns how many they are."""
         keys = list(self._expiries)
         for key in keys:
             yield from self._clear(key)
@@ -164,6 +173,7 @@ class _StorageSteps:
         return len(keys)
 
     def _check(self) -> Steps[bool]:
+        """Whether the store answers."""
         try:
             yield "ping", ()
         except TidegateError:
@@ -181,7 +191,16 @@ class _StorageSteps:
         decision: Decision = yield "check", (_policy(algorithm, limit, expiry), key, amount)
         return decision.allowed
 
+    def _acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> Steps[bool]:
+        """Adds an amount to a moving window, unless that would exceed the limit. Returns whether it did."""
+        return self._acquire("sliding-log", key, limit, expiry, amount)
+
+    def _acquire_sliding(self, key: str, limit: int, expiry: int, amount: int = 1) -> Steps[bool]:
+        """Adds an amount to a sliding window counter, unless that would exceed the limit. Returns whether it did."""
+        return self._acquire("sliding-counter", key, limit, expiry, amount)
+
     def _moving(self, key: str, limit: int, expiry: int) -> Steps[tuple[float, int]]:
+        """When a moving window began, and how much it holds."""
         policy = _policy("sliding-log", limit, expiry)
         decision: Decision = yield "peek", (policy, key)
         now = decision.reset_at - decision.reset_after
@@ -236,7 +255,28 @@ class _StorageSteps:
         return now + _micros(decision.retry_after)
 
     def _clear_sliding(self, key: str, expiry: int) -> Steps[None]:
+        """Forgets a sliding window counter."""
         yield "clear", (_policy("sliding-counter", MAX_COUNT, expiry), key)
+
+
+def _on_thread(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], T]:
+    """The method of a storage that takes these steps on the calling thread."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run_steps(steps(self, *args, **kwargs), self.limiter)
+
+    method.__doc__ = steps.__doc__
+    return method
+
+
+def _on_loop(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The same on an event loop."""
+
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await run_steps_async(steps(self, *args, **kwargs), self.limiter)
+
+    method.__doc__ = steps.__doc__
+    return method
 
 
 class TidegateStorage(_StorageSteps, storage.Storage, storage.MovingWindowSupport, storage.SlidingWindowCounterSupport):
@@ -254,39 +294,17 @@ class TidegateStorage(_StorageSteps, storage.Storage, storage.MovingWindowSuppor
         """What `wrap_exceptions` wraps."""
         return TidegateError
 
-    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return run_steps(self._incr(key, expiry, amount), self.limiter)
-
-    def get(self, key: str) -> int:
-        return run_steps(self._get(key), self.limiter)
-
-    def get_expiry(self, key: str) -> float:
-        return run_steps(self._get_expiry(key), self.limiter)
-
-    def check(self) -> bool:
-        return run_steps(self._check(), self.limiter)
-
-    def reset(self) -> int | None:
-        return run_steps(self._reset(), self.limiter)
-
-    def clear(self, key: str) -> None:
-        run_steps(self._clear(key), self.limiter)
-
-    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return run_steps(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
-
-    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return run_steps(self._moving(key, limit, expiry), self.limiter)
-
-    def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return run_steps(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
-
-    def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return run_steps(self._sliding(key, expiry), self.limiter)
-
-    def clear_sliding_window(self, key: str, expiry: int) -> None:
-        """Forgets a sliding window counter."""
-        run_steps(self._clear_sliding(key, expiry), self.limiter)
+    incr = _on_thread(_StorageSteps._incr)
+    get = _on_thread(_StorageSteps._get)
+    get_expiry = _on_thread(_StorageSteps._get_expiry)
+    check = _on_thread(_StorageSteps._check)
+    reset = _on_thread(_StorageSteps._reset)
+    clear = _on_thread(_StorageSteps._clear)
+    acquire_entry = _on_thread(_StorageSteps._acquire_entry)
+    get_moving_window = _on_thread(_StorageSteps._moving)
+    acquire_sliding_window_entry = _on_thread(_StorageSteps._acquire_sliding)
+    get_sliding_window = _on_thread(_StorageSteps._sliding)
+    clear_sliding_window = _on_thread(_StorageSteps._clear_sliding)
 
 
 class AsyncTidegateStorage(
@@ -307,36 +325,14 @@ class AsyncTidegateStorage(
         """What `wrap_exceptions` wraps."""
         return TidegateError
 
-    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return await run_steps_async(self._incr(key, expiry, amount), self.limiter)
-
-    async def get(self, key: str) -> int:
-        return await run_steps_async(self._get(key), self.limiter)
-
-    async def get_expiry(self, key: str) -> float:
-        return await run_steps_async(self._get_expiry(key), self.limiter)
-
-    async def check(self) -> bool:
-        return await run_steps_async(self._check(), self.limiter)
-
-    async def reset(self) -> int | None:
-        return await run_steps_async(self._reset(), self.limiter)
-
-    async def clear(self, key: str) -> None:
-        await run_steps_async(self._clear(key), self.limiter)
-
-    async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return await run_steps_async(self._acquire("sliding-log", key, limit, expiry, amount), self.limiter)
-
-    async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return await run_steps_async(self._moving(key, limit, expiry), self.limiter)
-
-    async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return await run_steps_async(self._acquire("sliding-counter", key, limit, expiry, amount), self.limiter)
-
-    async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return await run_steps_async(self._sliding(key, expiry), self.limiter)
-
-    async def clear_sliding_window(self, key: str, expiry: int) -> None:
-        """Forgets a sliding window counter."""
-        await run_steps_async(self._clear_sliding(key, expiry), self.limiter)
+    incr = _on_loop(_StorageSteps._incr)
+    get = _on_loop(_StorageSteps._get)
+    get_expiry = _on_loop(_StorageSteps._get_expiry)
+    check = _on_loop(_StorageSteps._check)
+    reset = _on_loop(_StorageSteps._reset)
+    clear = _on_loop(_StorageSteps._clear)
+    acquire_entry = _on_loop(_StorageSteps._acquire_entry)
+    get_moving_window = _on_loop(_StorageSteps._moving)
+    acquire_sliding_window_entry = _on_loop(_StorageSteps._acquire_sliding)
+    get_sliding_window = _on_loop(_StorageSteps._sliding)
+    clear_sliding_window = _on_loop(_StorageSteps._clear_sliding)

@@ -16,9 +16,8 @@ from typing import Any, TypeAlias
 
 from ._tidegate import Limiter, status
 from .errors import StoreError
-from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
-from .web.environ import EnvironAdapter
-from .web.keys import UnusableKey, claim, client_ip, fixed, header, user
+from .web.admission import DECISION, Admission, admit_on_thread, end_work, refund
+from .web.keys import EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
 from .web.refusal import Refusal
 from .web.steps import run_steps
@@ -71,28 +70,23 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
         if not self.enabled:
             return self.app(environ, start_response)
         self._refresh()
-        bound = self._limits[0]
-        admission: Admission | None
         try:
-            if bound.prepared is not None:
-                decision, fields = admit_in_one_call(bound, bound.prepared, environ, self.limiter)
-                admission = None if decision else Admission(decision, bound, None)
-            else:
-                admission = run_steps(admit(self._limits, environ, environ["REQUEST_METHOD"]), self.limiter)
+            decision, fields, admission = admit_on_thread(
+                self._limits, environ, environ["REQUEST_METHOD"], self.limiter
+            )
         except StoreError as error:
             return _respond(Refusal.without_store(error), [], environ, start_response)
         except UnusableKey as error:
             return _respond(Refusal(error), [], environ, start_response)
-        if bound.prepared is not None and admission is None:
-            environ[DECISION] = decision
-            return self.app(environ, _with_fields(start_response, fields))
-        if admission is None:
+        if decision is None:
             return self.app(environ, start_response)
-        environ[DECISION] = admission.decision
+        environ[DECISION] = decision
+        start_with_fields = _with_fields(start_response, fields)
+        if admission is None:
+            return self.app(environ, start_with_fields)
         if admission.denied:
-            return self._refuse(admission, environ, start_response)
+            return self._refuse(admission, fields, environ, start_response)
         environ[NAME] = admission
-        start_with_fields = _with_fields(start_response, admission.bound.headers.text(*admission.announced))
         started: list[WsgiResponse] = []
 
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
@@ -102,9 +96,7 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
             return start_with_fields(status, headers, *error)
 
         def end() -> None:
-            admission.release()
-            if admission.settles:
-                run_steps(settle(admission, environ, started[-1] if started else None), self.limiter)
+            run_steps(end_work((admission,), environ, started[-1] if started else None), self.limiter)
 
         try:
             body = self.app(environ, start)
@@ -119,9 +111,14 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
             return body
         return _Body(body, end)
 
-    def _refuse(self, admission: Admission, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def _refuse(
+        self,
+        admission: Admission,
+        fields: list[tuple[str, str]],
+        environ: Environ,
+        start_response: Callable[..., Any],
+    ) -> Iterable[bytes]:
         """Responds by the WSGI application that `on_denied` returns, or with a Refusal."""
-        fields = admission.bound.headers.text(*admission.announced)
         if admission.bound.on_denied is not None:
             given = admission.bound.on_denied(environ, admission.decision)
             if given is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -16,14 +16,90 @@ from .._shown import shown
 from .._tidegate import Limiter
 from .._tracing import to_async
 from ..errors import ConfigError
+from ..web.admission import Admission
 from ..web.bound_limit import MAX_POLICIES, BoundLimit
-from ..web.declared_limit import DeclaredLimit, PolicyOption
-from ..web.keys import Key, client_ip
+from ..web.declared_limit import DeclaredLimit, PolicyOption, enabled_layer, enabled_setting
+from ..web.exchange import ADAPTER
+from ..web.functions import with_wrapped
+from ..web.keys import UNAUTHENTICATED, EnvironAdapter, Key, client_ip
 from ..web.layers import RouteLimits
 from ..web.options import LIMIT_OPTIONS, LIMITER_OPTIONS, LimitOptions, check_names
-from ..web.switch import enabled_layer, enabled_setting
-from ..web.wrapped import with_wrapped
-from .requests import DjangoAdapter, rest_class
+
+
+def django_request(request: Any) -> HttpRequest | None:
+    """The request of Django, also of one of Django REST framework; None for anything else."""
+    if isinstance(request, HttpRequest):
+        return request
+    inner = getattr(request, "_request", None)
+    return inner if isinstance(inner, HttpRequest) else None
+
+
+def find_request(arguments: Iterable[Any], instance: Any) -> Any:
+    """The request among the arguments of a function, or of the view that it is a method of."""
+    for one in arguments:
+        if django_request(one) is not None:
+            return one
+    own = getattr(instance, "request", None)
+    return own if django_request(own) is not None else None
+
+
+def is_rest_view(view: Any) -> bool:
+    """Whether a class or an object is a view of Django REST framework."""
+    return hasattr(view, "check_throttles") and hasattr(view, "initialize_request")
+
+
+def rest_class(view: Any) -> Any:
+    """The class of a view that Django REST framework has made; None for any other."""
+    found = getattr(view, "cls", None)
+    return found if is_rest_view(found) else None
+
+
+class DjangoAdapter(EnvironAdapter):
+    """The RequestAdapter."""
+
+    authentication = (
+        "AuthenticationMiddleware belongs into MIDDLEWARE, and claims into request.claims. Django REST framework "
+        "authenticates inside of its views: put @limit below @api_view, on the class of the view or on its methods, or "
+        "use a throttle class of tidegate.django.rest_framework"
+    )
+
+    def environ(self, request: Any) -> Mapping[str, Any]:
+        """The environ of a request."""
+        meta: Mapping[str, Any] = request.META
+        return meta
+
+    def over_unix(self, request: Any) -> bool:
+        """Whether the server says that it listens on a Unix domain socket."""
+        # Over ASGI the environ is Django's own, and the scope says what the server said.
+        scope = getattr(request, "scope", None)
+        return super().over_unix(request) if scope is None else ADAPTER.over_unix(scope)
+
+    def user(self, request: Any) -> object:
+        """The user."""
+        if isinstance(request, HttpRequest) and _authenticates_later(request):
+            return UNAUTHENTICATED
+        return getattr(request, "user", UNAUTHENTICATED)
+
+    def claims(self, request: Any) -> Any:
+        """The verified claims."""
+        found = getattr(request, "claims", UNAUTHENTICATED)
+        if found is not UNAUTHENTICATED or isinstance(request, HttpRequest):
+            return found
+        # Authentication classes leave a verified token here.
+        token = request.auth
+        return token if hasattr(token, "get") else None
+
+
+def _authenticates_later(request: HttpRequest) -> bool:
+    """Whether the view that serves the request authenticates it by itself."""
+    view = rest_class(getattr(getattr(request, "resolver_match", None), "func", None))
+    if view is None:
+        return False
+    from rest_framework.authentication import SessionAuthentication
+
+    # A session was read by Django's middleware already.
+    return not all(issubclass(one, SessionAuthentication) for one in view.authentication_classes)
+
 
 # The attribute in which a view carries its limits: a list of ViewLimit; None exempts the view.
 LIMITS = "__tidegate__"
@@ -238,3 +314,41 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget)
+
+
+# The attribute in which a request carries its RequestLimits.
+NAME = "_tidegate"
+
+
+class RequestLimits:
+    """The limits of one request: what was checked, and what was admitted."""
+
+    __slots__ = ("admissions", "checked", "layer", "pending", "route", "shared")
+
+    def __init__(self, layer: DjangoLayer) -> None:
+        self.layer = layer
+        self.admissions: list[Admission] = []
+        # The limits of decorators that were checked: each is, once for a request.
+        self.checked: set[ViewLimit | None] = set()
+        # The limits of the application, until they are checked with those of the view.
+        self.pending: tuple[BoundLimit, ...] = layer.application
+        # The view and the method of the request; set when there is a view.
+        self.route: Any = None
+        # The admission of `default`, which a limit of the view replaces.
+        self.shared: Admission | None = None
+
+    def add(self, request: HttpRequest, admission: Admission) -> None:
+        """The request has this admission as well."""
+        self.admissions.append(admission)
+        request.rate_limit = admission.decision
+
+    def release(self) -> None:
+        """Gives back the holds of a request that has no response."""
+        for admission in self.admissions:
+            admission.release()
+
+
+def limits_of(request: HttpRequest) -> RequestLimits | None:
+    """The limits of a request; None when the middleware has not seen it."""
+    found: RequestLimits | None = getattr(request, NAME, None)
+    return found

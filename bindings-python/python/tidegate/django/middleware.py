@@ -10,11 +10,11 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..errors import StoreError
-from ..web.admission import Admission, admit, refund, settle
+from ..web.admission import admit, end_work, refund
 from ..web.bound_limit import BoundLimit
 from ..web.keys import UnusableKey
-from ..web.steps import Steps, run_steps, run_steps_async
-from .layer import DjangoLayer
+from ..web.steps import Steps, awaited, run_steps, run_steps_async
+from .layer import NAME, DjangoLayer, RequestLimits, limits_of
 from .refusals import (
     RequestDenied,
     RequestKeyInvalid,
@@ -25,7 +25,6 @@ from .refusals import (
     unchecked,
     waited_for,
 )
-from .request_limits import NAME, RequestLimits, limits_of
 
 
 class TidegateMiddleware(DjangoLayer):
@@ -58,7 +57,7 @@ class TidegateMiddleware(DjangoLayer):
         try:
             response = self.get_response(request)
             if state.pending:
-                response = self._check_late(request, state, response)
+                response = run_steps(self._late_steps(request, state, response), self.limiter)
             if state.admissions:
                 run_steps(self._follow_up(state, request, response), self.limiter, waited_for)
         except BaseException:
@@ -70,7 +69,7 @@ class TidegateMiddleware(DjangoLayer):
         try:
             response = await self.get_response(request)
             if state.pending:
-                response = await self._check_late_async(request, state, response)
+                response = await run_steps_async(self._late_steps(request, state, response), self.async_limiter)
             if state.admissions:
                 await run_steps_async(self._follow_up(state, request, response), self.async_limiter)
         except BaseException:
@@ -92,60 +91,40 @@ class TidegateMiddleware(DjangoLayer):
 
     def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponseBase | None:
         limits = self._shared_limits(request, view)
-        return self._check(request, limits) if limits else None
+        return run_steps(self._steps(request, limits), self.limiter) if limits else None
 
     async def _process_view_async(
         self, request: HttpRequest, view: Any, args: Any, kwargs: Any
     ) -> HttpResponseBase | None:
         limits = self._shared_limits(request, view)
-        return await self._check_async(request, limits) if limits else None
+        return await run_steps_async(self._steps(request, limits), self.async_limiter) if limits else None
 
-    def _check(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> HttpResponseBase | None:
+    def _steps(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> Steps[HttpResponseBase | None]:
         """Checks limits that are not written at a view. Returns the response of a request that was refused."""
         try:
-            admission = run_steps(admit(limits, request, request.method), self.limiter)
+            admission = yield from admit(limits, request, request.method)
         except (StoreError, UnusableKey) as error:
-            return unchecked(request, error).response
-        if not self._record(request, admission):
-            return None
-        assert admission is not None
-        return denied(request, admission, answer_of(admission.bound.on_denied, request, admission.decision)).response
-
-    async def _check_async(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> HttpResponseBase | None:
-        """The same on an event loop."""
-        try:
-            admission = await run_steps_async(admit(limits, request, request.method), self.async_limiter)
-        except (StoreError, UnusableKey) as error:
-            return (await sync_to_async(unchecked)(request, error)).response
-        if not self._record(request, admission):
-            return None
-        assert admission is not None
-        given = await awaited_answer(admission.bound.on_denied, request, admission.decision)
-        return (await sync_to_async(denied)(request, admission, given)).response
-
-    def _record(self, request: HttpRequest, admission: Admission | None) -> bool:
-        """Keeps an admission. Returns whether it is a denial."""
+            return (yield from self._on_thread(unchecked, request, error)).response
         state = limits_of(request)
         if admission is None or state is None:
-            return False
+            return None
         state.add(request, admission)
         state.shared = admission
-        return admission.denied
+        if not admission.denied:
+            return None
+        answer = awaited_answer if self._async else answer_of
+        given = yield from awaited(answer(admission.bound.on_denied, request, admission.decision))
+        refused = yield from self._on_thread(denied, request, admission, given)
+        return refused.response
 
-    def _check_late(self, request: HttpRequest, state: RequestLimits, response: Any) -> Any:
+    def _on_thread(self, function: Callable[..., Any], *given: Any) -> Steps[Any]:
+        """Calls what may run code of the project: never on an event loop."""
+        return awaited((sync_to_async(function) if self._async else function)(*given))
+
+    def _late_steps(self, request: HttpRequest, state: RequestLimits, response: Any) -> Steps[Any]:
         """Checks the application's limit for a request that has reached no view, or no limit of its view."""
         limits, state.pending = state.pending, ()
-        refused = self._check(request, limits)
-        return self._instead(response, refused)
-
-    async def _check_late_async(self, request: HttpRequest, state: RequestLimits, response: Any) -> Any:
-        """The same on an event loop."""
-        limits, state.pending = state.pending, ()
-        refused = await self._check_async(request, limits)
-        return self._instead(response, refused)
-
-    @staticmethod
-    def _instead(response: Any, refused: Any) -> Any:
+        refused = yield from self._steps(request, limits)
         if refused is None:
             return response
         response.close()
@@ -172,13 +151,8 @@ class TidegateMiddleware(DjangoLayer):
             return
         if getattr(response, "streaming", False):
             # A stream ends with its last byte, or when its reader leaves; Django closes it on a thread.
-            response._resource_closers.append(lambda: self._end(admissions, request, response))
+            response._resource_closers.append(
+                lambda: run_steps(end_work(admissions, request, response), self.limiter, waited_for)
+            )
             return
-        for admission in admissions:
-            admission.release()
-            yield from settle(admission, request, response)
-
-    def _end(self, admissions: list[Admission], request: HttpRequest, response: Any) -> None:
-        for admission in admissions:
-            admission.release()
-            run_steps(settle(admission, request, response), self.limiter, waited_for)
+        yield from end_work(admissions, request, response)

@@ -3,22 +3,89 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from .._shown import shown
+from .._shown import shortened, shown
 from .._tidegate import Decision, Limiter, Policy, PreparedCheck
 from .._tracing import TRACED, asked
 from ..errors import ConfigError, CostError, KeyInvalid, RateLimited, StoreError
-from .bound_limit import BoundLimit, LimitEntry
-from .charge import Charge
+from .bound_limit import BoundLimit, LimitEntry, checked_key, placed, unusable
 from .declared_limit import RESPONSE
 from .functions import name_of
 from .keys import Request
 from .methods import budget_of
-from .request_key import checked_key, placed, unusable
-from .settlement import settlements
-from .steps import Step, Steps, awaited
+from .steps import Step, Steps, awaited, run_steps
+
+
+class Charge:
+    """What one entry of a request consumes."""
+
+    __slots__ = ("bound", "cost", "decision", "entries", "entry", "key", "meta", "returned")
+
+    # What the limiter said; set when it was asked.
+    decision: Decision
+
+    def __init__(
+        self,
+        bound: BoundLimit,
+        entries: Sequence[LimitEntry],
+        entry: LimitEntry,
+        key: str,
+        cost: int,
+        meta: Any = None,
+    ) -> None:
+        # Whether it was given back or settled.
+        self.returned = False
+        self.bound = bound
+        self.entry = entry
+        self.key = key
+        self.cost = cost
+        self.meta = meta
+        # Those of its limit, of which its entry is one.
+        self.entries = entries
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The policy, the key and the cost, and the metadata where there is some."""
+        given = (self.entry.resolved.policy, self.key, self.cost)
+        return given if self.meta is None else (*given, self.meta)
+
+    @property
+    def consumed(self) -> bool:
+        """Whether there is something that can be given back."""
+        return self.entry.resolved.rates and not self.returned and not self.decision.shadow
+
+
+def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, int]]:
+    """The charges of one limit that are settled, each with its cost. It raises before the first of them is."""
+    entries = charges[0].entries
+    costs: list[tuple[Charge, Any]]
+    if isinstance(given, Mapping):
+        names = [entry.resolved.name for entry in entries]
+        for name in given:
+            if name not in names:
+                known = ", ".join(map(shortened, names))
+                raise ConfigError(f"settle returned a cost of {shown(name)}, and the policies of the limit are {known}")
+        costs = [(charge, given.get(charge.entry.resolved.name)) for charge in charges]
+    elif isinstance(given, (list, tuple)):
+        if len(given) != len(entries):
+            raise ConfigError(f"settle returned {len(given)} costs, and the limit has {len(entries)} policies")
+        # One whose cost was 0 has no charge.
+        costs = [(charge, given[entries.index(charge.entry)]) for charge in charges]
+    else:
+        # Where a policy names a cost, one that names none counts requests.
+        costs = [(charge, given) for charge in charges if charge.entry.names_cost]
+        if not any(entry.names_cost for entry in entries):
+            costs = [(charge, given) for charge in charges]
+    return [(charge, _checked(cost)) for charge, cost in costs if cost is not None]
+
+
+def _checked(cost: Any) -> int:
+    if isinstance(cost, int) and not isinstance(cost, bool) and cost >= 0:
+        return cost
+    raise CostError(f"settle returned {shown(cost)}: an actual cost is a whole number from 0 on")
+
 
 log = logging.getLogger("tidegate.http")
 
@@ -298,3 +365,28 @@ def settle(admission: Admission, request: Request, response: Response) -> Steps[
             _warn(charges[0], error)
         except Exception:
             log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
+
+
+def end_work(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:
+    """Ends the work of a request: gives back what is held, and settles what the work has cost."""
+    for admission in admissions:
+        admission.release()
+        if admission.settles:
+            yield from settle(admission, request, response)
+
+
+def admit_on_thread(
+    limits: Sequence[BoundLimit], request: Request, method: str | None, limiter: Limiter
+) -> tuple[Decision | None, list[tuple[str, str]], Admission | None]:
+    """Checks a request on this thread: its Decision and header fields, and the Admission where something is left to do.
+
+    None for the Decision: no limit applies to the request.
+    """
+    bound = limits[0]
+    if bound.prepared is not None and len(limits) == 1:
+        decision, fields = admit_in_one_call(bound, bound.prepared, request, limiter)
+        return decision, fields, None if decision else Admission(decision, bound, None)
+    admission = run_steps(admit(limits, request, method), limiter)
+    if admission is None:
+        return None, [], None
+    return admission.decision, admission.bound.headers.text(*admission.announced), admission

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._shown import shortened
-from .._tidegate import AsyncLimiter, Limiter, Policy, PolicyUse, PreparedCheck
-from ..errors import ConfigError, PolicyError
+from .._shown import shortened, shown
+from .._tidegate import AsyncLimiter, Limiter, Policy, PolicyUse, PreparedCheck, placed_key
+from ..errors import ConfigError, KeyInvalid, PolicyError
 from .declared_limit import DeclaredLimit, KeyedPolicy
 from .functions import name_of
-from .keys import Key, ReadRequest, RequestAdapter
+from .keys import Key, ReadRequest, RequestAdapter, UnusableKey
 
 # How many policies that a function returned are remembered for each place.
 MAX_POLICIES = 1_000
@@ -174,3 +174,24 @@ class BoundLimit:
                 self._known.clear()
             self._known[policy] = known
         return known
+
+
+def checked_key(entry: LimitEntry, key: Any) -> str:
+    """Returns the key; raises when it is no text."""
+    if isinstance(key, str):
+        return key
+    found = "nothing (None)" if key is None else shown(key)
+    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
+
+
+def placed(entry: LimitEntry, key: str, method: str | None = None) -> str:
+    """The key under which an entry counts. It raises for a key that is no valid text."""
+    try:
+        return placed_key(entry.resolved.place, key, method)
+    except KeyInvalid as error:
+        raise unusable(error) from None
+
+
+def unusable(error: KeyInvalid) -> KeyInvalid:
+    """The error of a limiter about a key that is text: its client has made it so."""
+    return UnusableKey(error.message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,10 +15,39 @@ from .functions import is_async, name_of, with_arity
 from .keys import Key, claim, client_ip, fixed, header, user
 from .methods import limited_methods
 from .options import LIMIT_OPTIONS, LimitOptions, check_names
-from .switch import enabled_option
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+VARIABLE = "TIDEGATE_ENABLED"
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def enabled_option(given: object) -> bool | None:
+    """The option of a layer or of a limit. None: it was not given."""
+    if given is None or isinstance(given, bool):
+        return given
+    raise ConfigError(f"enabled is True or False, not {shown(given)}")
+
+
+def enabled_setting(given: object, name: str) -> bool:
+    """What a configuration says, which may be a text."""
+    if isinstance(given, (bool, int)) and given in (0, 1):
+        return bool(given)
+    word = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
+    if word is None:
+        raise ConfigError(f"{name} is true or false (or 1, 0, yes, no, on, off), not {shown(given)}")
+    return word
+
+
+def enabled_layer(option: bool | None) -> bool:
+    """Whether a layer is enabled: what its option says, else the environment, else yes."""
+    if option is not None:
+        return option
+    variable = os.environ.get(VARIABLE, "")
+    return enabled_setting(variable, f"the environment variable {VARIABLE}") if variable else True
+
 
 # A name, a notation, a Policy, several of these or of (policy, key, cost), or a function of the request.
 PolicyOption: TypeAlias = "str | Policy | Sequence[Any] | Callable[..., Any]"

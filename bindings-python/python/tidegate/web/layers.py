@@ -11,11 +11,10 @@ from .._tidegate import AsyncLimiter, Limiter, PolicyUse
 from .._tracing import to_async, to_blocking, unwrapped
 from ..errors import ConfigError
 from .bound_limit import APPLICATION, BoundLimit
-from .declared_limit import DeclaredLimit, PolicyOption
+from .declared_limit import DeclaredLimit, PolicyOption, enabled_layer, enabled_option
 from .functions import name_of, with_arity
 from .keys import RequestAdapter
 from .options import INHERITED_OPTIONS, LIMIT_OPTIONS, LIMITER_OPTIONS, LayerOptions, LimitOptions, check_names
-from .switch import enabled_layer, enabled_option
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -22,8 +22,9 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -31,7 +32,16 @@ import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from ._flask_refusals import (
+from .._shown import shown
+from .._tidegate import Decision, Limiter
+from ..errors import ConfigError, StoreError
+from ..web.admission import DECISION, Admission, admit_on_thread, end_work, refund
+from ..web.bound_limit import BoundLimit
+from ..web.declared_limit import VARIABLE, DeclaredLimit, enabled_layer, enabled_setting
+from ..web.keys import UNAUTHENTICATED, EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
+from ..web.layers import RouteLimits
+from ..web.steps import run_steps
+from .refusals import (
     announce,
     announcing,
     answered,
@@ -41,20 +51,33 @@ from ._flask_refusals import (
     refusal_response,
     store_missing,
 )
-from ._flask_requests import FlaskAdapter
-from ._flask_views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
-from ._shown import shown
-from ._tidegate import Decision, Limiter
-from .errors import ConfigError, StoreError
-from .web.admission import DECISION, Admission, admit, admit_in_one_call, refund, settle
-from .web.bound_limit import BoundLimit
-from .web.declared_limit import DeclaredLimit
-from .web.keys import UnusableKey, claim, client_ip, fixed, header, user
-from .web.layers import RouteLimits
-from .web.steps import run_steps
-from .web.switch import VARIABLE, enabled_layer, enabled_setting
+from .views import LIMITS, DecoratedViews, FoundLimits, FunctionPlaces, ViewLimits, check_decorated, name_of
 
 __all__ = ["Tidegate", "claim", "client_ip", "decision", "fixed", "header", "user"]
+
+
+class FlaskAdapter(EnvironAdapter):
+    """Says what a request of Flask is, and who made it."""
+
+    authentication = (
+        "set g.user and g.claims in a before_request function (None for a visitor), or use Flask-Login. "
+        "The decorators of a view run after its limits, which is too late"
+    )
+
+    def environ(self, request: flask.Request) -> Mapping[str, Any]:
+        return request.environ
+
+    def user(self, request: flask.Request) -> object:
+        login = sys.modules.get("flask_login")
+        if login is not None and hasattr(flask.current_app, "login_manager"):
+            current: object = login.current_user
+            return current
+        return flask.g.get("user", UNAUTHENTICATED)
+
+    def claims(self, request: flask.Request) -> Mapping[str, Any] | None:
+        claims: Mapping[str, Any] | None = flask.g.get("claims", UNAUTHENTICATED)
+        return claims
+
 
 log = logging.getLogger("tidegate.http")
 
@@ -234,21 +257,16 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         """Checks a request. None: it goes on. Otherwise what `on_denied` answers; a denial without that is raised."""
         if not limits:
             return None
-        bound, environ = limits[0], request.environ
+        environ = request.environ
         try:
-            if bound.prepared is not None and len(limits) == 1:
-                decision, fields = admit_in_one_call(bound, bound.prepared, request, self.limiter)
-                admission = None if decision else Admission(decision, bound, None)
-            else:
-                admission = run_steps(admit(limits, request, request.method), self.limiter)
-                if admission is None:
-                    return None
-                decision, bound = admission.decision, admission.bound
-                fields = bound.headers.text(*admission.announced)
+            decision, fields, admission = admit_on_thread(limits, request, request.method, self.limiter)
         except StoreError as error:
             raise store_missing(app, error) from error
         except UnusableKey as error:
             raise key_refused(app, error) from error
+        if decision is None:
+            return None
+        bound = limits[0] if admission is None else admission.bound
         earlier: Decision | None = environ.get(DECISION)
         if earlier is None or not decision:
             environ[DECISION] = decision
@@ -315,10 +333,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             del request.environ[NAME]
 
             def end() -> None:
-                for admission in admissions:
-                    admission.release()
-                    if admission.settles:
-                        run_steps(settle(admission, request, response), self.limiter)
+                run_steps(end_work(admissions, request, response), self.limiter)
 
             # A stream ends with its last byte, or when its reader leaves. Any other response is complete: it ends
             # before the client has it and may send the next request.

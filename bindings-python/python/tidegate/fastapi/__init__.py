@@ -34,10 +34,18 @@ from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
-from ._shown import shown
-from ._starlette_exchange import StarletteExchange
-from ._starlette_patches import UNATTACHED, patch_routes
-from ._starlette_routes import (
+from .._shown import shown
+from .._tidegate import AsyncLimiter, Decision
+from ..errors import ConfigError
+from ..web.bound_limit import BoundLimit
+from ..web.declared_limit import DeclaredLimit, PolicyOption
+from ..web.exchange import ADAPTER, NAME, App, Lifespan, Message, Receive, Scope, Send
+from ..web.keys import claim, client_ip, fixed, header, user
+from ..web.layers import RouteLimits
+from ..web.options import LimitOptions
+from .exchange import StarletteExchange
+from .routes import (
+    UNATTACHED,
     EndpointLimit,
     allows,
     dependencies_of,
@@ -46,26 +54,19 @@ from ._starlette_routes import (
     has_routes,
     limits_of,
     name_of,
+    patch_routes,
     path_of,
     place_of,
     place_of_dependency,
     routes_of,
     with_limit,
 )
-from ._tidegate import AsyncLimiter, Decision
-from .errors import ConfigError
-from .web.bound_limit import BoundLimit
-from .web.declared_limit import DeclaredLimit, PolicyOption
-from .web.exchange import ADAPTER, NAME
-from .web.keys import claim, client_ip, fixed, header, user
-from .web.layers import RouteLimits
-from .web.lifespan import App, Lifespan, Message, Receive, Scope, Send
-from .web.options import LimitOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "fixed", "header", "user"]
+
 
 # How many routes and methods are remembered: a client may make up methods, a server has few.
 MAX_ROUTES = 10_000

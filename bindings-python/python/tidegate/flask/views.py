@@ -12,10 +12,10 @@ import flask
 from flask import Blueprint, Flask
 from flask.views import View
 
-from .errors import ConfigError
-from .web.bound_limit import BoundLimit
-from .web.declared_limit import DeclaredLimit
-from .web.wrapped import with_wrapped
+from ..errors import ConfigError
+from ..web.bound_limit import BoundLimit
+from ..web.declared_limit import DeclaredLimit
+from ..web.functions import with_wrapped
 
 # The attribute in which a view carries its limits: a list of (Tidegate, DeclaredLimit); None for a limit exempts it.
 LIMITS = "__tidegate__"

@@ -9,10 +9,10 @@ import flask
 from flask import Flask
 from werkzeug.exceptions import BadRequest, HTTPException, ServiceUnavailable, TooManyRequests
 
-from ._tidegate import Decision, status
-from .errors import KeyInvalid, RateLimited, StoreError
-from .web.admission import Admission
-from .web.refusal import Refusal
+from .._tidegate import Decision, status
+from ..errors import KeyInvalid, RateLimited, StoreError
+from ..web.admission import Admission
+from ..web.refusal import Refusal
 
 # The key under which an environ carries the header fields that its response is to announce.
 FIELDS = "tidegate.fields"

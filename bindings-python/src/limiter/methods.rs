@@ -1,0 +1,417 @@
+//! The calls of both limiters, declared once. `blocking.rs` and `asynchronous.rs` say how each limiter makes them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use tidegate::CheckOptions;
+use tidegate::host::Call;
+
+use super::{AsyncLimiter, Limiter};
+use crate::actual_costs::ActualCosts;
+use crate::attempt::Attempt;
+use crate::call_coroutine::CallCoroutine;
+use crate::convert::{Key, cost, length, meta, optional_seconds, path, percent, utf8};
+use crate::decision::Decision;
+use crate::error::{belongs_to_process, raise, raise_about};
+use crate::hold::Hold;
+use crate::options::LimiterOptions;
+use crate::policy::Policy;
+use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
+use crate::policy_use::PolicyUse;
+use crate::stats::{counters, stats};
+
+/// The methods of a limiter: which types its calls return, as Rust has them and as the stubs say, the sentences that only
+/// this limiter needs, and its own methods.
+macro_rules! limiter_methods {
+    (
+        $Class:ident = $class:tt {
+            $Decision:ty = $decision:tt, $Nothing:ty = $nothing:tt, $Attempts:ty = $attempts:tt, $Hold:ty = $hold:tt
+        }
+        acquire: $(#[$($doc_acquire:tt)*])*
+        hold: $(#[$($doc_hold:tt)*])*
+        waiting: $(#[$($doc_waiting:tt)*])*
+        set_rollout: $(#[$($doc_set_rollout:tt)*])*
+        counters: $(#[$($doc_counters:tt)*])*
+        stats: $(#[$($doc_stats:tt)*])*
+        policy: $(#[$($doc_policy:tt)*])*
+        limit: $(#[$($doc_limit:tt)*])*
+        own { $($own:tt)* }
+    ) => {
+        #[pymethods]
+        impl $Class {
+            #[new]
+            #[pyo3(signature = (
+                store: "str | Iterable[str] | Rollout | None" = None, **options: "Unpack[LimiterOptions]"
+            ))]
+            fn new(store: Option<Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+                let function = concat!(stringify!($Class), ".__new__()");
+                Self::build(LimiterOptions { function, store: store.as_ref(), options }.with_policies()?)
+            }
+
+            /// The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
+            ///
+            /// Its policies are those of the file and of `policies`. The other options are those of the class.
+            #[classmethod]
+            #[pyo3(signature = (
+                path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | None" = None,
+                **options: "Unpack[LimiterOptions]"
+            ) -> $class)]
+            fn from_file(
+                _class: &Bound<'_, PyType>,
+                #[pyo3(from_py_with = path)] path: PathBuf,
+                store: Option<Bound<'_, PyAny>>,
+                options: Option<&Bound<'_, PyDict>>,
+            ) -> PyResult<Self> {
+                let function = concat!(stringify!($Class), ".from_file()");
+                Self::build(LimiterOptions { function, store: store.as_ref(), options }.with_file(&path)?)
+            }
+
+            /// Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
+            /// Policy.
+            ///
+            /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
+            /// many units as there are, up to `cost`; `granted` says how many.
+            #[pyo3(signature = (
+                policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None,
+                partial: "bool" = false
+            ) -> $decision)]
+            fn check(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+                partial: bool,
+            ) -> PyResult<$Decision> {
+                self.decide(policy, key, Call::Check(CheckOptions { cost, meta, partial }))
+            }
+
+            /// The same as a check that consumes nothing.
+            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> $decision)]
+            fn peek(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = cost)] cost: u64,
+            ) -> PyResult<$Decision> {
+                self.decide(policy, key, Call::Peek(cost))
+            }
+
+            /// Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
+            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int") -> $decision)]
+            fn charge(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = cost)] cost: u64,
+            ) -> PyResult<$Decision> {
+                self.decide(policy, key, Call::Charge(cost))
+            }
+
+            /// Gives units back, at most what is used.
+            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> $nothing)]
+            fn refund(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = cost)] cost: u64,
+            ) -> PyResult<$Nothing> {
+                self.carry_out(policy, key, Call::Refund(cost))
+            }
+
+            /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
+            /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
+            ///
+            /// Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+            /// for the policies that it names; None leaves an entry as it is.
+            #[pyo3(signature = (
+                decision: "Decision", actual_cost: "int | Sequence[int | None] | Mapping[str, int | None]"
+            ) -> $nothing)]
+            fn settle(
+                &self,
+                py: Python<'_>,
+                decision: &Bound<'_, Decision>,
+                actual_cost: &Bound<'_, PyAny>,
+            ) -> PyResult<$Nothing> {
+                let decision = &decision.get().inner;
+                self.settle_with(py, decision, ActualCosts::of(decision, actual_cost)?)
+            }
+
+            /// Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+            ///
+            /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
+            /// `partial` is refused: all or nothing is no part.
+            #[pyo3(signature = (
+                entries: "Iterable[tuple[str | Policy | int | bytes | None, ...]]", *, partial: "bool" = false
+            ) -> $decision)]
+            fn check_all(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, partial: bool) -> PyResult<$Decision> {
+                refuse_partial(partial)?;
+                self.decide_all(py, self::entries(entries)?)
+            }
+
+            $(#[$($doc_acquire)*])*
+            #[pyo3(signature = (
+                policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | timedelta | None" = None,
+                meta: "str | bytes | None" = None
+            ) -> $decision)]
+            fn acquire(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
+                #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+            ) -> PyResult<$Decision> {
+                let options = CheckOptions { cost, meta, ..CheckOptions::default() };
+                self.acquire_within(policy, key, options, timeout)
+            }
+
+            $(#[$($doc_hold)*])*
+            #[pyo3(signature = (
+                policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None
+            ) -> $hold)]
+            fn hold(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+            ) -> PyResult<$Hold> {
+                let options = CheckOptions { cost, meta, ..CheckOptions::default() };
+                self.take_hold(policy, key, options)
+            }
+
+            /// Denies the key for so many seconds (or "10m"), whatever its usage is.
+            #[pyo3(signature = (policy: "str | Policy", key: "str", seconds: "float | str | timedelta") -> $nothing)]
+            fn block(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = length)] seconds: Duration,
+            ) -> PyResult<$Nothing> {
+                self.carry_out(policy, key, Call::Block(seconds))
+            }
+
+            /// Ends a block.
+            #[pyo3(signature = (policy: "str | Policy", key: "str") -> $nothing)]
+            fn unblock(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<$Nothing> {
+                self.carry_out(policy, key, Call::Unblock)
+            }
+
+            /// Forgets the usage of a key and ends its block. Its journal stays.
+            #[pyo3(signature = (policy: "str | Policy", key: "str") -> $nothing)]
+            fn clear(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<$Nothing> {
+                self.carry_out(policy, key, Call::Clear)
+            }
+
+            /// The newest attempts, newest first. The policy needs a `journal`.
+            #[pyo3(signature = (policy: "str | Policy", key: "str") -> $attempts)]
+            fn journal(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<$Attempts> {
+                self.read_journal(policy, key)
+            }
+
+            $(#[$($doc_waiting)*])*
+            #[pyo3(signature = (policy: "str | Policy", key: "str") -> "int")]
+            fn waiting(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<usize> {
+                let policy = PolicyArgument::of(policy)?;
+                self.core().try_waiting(policy, utf8(&key.0)?).map_err(|error| raise_about(error, policy.text()))
+            }
+
+            /// Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
+            #[pyo3(signature = () -> $nothing)]
+            fn clear_all(&self, py: Python<'_>) -> PyResult<$Nothing> {
+                self.forget_all(py)
+            }
+
+            /// Returns when the store answers. Raises StoreError with the reason when it does not.
+            #[pyo3(signature = () -> $nothing)]
+            fn ping(&self, py: Python<'_>) -> PyResult<$Nothing> {
+                self.ask_store(py)
+            }
+
+            /// Reads the policy file again. Takes it as a whole, or raises and changes nothing.
+            #[pyo3(signature = () -> $nothing)]
+            fn reload(&self, py: Python<'_>) -> PyResult<$Nothing> {
+                self.read_file_again(py)
+            }
+
+            /// Closes the limiter. Every later call raises ClosedError.
+            #[pyo3(signature = () -> $nothing)]
+            fn close(&self, py: Python<'_>) -> PyResult<$Nothing> {
+                self.end(py)
+            }
+
+            $(#[$($doc_set_rollout)*])*
+            #[pyo3(signature = (percent: "float") -> "None")]
+            fn set_rollout(&self, #[pyo3(from_py_with = percent)] percent: f64) -> PyResult<()> {
+                self.core().set_rollout(percent).map_err(raise)
+            }
+
+            $(#[$($doc_counters)*])*
+            #[pyo3(signature = () -> "dict[str, int]")]
+            fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                counters(py, &self.core().counters())
+            }
+
+            $(#[$($doc_stats)*])*
+            #[pyo3(signature = () -> "dict[str, Any]")]
+            fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                stats(py, &self.core().stats())
+            }
+
+            $(#[$($doc_policy)*])*
+            #[pyo3(signature = (policy: "str | Policy") -> "Policy")]
+            fn policy(&self, policy: &Bound<'_, PyAny>) -> PyResult<Policy> {
+                let policy = PolicyArgument::of(policy)?;
+                let known = self.core().policy(policy).map_err(|error| raise_about(error, policy.text()))?;
+                Ok(Policy { inner: known })
+            }
+
+            $(#[$($doc_limit)*])*
+            #[pyo3(signature = (
+                policy: "str | Policy", *, key: "str | Callable[..., str]",
+                cost: "int | Callable[..., int] | None" = None
+            ) -> "Decorator")]
+            fn limit<'py>(
+                slf: Bound<'py, Self>,
+                policy: Bound<'py, PyAny>,
+                key: Bound<'py, PyAny>,
+                cost: Option<Bound<'py, PyAny>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                // The decorator of both limiters is written in Python.
+                let limit = slf.py().import("tidegate._decorator")?.getattr("limit")?;
+                limit.call1((slf, policy, key, cost))
+            }
+
+            /// Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
+            #[pyo3(name = "_use_policy", signature = (policy: "str | Policy", by: "str") -> "PolicyUse")]
+            fn use_policy(&self, policy: &Bound<'_, PyAny>, by: Bound<'_, PyString>) -> PyResult<PolicyUse> {
+                PolicyUse::new(&self.blocking(), policy, &by)
+            }
+
+            /// Another number after each `reload`.
+            #[getter(_generation)]
+            fn generation(&self) -> u64 {
+                self.core().policy_generation()
+            }
+
+            #[pyo3(signature = () -> "NoReturn")]
+            fn __reduce__(&self) -> PyResult<()> {
+                Err(belongs_to_process(stringify!($Class), "make one in each process, or before a fork"))
+            }
+
+            fn __repr__(&self) -> String {
+                format!(concat!("<", stringify!($Class), " {}>"), self.blocking().described())
+            }
+
+            $($own)*
+        }
+    };
+}
+
+limiter_methods! {
+    Limiter = "Limiter" { Decision = "Decision", () = "None", Vec<Attempt> = "list[Attempt]", Hold = "Hold" }
+    acquire:
+        /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
+        ///
+        /// Calls that wait for the same key are admitted in their order.
+    hold:
+        /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
+        /// `with`. Raises RateLimited when there is no room.
+    waiting:
+        /// How many calls of `acquire` wait for a key in this limiter.
+    set_rollout:
+        /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
+    counters:
+        /// The `counters` of `stats()` alone: events of stores, leases, fallbacks and holds.
+    stats:
+        /// What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+        /// the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+    policy:
+        /// The policy that a name or a notation means now.
+    limit:
+        /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
+        ///
+        /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
+        /// default, or such a function. An async function is limited without blocking its event loop::
+        ///
+        ///     @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
+        ///     def send_mail(user, text): ...
+        ///
+        /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
+        /// delay.
+    own {
+        /// The same limiter for event loops. Policies, usage and connections are shared.
+        #[pyo3(signature = () -> "AsyncLimiter")]
+        fn to_async(&self) -> AsyncLimiter {
+            self.to_async_limiter()
+        }
+
+        #[pyo3(signature = () -> "Limiter")]
+        fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+            slf
+        }
+
+        #[pyo3(signature = (*_error: "object") -> "None")]
+        fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+            self.end(py)
+        }
+    }
+}
+
+limiter_methods! {
+    AsyncLimiter = "AsyncLimiter" {
+        CallCoroutine = "Coroutine[Any, Any, Decision]", CallCoroutine = "Coroutine[Any, Any, None]",
+        CallCoroutine = "Coroutine[Any, Any, list[Attempt]]", Py<PyAny> = "Holding"
+    }
+    acquire:
+        /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
+        ///
+        /// Calls that wait for the same key are admitted in their order; a cancelled one leaves the queue.
+    hold:
+        /// Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
+        /// `async with`. Raises RateLimited when there is no room::
+        ///
+        ///     async with limiter.hold("exports", "alice") as hold:
+        ///         ...
+    waiting:
+        /// How many calls of `acquire` wait for a key in this limiter. Not awaitable: it needs no store.
+    set_rollout:
+        /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable.
+    counters:
+        /// The `counters` of `stats()` alone. Not awaitable: it needs no store.
+    stats:
+        /// What was counted since the limiter was made, as `Limiter.stats`. Not awaitable: it needs no store.
+    policy:
+        /// The policy that a name or a notation means now. Not awaitable: it needs no store.
+    limit:
+        /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
+        ///
+        /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
+        /// default, or such a function. A function that is not async is limited on the thread that calls it::
+        ///
+        ///     @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
+        ///     async def send_mail(user, text): ...
+        ///
+        /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
+        /// delay.
+    own {
+        /// The same limiter for threads. Policies, usage and connections are shared.
+        #[pyo3(signature = () -> "Limiter")]
+        fn to_blocking(&self) -> Limiter {
+            self.to_blocking_limiter()
+        }
+
+        #[pyo3(signature = () -> "Coroutine[Any, Any, AsyncLimiter]")]
+        fn __aenter__(slf: Bound<'_, Self>) -> CallCoroutine {
+            CallCoroutine::answered(slf.into_any().unbind())
+        }
+
+        #[pyo3(signature = (*_error: "object") -> "Coroutine[Any, Any, None]")]
+        fn __aexit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<CallCoroutine> {
+            self.end(py)
+        }
+    }
+}
