@@ -81,7 +81,7 @@ pub(super) struct Summary {
 
 enum Source {
     Pattern(pattern::Calls),
-    Trace(trace::Trace),
+    Trace(Box<trace::Trace>),
 }
 
 /// Calls in the order of their times.
@@ -102,7 +102,7 @@ impl Traffic {
 
     pub(super) fn of_trace(path: &Path, options: &TraceOptions, only_key: Option<String>) -> Result<Self, Failure> {
         let mut keys = Keys::default();
-        let source = Source::Trace(trace::Trace::open(path, options, &mut keys)?);
+        let source = Source::Trace(Box::new(trace::Trace::open(path, options, &mut keys)?));
         Ok(Self { keys, source, last: None, only_key })
     }
 
