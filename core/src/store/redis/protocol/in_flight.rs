@@ -5,12 +5,15 @@ use std::time::Instant;
 use redis::Value;
 
 use super::call::CallState;
+use super::effects::Effects;
+use super::in_step::{self, MAX_SHORT_REPLY};
 use super::pending_call::{Callers, PendingCall, Recipient};
+use super::schedule::Alarm;
 use crate::store::redis::script::{Batch, Requests};
 
-/// A command that was sent. Replies come in the order of the commands.
+/// A command that was sent, and where its bytes are. Replies come in the order of the commands.
 pub(crate) struct InFlight<C: Callers> {
-    pub(crate) kind: BatchKind<C>,
+    pub(crate) command: Command<C>,
     /// Where it begins and ends in the stream of bytes.
     pub(crate) begin: u64,
     pub(crate) end: u64,
@@ -18,20 +21,34 @@ pub(crate) struct InFlight<C: Callers> {
     pub(crate) max_reply: usize,
 }
 
-impl<C: Callers> InFlight<C> {
-    /// Whether no caller waits for it any more.
-    pub(crate) fn is_given_up(&self) -> bool {
-        matches!(&self.kind, BatchKind::Script(batch) if !batch.is_awaited())
-    }
-}
-
+/// A command that a pipeline sends.
 #[expect(clippy::large_enum_variant, reason = "nearly all are script calls, and a box would be one more allocation")]
-pub(crate) enum BatchKind<C: Callers> {
+pub(crate) enum Command<C: Callers> {
     Script(ScriptCall<C>),
     /// ASKING, before a script call.
     Asking,
     /// A question to a silent server: see `in_step.rs`.
     Probe(u32),
+}
+
+impl<C: Callers> Command<C> {
+    /// The most bytes of its reply.
+    pub(crate) fn max_reply(&self) -> usize {
+        match self {
+            Self::Script(call) if call.doubtful.is_none() => call.batch.max_reply(),
+            _ => MAX_SHORT_REPLY,
+        }
+    }
+
+    /// Whether a reply can be the one to this command.
+    pub(crate) fn is_answered_by(&self, reply: &Value) -> bool {
+        match self {
+            Self::Asking => in_step::is_status(reply),
+            Self::Probe(number) => in_step::is_in_step(reply, *number),
+            Self::Script(call) if call.doubtful.is_some() => in_step::is_in_step(reply, call.batch.number()),
+            Self::Script(call) => matches!(reply, Value::ServerError(_)) || call.batch.is_answered_by(reply),
+        }
+    }
 }
 
 /// A batch of calls, sent as one script call.
@@ -63,10 +80,6 @@ impl<C: Callers> BatchMember<C> {
         let PendingCall { requests, slot, state, recipient, .. } = call;
         (Self { state, slot, requests: requests.len(), recipient: Some(recipient) }, requests)
     }
-
-    pub(crate) fn into_recipient(self) -> (usize, Option<Recipient<C>>) {
-        (self.requests, self.recipient)
-    }
 }
 
 impl<C: Callers> ScriptCall<C> {
@@ -85,20 +98,15 @@ impl<C: Callers> ScriptCall<C> {
         calls.into_iter()
     }
 
-    /// Moves the calls whose attempt is over to `late`, and says whether there were any. Calls `next` with the
-    /// attempt deadline of each of the others.
-    pub(crate) fn expire(
-        &mut self,
-        now: Instant,
-        next: &mut impl FnMut(Instant),
-        late: &mut Vec<PendingCall<C>>,
-    ) -> bool {
+    /// Moves the calls whose attempt is over to `late`, and says whether there were any. Sets
+    /// the alarm for each of the others.
+    pub(crate) fn expire(&mut self, now: Instant, alarm: &mut Alarm, late: &mut Vec<PendingCall<C>>) -> bool {
         let (mut first, before) = (0, late.len());
         for member in &mut self.members {
             let own = first..first + member.requests;
             first = own.end;
             if member.recipient.is_some() && member.state.attempt_deadline > now {
-                next(member.state.attempt_deadline);
+                alarm.set(member.state.attempt_deadline);
             } else if let Some(recipient) = member.recipient.take() {
                 let requests = self.batch.requests()[own].iter().cloned().collect();
                 let (time, grouping) = (self.batch.now(), self.batch.grouping());
@@ -126,5 +134,27 @@ impl<C: Callers> ScriptCall<C> {
     /// Whether a caller still waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
         self.members.iter().any(|member| member.recipient.is_some())
+    }
+
+    /// Gives each recipient the answers of its requests. `connection` is the number of the one that brought the reply.
+    pub(crate) fn give_out(self, reply: Value, connection: Option<u64>, effects: &mut Effects<C>) {
+        let completions = &mut effects.completions;
+        match self.batch.answers(reply) {
+            Err(error) => self
+                .members
+                .into_iter()
+                .filter_map(|member| member.recipient)
+                .for_each(|recipient| completions.fail(recipient, &error)),
+            Ok(answers) => {
+                let answers = answers.into_iter();
+                let mut answers = answers.map(|answer| answer.map(|answer| answer.over_connection(connection)));
+                for BatchMember { requests, recipient, .. } in self.members {
+                    match recipient {
+                        Some(recipient) => completions.answer(recipient, &mut answers, requests),
+                        None => drop(answers.by_ref().take(requests).last()),
+                    }
+                }
+            }
+        }
     }
 }
