@@ -53,7 +53,7 @@ impl<C: Callers> PipelinedConnection<C> {
     /// Writes a script call.
     pub(crate) fn send(&mut self, call: ScriptCall<C>) {
         let begin = self.end();
-        call.batch.write(call.asking, call.in_full, &mut self.out);
+        call.script.write(call.asking, call.in_full, &mut self.out);
         if call.asking {
             self.add(begin, Command::Asking);
         }
@@ -68,11 +68,12 @@ impl<C: Callers> PipelinedConnection<C> {
 
     /// Asks whether the connection is in step: the error that a call got decides whether it is sent again.
     pub(crate) fn send_question(&mut self, call: ScriptCall<C>) {
-        self.write_question(call.batch.number(), Command::Script(call));
+        self.write_question(call.script.number(), Command::Script(call));
     }
 
-    /// Takes back what was not sent yet, and sends a PING instead: its reply says that the server is there again.
-    pub(crate) fn send_probe(&mut self) -> VecDeque<InFlight<C>> {
+    /// Takes back what was not sent yet, and sends a PING instead: its reply says that the server is there again. The last call
+    /// comes first.
+    pub(crate) fn send_probe(&mut self) -> Vec<ScriptCall<C>> {
         let sent = self.sent();
         let at = self.in_flight.iter().position(|command| command.begin >= sent).unwrap_or(self.in_flight.len());
         let recalled = self.in_flight.split_off(at);
@@ -81,7 +82,15 @@ impl<C: Callers> PipelinedConnection<C> {
         }
         let number = self.end() as u32;
         self.write_question(number, Command::Probe(number));
-        recalled
+        let mut unsent = Vec::new();
+        for sent in recalled.into_iter().rev() {
+            match sent.command {
+                Command::Script(call) if call.doubtful.is_some() && call.is_awaited() => self.send_question(call),
+                Command::Script(call) => unsent.push(call),
+                Command::Asking | Command::Probe(_) => {}
+            }
+        }
+        unsent
     }
 
     /// Whether a script call is in flight for which no caller waits any more.

@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// Of a call without an answer in time it is not said whether it was sent.
+/// An error of a call that did not run says so, but for one without an answer in time: it is not said whether that was sent.
 fn not_run(error: Error) -> Error {
     if error.kind() == ErrorKind::StoreTimeout { error } else { error.of_no_run() }
 }

@@ -35,7 +35,7 @@ impl<C: Callers> Command<C> {
     /// The most bytes of its reply.
     pub(crate) fn max_reply(&self) -> usize {
         match self {
-            Self::Script(call) if call.doubtful.is_none() => call.batch.max_reply(),
+            Self::Script(call) if call.doubtful.is_none() => call.script.max_reply(),
             _ => MAX_SHORT_REPLY,
         }
     }
@@ -45,15 +45,16 @@ impl<C: Callers> Command<C> {
         match self {
             Self::Asking => in_step::is_status(reply),
             Self::Probe(number) => in_step::is_in_step(reply, *number),
-            Self::Script(call) if call.doubtful.is_some() => in_step::is_in_step(reply, call.batch.number()),
-            Self::Script(call) => matches!(reply, Value::ServerError(_)) || call.batch.is_answered_by(reply),
+            Self::Script(call) if call.doubtful.is_some() => in_step::is_in_step(reply, call.script.number()),
+            Self::Script(call) => matches!(reply, Value::ServerError(_)) || call.script.is_answered_by(reply),
         }
     }
 }
 
 /// A batch of calls, sent as one script call.
 pub(crate) struct ScriptCall<C: Callers> {
-    pub(crate) batch: Batch,
+    /// The requests of its calls.
+    pub(crate) script: Batch,
     pub(crate) members: Vec<BatchMember<C>>,
     /// The queue that counts it: a slot, or all.
     pub(crate) queue: u16,
@@ -85,8 +86,8 @@ impl<C: Callers> BatchMember<C> {
 impl<C: Callers> ScriptCall<C> {
     /// The calls that were not given up, in order.
     pub(crate) fn into_calls(self) -> impl DoubleEndedIterator<Item = PendingCall<C>> {
-        let (time, grouping) = (self.batch.now(), self.batch.grouping());
-        let mut requests = self.batch.into_requests().into_iter();
+        let (time, grouping) = (self.script.now(), self.script.grouping());
+        let mut requests = self.script.into_requests().into_iter();
         let calls: Vec<PendingCall<C>> = self
             .members
             .into_iter()
@@ -108,8 +109,8 @@ impl<C: Callers> ScriptCall<C> {
             if member.recipient.is_some() && member.state.attempt_deadline > now {
                 alarm.set(member.state.attempt_deadline);
             } else if let Some(recipient) = member.recipient.take() {
-                let requests = self.batch.requests()[own].iter().cloned().collect();
-                let (time, grouping) = (self.batch.now(), self.batch.grouping());
+                let requests = self.script.requests()[own].iter().cloned().collect();
+                let (time, grouping) = (self.script.now(), self.script.grouping());
                 let BatchMember { state, slot, .. } = *member;
                 late.push(PendingCall { requests, grouping, time, slot, state, recipient });
             }
@@ -119,12 +120,12 @@ impl<C: Callers> ScriptCall<C> {
 
     /// Takes out the calls of these requests, of a batch in which each call has one request.
     pub(crate) fn take(&mut self, requests: &[u16]) -> Vec<PendingCall<C>> {
-        let (time, grouping, batch) = (self.batch.now(), self.batch.grouping(), &self.batch);
+        let (time, grouping, script) = (self.script.now(), self.script.grouping(), &self.script);
         let members = &mut self.members;
         let call = |request: &u16| {
             let member = members.get_mut(usize::from(*request))?;
             let recipient = member.recipient.take()?;
-            let requests = batch.requests().get(usize::from(*request)).into_iter().cloned().collect();
+            let requests = script.requests().get(usize::from(*request)).into_iter().cloned().collect();
             let BatchMember { state, slot, .. } = *member;
             Some(PendingCall { requests, grouping, time, slot, state, recipient })
         };
@@ -139,7 +140,7 @@ impl<C: Callers> ScriptCall<C> {
     /// Gives each recipient the answers of its requests. `connection` is the number of the one that brought the reply.
     pub(crate) fn give_out(self, reply: Value, connection: Option<u64>, effects: &mut Effects<C>) {
         let completions = &mut effects.completions;
-        match self.batch.answers(reply) {
+        match self.script.answers(reply) {
             Err(error) => self
                 .members
                 .into_iter()

@@ -11,7 +11,6 @@ mod failure;
 mod handshake;
 mod in_flight;
 mod in_step;
-mod named_address;
 mod pending_call;
 mod pipeline;
 mod redirect;

@@ -1,9 +1,12 @@
 //! A call on its way to a server, and what its caller gets.
 
+use std::time::Instant;
+
 use super::call::CallState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::redis::script::{Grouping, Requests};
 use crate::store::request::{Answer, Operation};
+use crate::store::url::Address;
 
 /// What a driver knows its callers by.
 pub(crate) trait Callers {
@@ -39,6 +42,33 @@ impl<C: Callers> PendingCall<C> {
 pub(crate) fn connection_is_gone() -> Error {
     let message = "the connection over which units were leased is gone: they stay charged";
     Error::new(ErrorKind::StoreUnavailable, message).of_no_run()
+}
+
+/// A call that no server has now.
+pub(crate) struct ParkedCall<C: Callers> {
+    pub(crate) call: PendingCall<C>,
+    pub(crate) resume: Resume,
+    /// What its caller gets when there is no time left.
+    pub(crate) error: Error,
+}
+
+/// When a parked call is routed again.
+pub(crate) enum Resume {
+    At(Instant),
+    /// After the next discovery. When that names the same primary as before, there is no other server, and the call fails.
+    AfterDiscovery {
+        unreachable: Option<Address>,
+    },
+}
+
+impl<C: Callers> ParkedCall<C> {
+    /// When it is routed again at the latest, or fails.
+    pub(crate) fn poll_timeout(&self) -> Instant {
+        match self.resume {
+            Resume::At(at) => at.min(self.call.state.deadline),
+            Resume::AfterDiscovery { .. } => self.call.state.deadline,
+        }
+    }
 }
 
 /// Who gets the answers.

@@ -3,7 +3,7 @@
 //! A [`ServerPipeline`] has these kinds of methods. Each may leave something in the [`Effects`] that it is given: a connection to
 //! open or to close, a call that this server did not serve, a call that is finished.
 //!
-//! 1. `push` and `push_asking` take calls, and ask for a connection where there is none.
+//! 1. `push` takes a call, and asks for a connection where there is none.
 //! 2. `handle_connected` and `handle_connect_failed` say what became of that. An attempt that is silent is joined by another; the
 //!    first that succeeds is used.
 //! 3. `transmit` forms batches and shows the bytes to send; `handle_sent` says how many were.
@@ -51,18 +51,7 @@ pub(crate) struct PipelineOptions {
     pub(crate) prefix: Arc<str>,
     /// The most requests in one batch.
     pub(crate) max_batch: usize,
-    /// Whether the store has several servers.
-    pub(crate) several: bool,
-    /// Whether its keys have slots.
-    pub(crate) has_slots: bool,
-    /// Where batches are counted.
     pub(crate) directory: Arc<ServerDirectory>,
-}
-
-/// An attempt to connect.
-struct ConnectAttempt {
-    id: ConnectionId,
-    began: Instant,
 }
 
 /// The calls and the connection of one server.
@@ -73,8 +62,8 @@ pub(crate) struct ServerPipeline<C: Callers> {
     options: PipelineOptions,
     queues: CallQueues<C>,
     connection: Option<PipelinedConnection<C>>,
-    /// Attempts to connect, the newest last.
-    attempts: Vec<ConnectAttempt>,
+    /// Attempts to connect, and when each began. The newest comes last.
+    attempts: Vec<(ConnectionId, Instant)>,
     /// Since when the server has been silent. Until it answers it gets no calls: it would run them after their callers had
     /// given up.
     silent_since: Option<Instant>,
@@ -89,7 +78,7 @@ impl<C: Callers> ServerPipeline<C> {
             target,
             index,
             // A replica runs only scripts that say that they do not write.
-            queues: CallQueues::new(options.has_slots && target == Target::Primary),
+            queues: CallQueues::new(options.directory.has_slots() && target == Target::Primary),
             options,
             connection: None,
             attempts: Vec::new(),
@@ -108,7 +97,7 @@ impl<C: Callers> ServerPipeline<C> {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.queues.is_empty() && self.connection.as_ref().is_none_or(|connection| connection.in_flight.is_empty())
+        self.queues.is_empty() && self.in_flight() == 0
     }
 
     /// Whether there is neither a connection nor an attempt to open one.
@@ -120,22 +109,17 @@ impl<C: Callers> ServerPipeline<C> {
         self.alarm.next()
     }
 
-    /// Takes a call. One that has waited elsewhere goes first.
-    pub(crate) fn push(&mut self, call: PendingCall<C>, now: Instant, effects: &mut Effects<C>) {
+    /// Takes a call; `asking` where another node sent it here with ASK. One that has waited elsewhere goes first.
+    pub(crate) fn push(&mut self, call: PendingCall<C>, asking: bool, now: Instant, effects: &mut Effects<C>) {
         if !call.may_use(self.connection_number()) {
             return effects.completions.fail(call.recipient, &connection_is_gone());
         }
-        let first = call.state.was_tried();
-        self.queues.push(call, first, &mut self.alarm);
-        self.connect_if_needed(now, effects);
-    }
-
-    /// Takes a call that another node sent here with ASK.
-    pub(crate) fn push_asking(&mut self, call: PendingCall<C>, now: Instant, effects: &mut Effects<C>) {
-        if !call.may_use(self.connection_number()) {
-            return effects.completions.fail(call.recipient, &connection_is_gone());
+        if asking {
+            self.queues.push_asking(call, false, &mut self.alarm);
+        } else {
+            let first = call.state.was_tried();
+            self.queues.push(call, first, &mut self.alarm);
         }
-        self.queues.push_asking(call, false, &mut self.alarm);
         self.connect_if_needed(now, effects);
     }
 
@@ -165,7 +149,7 @@ impl<C: Callers> ServerPipeline<C> {
             return;
         }
         let again = match (self.attempts.last(), self.silent_since) {
-            (Some(newest), _) if self.attempts.len() < MAX_ATTEMPTS => newest.began + NEXT_ATTEMPT,
+            (Some((_, began)), _) if self.attempts.len() < MAX_ATTEMPTS => *began + NEXT_ATTEMPT,
             (None, Some(since)) => since + NEXT_ATTEMPT,
             _ => return,
         };
@@ -177,17 +161,17 @@ impl<C: Callers> ServerPipeline<C> {
         let id = ConnectionId { pipeline: self.index, number: effects.next_number() };
         let deadline = now + DiscoverySchedule::duration(self.server.timeout);
         effects.actions.push_back(Action::Connect { id, server: Arc::clone(&self.server), deadline });
-        self.attempts.push(ConnectAttempt { id, began: now });
+        self.attempts.push((id, now));
         self.alarm.set(now + NEXT_ATTEMPT);
     }
 
     /// A connection is open. Says whether it is used; if not, the driver closes it.
     pub(crate) fn handle_connected(&mut self, id: ConnectionId, effects: &mut Effects<C>) -> bool {
-        if !self.attempts.iter().any(|attempt| attempt.id == id) {
+        if !self.attempts.iter().any(|(attempt, _)| *attempt == id) {
             return false;
         }
-        let others = self.attempts.drain(..).filter(|attempt| attempt.id != id);
-        effects.actions.extend(others.map(|attempt| Action::Close(attempt.id)));
+        let others = self.attempts.drain(..).filter(|(attempt, _)| *attempt != id);
+        effects.actions.extend(others.map(|(attempt, _)| Action::Close(attempt)));
         // An older connection has been silent for long.
         self.drop_connection(&failure::closed_by_server(), effects);
         self.connection = Some(PipelinedConnection::new(id));
@@ -202,7 +186,7 @@ impl<C: Callers> ServerPipeline<C> {
         now: Instant,
         effects: &mut Effects<C>,
     ) {
-        let Some(index) = self.attempts.iter().position(|attempt| attempt.id == id) else { return };
+        let Some(index) = self.attempts.iter().position(|(attempt, _)| *attempt == id) else { return };
         self.attempts.remove(index);
         match (&self.connection, failure.error.kind()) {
             // Calls that wait have their own deadlines; the next attempt begins at once.
@@ -222,7 +206,7 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Opens a new connection before the next call, if none is in flight: the server may have another role now.
     pub(crate) fn reconnect(&mut self, now: Instant, effects: &mut Effects<C>) {
-        if self.connection.as_ref().is_some_and(|connection| connection.in_flight.is_empty()) {
+        if self.connection.is_some() && self.in_flight() == 0 {
             self.lose_connection(&failure::closed_by_server(), now, effects);
         }
     }
@@ -251,23 +235,23 @@ impl<C: Callers> ServerPipeline<C> {
         }
     }
 
-    /// Whether another batch may be sent.
-    fn has_room(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.in_flight.len() < MAX_IN_FLIGHT)
+    /// The commands that were sent and not answered yet.
+    fn in_flight(&self) -> usize {
+        self.connection.as_ref().map_or(0, |connection| connection.in_flight.len())
     }
 
     fn form_batches(&mut self, now: Instant) {
-        while self.has_room()
+        while self.in_flight() < MAX_IN_FLIGHT
             && let Some(call) = self.queues.pop_asking()
         {
             let (queue, time, grouping) = (call.slot, call.time, call.grouping);
             let (member, requests) = BatchMember::new(call);
             self.options.directory.batch_formed(requests.len());
-            let batch = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
+            let script = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
             let members = vec![member];
-            self.send_batch(ScriptCall { batch, members, queue, in_full: false, asking: true, doubtful: None });
+            self.send_batch(ScriptCall { script, members, queue, in_full: false, asking: true, doubtful: None });
         }
-        while self.has_room()
+        while self.in_flight() < MAX_IN_FLIGHT
             && let Some(queue) = self.queues.pop_ready()
         {
             if let Some(batch) = self.form_batch(queue, now) {
@@ -292,9 +276,9 @@ impl<C: Callers> ServerPipeline<C> {
         self.queues.take_batch(queue, max_batch, timeout, now, &mut self.alarm, take);
         let (_, time, grouping) = first?;
         self.options.directory.batch_formed(requests.len());
-        let batch = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
-        let batch = if over_slots { batch.over_slots() } else { batch };
-        Some(ScriptCall { batch, members, queue, in_full: false, asking: false, doubtful: None })
+        let script = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
+        let script = if over_slots { script.over_slots() } else { script };
+        Some(ScriptCall { script, members, queue, in_full: false, asking: false, doubtful: None })
     }
 
     /// Writes a batch. Its queue has counted it already.
@@ -344,7 +328,8 @@ impl<C: Callers> ServerPipeline<C> {
             Some(error) => (error, true),
             None => (reply, false),
         };
-        let meaning = ReplyMeaning::of(&reply, &batch.batch, &self.server, self.options.several);
+        let meaning =
+            ReplyMeaning::of(&reply, &batch.script, &self.server, self.options.directory.has_several_servers());
         let unknown = matches!(meaning, ReplyMeaning::UnknownScript) && !batch.in_full;
         if meaning.is_doubtful(&reply) && !is_certain && batch.is_awaited() {
             batch.doubtful = Some(reply);
@@ -366,7 +351,7 @@ impl<C: Callers> ServerPipeline<C> {
                 self.send_alone(batch.into_calls());
             }
             ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::OutOfStep => {
-                if batch.batch.is_over_slots() {
+                if batch.script.is_over_slots() {
                     self.send_elsewhere(&mut batch, &reply);
                 }
                 batch.give_out(reply, self.connection_number(), effects);
@@ -383,7 +368,7 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Takes those calls out of an answered batch whose keys are not on this server.
     fn send_elsewhere(&mut self, batch: &mut ScriptCall<C>, reply: &Value) {
-        let not_local = batch.batch.not_local(reply);
+        let not_local = batch.script.not_local(reply);
         if not_local.len() >= NEVER_SERVED && not_local.len() + 1 >= batch.members.len() {
             self.queues.keep_slots_apart(&mut self.alarm);
         }
@@ -433,22 +418,12 @@ impl<C: Callers> ServerPipeline<C> {
         self.connect_again_if_silent(now, effects);
     }
 
-    /// Recalls what was not sent yet, and sends a PING instead: its reply says that the server is there again.
+    /// Sends a PING to a silent server; what was not sent yet waits again.
     fn probe(&mut self) {
         let Some(connection) = &mut self.connection else { return };
-        for batch in connection.send_probe().into_iter().rev() {
-            match batch.command {
-                Command::Script(batch) if batch.doubtful.is_some() && batch.is_awaited() => {
-                    if let Some(connection) = &mut self.connection {
-                        connection.send_question(batch);
-                    }
-                }
-                Command::Script(batch) => {
-                    self.queues.note_completed(batch.queue, batch.members.len());
-                    self.requeue(batch);
-                }
-                Command::Asking | Command::Probe(_) => {}
-            }
+        for batch in connection.send_probe() {
+            self.queues.note_completed(batch.queue, batch.members.len());
+            self.requeue(batch);
         }
     }
 
@@ -494,7 +469,7 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Closes the connection and gives up attempts to open one.
     pub(crate) fn retire(self, effects: &mut Effects<C>) {
-        let attempts = self.attempts.iter().map(|attempt| attempt.id);
+        let attempts = self.attempts.iter().map(|(id, _)| *id);
         let ids = self.connection.iter().map(|connection| connection.id).chain(attempts);
         effects.actions.extend(ids.map(Action::Close));
     }
@@ -517,8 +492,7 @@ impl<C: Callers> ServerPipeline<C> {
     pub(crate) fn check_bounds(&self) {
         self.queues.check_bounds();
         assert!(self.attempts.len() <= MAX_ATTEMPTS);
-        let in_flight = self.connection.as_ref().map_or(0, |connection| connection.in_flight.len());
-        assert!(in_flight == 0 || self.silent_since.is_some(), "a batch is left");
-        assert!(in_flight <= 2 * MAX_IN_FLIGHT);
+        assert!(self.in_flight() == 0 || self.silent_since.is_some(), "a batch is left");
+        assert!(self.in_flight() <= 2 * MAX_IN_FLIGHT);
     }
 }

@@ -1,26 +1,37 @@
 //! Routes calls to servers: it knows which server serves which slot, and has a pipeline to each.
 //!
-//! A driver tells it what happened and what time it is, sends the bytes it shows, and does the actions it names.
-
-mod routing;
-mod transactions;
+//! A driver tells it what happened and what time it is, sends the bytes it shows, and does the actions it names. A [`Router`] has
+//! these kinds of methods, which a driver calls in this order for as long as any of them changes something:
+//!
+//! 1. `submit` and `submit_transaction` take calls.
+//! 2. `read_buffer` and `handle_received`, `handle_connected`, `handle_connect_failed`, `handle_disconnected` and
+//!    `handle_discovered` say what happened.
+//! 3. `poll_timeout` says when `handle_timeout` is due.
+//! 4. `poll_action` names what the driver has to do: open a connection, close one, find the servers.
+//! 5. `transmit` shows the bytes that a connection has to send, and `handle_sent` says how many were sent.
+//! 6. `take_completions` gives the finished calls out.
+//!
+//! `close` ends it. Each of the first three kinds goes on until nothing follows from what happened (`settle`): a call that a server
+//! did not serve is routed again, a transaction whose groups answered sends the next ones, a parked call whose time has come is
+//! routed.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use self::routing::ParkedCall;
-use self::transactions::Transactions;
+use super::call::{CallState, NextStep};
 use super::connection::ConnectionId;
 use super::discovery::{self, Discovery};
-use super::effects::{Action, Effects};
-use super::failure::Failure;
-use super::pending_call::{Callers, Completed, PendingCall};
+use super::effects::{Action, Effects, Returned};
+use super::failure::{self, Failure};
+use super::pending_call::{Callers, Completed, GroupReply, ParkedCall, PendingCall, Recipient, Resume};
 use super::pipeline::{PipelineOptions, ServerPipeline};
 use super::schedule::DiscoverySchedule;
 use super::server_directory::{ServerDirectory, Target};
 use super::topology::Topology;
+use super::transaction::{CrossSlotTransaction, GroupCall, Progress, Transactions, Underway};
 use crate::error::{Error, ErrorKind};
+use crate::store::redis::script::Request;
 use crate::store::url::Address;
 
 /// From so many pipelines on those are ended for which no call waits and which the topology does not name: servers may send
@@ -31,6 +42,8 @@ const MAX_KEPT_PIPELINES: usize = 64;
 pub(crate) struct Router<C: Callers> {
     directory: Arc<ServerDirectory>,
     options: PipelineOptions,
+    /// Whether the store has several servers.
+    several: bool,
     topology: Option<Topology>,
     topology_is_stale: bool,
     schedule: DiscoverySchedule,
@@ -46,15 +59,9 @@ pub(crate) struct Router<C: Callers> {
 impl<C: Callers> Router<C> {
     /// `max_batch` is the most requests in one batch.
     pub(crate) fn new(directory: Arc<ServerDirectory>, prefix: Arc<str>, max_batch: usize) -> Self {
-        let several = directory.has_several_servers();
         let mut router = Self {
-            options: PipelineOptions {
-                prefix,
-                max_batch,
-                several,
-                has_slots: directory.has_slots(),
-                directory: Arc::clone(&directory),
-            },
+            options: PipelineOptions { prefix, max_batch, directory: Arc::clone(&directory) },
+            several: directory.has_several_servers(),
             topology: None,
             topology_is_stale: false,
             schedule: DiscoverySchedule::default(),
@@ -164,7 +171,7 @@ impl<C: Callers> Router<C> {
         let pipelines = self.pipelines.iter().flatten().filter_map(ServerPipeline::poll_timeout);
         let parked = self.parked.iter().map(ParkedCall::poll_timeout);
         let discovery = if self.parked.is_empty() { None } else { self.schedule.next() };
-        let discovery = discovery.filter(|_| self.topology_is_stale && self.options.several);
+        let discovery = discovery.filter(|_| self.topology_is_stale && self.several);
         pipelines.chain(parked).chain(discovery).min()
     }
 
@@ -238,7 +245,7 @@ impl<C: Callers> Router<C> {
 
     fn discover_if_needed(&mut self, now: Instant) {
         let missing = self.topology.is_none() && !self.parked.is_empty() && !self.schedule.is_running();
-        let renews = self.topology_is_stale && self.options.several && self.schedule.may_begin(now);
+        let renews = self.topology_is_stale && self.several && self.schedule.may_begin(now);
         if missing || renews {
             self.schedule.begin();
             let deadline = now + DiscoverySchedule::duration(self.directory.timeout());
@@ -271,10 +278,14 @@ impl<C: Callers> Router<C> {
         }
     }
 
+    fn index_of(&self, address: &Address, target: Target) -> Option<usize> {
+        let is = |pipeline: &ServerPipeline<C>| pipeline.target == target && pipeline.address() == address;
+        self.pipelines.iter().position(|pipeline| pipeline.as_ref().is_some_and(is))
+    }
+
     /// The index of the pipeline to a server, made now where there is none.
     fn pipeline(&mut self, address: &Address, target: Target) -> usize {
-        let is = |pipeline: &ServerPipeline<C>| pipeline.target == target && pipeline.address() == address;
-        if let Some(index) = self.pipelines.iter().position(|slot| slot.as_ref().is_some_and(is)) {
+        if let Some(index) = self.index_of(address, target) {
             return index;
         }
         if self.pipelines.len() >= MAX_KEPT_PIPELINES && !self.pipelines.iter().any(Option::is_none) {
@@ -287,6 +298,182 @@ impl<C: Callers> Router<C> {
         let server = self.directory.server(address.clone(), target);
         self.pipelines[index] = Some(ServerPipeline::new(server, target, index, self.options.clone()));
         index
+    }
+
+    /// Gives a call to the pipeline of its slot.
+    fn route(&mut self, call: PendingCall<C>, now: Instant) {
+        let Some(topology) = &self.topology else {
+            return self.await_discovery(call);
+        };
+        let Some(shard) = topology.shard_index(call.slot) else {
+            self.topology_is_stale = true;
+            let error = failure::uncovered(self.directory.shown(), call.slot);
+            return self.pause(call, error, now);
+        };
+        if call.state.prefers_replica() {
+            self.topology_is_stale |= self.schedule.replicas_are_old(now);
+            if let Some(address) = topology.replica(call.slot).cloned() {
+                let pipeline = self.pipeline(&address, Target::Replica);
+                return self.push(pipeline, call, Target::Replica, false, now);
+            }
+        }
+        let pipeline = match self.primaries[shard] {
+            Some(pipeline) => pipeline,
+            None => {
+                let address = topology.shards()[shard].primary.clone();
+                let pipeline = self.pipeline(&address, Target::Primary);
+                self.primaries[shard] = Some(pipeline);
+                pipeline
+            }
+        };
+        if self.is_doubtful(pipeline, now) {
+            self.topology_is_stale = true;
+            return self.await_discovery(call);
+        }
+        self.push(pipeline, call, Target::Primary, false, now);
+    }
+
+    /// Lets a call wait for a topology.
+    fn await_discovery(&mut self, call: PendingCall<C>) {
+        let error = failure::timed_out(self.directory.shown(), self.directory.timeout());
+        self.parked.push(ParkedCall { call, resume: Resume::AfterDiscovery { unreachable: None }, error });
+    }
+
+    /// A primary that was replaced may be back, and empty, before it is told that it is a replica now. So the sentinels name the
+    /// primary before each new connection to it.
+    fn is_doubtful(&self, pipeline: usize, now: Instant) -> bool {
+        self.directory.has_sentinels()
+            && !self.schedule.is_settled(now)
+            && self.pipelines[pipeline].as_ref().is_some_and(ServerPipeline::is_unconnected)
+    }
+
+    fn push(&mut self, pipeline: usize, mut call: PendingCall<C>, target: Target, asking: bool, now: Instant) {
+        call.state.begin_attempt(target, now);
+        if let Some(pipeline) = &mut self.pipelines[pipeline] {
+            pipeline.push(call, asking, now, &mut self.effects);
+        }
+    }
+
+    /// Decides about the calls that servers did not serve.
+    fn route_returned(&mut self, now: Instant) {
+        // From the last to the first, each to the head of its queue: so their order stays.
+        for Returned { mut call, obstacle, from } in std::mem::take(&mut self.effects.returned).into_iter().rev() {
+            let target = call.state.target;
+            let after = call.state.after(obstacle, self.several, self.directory.shown());
+            self.topology_is_stale |= after.topology_is_stale;
+            if let Some((slot, address)) = after.moved {
+                self.move_slot(slot, address);
+            }
+            if after.reconnect {
+                let index = self.index_of(&from, target);
+                if let Some(pipeline) = index.and_then(|index| self.pipelines[index].as_mut()) {
+                    pipeline.reconnect(now, &mut self.effects);
+                }
+            }
+            match after.next {
+                NextStep::Route => self.route(call, now),
+                NextStep::Ask(address) => {
+                    let pipeline = self.pipeline(&address, Target::Primary);
+                    self.push(pipeline, call, Target::Primary, true, now);
+                }
+                NextStep::RouteAfterPause(error) => self.pause(call, error, now),
+                NextStep::RouteAfterDiscovery(Failure { error, .. }) => {
+                    let resume = Resume::AfterDiscovery { unreachable: Some(from) };
+                    self.parked.push(ParkedCall { call, resume, error });
+                }
+                NextStep::Fail(failure) => self.effects.completions.fail(call.recipient, &failure.error),
+            }
+        }
+    }
+
+    fn move_slot(&mut self, slot: u16, address: Address) {
+        if let Some(topology) = &mut self.topology {
+            topology.move_slot(slot, address);
+            self.primaries.resize(topology.shards().len(), None);
+        }
+    }
+
+    /// Lets a call wait a little, if it has the time.
+    fn pause(&mut self, call: PendingCall<C>, error: Error, now: Instant) {
+        match call.state.pause(now) {
+            Some(until) => self.parked.push(ParkedCall { call, resume: Resume::At(until), error }),
+            None => self.effects.completions.fail(call.recipient, &error),
+        }
+    }
+
+    /// Sends the parked calls on whose time has come; says whether there were any.
+    fn resume_parked(&mut self, now: Instant) -> bool {
+        if self.parked.is_empty() {
+            return false;
+        }
+        let settled = self.topology.is_some() && self.schedule.is_settled(now);
+        let mut resumed = false;
+        for parked in std::mem::take(&mut self.parked) {
+            let ParkedCall { call, resume, error } = parked;
+            if call.state.deadline <= now {
+                self.effects.completions.fail(call.recipient, &error);
+                continue;
+            }
+            match resume {
+                Resume::At(at) if at > now || self.topology.is_none() => {
+                    self.parked.push(ParkedCall { call, resume, error });
+                }
+                Resume::AfterDiscovery { .. } if !settled => self.parked.push(ParkedCall { call, resume, error }),
+                Resume::AfterDiscovery { unreachable: Some(address) }
+                    if self.topology.as_ref().and_then(|topology| topology.primary(call.slot)) == Some(&address) =>
+                {
+                    self.effects.completions.fail(call.recipient, &error);
+                }
+                _ => {
+                    resumed = true;
+                    self.route(call, now);
+                }
+            }
+        }
+        resumed
+    }
+
+    /// Takes requests of several slots, which stand or fall together. `slots` are those of the requests.
+    pub(crate) fn submit_transaction(
+        &mut self,
+        requests: Vec<Request>,
+        slots: &[u16],
+        time: Option<u64>,
+        deadline: Instant,
+        caller: C::All,
+        now: Instant,
+    ) {
+        let mut transaction = CrossSlotTransaction::new(requests, slots, deadline, self.directory.timeout());
+        let calls = transaction.begin();
+        let place = self.transactions.insert(Underway { transaction, time, caller: Some(caller) });
+        self.send_groups(place, time, calls, now);
+        self.settle(now);
+    }
+
+    fn send_groups(&mut self, transaction: usize, time: Option<u64>, calls: Vec<GroupCall>, now: Instant) {
+        for GroupCall { group, slot, requests, grouping, deadline } in calls {
+            let state = CallState::by_itself(deadline);
+            let recipient = Recipient::Group { transaction, group };
+            let call = PendingCall { requests: requests.into(), grouping, time, slot, state, recipient };
+            self.route(call, now);
+        }
+    }
+
+    /// Lets the transactions go on whose groups have answered.
+    fn advance_transactions(&mut self, now: Instant) {
+        for GroupReply { transaction: place, group, answers } in std::mem::take(&mut self.effects.completions.groups) {
+            let Some(Some(underway)) = self.transactions.places.get_mut(place) else { continue };
+            let Progress { result, calls } = underway.transaction.handle_reply(group, answers, now);
+            let (time, finished) = (underway.time, underway.transaction.is_finished());
+            let caller = result.and_then(|result| Some((underway.caller.take()?, result)));
+            if finished {
+                self.transactions.places[place] = None;
+            }
+            if let Some((caller, result)) = caller {
+                self.effects.completions.callers.push(Completed::All(caller, result));
+            }
+            self.send_groups(place, time, calls, now);
+        }
     }
 
     /// What is kept when no call waits: see the invariants of ADR 11.
