@@ -27,6 +27,7 @@ pub(crate) const MAX_IDLE_QUEUES: usize = 1_024;
 const ALL_SLOTS: u16 = u16::MAX;
 
 /// The calls of one slot that wait, or those of all slots, and what is in flight there.
+#[derive(Default)]
 struct SlotQueue<C: Callers> {
     waiting: VecDeque<PendingCall<C>>,
     in_flight: usize,
@@ -34,12 +35,6 @@ struct SlotQueue<C: Callers> {
     calls_in_flight: usize,
     /// Whether it is listed as one that may send.
     listed: bool,
-}
-
-impl<C: Callers> Default for SlotQueue<C> {
-    fn default() -> Self {
-        Self { waiting: VecDeque::new(), in_flight: 0, calls_in_flight: 0, listed: false }
-    }
 }
 
 impl<C: Callers> SlotQueue<C> {
@@ -68,6 +63,7 @@ impl<C: Callers> SlotQueue<C> {
 }
 
 /// The calls that wait for one server, in a queue for each slot.
+#[derive(Default)]
 pub(crate) struct CallQueues<C: Callers> {
     by_slot: HashMap<u16, SlotQueue<C>, foldhash::fast::FixedState>,
     /// Whether calls of several slots travel together. Only Redis 7 and newer can do that.
@@ -82,7 +78,7 @@ pub(crate) struct CallQueues<C: Callers> {
 
 impl<C: Callers> CallQueues<C> {
     pub(crate) fn new(crosses_slots: bool) -> Self {
-        Self { by_slot: HashMap::default(), crosses_slots, ready: VecDeque::new(), asking: VecDeque::new(), waiting: 0 }
+        Self { crosses_slots, ..Self::default() }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

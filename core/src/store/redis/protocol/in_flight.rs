@@ -1,5 +1,6 @@
 //! What was sent to a server and not answered yet.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use redis::Value;
@@ -81,6 +82,15 @@ impl<C: Callers> BatchMember<C> {
         let PendingCall { requests, slot, state, recipient, .. } = call;
         (Self { state, slot, requests: requests.len(), recipient: Some(recipient) }, requests)
     }
+
+    /// Takes the call out of its batch, in which it has these requests; `None` once it was given up.
+    fn take_call(&mut self, script: &Batch, requests: Range<usize>) -> Option<PendingCall<C>> {
+        let (time, grouping) = (script.now(), script.grouping());
+        let recipient = self.recipient.take()?;
+        let Self { state, slot, .. } = *self;
+        let requests = script.requests().get(requests).into_iter().flatten().cloned().collect();
+        Some(PendingCall { requests, grouping, time, slot, state, recipient })
+    }
 }
 
 impl<C: Callers> ScriptCall<C> {
@@ -108,11 +118,8 @@ impl<C: Callers> ScriptCall<C> {
             first = own.end;
             if member.recipient.is_some() && member.state.attempt_deadline > now {
                 alarm.set(member.state.attempt_deadline);
-            } else if let Some(recipient) = member.recipient.take() {
-                let requests = self.script.requests()[own].iter().cloned().collect();
-                let (time, grouping) = (self.script.now(), self.script.grouping());
-                let BatchMember { state, slot, .. } = *member;
-                late.push(PendingCall { requests, grouping, time, slot, state, recipient });
+            } else {
+                late.extend(member.take_call(&self.script, own));
             }
         }
         late.len() > before
@@ -120,14 +127,10 @@ impl<C: Callers> ScriptCall<C> {
 
     /// Takes out the calls of these requests, of a batch in which each call has one request.
     pub(crate) fn take(&mut self, requests: &[u16]) -> Vec<PendingCall<C>> {
-        let (time, grouping, script) = (self.script.now(), self.script.grouping(), &self.script);
-        let members = &mut self.members;
+        let (members, script) = (&mut self.members, &self.script);
         let call = |request: &u16| {
-            let member = members.get_mut(usize::from(*request))?;
-            let recipient = member.recipient.take()?;
-            let requests = script.requests().get(usize::from(*request)).into_iter().cloned().collect();
-            let BatchMember { state, slot, .. } = *member;
-            Some(PendingCall { requests, grouping, time, slot, state, recipient })
+            let at = usize::from(*request);
+            members.get_mut(at)?.take_call(script, at..at + 1)
         };
         requests.iter().filter_map(call).collect()
     }

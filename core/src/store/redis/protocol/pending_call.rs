@@ -9,7 +9,7 @@ use crate::store::request::{Answer, Operation};
 use crate::store::url::Address;
 
 /// What a driver knows its callers by.
-pub(crate) trait Callers {
+pub(crate) trait Callers: Default {
     /// A caller with one request.
     type One;
     /// A caller whose requests stand or fall together.
@@ -96,15 +96,10 @@ pub(crate) struct GroupReply {
 }
 
 /// Finished calls: those of callers, and those that a transaction goes on from.
+#[derive(Default)]
 pub(crate) struct Completions<C: Callers> {
     pub(crate) callers: Vec<Completed<C>>,
     pub(crate) groups: Vec<GroupReply>,
-}
-
-impl<C: Callers> Default for Completions<C> {
-    fn default() -> Self {
-        Self { callers: Vec::new(), groups: Vec::new() }
-    }
 }
 
 impl<C: Callers> Completions<C> {

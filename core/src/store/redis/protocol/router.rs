@@ -89,21 +89,27 @@ impl<C: Callers> Router<C> {
         self.settle(now);
     }
 
+    /// Tells the pipeline of a connection what happened, if there is one still, and goes on from there.
+    #[inline]
+    fn tell<R: Default>(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        tell: impl FnOnce(&mut ServerPipeline<C>, &mut Effects<C>) -> R,
+    ) -> R {
+        let pipeline = self.pipelines.get_mut(id.pipeline).and_then(Option::as_mut);
+        let result = pipeline.map(|pipeline| tell(pipeline, &mut self.effects)).unwrap_or_default();
+        self.settle(now);
+        result
+    }
+
     /// A connection is open and its server greeted. Says whether it is used; if not, the driver closes it.
     pub(crate) fn handle_connected(&mut self, id: ConnectionId, now: Instant) -> bool {
-        let used = match self.pipelines.get_mut(id.pipeline) {
-            Some(Some(pipeline)) => pipeline.handle_connected(id, &mut self.effects),
-            _ => false,
-        };
-        self.settle(now);
-        used
+        self.tell(id, now, |pipeline, effects| pipeline.handle_connected(id, effects))
     }
 
     pub(crate) fn handle_connect_failed(&mut self, id: ConnectionId, failure: Failure, now: Instant) {
-        if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
-            pipeline.handle_connect_failed(id, failure, now, &mut self.effects);
-        }
-        self.settle(now);
+        self.tell(id, now, |pipeline, effects| pipeline.handle_connect_failed(id, failure, now, effects));
     }
 
     /// Why a connection that was opened cannot be used.
@@ -125,17 +131,11 @@ impl<C: Callers> Router<C> {
     /// So many bytes were put into `read_buffer`.
     #[inline]
     pub(crate) fn handle_received(&mut self, id: ConnectionId, count: usize, now: Instant) {
-        if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
-            pipeline.handle_received(id, count, now, &mut self.effects);
-        }
-        self.settle(now);
+        self.tell(id, now, |pipeline, effects| pipeline.handle_received(id, count, now, effects));
     }
 
     pub(crate) fn handle_disconnected(&mut self, id: ConnectionId, error: &io::Error, now: Instant) {
-        if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
-            pipeline.handle_disconnected(id, error, now, &mut self.effects);
-        }
-        self.settle(now);
+        self.tell(id, now, |pipeline, effects| pipeline.handle_disconnected(id, error, now, effects));
     }
 
     /// What a `Discover` found.

@@ -234,6 +234,7 @@ impl Group {
 }
 
 /// The transactions under way. A finished transaction leaves its place to another.
+#[derive(Default)]
 pub(crate) struct Transactions<C: Callers> {
     pub(crate) places: Vec<Option<Underway<C>>>,
 }
@@ -244,12 +245,6 @@ pub(crate) struct Underway<C: Callers> {
     pub(crate) time: Option<u64>,
     /// `None` once the caller has its answer.
     pub(crate) caller: Option<C::All>,
-}
-
-impl<C: Callers> Default for Transactions<C> {
-    fn default() -> Self {
-        Self { places: Vec::new() }
-    }
 }
 
 impl<C: Callers> Transactions<C> {

@@ -8,6 +8,7 @@ use crate::store::redis::protocol::Callers;
 use crate::store::request::Answer;
 
 /// Callers are known by their number in the ledger.
+#[derive(Default)]
 pub(super) struct SimulatedCallers;
 
 impl Callers for SimulatedCallers {
